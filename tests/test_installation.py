@@ -18,16 +18,7 @@ import pytest
 
 from mqttscope import __version__
 from mqttscope.installation import extra_command, package_command
-from tests.building import (
-    OFFLINE,
-    PACKAGED,
-    build_wheel,
-    copy_path,
-    link_dependencies,
-    make_environment,
-    packages,
-    pip,
-)
+from tests import building
 from tests.conftest import ROOT
 from tests.each import some
 
@@ -46,7 +37,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the wheel; a blank in its name has to be quoted, and is ``%20`` in a URL."""
     folder = tmp_path_factory.mktemp("built") / "my wheels"
     folder.mkdir()
-    assert build_wheel(ROOT, folder) is not None
+    assert building.build_wheel(ROOT, folder) is not None
     return folder
 
 
@@ -68,8 +59,8 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A repository with the sources."""
     folder = tmp_path_factory.mktemp("sources") / "a checkout"
     folder.mkdir()
-    for name in PACKAGED:
-        copy_path(name, folder / name)
+    for name in building.PACKAGED:
+        building.copy_path(name, folder / name)
     author = ["-c", "user.name=test", "-c", "user.email=test@example.com"]
     for words in (["init", "--quiet"], ["add", "."], [*author, "commit", "--quiet", "--message", "Add sources"]):
         subprocess.run(["git", *words], cwd=folder, check=True, timeout=60)
@@ -79,13 +70,13 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def dependencies(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dependencies")
-    link_dependencies(folder)
+    building.link_dependencies(folder)
     return folder
 
 
 @pytest.fixture
 def python(tmp_path: Path, dependencies: Path) -> Path:
-    return make_environment(tmp_path / "environment", dependencies)
+    return building.make_environment(tmp_path / "environment", dependencies)
 
 
 def environment(**variables: str) -> dict[str, str]:
@@ -105,7 +96,9 @@ def ask(python: Path, *extras: str, **variables: str) -> str:
 
 
 def install(python: Path, *words: str | Path) -> None:
-    done = pip("--python", python, "install", *OFFLINE, *words, folder=python.parent, environment=environment())
+    done = building.pip(
+        "--python", python, "install", *building.OFFLINE, *words, folder=python.parent, environment=environment()
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -174,8 +167,8 @@ def name(requirement: str) -> str:
 def test_an_environment_of_uv_has_no_pip(wheels: Path, python: Path) -> None:
     (wheel,) = wheels.glob("*.whl")
     install(python, wheel)
-    (packages(python) / "dependencies.pth").unlink()
-    (record,) = packages(python).glob("mqttscope-*.dist-info")
+    (building.packages(python) / "dependencies.pth").unlink()
+    (record,) = building.packages(python).glob("mqttscope-*.dist-info")
     (record / "INSTALLER").write_text("uv", "utf-8")
 
     words = ["uv", "pip", "install", "--python", str(python), f"{wheel}[lake]"]
@@ -184,7 +177,7 @@ def test_an_environment_of_uv_has_no_pip(wheels: Path, python: Path) -> None:
 
 @pytest.mark.slow
 def test_a_copy_in_another_project_names_the_extra_alone(python: Path, tmp_path: Path) -> None:
-    copy_path("mqttscope", tmp_path / "mqttscope")
+    building.copy_path("mqttscope", tmp_path / "mqttscope")
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "vendor"\n', "utf-8")
 
     assert shlex.split(ask(python, PYTHONPATH=str(tmp_path)))[1:] == ["-m", "pip", "install", "mqttscope[lake]"]

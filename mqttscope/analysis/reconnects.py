@@ -10,20 +10,10 @@ from collections.abc import Sequence
 
 from mqttscope.analysis.dialects import Words
 from mqttscope.analysis.questions import Lake, Row, units_since_1970
-from mqttscope.report.fleet.model import (
-    ClientEndings,
-    EndingRow,
-    Endings,
-    FleetReport,
-    Lane,
-    Ranked,
-    Reconnects,
-    Span,
-    StormRow,
-)
+from mqttscope.report.fleet import model
 
 
-def add_endings(report: FleetReport, lake: Lake) -> None:
+def add_endings(report: model.FleetReport, lake: Lake) -> None:
     """Fill in how connections ended."""
     questions = lake.questions()
     known = questions.view(with_endings(questions.selection.connections(questions.table("connections"))))
@@ -37,10 +27,12 @@ def add_endings(report: FleetReport, lake: Lake) -> None:
     questions.add("spans", spans(known, questions.asked.top))
     questions.add("lanes", f"select {questions.words.distinct('server', 'client_identifier')} as total from {known}")
     questions.collect()
-    report.endings = Endings(
-        [EndingRow(row["ended"], row["ended_by"], row["connections"]) for row in questions.rows("ways")],
-        questions.ranked("clients", lambda row: ClientEndings(**{name: row[name] for name in row if name != "broken"})),
-        Ranked(lanes(questions.rows("spans")), questions.row("lanes")["total"]),
+    report.endings = model.Endings(
+        [model.EndingRow(row["ended"], row["ended_by"], row["connections"]) for row in questions.rows("ways")],
+        questions.ranked(
+            "clients", lambda row: model.ClientEndings(**{name: row[name] for name in row if name != "broken"})
+        ),
+        model.Ranked(lanes(questions.rows("spans")), questions.row("lanes")["total"]),
     )
 
 
@@ -99,14 +91,14 @@ def spans(known: str, most: int) -> str:
     """
 
 
-def lanes(rows: Sequence[Row]) -> list[Lane]:
+def lanes(rows: Sequence[Row]) -> list[model.Lane]:
     """The rows of `spans`, by client."""
-    found: dict[int, Lane] = {}
+    found: dict[int, model.Lane] = {}
     for row in rows:
         lane = found.get(row["client_place"])
         if lane is None:
-            lane = found[row["client_place"]] = Lane(row["server"], row["client"], row["connections"])
-        lane.spans.append(Span(row["from_ns"], row["until_ns"], row["ended"]))
+            lane = found[row["client_place"]] = model.Lane(row["server"], row["client"], row["connections"])
+        lane.spans.append(model.Span(row["from_ns"], row["until_ns"], row["ended"]))
     return list(found.values())
 
 
@@ -122,7 +114,7 @@ PARTS = 60
 _STORM = "server, who, from_minute, last_minute, connects, peak, usual, clients"
 
 
-def add_reconnects(report: FleetReport, lake: Lake) -> None:
+def add_reconnects(report: model.FleetReport, lake: Lake) -> None:
     """Fill in how often clients connect, by the CONNECT packets that were captured."""
     questions = lake.questions()
     packets = questions.selection.rows(questions.table("packets"), "packets")
@@ -140,7 +132,7 @@ def add_reconnects(report: FleetReport, lake: Lake) -> None:
     questions.collect()
 
     parts = questions.rows("parts")
-    report.reconnects = Reconnects(
+    report.reconnects = model.Reconnects(
         questions.row("connects")["connects"],
         questions.row("refused")["refused"],
         questions.ranked("storms", _storm_row),
@@ -224,7 +216,7 @@ def timeline(parts: Sequence[Row]) -> list[tuple[int, int]]:
     return [((first + part * each) * MINUTE_NS, counts.get(part, 0)) for part in range(number)]
 
 
-def _storm_row(row: Row) -> StormRow:
+def _storm_row(row: Row) -> model.StormRow:
     begin, end = row["from_minute"] * MINUTE_NS, (row["last_minute"] + 1) * MINUTE_NS
     counts = row["connects"], row["peak"], row["usual"], row["clients"]
-    return StormRow(row["server"], row["who"], begin, end, *counts)
+    return model.StormRow(row["server"], row["who"], begin, end, *counts)

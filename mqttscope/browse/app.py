@@ -17,18 +17,8 @@ from textual.containers import Horizontal
 from textual.content import Content
 from textual.widgets import Static
 
+from mqttscope.browse import details
 from mqttscope.browse.building import Filling
-from mqttscope.browse.details import (
-    PAYLOADS,
-    Detail,
-    Rung,
-    detail,
-    finding_lines,
-    ladder_lines,
-    payload_lines,
-    remark_lines,
-    said_lines,
-)
 from mqttscope.browse.dialogs import ExportScreen, HelpScreen, Prompt
 from mqttscope.browse.exporting import exported, fault_of_name
 from mqttscope.browse.following import Followed, Following, partner
@@ -169,12 +159,12 @@ class Browser(App[None]):
         self.selection = Selection(self.index, wanted=self.wanted, connection=self.connection)
         self.sought = ""
         self.paused = False
-        self.detail: Detail | None = None
+        self.detail: details.Detail | None = None
         self._row = -1
         """The row that is shown in full; -1 while there is none."""
         self._places: list[range] = []
         """The bytes of each line of the detail."""
-        self._rungs: list[Rung] = []
+        self._rungs: list[details.Rung] = []
         self._remark = ""
         """What was said of the row."""
         self._lines = RowLines(self.index, self.view)
@@ -452,26 +442,26 @@ class Browser(App[None]):
         self._row = row
         self.bytes_pane.set_class(self.mode == "ladder", "gone")
         view = replace(self.view, width=max(20, self.bottom.columns))
-        made = self.detail = detail(self.index, row, view)
+        made = self.detail = details.detail(self.index, row, view)
         self.bytes_pane.show_bytes(made.raw, made.hidden)
         self._rungs = []
         cursor, lines = 0, made.lines
         self._remark = self.index.remark(row)
         if self.mode == "payload":
-            lines = payload_lines(made.event, view, self.index.lacks)
+            lines = details.payload_lines(made.event, view, self.index.lacks)
         elif self.mode == "found":
             found = self.index.findings.of_row(row)
-            lines = finding_lines(found, view) if found else said_lines(NOTHING_FOUND, view)
+            lines = details.finding_lines(found, view) if found else details.said_lines(NOTHING_FOUND, view)
         elif self.mode == "ladder":
             held = self.index.rows[row]
             if held.kind >= RowKind.ERROR:
                 lines = [TreeLine("no connection")]
             else:
-                self._rungs = ladder_lines(self.index, held.connection, row, view)
+                self._rungs = details.ladder_lines(self.index, held.connection, row, view)
                 lines = [TreeLine(one.text) for one in self._rungs]
                 cursor = next((at for at, one in enumerate(self._rungs) if one.row == row), 0)
         if self.mode in ("fields", "payload") and self._remark:
-            lines = [*remark_lines(self._remark, view), *lines]
+            lines = [*details.remark_lines(self._remark, view), *lines]
         self._places = [range(max(0, one.start), max(0, one.end)) for one in lines]
         self.bottom.show_lines([one.text for one in lines], cursor)
         kind = f" ({self.view.payload})" if self.mode == "payload" and self.bottom.columns > 50 else ""
@@ -672,7 +662,7 @@ class Browser(App[None]):
 
     def action_payload(self) -> None:
         """Show payloads in another way."""
-        self.view.payload = PAYLOADS[(PAYLOADS.index(self.view.payload) + 1) % len(PAYLOADS)]
+        self.view.payload = details.PAYLOADS[(details.PAYLOADS.index(self.view.payload) + 1) % len(details.PAYLOADS)]
         self.mode = "payload"
         self._resized()
         self.say(f"payload as {self.view.payload}")

@@ -18,22 +18,12 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final, Protocol
 
+from mqttscope import events
 from mqttscope.browse.building import GIVE_WAY_SECONDS, LOOK_EVENTS
 from mqttscope.browse.index import FROM_SERVER, VERSION, VERSION_KNOWN, VERSIONS, Captured, Connections, Index
 from mqttscope.browse.originals import Originals
 from mqttscope.browse.rows import MAX_COUNT, PACKETS, SPOOLED, Row, RowKind, Spool
 from mqttscope.errors import MqttscopeError
-from mqttscope.events import (
-    ConnectionClosed,
-    ConnectionEnding,
-    ConnectionOpened,
-    DiscardedEvent,
-    Event,
-    GapEvent,
-    MalformedEvent,
-    PacketEvent,
-    UnparsedEvent,
-)
 from mqttscope.lake.packets import malformed_of, packet_of, topic_of, unparsed_of, version_of
 from mqttscope.lint.finding import Confidence, Finding, Place, Related, Severity
 from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
@@ -117,7 +107,7 @@ class LakeIndex(Index):
     def lacks(self) -> str:
         return "" if self.keeps_payloads else "the lake keeps no payloads (ingest --payload-limit)"
 
-    def event(self, number: int, row: Row | None = None, *, whole: bool = True) -> Event:
+    def event(self, number: int, row: Row | None = None, *, whole: bool = True) -> events.Event:
         """As of captures; where a packet stands need not be looked for."""
         row = self.rows[number] if row is None else row
         if row.kind == RowKind.PACKET:
@@ -170,10 +160,10 @@ class LakeIndex(Index):
         packet = None if record is None else packet_of(record)
         return (None, None) if record is None or packet is None else (packet, topic_of(record))
 
-    def exact(self, number: int) -> Event:
+    def exact(self, number: int) -> events.Event:
         """The event of a row with the bytes that were captured, where the capture is still there and was read."""
         event, row = self.event(number), self.rows[number]
-        if not isinstance(event, PacketEvent) or row.place & SPOOLED:
+        if not isinstance(event, events.PacketEvent) or row.place & SPOOLED:
             return event
         capture = self.captures[row.capture]
         found = self.originals.packet(capture, self._wanted(number, row))
@@ -211,7 +201,7 @@ class LakeIndex(Index):
             return ""
         return f"made of the columns of the lake: {state}"
 
-    def same_payload(self, event: PacketEvent) -> object:
+    def same_payload(self, event: events.PacketEvent) -> object:
         """What two messages with the same payload have in common."""
         row = self.rows.of_packet(event.number)
         record = None if row is None or self.rows[row].kind != RowKind.PACKET else self.record(self.rows[row])
@@ -488,7 +478,7 @@ class LakeBuilder:
         connection = self._known(record, number)
         place = (record["frame"], record["timestamp_ns"], record["capture"])
         direction = Direction(record["direction"])
-        event = MalformedEvent(
+        event = events.MalformedEvent(
             connection, direction, self.index.packets, *place, malformed_of(record), topic_of(record),
             record["stream_offset"],
         )  # fmt: skip
@@ -500,13 +490,13 @@ class LakeBuilder:
     def _gap(self, record: Record, number: int) -> None:
         head = (self._known(record, number), Direction(record["direction"]))
         place = (record["frame"], record["timestamp_ns"], record["capture"])
-        event: Event
+        event: events.Event
         if record["event"] == "unparsed":
-            event = UnparsedEvent(*head, *place, unparsed_of(record))
+            event = events.UnparsedEvent(*head, *place, unparsed_of(record))
         elif record["event"] == "gap":
-            event = GapEvent(*head, *place, record["length"], record["reason"])
+            event = events.GapEvent(*head, *place, record["length"], record["reason"])
         else:
-            event = DiscardedEvent(*head, *place, record["length"], record["reason"])
+            event = events.DiscardedEvent(*head, *place, record["length"], record["reason"])
         self.index.feed(event)
 
     def _known(self, record: Record, number: int) -> Connection:
@@ -520,12 +510,12 @@ class LakeBuilder:
         connection = self.index.connections[number]
         if kind == _OPENED:
             made: RowKind = RowKind.OPENED
-            event: ConnectionOpened | ConnectionEnding | ConnectionClosed
-            event = ConnectionOpened(connection, frame, timestamp_ns, capture)
+            event: events.ConnectionOpened | events.ConnectionEnding | events.ConnectionClosed
+            event = events.ConnectionOpened(connection, frame, timestamp_ns, capture)
         elif told[6] in _ENDINGS:
-            made, event = RowKind.ENDING, ConnectionEnding(connection, frame, timestamp_ns, capture)
+            made, event = RowKind.ENDING, events.ConnectionEnding(connection, frame, timestamp_ns, capture)
         else:
-            made, event = RowKind.CLOSED, ConnectionClosed(connection, frame, timestamp_ns, capture)
+            made, event = RowKind.CLOSED, events.ConnectionClosed(connection, frame, timestamp_ns, capture)
         self.index.feed_connection(made, event)
 
     def _findings(self, place: tuple[int, int], rows: Mapping[tuple[int, int], int]) -> None:

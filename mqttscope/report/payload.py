@@ -13,21 +13,9 @@ from itertools import islice
 
 from mqttscope.mqtt.view import PAYLOAD_LIMIT
 from mqttscope.mqtt.wire import counted
+from mqttscope.payloads import values
 from mqttscope.payloads.compressed import FIRST_BYTES, unpack
 from mqttscope.payloads.decoders import DECODED_KINDS, Decoded, by_content_type
-from mqttscope.payloads.values import (
-    MAX_JSON_BYTES,
-    NOT_JSON,
-    UndecodableError,
-    compact,
-    from_cbor,
-    from_msgpack,
-    is_json,
-    json_problem,
-    pretty,
-    simplified,
-    text_of,
-)
 from mqttscope.redact.secrets import without_tokens
 from mqttscope.report.escape import cells, cut, escape
 
@@ -102,7 +90,7 @@ class PayloadView:
                 text = f"{label}: {text}"
             return self._fit(text, count, room, size, note)
         limit = min(count, self.limit, room * 4)
-        plain = text_of(payload[:limit], cut_off=limit < count or missing > 0)
+        plain = values.text_of(payload[:limit], cut_off=limit < count or missing > 0)
         if plain is None:
             lies = indicator == 1 and not missing and not _is_utf8(payload)
             return self._hex(payload, room, size, _NOT_UTF8 if lies else "")
@@ -203,7 +191,12 @@ class PayloadView:
             note = f"first {self.limit} of {counted(len(told), 'character')}" if len(told) > self.limit else ""
             return Shown(decoded.label, "text", iter(lines), "; ".join(filter(None, (decoded.note, note))))
         value = decoded.shown(show_secrets=self.show_secrets).value
-        return Shown(decoded.label, decoded.kind, iter([compact(value)]) if one_line else pretty(value), decoded.note)
+        return Shown(
+            decoded.label,
+            decoded.kind,
+            iter([values.compact(value)]) if one_line else values.pretty(value),
+            decoded.note,
+        )
 
     def _decoded(
         self, data: bytes, wanted: str, steps: list[str], notes: list[str], indicator: int | None, *,
@@ -214,15 +207,15 @@ class PayloadView:
             return Shown("empty", "empty", iter(()))
         if wanted in ("cbor", "msgpack"):
             try:
-                value = from_cbor(data) if wanted == "cbor" else from_msgpack(data)
-                value = simplified(value, show_secrets=self.show_secrets).value
-                return Shown(wanted, wanted, iter([compact(value)]) if one_line else pretty(value))
-            except UndecodableError as error:
+                value = values.from_cbor(data) if wanted == "cbor" else values.from_msgpack(data)
+                value = values.simplified(value, show_secrets=self.show_secrets).value
+                return Shown(wanted, wanted, iter([values.compact(value)]) if one_line else values.pretty(value))
+            except values.UndecodableError as error:
                 notes.append(f"not shown as {_NAMES[wanted]}: {error}")
-        text = text_of(data[: self.limit], cut_off=cut_off or len(data) > self.limit)
+        text = values.text_of(data[: self.limit], cut_off=cut_off or len(data) > self.limit)
         looks = text is not None and data.lstrip()[:1] in (b"{", b"[")
         if text is not None and (wanted == "json" or (wanted == "auto" and looks)):
-            if len(data) <= MAX_JSON_BYTES and not cut_off and is_json(data):
+            if len(data) <= values.MAX_JSON_BYTES and not cut_off and values.is_json(data):
                 whole = data.decode()
                 return Shown("json", "json", iter([_compacted(whole)]) if one_line else indented(whole))
             if not cut_off and (asked or wanted == "json") and not notes:
@@ -253,8 +246,8 @@ _NOT_UTF8 = "payload_format_indicator says UTF-8, it is not"
 
 def _without_value(data: bytes, *, asked: bool) -> str:
     """Why data are not shown as JSON, though the user or the content type says that they are."""
-    problem = json_problem(data) if len(data) <= MAX_JSON_BYTES else NOT_JSON
-    return problem if asked or problem != NOT_JSON else "the content type says JSON, it is not"
+    problem = values.json_problem(data) if len(data) <= values.MAX_JSON_BYTES else values.NOT_JSON
+    return problem if asked or problem != values.NOT_JSON else "the content type says JSON, it is not"
 
 
 def _is_utf8(data: bytes) -> bool:
@@ -269,7 +262,7 @@ def _squeeze(text: str, payload: bytes) -> str:
     """JSON without its blanks, so that more of it fits; other text as it is."""
     if text[:1] not in ("{", "[") or not (": " in text or ", " in text or "\n" in text or "[ " in text or "{ " in text):
         return text
-    return _compacted(text) if len(payload) <= PAYLOAD_LIMIT and is_json(payload) else text
+    return _compacted(text) if len(payload) <= PAYLOAD_LIMIT and values.is_json(payload) else text
 
 
 def _compacted(text: str) -> str:

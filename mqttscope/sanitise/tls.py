@@ -12,16 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from mqttscope.net.tls_hello import (
-    ALERT,
-    APPLICATION_DATA,
-    CHANGE_CIPHER_SPEC,
-    CLIENT_HELLO,
-    CONTENT_TYPES,
-    HANDSHAKE,
-    MAX_RECORD_BYTES,
-    SERVER_HELLO,
-)
+from mqttscope.net import tls_hello
 from mqttscope.sanitise.http import Heads
 from mqttscope.sanitise.kinds import Value
 from mqttscope.sanitise.packets import Packets
@@ -60,7 +51,7 @@ class TlsValues:
 
     def _message(self, kind: int, body: bytes) -> bytes:
         cursor = _Cursor(body)
-        if kind in (CLIENT_HELLO, SERVER_HELLO):
+        if kind in (tls_hello.CLIENT_HELLO, tls_hello.SERVER_HELLO):
             self._hello(cursor, kind)
         elif kind == _CERTIFICATE:
             cursor.keep(3)
@@ -93,7 +84,7 @@ class TlsValues:
         random = cursor.take(32)
         cursor.made += random if random == _RETRY else self.opaque(random)
         cursor.sized(1, self.opaque)
-        if kind == CLIENT_HELLO:
+        if kind == tls_hello.CLIENT_HELLO:
             cursor.sized(2, bytes)
             cursor.sized(1, bytes)
         else:
@@ -122,12 +113,12 @@ class TlsValues:
             while cursor.left():
                 cursor.sized(1, self._protocol)
         elif number == _KEY_SHARE and len(data) > 2:
-            if kind == CLIENT_HELLO:
+            if kind == tls_hello.CLIENT_HELLO:
                 cursor.keep(2)
             while cursor.left() >= 4:
                 cursor.keep(2)
                 cursor.sized(2, self.opaque)
-        elif number == _KEY_SHARE or (number == _PRE_SHARED and kind == SERVER_HELLO):
+        elif number == _KEY_SHARE or (number == _PRE_SHARED and kind == tls_hello.SERVER_HELLO):
             cursor.keep(2)
         elif number == _PRE_SHARED:
             stop = 2 + int.from_bytes(data[:2], "big")
@@ -289,23 +280,28 @@ class TlsStream:
     def _begin(self, place: int) -> None:
         header, self.header = self.header, b""
         kind, length = header[0], int.from_bytes(header[3:], "big")
-        if kind not in CONTENT_TYPES or header[1] != 3 or header[2] > 4 or length > MAX_RECORD_BYTES:
+        if (
+            kind not in tls_hello.CONTENT_TYPES
+            or header[1] != 3
+            or header[2] > 4
+            or length > tls_hello.MAX_RECORD_BYTES
+        ):
             self.framed = False
             return
         self.learn(place, header, header)
-        if kind != HANDSHAKE or self.kind != HANDSHAKE:
+        if kind != tls_hello.HANDSHAKE or self.kind != tls_hello.HANDSHAKE:
             self._give_up()
-        self.kind, self.remaining, self.short = kind, length, kind == ALERT and length == 2
-        if kind in (CHANGE_CIPHER_SPEC, APPLICATION_DATA):
+        self.kind, self.remaining, self.short = kind, length, kind == tls_hello.ALERT and length == 2
+        if kind in (tls_hello.CHANGE_CIPHER_SPEC, tls_hello.APPLICATION_DATA):
             self.clear = False
 
     def _content(self, place: int, piece: bytes) -> None:
-        if self.kind == CHANGE_CIPHER_SPEC or self.short:
+        if self.kind == tls_hello.CHANGE_CIPHER_SPEC or self.short:
             self.learn(place, piece, piece)
             return
         self.handshake += piece
         self.places.append((place, len(piece)))
-        if self.kind == HANDSHAKE and self.clear:
+        if self.kind == tls_hello.HANDSHAKE and self.clear:
             self._messages()
         elif not self.remaining:
             self._seal()
@@ -324,7 +320,7 @@ class TlsStream:
 
     def _give_up(self) -> None:
         """What has come of a message or of an encrypted record is not read."""
-        if self.handshake and self.kind == HANDSHAKE and self.clear:
+        if self.handshake and self.kind == tls_hello.HANDSHAKE and self.clear:
             raw = bytes(self.handshake)
             self._put(raw, raw[:4] + self.values.opaque(raw[4:]))
         self._seal()

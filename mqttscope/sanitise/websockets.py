@@ -13,16 +13,8 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Final
 
+from mqttscope.net import websocket
 from mqttscope.net.http_upgrade import HEAD_END, MAX_HEADER_BYTES, Upgrade
-from mqttscope.net.websocket import (
-    CLOSE,
-    WINDOW_BYTES,
-    Inflater,
-    Lost,
-    MessageData,
-    MessageGap,
-    unmask,
-)
 from mqttscope.sanitise.http import HEAD, Heads
 from mqttscope.sanitise.kinds import BLANK, filler
 from mqttscope.sanitise.pseudonyms import Pseudonyms
@@ -83,7 +75,7 @@ class WebStream:
     parts: list[_Part] = field(default_factory=list)
     opened: bool = False
     """Its bytes count: it carries MQTT."""
-    inflater: Inflater | None = None
+    inflater: websocket.Inflater | None = None
     """Of the original content."""
     window: bytes = b""
     """The replaced content before the next message."""
@@ -111,7 +103,7 @@ class WebStream:
         """Take what the WebSocket gives."""
         if isinstance(one, Upgrade):
             self.opened = True
-        elif isinstance(one, MessageData):
+        elif isinstance(one, websocket.MessageData):
             self.opened = True
             if one.place >= 0:
                 at = self.base + one.place
@@ -124,7 +116,7 @@ class WebStream:
             self.offset += len(one.data)
             if one.place < 0 and one.frame_end:
                 self._walk(len(self.buffer))
-        elif isinstance(one, MessageGap | Lost) and self.opened:
+        elif isinstance(one, websocket.MessageGap | websocket.Lost) and self.opened:
             self.offset += one.length
 
     def put(self, offset: int, raw: bytes, made: bytes) -> None:
@@ -137,7 +129,7 @@ class WebStream:
                 key = part.key[turn:] + part.key[:turn]
                 old, new = raw[low - offset : high - offset], made[low - offset : high - offset]
                 if key:
-                    old, new = unmask(old, key), unmask(new, key)
+                    old, new = websocket.unmask(old, key), websocket.unmask(new, key)
                 self.learn(part.place + low - part.start, old, new)
         self.parts = [one for one in self.parts if one.start + one.length > end]
         for message in self.messages:
@@ -189,7 +181,7 @@ class WebStream:
         if body > len(raw) or (raw[1] & 0x80 and len(key) < 4):
             return 0
         header, payload = raw[:body], raw[body : body + size]
-        is_data = opcode < CLOSE
+        is_data = opcode < websocket.CLOSE
         if is_data and opcode:
             self.compressed = bool(raw[0] & 0x40)
         if len(payload) < size and not (is_data and not self.compressed and len(raw) == body):
@@ -205,11 +197,11 @@ class WebStream:
 
     def _control(self, opcode: int, place: int, payload: bytes, key: bytes) -> None:
         """Replace the text of a control frame; the code of a close frame stays."""
-        plain = unmask(payload, key) if key and payload else payload
-        kept = 2 if opcode == CLOSE else 0
-        make = self.names.text if opcode == CLOSE else self.names.payload
+        plain = websocket.unmask(payload, key) if key and payload else payload
+        kept = 2 if opcode == websocket.CLOSE else 0
+        make = self.names.text if opcode == websocket.CLOSE else self.names.payload
         made = plain[:kept] + make(plain[kept:], b"control")
-        self.learn(place, payload, unmask(made, key) if key and made else made)
+        self.learn(place, payload, websocket.unmask(made, key) if key and made else made)
 
     def _read_message(self) -> None:
         """A compressed message is complete: note what is in it."""
@@ -217,7 +209,7 @@ class WebStream:
         if self.inflater is None or self.begins < 0:
             return
         out: list[bytes] = []
-        whole = b"".join(unmask(raw, key) if key and raw else raw for _, key, raw in pieces)
+        whole = b"".join(websocket.unmask(raw, key) if key and raw else raw for _, key, raw in pieces)
         error = self.inflater.feed(whole, True, out)
         plain = b"".join(out)
         start, self.begins = self.begins, self.begins + len(plain)
@@ -237,14 +229,14 @@ class WebStream:
             self.unfit += 1
             return
         if self.inflater is not None and self.inflater.context_takeover:
-            self.window = (self.window + made)[-WINDOW_BYTES:]
+            self.window = (self.window + made)[-websocket.WINDOW_BYTES :]
         self.last = made
         at = 0
         for place, key, raw in message.pieces:
             new = fitting[at : at + len(raw)]
             at += len(raw)
             if raw:
-                self.learn(place, raw, unmask(new, key) if key else new)
+                self.learn(place, raw, websocket.unmask(new, key) if key else new)
 
     def _shorter(self, plain: bytes, made: bytes, length: int) -> tuple[bytes, bytes | None]:
         """Content that can be compressed to a length: as the message before, else filler, from the end on.

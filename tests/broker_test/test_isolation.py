@@ -4,16 +4,8 @@ from __future__ import annotations
 
 from itertools import islice
 
+from mqttscope.broker_test import isolation
 from mqttscope.broker_test.fit import flow_of
-from mqttscope.broker_test.isolation import (
-    MAX_BYTES,
-    Footprint,
-    Isolated,
-    Names,
-    footprint_of,
-    isolated,
-    root_of,
-)
 from mqttscope.mqtt import Connect, Properties, ProtocolVersion, Publish, Subscribe, Subscription
 from mqttscope.mqtt.packets import Connack
 from mqttscope.mqtt.parts import Will
@@ -26,15 +18,17 @@ from tests.replay.recordings import conversation
 DEVICE = frozenset({"device1"})
 
 
-def worker(own: Script, number: int, names: tuple[Names, Names] | None = None) -> Isolated:
+def worker(
+    own: Script, number: int, names: tuple[isolation.Names, isolation.Names] | None = None
+) -> isolation.Isolated:
     """The connection as a worker plays it."""
-    found = isolated(own, number, *(names or (Names(), Names())))
+    found = isolation.isolated(own, number, *(names or (isolation.Names(), isolation.Names())))
     assert found is not None
     return found
 
 
 def test_other_names_have_the_same_length_and_are_given_once() -> None:
-    names = Names()
+    names = isolation.Names()
     made = [names.other(name, number) for name in ("device1", "device9", "d\u00e90") for number in range(1, 64)]
 
     assert None not in made
@@ -45,12 +39,12 @@ def test_other_names_have_the_same_length_and_are_given_once() -> None:
 
 @each("name", ["\u00e9", "", "-", "$"])
 def test_a_name_without_letters_and_digits_has_no_other(name: str) -> None:
-    assert Names().other(name, 1) is None
+    assert isolation.Names().other(name, 1) is None
 
 
 def test_there_are_no_more_names_than_characters_allow() -> None:
-    made = [Names().other("a", 1)]
-    names = Names()
+    made = [isolation.Names().other("a", 1)]
+    names = isolation.Names()
     made = [names.other("a", number) for number in range(70)]
     assert len({one for one in made if one is not None}) == 61
     assert made[61:] == [None] * 9
@@ -62,35 +56,35 @@ def test_there_are_no_more_names_than_characters_allow() -> None:
      ("$SYS/x", "$SYS"), ("/+/a", "/+")],
 )  # fmt: skip
 def test_the_root_of_a_topic(topic: str, root: str) -> None:
-    assert root_of(topic) == root
+    assert isolation.root_of(topic) == root
 
 
-A = Footprint(frozenset({"a"}), frozenset({"out"}), frozenset({"in"}))
+A = isolation.Footprint(frozenset({"a"}), frozenset({"out"}), frozenset({"in"}))
 
 
 @each(
     "other, meets",
     [
-        (Footprint(), False),
-        (Footprint(frozenset({"b"}), frozenset({"out"}), frozenset({"in"})), False),
-        (Footprint(frozenset({"a"})), True),
-        (Footprint(sends=frozenset({"in"})), True),
-        (Footprint(receives=frozenset({"out"})), True),
-        (Footprint(everything=True), True),
-        (Footprint(alone=True), True),
+        (isolation.Footprint(), False),
+        (isolation.Footprint(frozenset({"b"}), frozenset({"out"}), frozenset({"in"})), False),
+        (isolation.Footprint(frozenset({"a"})), True),
+        (isolation.Footprint(sends=frozenset({"in"})), True),
+        (isolation.Footprint(receives=frozenset({"out"})), True),
+        (isolation.Footprint(everything=True), True),
+        (isolation.Footprint(alone=True), True),
     ],
 )
-def test_what_disturbs_a_case(other: Footprint, meets: bool) -> None:
+def test_what_disturbs_a_case(other: isolation.Footprint, meets: bool) -> None:
     assert A.meets(other) is other.meets(A) is meets
 
 
 def test_a_connection_under_other_names() -> None:
-    own, names = script(), (Names(), Names())
+    own, names = script(), (isolation.Names(), isolation.Names())
     first, second = worker(own, 1, names), worker(own, 2, names)
 
-    assert footprint_of(own) == Footprint(DEVICE, frozenset({"in", "out"}), frozenset({"in"}))
+    assert isolation.footprint_of(own) == isolation.Footprint(DEVICE, frozenset({"in", "out"}), frozenset({"in"}))
     assert not first.footprint.meets(second.footprint)
-    assert not first.footprint.meets(footprint_of(own))
+    assert not first.footprint.meets(isolation.footprint_of(own))
     assert [len(one.raw) for one in first.script.entries] == [len(one.raw) for one in own.entries]
     assert first.script.name == first.script.entries[0].packet.client_identifier != "device1"  # type: ignore[union-attr]
     assert script().entries[0].raw == own.entries[0].raw
@@ -109,7 +103,7 @@ def test_names_without_others_are_not_isolated() -> None:
             ("<", Connack(session_present=False, properties=block)),
             (">", Publish(topic_name=topic, properties=block)),
         )
-        assert isolated(own, 1, Names(), Names()) is None
+        assert isolation.isolated(own, 1, isolation.Names(), isolation.Names()) is None
 
 
 def test_topics_of_the_broker_and_wildcards_keep_their_meaning() -> None:
@@ -132,12 +126,12 @@ def test_topics_of_the_broker_and_wildcards_keep_their_meaning() -> None:
     assert names[3:] != filters[3:]
     assert made.footprint.everything
     assert made.footprint.clients == frozenset()
-    assert made.footprint.sends == frozenset({root_of(made.script.entries[0].packet.will.will_topic)})  # type: ignore[union-attr]
+    assert made.footprint.sends == frozenset({isolation.root_of(made.script.entries[0].packet.will.will_topic)})  # type: ignore[union-attr]
 
 
 @each("version", list(ProtocolVersion), lambda one: one.text)
 def test_cases_differ_in_nothing_but_their_names(version: ProtocolVersion) -> None:
-    own, names = script(version), (Names(), Names())
+    own, names = script(version), (isolation.Names(), isolation.Names())
     places = [worker(own, 1, names), worker(own, 2, names)]
     flow = flow_of(own, HASH, 0)
     apart, remade = 0, 0
@@ -171,11 +165,11 @@ def test_a_case_of_which_more_is_different_has_no_other_form() -> None:
     case.flow.steps = steps
 
     assert place.case(case) is None
-    assert Isolated.as_recorded(own).case(case) is case
+    assert isolation.Isolated.as_recorded(own).case(case) is case
 
 
 def test_names_of_a_mutation_are_everybodys() -> None:
-    own, names = script(), (Names(), Names())
+    own, names = script(), (isolation.Names(), isolation.Names())
     places = [worker(own, number, names) for number in (1, 2)]
     for mutation, met in (
         ("connect.client_identifier:maximum-length", True),
@@ -193,9 +187,9 @@ def test_a_large_case_is_alone() -> None:
     own = script()
     case = catalogued("pingreq:reserved-flag-0", own)[0].case
     at = case.flow.at
-    case.flow.steps[at] = Step(Action.SEND, b"\xc1\x00" * MAX_BYTES, mutated=True)
+    case.flow.steps[at] = Step(Action.SEND, b"\xc1\x00" * isolation.MAX_BYTES, mutated=True)
     place = worker(own, 1)
 
     assert place.case(case) is None
-    assert Isolated.as_recorded(own).uses(case).alone
+    assert isolation.Isolated.as_recorded(own).uses(case).alone
     assert case.version == V5

@@ -25,25 +25,7 @@ from mqttscope.net.segment import Segment, endpoints
 from tests import corpora
 from tests.conftest import ROOT
 from tests.each import some
-from tests.net.octets import (
-    IP4,
-    IP6,
-    PINGREQ,
-    SNAP,
-    WHOLE,
-    ethernet,
-    fragment_header,
-    frame,
-    gtp,
-    ip4,
-    ip6,
-    radiotap,
-    subframe,
-    tcp,
-    udp,
-    vlan,
-    wlan,
-)
+from tests.net import octets
 from tests.net.test_links import LINKED
 
 pytestmark = pytest.mark.tshark
@@ -91,7 +73,7 @@ def own(items: Iterable[Frame | CaptureNotice], skipped: Counter[str] | None = N
 
 
 def numbered(*datas: tuple[int, bytes]) -> list[Frame]:
-    return [replace(frame(data, link_type, number=number)) for number, (link_type, data) in enumerate(datas, 1)]
+    return [replace(octets.frame(data, link_type, number=number)) for number, (link_type, data) in enumerate(datas, 1)]
 
 
 @pytest.mark.long
@@ -107,7 +89,7 @@ def test_all_committed_captures_give_the_segments_of_our_own_walk() -> None:
 
 
 def test_every_link_and_tunnel_of_the_tables() -> None:
-    rows = [*LINKED, *WHOLE]
+    rows = [*LINKED, *octets.WHOLE]
     frames = numbered(*((link_type, data) for _, link_type, data, _ in rows))
     found: dict[int, list[Segment]] = {}
     for one in via(frames):
@@ -120,9 +102,14 @@ def test_every_link_and_tunnel_of_the_tables() -> None:
 
 
 TUNNELS: list[tuple[int, Callable[[bytes], bytes]]] = [
-    (1, lambda data: ethernet(0x800, ip4(gtp(data), 17))),
-    (1, lambda data: ethernet(0x800, ip4(gtp(data, 0x34, b"\0\0\0\x85\x01\0\x01\0"), 17))),
-    (127, lambda data: radiotap(wlan(SNAP + b"\x08\0" + data, kind=0x88, quality=b"\0\0"), 0, time=True)),
+    (1, lambda data: octets.ethernet(0x800, octets.ip4(octets.gtp(data), 17))),
+    (1, lambda data: octets.ethernet(0x800, octets.ip4(octets.gtp(data, 0x34, b"\0\0\0\x85\x01\0\x01\0"), 17))),
+    (
+        127,
+        lambda data: octets.radiotap(
+            octets.wlan(octets.SNAP + b"\x08\0" + data, kind=0x88, quality=b"\0\0"), 0, time=True
+        ),
+    ),
 ]
 
 
@@ -143,40 +130,40 @@ def test_a_conversation_in_a_tunnel(number: int) -> None:
     assert [(one.sequence, one.payload, one.frame) for one in expected if isinstance(one, Segment)] == plain
 
 
-LLC = SNAP + b"\x08\0"
-SECOND = ip4(tcp(b"\xd0\0"))
+LLC = octets.SNAP + b"\x08\0"
+SECOND = octets.ip4(octets.tcp(b"\xd0\0"))
 
 
 def test_two_equal_layers_of_a_frame_are_two_segments() -> None:
     """The trap of pyshark's JSON and EK modes: they keep one of them."""
-    both = subframe(LLC + IP4, last=False) + subframe(LLC + SECOND)
-    three = subframe(LLC + SECOND, last=False) + both
-    frames = numbered(*((105, wlan(one, kind=0x88, quality=b"\x80\0")) for one in (both, three)))
+    both = octets.subframe(LLC + octets.IP4, last=False) + octets.subframe(LLC + SECOND)
+    three = octets.subframe(LLC + SECOND, last=False) + both
+    frames = numbered(*((105, octets.wlan(one, kind=0x88, quality=b"\x80\0")) for one in (both, three)))
     found = via(frames)
 
     assert [(one.payload, one.frame) for one in found if isinstance(one, Segment)] == [
-        (PINGREQ, 1), (b"\xd0\0", 1), (b"\xd0\0", 2), (PINGREQ, 2), (b"\xd0\0", 2),
+        (octets.PINGREQ, 1), (b"\xd0\0", 1), (b"\xd0\0", 2), (octets.PINGREQ, 2), (b"\xd0\0", 2),
     ]  # fmt: skip
-    assert {one.key for one in found if isinstance(one, Segment)} == {segment(frame(IP4, 228)).key}  # type: ignore[union-attr]
+    assert {one.key for one in found if isinstance(one, Segment)} == {segment(octets.frame(octets.IP4, 228)).key}  # type: ignore[union-attr]
     skipped: Counter[str] = Counter()
     assert own(frames, skipped) == []
     assert skipped == {"wlan_aggregate": 2}
 
 
 def test_vlans_of_one_datagram_are_not_those_of_the_next() -> None:
-    tagged = SNAP + b"\x81\0" + vlan(7, 0x800, IP4)
-    both = subframe(tagged, last=False) + subframe(LLC + SECOND)
-    found = via(numbered((105, wlan(both, kind=0x88, quality=b"\x80\0"))))
+    tagged = octets.SNAP + b"\x81\0" + octets.vlan(7, 0x800, octets.IP4)
+    both = octets.subframe(tagged, last=False) + octets.subframe(LLC + SECOND)
+    found = via(numbered((105, octets.wlan(both, kind=0x88, quality=b"\x80\0"))))
 
     assert [one.key[12:] for one in found if isinstance(one, Segment)] == [b"\0\x07\x04", b""]
 
 
 def test_what_icmp_quotes_is_no_segment() -> None:
-    quoting = ip4(b"\x03\x01\0\0\0\0\0\0" + IP4, 1)
-    quoting_6 = ip6(b"\x01\x01\0\0\0\0\0\0" + IP6, 58)
-    both = subframe(LLC + quoting, last=False) + subframe(LLC + SECOND)
+    quoting = octets.ip4(b"\x03\x01\0\0\0\0\0\0" + octets.IP4, 1)
+    quoting_6 = octets.ip6(b"\x01\x01\0\0\0\0\0\0" + octets.IP6, 58)
+    both = octets.subframe(LLC + quoting, last=False) + octets.subframe(LLC + SECOND)
     skipped: Counter[str] = Counter()
-    frames = numbered((228, quoting), (229, quoting_6), (105, wlan(both, kind=0x88, quality=b"\x80\0")))
+    frames = numbered((228, quoting), (229, quoting_6), (105, octets.wlan(both, kind=0x88, quality=b"\x80\0")))
     noted: list[tuple[str, str, int]] = []
     found = list(Dissection(frames, (), skipped, note_skipped=lambda *one: noted.append(one)).segments())
 
@@ -187,7 +174,7 @@ def test_what_icmp_quotes_is_no_segment() -> None:
 
 def pdml(data: bytes, link_type: int, *more: str) -> bytes:
     """tshark's answer for one frame."""
-    written = _file([frame(data, link_type)])
+    written = _file([octets.frame(data, link_type)])
     words = [*command(find_tool("tshark", "for tests")), *more]
     done = subprocess.run(words, input=written, capture_output=True, check=True)
     begin, end = done.stdout.index(b"<packet>"), done.stdout.index(b"</packet>") + len(b"</packet>")
@@ -205,26 +192,29 @@ def _file(frames: list[Frame]) -> bytes:
 
 
 def test_of_tcp_inside_tcp_the_innermost_counts() -> None:
-    inner = ip4(tcp(b"inside!!"))
+    inner = octets.ip4(octets.tcp(b"inside!!"))
     message = b"\x30\xff" + len(inner).to_bytes(2, "big") + bytes(4) + inner
-    outer = bytearray(ip4(tcp(message)))
+    outer = bytearray(octets.ip4(octets.tcp(message)))
     outer[20:24] = b"\x0d\x3a\x27\x0f"
     answer = pdml(bytes(outer), 228, "-d", "tcp.port==9999,gtp")
     assert answer.count(b'<proto name="tcp"') == 2
 
-    number, found = dissected(answer, frame(bytes(outer), 228, number=12))
+    number, found = dissected(answer, octets.frame(bytes(outer), 228, number=12))
 
     assert number == 1
     assert [(one.payload, one.frame, endpoints(one.key)[1]) for one in found] == [(b"inside!!", 12, "10.0.0.2:1883")]
 
 
 def test_fragments_give_the_segment_with_the_number_of_the_last_frame() -> None:
-    whole = tcp(b"x" * 1000)
+    whole = octets.tcp(b"x" * 1000)
     four = [
-        ip4(whole[at : at + 256], fragment=(0x2000 if at + 256 < len(whole) else 0) | at // 8)
+        octets.ip4(whole[at : at + 256], fragment=(0x2000 if at + 256 < len(whole) else 0) | at // 8)
         for at in (256, 0, 768, 512)
     ]
-    six = [ip6(fragment_header(6, at, at == 0) + whole[at : at + 512 if not at else None], 44) for at in (512, 0)]
+    six = [
+        octets.ip6(octets.fragment_header(6, at, at == 0) + whole[at : at + 512 if not at else None], 44)
+        for at in (512, 0)
+    ]
     frames = numbered(*((228, one) for one in four), *((229, one) for one in six))
     skipped: Counter[str] = Counter()
 
@@ -250,10 +240,11 @@ def test_snap_lengths(length: int) -> None:
 def test_frames_cut_at_every_byte() -> None:
     """Whatever is left of a tunnel: no more than our own walk finds, and nothing raises."""
     frames: list[Frame] = []
-    for name, link_type, data, _ in [*LINKED, *WHOLE]:
+    for name, link_type, data, _ in [*LINKED, *octets.WHOLE]:
         if name not in OTHERWISE and len(data) > 90:
             frames += [
-                replace(frame(data[:at], link_type, len(data)), number=len(frames) + at) for at in range(len(data))
+                replace(octets.frame(data[:at], link_type, len(data)), number=len(frames) + at)
+                for at in range(len(data))
             ]
     frames = [replace(one, number=number) for number, one in enumerate(frames, 1)]
     assert len(frames) > 1_500
@@ -262,12 +253,12 @@ def test_frames_cut_at_every_byte() -> None:
 
     assert len(found) > 50
     # Of a header without its last two bytes, the urgent pointer, tshark still tells the rest.
-    assert [one for one in found if one != walked.get(one.frame) and one.missing != len(PINGREQ)] == []
+    assert [one for one in found if one != walked.get(one.frame) and one.missing != len(octets.PINGREQ)] == []
 
 
 def test_longer_frames_than_tshark_reads_are_cut() -> None:
-    data = ethernet(0x800, ip4(tcp(b"y" * 300_000), total=0))
-    (found,) = via([frame(data), frame(ethernet(0x806, bytes(46)), number=2)])
+    data = octets.ethernet(0x800, octets.ip4(octets.tcp(b"y" * 300_000), total=0))
+    (found,) = via([octets.frame(data), octets.frame(octets.ethernet(0x806, bytes(46)), number=2)])
 
     assert isinstance(found, Segment)
     assert len(found.payload) + found.missing == 300_000
@@ -275,7 +266,7 @@ def test_longer_frames_than_tshark_reads_are_cut() -> None:
 
 
 def test_data_of_a_reset() -> None:
-    data = bytearray(ip4(tcp(b"Access denied")))
+    data = bytearray(octets.ip4(octets.tcp(b"Access denied")))
     data[33] = 0x14
     (found,) = via(numbered((228, bytes(data))))
 
@@ -286,9 +277,9 @@ def test_data_of_a_reset() -> None:
 def test_notices_stay_in_their_place_and_captures_keep_their_numbers() -> None:
     drops, error = CaptureDrops("b", 0, None, 3), CaptureError("b", "is cut", 9, 1)
     frames: list[Frame | CaptureNotice] = [
-        frame(IP4, 228, number=7),
+        octets.frame(octets.IP4, 228, number=7),
         drops,
-        replace(frame(IP6, 229), capture="b", timestamp_ns=-1),
+        replace(octets.frame(octets.IP6, 229), capture="b", timestamp_ns=-1),
         error,
     ]
     assert via(frames) == own(frames)
@@ -299,7 +290,11 @@ def test_notices_stay_in_their_place_and_captures_keep_their_numbers() -> None:
 
 def test_link_types_that_nobody_knows() -> None:
     skipped: Counter[str] = Counter()
-    frames = [frame(IP4, 147), frame(IP4, 99_999, number=2), frame(IP4, 228, number=3)]
+    frames = [
+        octets.frame(octets.IP4, 147),
+        octets.frame(octets.IP4, 99_999, number=2),
+        octets.frame(octets.IP4, 228, number=3),
+    ]
 
     assert [one.frame for one in via(frames, skipped=skipped) if isinstance(one, Segment)] == [3]
     assert skipped == {"unsupported_link_type": 2}
@@ -313,7 +308,7 @@ def test_few_frames_are_on_the_way() -> None:
         nonlocal pulled
         for number in range(1, 4 * MAX_AHEAD):
             pulled += 1
-            yield frame(ethernet(0x800, ip4(tcp(bytes(1200)))), number=number)
+            yield octets.frame(octets.ethernet(0x800, octets.ip4(octets.tcp(bytes(1200)))), number=number)
 
     dissection = Dissection(frames())
     for one in dissection.segments():
@@ -329,7 +324,7 @@ def test_who_waits_for_each_segment_gets_it_before_the_next_frame() -> None:
     def frames() -> Iterator[Frame]:
         for number in (1, 2, 3):
             assert seen == list(range(1, number))
-            yield frame(IP4, 228, number=number)
+            yield octets.frame(octets.IP4, 228, number=number)
 
     for one in Dissection(frames(), waiting=True).segments():
         assert isinstance(one, Segment)
@@ -353,9 +348,9 @@ def rc4(key: bytes, data: bytes) -> bytes:
 
 def test_encrypted_802_11_with_its_key() -> None:
     key, vector = bytes.fromhex("0102030405"), b"\1\2\3"
-    plain = LLC + IP4
+    plain = LLC + octets.IP4
     sealed = vector + b"\0" + rc4(vector + key, plain + zlib.crc32(plain).to_bytes(4, "little"))
-    frames = numbered((105, wlan(sealed, flags=0x41)))
+    frames = numbered((105, octets.wlan(sealed, flags=0x41)))
     without: Counter[str] = Counter()
     assert via(frames, skipped=without) == []
     assert without == {"wlan_encrypted": 1}
@@ -363,11 +358,11 @@ def test_encrypted_802_11_with_its_key() -> None:
     options = ("wlan.enable_decryption:TRUE", 'uat:80211_keys:"wep","0102030405"')
     (found,) = via(frames, options)
 
-    assert found == segment(frame(IP4, 228))
+    assert found == segment(octets.frame(octets.IP4, 228))
 
 
 def test_an_option_that_tshark_does_not_know() -> None:
-    (error,) = via(numbered((228, IP4)), ["no.such.preference:1"])
+    (error,) = via(numbered((228, octets.IP4)), ["no.such.preference:1"])
 
     assert isinstance(error, CaptureError)
     assert "no.such.preference" in error.message
@@ -391,7 +386,7 @@ def test_a_tshark_that_fails_is_an_error(
 ) -> None:
     fake(script, tmp_path, monkeypatch)
     drops = CaptureDrops("x.pcap", 0, None, 3)
-    found = via([drops, *numbered(*[(228, IP4)] * 3000)])
+    found = via([drops, *numbered(*[(228, octets.IP4)] * 3000)])
 
     assert found[0] == drops
     (error,) = (one for one in found if isinstance(one, CaptureError))
@@ -409,7 +404,7 @@ def test_what_was_read_before_tshark_failed_stays(tmp_path: Path, monkeypatch: p
         tmp_path,
         monkeypatch,
     )
-    found = via(numbered(*[(228, IP4)] * 40))
+    found = via(numbered(*[(228, octets.IP4)] * 40))
 
     assert [one.frame for one in found if isinstance(one, Segment)] == [1, 2, 3]
     assert isinstance(found[-1], CaptureError)
@@ -431,7 +426,7 @@ def test_a_missing_tshark_is_told_with_what_to_install(tmp_path: Path, monkeypat
 
 
 def test_who_looks_no_further_leaves_no_tshark_behind() -> None:
-    dissection = Dissection(numbered(*[(228, IP4)] * 400))
+    dissection = Dissection(numbered(*[(228, octets.IP4)] * 400))
     running = dissection.segments()
     next(running)
     running.close()  # type: ignore[attr-defined]
@@ -464,5 +459,5 @@ def test_captures_of_links_and_transports(folders: tuple[str, ...]) -> None:
 
 def test_udp_beside_is_counted_by_its_reason() -> None:
     skipped: Counter[str] = Counter()
-    assert via(numbered((228, ip4(udp(1884, b"\x0b\x04\x04\x01\0\x3cdev01"), 17))), skipped=skipped) == []
+    assert via(numbered((228, octets.ip4(octets.udp(1884, b"\x0b\x04\x04\x01\0\x3cdev01"), 17))), skipped=skipped) == []
     assert skipped == {"mqtt_sn": 1}

@@ -13,18 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mqttscope.capture import PcapngWriter, open_capture
+from mqttscope.capture import PcapngWriter, open_capture, write
 from mqttscope.capture.read import read_capture
-from mqttscope.capture.write import (
-    LINK_TYPE_RAW,
-    Recorder,
-    ip_frame,
-    make_folder,
-    open_alone,
-    opener,
-    replace_file,
-    write_file,
-)
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Frame
 from mqttscope.net.headers import segment
 from mqttscope.net.segment import Segment, endpoints
@@ -44,7 +34,7 @@ def read_files(*paths: Path) -> list[Frame | CaptureNotice]:
 
 def test_what_was_flushed_is_there_before_the_end(tmp_path: Path) -> None:
     path = tmp_path / "a.pcapng"
-    recorder = Recorder(str(path))
+    recorder = write.Recorder(str(path))
     assert read_files(path) == []
     recorder.write(frame(1))
     recorder.flush()
@@ -58,7 +48,7 @@ def test_what_was_flushed_is_there_before_the_end(tmp_path: Path) -> None:
 
 def test_much_is_not_held_back(tmp_path: Path) -> None:
     path = tmp_path / "a.pcapng"
-    recorder = Recorder(str(path))
+    recorder = write.Recorder(str(path))
     for number in range(1, 9):
         recorder.write(frame(number, 60_000))
 
@@ -68,7 +58,7 @@ def test_much_is_not_held_back(tmp_path: Path) -> None:
 
 def test_a_file_cut_anywhere_keeps_the_frames_before(tmp_path: Path) -> None:
     path, cut = tmp_path / "a.pcapng", tmp_path / "b.pcapng"
-    recorder = Recorder(str(path))
+    recorder = write.Recorder(str(path))
     for number in range(1, 6):
         recorder.write(frame(number))
     recorder.close()
@@ -82,7 +72,7 @@ def test_a_file_cut_anywhere_keeps_the_frames_before(tmp_path: Path) -> None:
 
 
 def test_a_ring_keeps_the_newest_files_and_each_reads_by_itself(tmp_path: Path) -> None:
-    recorder = Recorder(str(tmp_path / "ring.pcapng"), ring_bytes=1_000, ring_files=3)
+    recorder = write.Recorder(str(tmp_path / "ring.pcapng"), ring_bytes=1_000, ring_files=3)
     for number in range(1, 101):
         recorder.write(frame(number))
     recorder.close()
@@ -101,7 +91,7 @@ def test_a_ring_keeps_the_newest_files_and_each_reads_by_itself(tmp_path: Path) 
 
 
 def test_a_ring_without_a_number_of_files_keeps_all(tmp_path: Path) -> None:
-    recorder = Recorder(str(tmp_path / "ring"), ring_bytes=1_000)
+    recorder = write.Recorder(str(tmp_path / "ring"), ring_bytes=1_000)
     for number in range(1, 31):
         recorder.write(frame(number))
     recorder.close()
@@ -113,7 +103,7 @@ def test_a_ring_without_a_number_of_files_keeps_all(tmp_path: Path) -> None:
 def test_foreign_files_are_never_removed(tmp_path: Path) -> None:
     kept = tmp_path / "ring_00001_20250101T000000.pcapng"
     kept.write_bytes(b"mine")
-    recorder = Recorder(str(tmp_path / "ring.pcapng"), ring_bytes=1, ring_files=1)
+    recorder = write.Recorder(str(tmp_path / "ring.pcapng"), ring_bytes=1, ring_files=1)
     for number in range(1, 4):
         recorder.write(frame(number))
     recorder.close()
@@ -125,12 +115,12 @@ def test_foreign_files_are_never_removed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("ring_bytes", [None, 1_000])
 def test_a_folder_that_is_not_there(tmp_path: Path, ring_bytes: int | None) -> None:
     with pytest.raises(OSError, match=r"folder|No such"):
-        Recorder(str(tmp_path / "none" / "a.pcapng"), ring_bytes=ring_bytes)
+        write.Recorder(str(tmp_path / "none" / "a.pcapng"), ring_bytes=ring_bytes)
 
 
 def test_a_ring_leaves_files_alone_that_are_there_and_lets_only_their_owner_read(tmp_path: Path) -> None:
     for _ in range(2):
-        recorder = Recorder(str(tmp_path / "ring.pcapng"), ring_bytes=1_000)
+        recorder = write.Recorder(str(tmp_path / "ring.pcapng"), ring_bytes=1_000)
         recorder.write(frame(1))
         recorder.close()
 
@@ -144,23 +134,23 @@ def test_a_ring_leaves_files_alone_that_are_there_and_lets_only_their_owner_read
 
 def test_a_new_file_is_for_its_owner_alone(tmp_path: Path) -> None:
     path = tmp_path / "a.pcapng"
-    os.close(open_alone(path))
+    os.close(write.open_alone(path))
 
     assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_file_that_another_program_writes_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "a.pcapng"
-    first = open_alone(path)
+    first = write.open_alone(path)
     os.write(first, b"written")
 
     with pytest.raises(OSError, match="another program is writing it") as caught:
-        open_alone(path)
+        write.open_alone(path)
 
     assert caught.value.filename == str(path)
     assert path.read_bytes() == b"written"
     os.close(first)
-    os.close(open_alone(path))
+    os.close(write.open_alone(path))
     assert path.read_bytes() == b""
 
 
@@ -169,12 +159,12 @@ def test_a_fresh_file_takes_the_place_of_none(tmp_path: Path) -> None:
     path.write_bytes(b"kept")
 
     with pytest.raises(FileExistsError):
-        open_alone(path, fresh=True)
+        write.open_alone(path, fresh=True)
     assert path.read_bytes() == b"kept"
 
 
 def test_a_device_may_be_written_by_many() -> None:
-    both = [open_alone("/dev/null"), open_alone("/dev/null")]
+    both = [write.open_alone("/dev/null"), write.open_alone("/dev/null")]
 
     for descriptor in both:
         os.close(descriptor)
@@ -185,19 +175,19 @@ def rights(path: Path) -> int:
 
 
 def test_what_is_new_is_for_its_owner_alone_and_what_is_there_keeps_its_rights(tmp_path: Path) -> None:
-    make_folder(tmp_path / "a" / "b")
+    write.make_folder(tmp_path / "a" / "b")
     assert [rights(tmp_path / "a"), rights(tmp_path / "a" / "b")] == [0o700, 0o700]
 
     path = tmp_path / "a" / "report.json"
-    with open(path, "w", encoding="utf-8", opener=opener) as file:
+    with open(path, "w", encoding="utf-8", opener=write.opener) as file:
         file.write("1")
     assert rights(path) == 0o600
 
     path.chmod(0o644)
     tmp_path.joinpath("a").chmod(0o755)
-    with open(path, "w", encoding="utf-8", opener=opener) as file:
+    with open(path, "w", encoding="utf-8", opener=write.opener) as file:
         file.write("2")
-    make_folder(tmp_path / "a")
+    write.make_folder(tmp_path / "a")
     assert (rights(path), rights(tmp_path / "a"), path.read_text()) == (0o644, 0o755, "2")
 
 
@@ -207,16 +197,16 @@ def test_a_file_takes_over_the_rights_of_the_one_it_replaces(tmp_path: Path) -> 
         if name == "old":
             path.touch()
             path.chmod(0o640)
-        with open(new, "wb", opener=opener) as file:
+        with open(new, "wb", opener=write.opener) as file:
             file.write(b"1")
-        replace_file(new, path)
+        write.replace_file(new, path)
         assert rights(path) == wanted
 
 
 def test_the_umask_of_the_program_stays(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
-        with open(tmp_path / "a", "wb", opener=opener):
+        with open(tmp_path / "a", "wb", opener=write.opener):
             pass
         assert os.umask(0o022) == 0o022
     finally:
@@ -227,12 +217,12 @@ def test_a_file_that_is_written_whole_is_for_its_owner_and_keeps_links_and_right
     file, link = tmp_path / "file", tmp_path / "link"
     link.symlink_to(file)
 
-    write_file(link, b"one")
+    write.write_file(link, b"one")
 
     assert link.is_symlink()
     assert (file.read_bytes(), file.stat().st_mode & 0o777) == (b"one", 0o600)
     file.chmod(0o640)
-    write_file(file, b"two")
+    write.write_file(file, b"two")
     assert (file.read_bytes(), file.stat().st_mode & 0o777) == (b"two", 0o640)
     assert sorted(one.name for one in tmp_path.iterdir()) == ["file", "link"]
 
@@ -241,8 +231,8 @@ def test_a_file_that_cannot_be_replaced_stays(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     with pytest.raises(OSError, match="directory"):
-        write_file(folder, b"one")
-    write_file("/dev/null", b"one")
+        write.write_file(folder, b"one")
+    write.write_file("/dev/null", b"one")
     assert list(tmp_path.iterdir()) == [folder]
 
 
@@ -428,7 +418,7 @@ NUMBERS = st.integers(0, 2**32 - 1)
 
 
 def made_frame(data: bytes, missing: int = 0) -> Frame:
-    return Frame(1, 0, LINK_TYPE_RAW, data, len(data) + missing, "made.pcapng")
+    return Frame(1, 0, write.LINK_TYPE_RAW, data, len(data) + missing, "made.pcapng")
 
 
 @given(
@@ -446,7 +436,7 @@ def test_a_frame_is_read_as_it_was_meant(
 ) -> None:
     options = b"\x01" * (4 * words)
     missing = missing if payload else 0
-    data = ip_frame(
+    data = write.ip_frame(
         *addresses, (50_000, 1883), sequence=sequence, acknowledgment=acknowledgment, flags=flags, window=4_096,
         payload=payload, options=options, missing=missing,
     )  # fmt: skip
@@ -466,7 +456,7 @@ def test_checksums_are_right(addresses: tuple[bytes, bytes], tmp_path: Path) -> 
     with path.open("wb") as file:
         writer = PcapngWriter(file)
         for size in (0, 1, 2, 999, 16_384):
-            data = ip_frame(
+            data = write.ip_frame(
                 *addresses, (50_000, 1883), sequence=7, acknowledgment=8, flags=24, window=512, payload=b"\xff" * size
             )
             writer.write(made_frame(data))

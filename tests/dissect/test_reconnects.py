@@ -10,15 +10,8 @@ from itertools import product
 
 import pytest
 
+from mqttscope import events
 from mqttscope.dissect import dissect_segments
-from mqttscope.events import (
-    ConnectionOpened,
-    DiscardedEvent,
-    GapEvent,
-    MalformedEvent,
-    PacketEvent,
-    UnparsedEvent,
-)
 from mqttscope.lint.catalogue import select, usual_rule
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Severity
@@ -123,18 +116,18 @@ def outcome(segments: list[Segment]) -> Outcome:
     linter = Linter(map(usual_rule, select().values()), strict=True)
     for event in dissect_segments(segments):
         found.errors += [one.rule for one in linter.feed(event) if one.severity is Severity.ERROR]
-        if isinstance(event, ConnectionOpened):
+        if isinstance(event, events.ConnectionOpened):
             found.connections += 1
             found.topics.append([])
             found.connects.append(0)
-        elif isinstance(event, PacketEvent):
+        elif isinstance(event, events.PacketEvent):
             if isinstance(event.packet, Publish) and event.topic != "one/lost":
                 found.topics[event.connection.number].append(event.topic)
             elif isinstance(event.packet, Connect):
                 found.connects[event.connection.number] += 1
-        elif isinstance(event, DiscardedEvent):
+        elif isinstance(event, events.DiscardedEvent):
             found.discarded += 1
-        elif isinstance(event, MalformedEvent | UnparsedEvent | GapEvent):
+        elif isinstance(event, events.MalformedEvent | events.UnparsedEvent | events.GapEvent):
             found.strange.append(type(event).__name__)
     return found
 

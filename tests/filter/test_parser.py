@@ -9,28 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mqttscope import filter as filters
-from mqttscope.filter.parser import (
-    MAX_EXPRESSION_CHARACTERS,
-    MAX_NESTING,
-    MAX_SHOWN_COLUMNS,
-    All,
-    Bare,
-    Comparison,
-    Exists,
-    FilterError,
-    Node,
-    Not,
-    Some,
-    parse,
-    tokenize,
-)
+from mqttscope.filter import parser
 from tests.conftest import EXHAUSTIVE
 from tests.each import each
 
 
-def error_of(expression: str) -> FilterError:
-    with pytest.raises(FilterError) as caught:
-        parse(expression)
+def error_of(expression: str) -> parser.FilterError:
+    with pytest.raises(parser.FilterError) as caught:
+        parser.parse(expression)
     return caught.value
 
 
@@ -50,26 +36,26 @@ def error_of(expression: str) -> FilterError:
     ],
 )
 def test_tokens(expression: str, tokens: list[str]) -> None:
-    found = tokenize(expression)
+    found = parser.tokenize(expression)
     assert [token.text for token in found] == tokens
     for token in found:
         assert expression[token.position : token.position + len(token.text)] == token.text
 
 
-def drawn(node: Node) -> str:
+def drawn(node: parser.Node) -> str:
     """A tree with parentheses around everything that has parts."""
-    if isinstance(node, Comparison):
+    if isinstance(node, parser.Comparison):
         sign = f"not {node.operator}" if node.negated else node.operator
         values = [item.low.text if item.high is None else f"{item.low.text}..{item.high.text}" for item in node.items]
         return f"{node.field.name} {sign} {','.join(values)}"
-    if isinstance(node, All):
+    if isinstance(node, parser.All):
         return f"({' and '.join(map(drawn, node.parts))})"
-    if isinstance(node, Some):
+    if isinstance(node, parser.Some):
         return f"({' or '.join(map(drawn, node.parts))})"
-    if isinstance(node, Not):
+    if isinstance(node, parser.Not):
         return f"not({drawn(node.part)})"
     key = "".join(one.text if one.kind == "member" else f"[{one.text}]" for one in node.field.keys)
-    return f"{'exists ' if isinstance(node, Exists) else ''}{node.field.name}{key}"
+    return f"{'exists ' if isinstance(node, parser.Exists) else ''}{node.field.name}{key}"
 
 
 @pytest.mark.parametrize(
@@ -92,16 +78,16 @@ def drawn(node: Node) -> str:
     ],
 )
 def test_trees(expression: str, tree: str) -> None:
-    assert drawn(parse(expression)) == tree
+    assert drawn(parser.parse(expression)) == tree
 
 
 def test_a_field_knows_its_place_and_its_key() -> None:
-    node = parse("dup and user_property[ 'k' ] == 'v'")
+    node = parser.parse("dup and user_property[ 'k' ] == 'v'")
 
-    assert isinstance(node, All)
+    assert isinstance(node, parser.All)
     bare, compared = node.parts
-    assert isinstance(bare, Bare)
-    assert isinstance(compared, Comparison)
+    assert isinstance(bare, parser.Bare)
+    assert isinstance(compared, parser.Comparison)
     name = compared.field
     assert (name.position, name.length) == (8, len("user_property[ 'k' ]"))
     assert [one.text for one in name.keys] == ["'k'"]
@@ -167,20 +153,20 @@ def test_a_mistake_in_the_structure_is_named_at_its_place(marked: str, message: 
 
 
 def test_nesting_is_limited() -> None:
-    parse("(" * MAX_NESTING + "dup" + ")" * MAX_NESTING)
-    assert "levels" in error_of("(" * (MAX_NESTING + 1) + "dup" + ")" * (MAX_NESTING + 1)).message
+    parser.parse("(" * parser.MAX_NESTING + "dup" + ")" * parser.MAX_NESTING)
+    assert "levels" in error_of("(" * (parser.MAX_NESTING + 1) + "dup" + ")" * (parser.MAX_NESTING + 1)).message
     assert "levels" in error_of("not " * 10_000 + "dup").message
     assert "levels" in error_of("(" * 60_000).message
 
 
 def test_length_is_limited() -> None:
-    error = error_of("dup".ljust(MAX_EXPRESSION_CHARACTERS + 1))
-    assert str(MAX_EXPRESSION_CHARACTERS) in error.message
-    parse("dup".ljust(MAX_EXPRESSION_CHARACTERS))
+    error = error_of("dup".ljust(parser.MAX_EXPRESSION_CHARACTERS + 1))
+    assert str(parser.MAX_EXPRESSION_CHARACTERS) in error.message
+    parser.parse("dup".ljust(parser.MAX_EXPRESSION_CHARACTERS))
 
 
-def mistake_in(expression: str) -> FilterError:
-    with pytest.raises(FilterError) as caught:
+def mistake_in(expression: str) -> parser.FilterError:
+    with pytest.raises(parser.FilterError) as caught:
         filters.compile(expression)
     return caught.value
 
@@ -291,7 +277,7 @@ def test_mistake_is_named_at_its_place(marked: str, message: str, hint: str) -> 
     assert error.expression == expression
 
 
-def carets(error: FilterError) -> str:
+def carets(error: parser.FilterError) -> str:
     """What stands above the carets of a rendered error."""
     lines = str(error).splitlines()
     start = lines[2].index("^")
@@ -316,7 +302,7 @@ def test_rendering_marks_the_end_with_one_caret() -> None:
 
 
 def test_rendering_of_an_error_without_an_expression_is_its_message() -> None:
-    assert str(FilterError("broken", 3, 1)) == "broken"
+    assert str(parser.FilterError("broken", 3, 1)) == "broken"
 
 
 def test_rendering_shows_the_line_of_the_mistake_only() -> None:
@@ -339,7 +325,7 @@ def test_rendering_of_a_long_line_shows_the_surroundings_of_the_mistake() -> Non
     error = mistake_in(" and ".join(["dup"] * 100 + ["topik"] + ["retain"] * 100))
     assert carets(error) == "topik"
     shown = str(error).splitlines()[1]
-    assert len(shown) <= MAX_SHOWN_COLUMNS + 4
+    assert len(shown) <= parser.MAX_SHOWN_COLUMNS + 4
     assert shown.startswith("  …")
     assert shown.endswith("…")
 
@@ -367,10 +353,10 @@ PIECES = [
 @settings(max_examples=1500 if EXHAUSTIVE else 500, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=8).map(" ".join) | st.text(max_size=20))
 def test_any_text_is_compiled_or_refused_at_a_place_inside_it(expression: str) -> None:
-    refused: FilterError | None = None
+    refused: parser.FilterError | None = None
     try:
         filters.compile(expression)
-    except FilterError as error:
+    except parser.FilterError as error:
         refused = error
     if refused is not None:
         assert 0 <= refused.position <= len(expression)

@@ -8,30 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from mqttscope.lake.manifest import (
-    FORMAT,
-    NAME,
-    PENDING,
-    LakeError,
-    Manifest,
-    check_content,
-    check_files,
-    checksum_of,
-    is_of,
-    read_manifest,
-    remove_strays,
-    write_manifest,
-)
+from mqttscope.lake import manifest
 from mqttscope.system import sync_folder
 
-FULL = Manifest(3, "g", "digest", 12, {"aa": "a.pcap"}, {"packets": ["packets/1.parquet"]}, {}, ["state/1.parquet"])
+FULL = manifest.Manifest(
+    3, "g", "digest", 12, {"aa": "a.pcap"}, {"packets": ["packets/1.parquet"]}, {}, ["state/1.parquet"]
+)
 
 
 def test_a_manifest_comes_back(tmp_path: Path) -> None:
-    assert read_manifest(tmp_path) == Manifest()
-    write_manifest(tmp_path, FULL)
+    assert manifest.read_manifest(tmp_path) == manifest.Manifest()
+    manifest.write_manifest(tmp_path, FULL)
 
-    assert read_manifest(tmp_path) == FULL
+    assert manifest.read_manifest(tmp_path) == FULL
     assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
     sync_folder(tmp_path)
 
@@ -42,9 +31,10 @@ def test_other_files_are_refused(content: str, tmp_path: Path) -> None:
 
     # The sentence names the file and is no message of a parser.
     with pytest.raises(
-        LakeError, match=r"manifest.json( cannot be read: it is not the JSON that was written| is|: format is not 3)"
+        manifest.LakeError,
+        match=r"manifest.json( cannot be read: it is not the JSON that was written| is|: format is not 3)",
     ):
-        read_manifest(tmp_path)
+        manifest.read_manifest(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -63,35 +53,37 @@ def test_other_files_are_refused(content: str, tmp_path: Path) -> None:
     ids=str,
 )  # fmt: skip
 def test_what_a_manifest_may_not_say(changes: dict[str, object], tmp_path: Path) -> None:
-    write_manifest(tmp_path, FULL)
-    data = json.loads((tmp_path / NAME).read_text())
+    manifest.write_manifest(tmp_path, FULL)
+    data = json.loads((tmp_path / manifest.NAME).read_text())
     del data["checksum"]
-    (tmp_path / NAME).write_text(json.dumps(data))
-    assert read_manifest(tmp_path) == FULL
-    (tmp_path / NAME).write_text(json.dumps(data | changes))
+    (tmp_path / manifest.NAME).write_text(json.dumps(data))
+    assert manifest.read_manifest(tmp_path) == FULL
+    (tmp_path / manifest.NAME).write_text(json.dumps(data | changes))
 
-    with pytest.raises(LakeError, match="is not the manifest of a lake, or is damaged"):
-        read_manifest(tmp_path)
+    with pytest.raises(manifest.LakeError, match="is not the manifest of a lake, or is damaged"):
+        manifest.read_manifest(tmp_path)
 
 
 @pytest.mark.parametrize("nested", ["[" * 100_000, '{"format":2,"captures":' + '{"a":' * 100_000 + "1" + "}" * 100_001])
 def test_one_that_is_nested_too_deeply(nested: str, tmp_path: Path) -> None:
-    (tmp_path / NAME).write_text(nested)
+    (tmp_path / manifest.NAME).write_text(nested)
 
-    with pytest.raises(LakeError, match=r"(nested too deeply: the lake|is not the manifest of a lake, or) is damaged"):
-        read_manifest(tmp_path)
+    with pytest.raises(
+        manifest.LakeError, match=r"(nested too deeply: the lake|is not the manifest of a lake, or) is damaged"
+    ):
+        manifest.read_manifest(tmp_path)
 
 
 def test_every_flipped_bit_of_a_manifest_is_noticed(tmp_path: Path) -> None:
-    write_manifest(tmp_path, FULL)
-    whole = (tmp_path / NAME).read_bytes()
+    manifest.write_manifest(tmp_path, FULL)
+    whole = (tmp_path / manifest.NAME).read_bytes()
     for place in range(len(whole)):
         data = bytearray(whole)
         data[place] ^= 1 << place % 8
-        (tmp_path / NAME).write_bytes(data)
+        (tmp_path / manifest.NAME).write_bytes(data)
         try:
-            found = read_manifest(tmp_path)
-        except LakeError:
+            found = manifest.read_manifest(tmp_path)
+        except manifest.LakeError:
             continue
         # White space, and the name of the checksum itself.
         assert found == FULL
@@ -101,18 +93,18 @@ def test_files_are_compared_with_their_checksums(tmp_path: Path) -> None:
     (tmp_path / "packets").mkdir()
     path = tmp_path / "packets" / "1.parquet"
     path.write_bytes(bytes(3 << 20))
-    known = replace(FULL, checksums={"packets/1.parquet": checksum_of(path)})
+    known = replace(FULL, checksums={"packets/1.parquet": manifest.checksum_of(path)})
     names = known.files["packets"]
-    check_content(tmp_path, known, names)
+    manifest.check_content(tmp_path, known, names)
     # An older lake does not say them.
-    check_content(tmp_path, FULL, names)
+    manifest.check_content(tmp_path, FULL, names)
 
     path.write_bytes(bytes(2 << 20) + b"\1" + bytes((1 << 20) - 1))
-    with pytest.raises(LakeError, match=r"1.parquet is not what was written \(its checksum differs\)"):
-        check_content(tmp_path, known, names)
+    with pytest.raises(manifest.LakeError, match=r"1.parquet is not what was written \(its checksum differs\)"):
+        manifest.check_content(tmp_path, known, names)
     path.unlink()
-    with pytest.raises(LakeError, match=r"1.parquet is missing: the lake is damaged"):
-        check_content(tmp_path, known, names)
+    with pytest.raises(manifest.LakeError, match=r"1.parquet is missing: the lake is damaged"):
+        manifest.check_content(tmp_path, known, names)
 
 
 def test_strays_are_taken_away_and_nothing_else(tmp_path: Path) -> None:
@@ -122,22 +114,22 @@ def test_strays_are_taken_away_and_nothing_else(tmp_path: Path) -> None:
     for name in (*kept, later, "state/2.parquet", "flow_keys/0000000003-a-0.parquet"):
         (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
         (tmp_path / name).touch()
-    write_manifest(tmp_path, FULL)
+    manifest.write_manifest(tmp_path, FULL)
 
     # What the manifest to come names is no stray.
-    write_manifest(tmp_path, replace(FULL, generation=4, files={"packets": [later]}), PENDING)
-    assert remove_strays(tmp_path, FULL) == ["flow_keys/0000000003-a-0.parquet", "state/2.parquet"]
-    (tmp_path / PENDING).unlink()
-    assert remove_strays(tmp_path, FULL) == [later]
-    assert remove_strays(tmp_path, FULL) == []
+    manifest.write_manifest(tmp_path, replace(FULL, generation=4, files={"packets": [later]}), manifest.PENDING)
+    assert manifest.remove_strays(tmp_path, FULL) == ["flow_keys/0000000003-a-0.parquet", "state/2.parquet"]
+    (tmp_path / manifest.PENDING).unlink()
+    assert manifest.remove_strays(tmp_path, FULL) == [later]
+    assert manifest.remove_strays(tmp_path, FULL) == []
     assert all((tmp_path / name).exists() for name in kept)
-    assert json.loads((tmp_path / "manifest.json").read_text())["format"] == FORMAT
+    assert json.loads((tmp_path / "manifest.json").read_text())["format"] == manifest.FORMAT
 
 
 def test_what_is_of_a_generation() -> None:
-    assert is_of("packets/0000000003-token-0.parquet", 3)
-    assert not is_of("packets/0000000003-token-0.parquet", 4)
-    assert not is_of("packets/part-00000-token.parquet", 0)
+    assert manifest.is_of("packets/0000000003-token-0.parquet", 3)
+    assert not manifest.is_of("packets/0000000003-token-0.parquet", 4)
+    assert not manifest.is_of("packets/part-00000-token.parquet", 0)
 
 
 def test_files_that_are_missing_or_cut_off_are_named(tmp_path: Path) -> None:
@@ -145,18 +137,20 @@ def test_files_that_are_missing_or_cut_off_are_named(tmp_path: Path) -> None:
     for path in (packets, state):
         path.parent.mkdir()
         path.write_bytes(b"0123456789")
-    check_files(tmp_path, FULL)
+    manifest.check_files(tmp_path, FULL)
     known = replace(FULL, sizes={"packets/1.parquet": 10, "state/1.parquet": 10})
-    check_files(tmp_path, known)
+    manifest.check_files(tmp_path, known)
 
     packets.write_bytes(b"012345678")
     # Lakes from before there were sizes.
-    check_files(tmp_path, FULL)
-    with pytest.raises(LakeError, match=r"packets/1\.parquet has 9 bytes and should have 10: the lake is damaged"):
-        check_files(tmp_path, known)
+    manifest.check_files(tmp_path, FULL)
+    with pytest.raises(
+        manifest.LakeError, match=r"packets/1\.parquet has 9 bytes and should have 10: the lake is damaged"
+    ):
+        manifest.check_files(tmp_path, known)
     state.unlink()
-    with pytest.raises(LakeError, match=r"state/1\.parquet is missing: the lake is damaged"):
-        check_files(tmp_path, FULL)
+    with pytest.raises(manifest.LakeError, match=r"state/1\.parquet is missing: the lake is damaged"):
+        manifest.check_files(tmp_path, FULL)
 
 
 STRANGE: tuple[dict[str, object], ...] = (
@@ -176,7 +170,7 @@ STRANGE: tuple[dict[str, object], ...] = (
 
 @pytest.mark.parametrize("told", STRANGE, ids=str)
 def test_what_is_said_of_captures_can_be_used(told: dict[str, object], tmp_path: Path) -> None:
-    (tmp_path / NAME).write_text(json.dumps({"format": FORMAT} | told))
+    (tmp_path / manifest.NAME).write_text(json.dumps({"format": manifest.FORMAT} | told))
 
-    with pytest.raises(LakeError, match="is not the manifest of a lake"):
-        read_manifest(tmp_path)
+    with pytest.raises(manifest.LakeError, match="is not the manifest of a lake"):
+        manifest.read_manifest(tmp_path)

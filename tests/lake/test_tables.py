@@ -17,53 +17,45 @@ from mqttscope.lake.schemas import FLOW_KEYS, TABLES, event_schema
 from mqttscope.lake.tables import Collector, batch, event_batch
 from mqttscope.net.frame import CaptureDrops, Frame
 from mqttscope.net.segment import Segment
-from tests.lake.reading import (
-    CAPTURES,
-    Tables,
-    all_of_them,
-    by_kernel,
-    collect,
-    options,
-    segment_rows,
-)
+from tests.lake import reading
 
 tools.package("pyarrow")
 
 
-(PLANTED,) = (path for path in CAPTURES if path.parent.name == "planted-violations")
+(PLANTED,) = (path for path in reading.CAPTURES if path.parent.name == "planted-violations")
 
 
-def sure(tables: Tables) -> list[tuple[str, int, str]]:
+def sure(tables: reading.Tables) -> list[tuple[str, int, str]]:
     return sorted((row["rule"], row["frame"], row["confidence"]) for row in tables["findings"])
 
 
 @pytest.mark.parametrize("frame", [0, 60, 100, 10_000])
 def test_findings_of_flows_are_as_sure_as_those_of_all_together(frame: int) -> None:
-    given = options(rules=tuple(options().narrow_rules()))
+    given = reading.options(rules=tuple(reading.options().narrow_rules()))
     frames = [one for one in open_capture([PLANTED]) if isinstance(one, Frame)]
     drops = CaptureDrops(str(PLANTED), 0, None, 3)
-    together = collect(dissect_segments(segments_of([*frames[:frame], drops, *frames[frame:]])), given)
+    together = reading.collect(dissect_segments(segments_of([*frames[:frame], drops, *frames[frame:]])), given)
     found = [one for one in segments_of(frames) if isinstance(one, Segment)]
     last_ns = max((one.timestamp_ns for one in found if one.frame <= frame), default=None)
 
-    apart = by_kernel(segment_rows(found), given, drops={str(PLANTED): Drop(0, frame, last_ns)})
+    apart = reading.by_kernel(reading.segment_rows(found), given, drops={str(PLANTED): Drop(0, frame, last_ns)})
 
     assert sure(apart) == sure(together)
-    unsure = by_kernel(segment_rows(found), given, dropping={str(PLANTED)})
+    unsure = reading.by_kernel(reading.segment_rows(found), given, dropping={str(PLANTED)})
     assert (sure(apart) == sure(unsure)) is (frame == 0)
 
 
 def test_what_an_earlier_run_knew_holds_from_the_beginning() -> None:
     found = [one for one in segments_of(open_capture([PLANTED])) if isinstance(one, Segment)]
     name = str(PLANTED)
-    given = options()
+    given = reading.options()
 
-    both = by_kernel(segment_rows(found), given, dropping={name}, drops={name: Drop(0, 10_000)})
+    both = reading.by_kernel(reading.segment_rows(found), given, dropping={name}, drops={name: Drop(0, 10_000)})
 
-    assert sure(both) == sure(by_kernel(segment_rows(found), given, dropping={name}))
+    assert sure(both) == sure(reading.by_kernel(reading.segment_rows(found), given, dropping={name}))
 
 
-PATH = next(path for path in CAPTURES if path.parent.name == "planted-violations")
+PATH = next(path for path in reading.CAPTURES if path.parent.name == "planted-violations")
 
 
 def run(collector: Collector) -> Collector:
@@ -85,7 +77,7 @@ def test_batches_come_when_there_are_enough_rows() -> None:
 
 
 def test_batches_have_the_schemas_of_their_tables() -> None:
-    for name, found in run(Collector(LakeOptions(rules=all_of_them()))).batches(everything=True):
+    for name, found in run(Collector(LakeOptions(rules=reading.all_of_them()))).batches(everything=True):
         assert found.schema == (TABLES | {FLOW_KEYS.name: FLOW_KEYS})[name].arrow()
         wide = event_batch(name, found)
         assert wide.schema == event_schema()
@@ -96,7 +88,7 @@ def test_batches_have_the_schemas_of_their_tables() -> None:
 
 
 def test_nothing_is_kept_of_what_has_ended() -> None:
-    collector = run(Collector(LakeOptions(rules=all_of_them())))
+    collector = run(Collector(LakeOptions(rules=reading.all_of_them())))
 
     assert not collector.trackers
     assert not collector._introductions

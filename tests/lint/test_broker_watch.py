@@ -14,18 +14,8 @@ from mqttscope.lint.engine import Linter
 from mqttscope.lint.examples import client, closes, conversation, lost, on, opened, segments, server
 from mqttscope.lint.finding import Finding, Severity
 from mqttscope.lint.rule import Findings
+from mqttscope.mqtt import packets
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import (
-    Connack,
-    Connect,
-    Disconnect,
-    Pingreq,
-    Pingresp,
-    Puback,
-    Pubcomp,
-    Publish,
-    Pubrec,
-)
 from mqttscope.mqtt.parts import Will
 from mqttscope.mqtt.properties import Properties
 
@@ -51,12 +41,12 @@ class Watching(BrokerRule):
 
     code = "TST450"
     severity = Severity.ERROR
-    looks_at: ClassVar[Any] = (Connect, Connack, Publish, Pingreq)
+    looks_at: ClassVar[Any] = (packets.Connect, packets.Connack, packets.Publish, packets.Pingreq)
     Memory = Facts
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         facts: Facts = self.watch(packet, at)  # type: ignore[assignment]
-        if not isinstance(packet, Pingreq):
+        if not isinstance(packet, packets.Pingreq):
             return None
         since = at.timestamp_ns - 10 * SECOND_NS
         wills = ",".join(facts.wills)
@@ -70,8 +60,8 @@ def told(*steps: Any, handshake: bool = True) -> list[str]:
     return [one.message for one in found]
 
 
-PING = (client(Pingreq()), server(Pingresp()))
-LATER = (client(Pingreq(), after=11), server(Pingresp()))
+PING = (client(packets.Pingreq()), server(packets.Pingresp()))
+LATER = (client(packets.Pingreq(), after=11), server(packets.Pingresp()))
 WILL = Will("w", b"x", 0, will_retain=True)
 
 
@@ -89,7 +79,7 @@ def test_the_topic_of_a_retained_will_is_left_alone_while_it_is_armed() -> None:
     both = on(1, *opened(client_identifier="c2"), *PING)
     assert told(*opened(will=WILL), *both) == ["0 'w' 'w' False"]
     assert told(*opened(will=Will("w", b"x")), *both) == ["0 '' '' False"]
-    assert told(*opened(will=WILL), client(Disconnect()), closes("client"), *both) == ["0 'ww' '' False"]
+    assert told(*opened(will=WILL), client(packets.Disconnect()), closes("client"), *both) == ["0 'ww' '' False"]
     assert told(*opened(will=WILL), closes("client", "reset"), *both) == ["0 'ww' '' False"]
 
 
@@ -100,13 +90,15 @@ def test_a_delayed_will_stays_armed() -> None:
 
 
 def test_lost_bytes_of_a_client_may_be_anything() -> None:
-    (found,) = told(*opened(), lost(client(Publish(topic_name="a"))), client(Pingreq()))
+    (found,) = told(*opened(), lost(client(packets.Publish(topic_name="a"))), client(packets.Pingreq()))
     assert found.startswith("1 ")
-    assert told(*opened(), lost(server(Publish(topic_name="a"))), client(Pingreq(), after=3)) == ["0 '' '' False"]
+    assert told(*opened(), lost(server(packets.Publish(topic_name="a"))), client(packets.Pingreq(), after=3)) == [
+        "0 '' '' False"
+    ]
 
 
 def test_what_is_not_acknowledged_when_the_connection_ends_is_not_certain() -> None:
-    sends = client(Publish(qos=1, topic_name="q", packet_identifier=1))
+    sends = client(packets.Publish(qos=1, topic_name="q", packet_identifier=1))
     assert told(*opened(), sends, closes("client"), *on(1, *opened(client_identifier="c2"), *PING)) == [
         "0 'q' '' False"
     ]
@@ -142,19 +134,21 @@ def test_only_so_many_connections_are_witnesses(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("packet", "wanted"),
     [
-        (Publish(topic_name="a"), False),
-        (Publish(topic_name="a", retain=True), True),
-        (Publish(topic_name="a", properties=Properties(message_expiry_interval=1)), True),
-        (Publish(topic_name="a", properties=Properties(content_type="x")), False),
+        (packets.Publish(topic_name="a"), False),
+        (packets.Publish(topic_name="a", retain=True), True),
+        (packets.Publish(topic_name="a", properties=Properties(message_expiry_interval=1)), True),
+        (packets.Publish(topic_name="a", properties=Properties(content_type="x")), False),
     ],
 )
-def test_messages_that_matter_to_expiry(packet: Publish, wanted: bool) -> None:
+def test_messages_that_matter_to_expiry(packet: packets.Publish, wanted: bool) -> None:
     assert expires_or_retained(packet) is wanted
 
 
 def test_a_hole_in_what_a_client_sent_is_seen_before_it_is_given_up() -> None:
     """The server has answered a PINGREQ that the capture does not have; what the client sends next waits after it."""
-    captured = segments(conversation("x", *opened(), *PING, client(Publish(topic_name="a")), *on(1, *opened(), *PING)))
+    captured = segments(
+        conversation("x", *opened(), *PING, client(packets.Publish(topic_name="a")), *on(1, *opened(), *PING))
+    )
     lost_one = next(index for index, one in enumerate(captured) if one.payload == b"\xc0\x00")
     seen = []
 
@@ -176,27 +170,27 @@ def test_a_hole_in_what_a_client_sent_is_seen_before_it_is_given_up() -> None:
 
 
 def test_a_message_is_certain_when_its_answer_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    sends = client(Publish(qos=1, retain=True, topic_name="q", packet_identifier=1))
+    sends = client(packets.Publish(qos=1, retain=True, topic_name="q", packet_identifier=1))
     accepted: list[str] = []
 
     class Waiting(Watching):
         code = "TST452"
-        looks_at = (Publish, Puback, Pubrec, Pubcomp)
+        looks_at = (packets.Publish, packets.Puback, packets.Pubrec, packets.Pubcomp)
 
         def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
             facts: Any = self.watch(packet, at)
-            if isinstance(packet, Publish):
+            if isinstance(packet, packets.Publish):
                 facts.wait_for_answer(at, packet, at.topic)
             return None
 
     monkeypatch.setattr(Facts, "accept", lambda self, topic, now_ns: accepted.append(topic))
     for answers, wanted in (
-        ([Puback(1)], ["q"]),
-        ([Puback(1, reason_code=0x87)], []),
-        ([Puback(2)], []),
-        ([Pubrec(1)], []),
-        ([Pubrec(1), Pubcomp(1)], ["q"]),
-        ([Pubrec(1, reason_code=0x97), Pubcomp(1)], []),
+        ([packets.Puback(1)], ["q"]),
+        ([packets.Puback(1, reason_code=0x87)], []),
+        ([packets.Puback(2)], []),
+        ([packets.Pubrec(1)], []),
+        ([packets.Pubrec(1), packets.Pubcomp(1)], ["q"]),
+        ([packets.Pubrec(1, reason_code=0x97), packets.Pubcomp(1)], []),
     ):
         accepted.clear()
         linter = Linter([Waiting()], strict=True)
@@ -210,6 +204,6 @@ def test_only_so_many_answers_are_waited_for(monkeypatch: pytest.MonkeyPatch) ->
     facts = Facts()
     at: Any = type("At", (), {"key": ("x", 1)})
     for number, topic in enumerate("ab", 1):
-        facts.wait_for_answer(at, Publish(qos=1, topic_name=topic, packet_identifier=number), topic)
+        facts.wait_for_answer(at, packets.Publish(qos=1, topic_name=topic, packet_identifier=number), topic)
 
     assert list(facts.unanswered.values()) == ["b"]

@@ -15,19 +15,8 @@ from mqttscope.lint.finding import Severity
 from mqttscope.lint.message_model import Messages, told
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
 from mqttscope.lint.rules.delivery.message_not_delivered import MessageNotDelivered
+from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import (
-    Connack,
-    Disconnect,
-    Pingreq,
-    Pingresp,
-    Puback,
-    Publish,
-    Suback,
-    Subscribe,
-    Unsuback,
-    Unsubscribe,
-)
 from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.properties import Properties
 from tests import tools
@@ -39,11 +28,11 @@ class Reads(Rule):
 
     code = "TST470"
     severity = Severity.INFO
-    looks_at = Publish
+    looks_at = packets.Publish
     sender: ClassVar[Any] = Direction.SERVER_TO_CLIENT
     models = (Messages,)
 
-    def check(self, packet: Publish, at: RuleContext) -> Findings:
+    def check(self, packet: packets.Publish, at: RuleContext) -> Findings:
         found = at.model(Messages).pairing(packet, at)
         if found is None:
             return self.report("", "nothing")
@@ -63,7 +52,7 @@ def run(*steps: Step, rule: type[Rule] = Reads) -> tuple[list[str], Messages]:
     return found, model
 
 
-ACKED = client(Puback(1))
+ACKED = client(packets.Puback(1))
 GETS = on(1, server(message()), ACKED)
 BOTH = (*subscriber(), *opened())
 
@@ -93,16 +82,16 @@ def test_a_client_may_subscribe_before_it_is_accepted(clean_start: bool) -> None
 
 def test_what_a_client_asks_for_before_it_is_refused_does_not_count() -> None:
     connect, _ = on(1, *opened(client_identifier="c2"))
-    _, model = run(connect, ASKS, *on(1, server(Connack(reason_code=0x87))), *opened(), *publishes(message()))
+    _, model = run(connect, ASKS, *on(1, server(packets.Connack(reason_code=0x87))), *opened(), *publishes(message()))
 
     assert model.table.number == 0
 
 
 def test_a_message_is_missed_by_a_client_that_subscribed_before_it_was_accepted() -> None:
     connect, connack = on(1, *opened(client_identifier="c2"))
-    waits = [step for _ in range(4) for step in on(1, client(Pingreq(), after=20), server(Pingresp()))]
+    waits = [step for _ in range(4) for step in on(1, client(packets.Pingreq(), after=20), server(packets.Pingresp()))]
     found, _ = run(
-        connect, ASKS, connack, GRANTED, *opened(), client(message(), after=2), server(Puback(1)), *waits,
+        connect, ASKS, connack, GRANTED, *opened(), client(message(), after=2), server(packets.Puback(1)), *waits,
         rule=MessageNotDelivered,
     )  # fmt: skip
 
@@ -117,7 +106,7 @@ def test_messages_with_one_payload_cannot_be_told_apart() -> None:
 
 
 def test_a_message_that_its_publisher_sends_again_is_one_message() -> None:
-    found, model = run(*BOTH, client(message(), after=2), client(message(dup=True)), server(Puback(1)), *GETS)
+    found, model = run(*BOTH, client(message(), after=2), client(message(dup=True)), server(packets.Puback(1)), *GETS)
 
     assert found == ["[1] sole"]
     assert model.topics["a"].recent[0].resent
@@ -174,9 +163,9 @@ def test_lost_bytes_of_a_client_let_all_be_forgotten_but_subscriptions() -> None
         *BOTH,
         *publishes(message()),
         lost(client(message(b"other"))),
-        client(Pingreq()),
-        on(1, client(Pingreq(), after=3))[0],
-        client(Pingreq(), after=3),
+        client(packets.Pingreq()),
+        on(1, client(packets.Pingreq(), after=3))[0],
+        client(packets.Pingreq(), after=3),
     )
 
     assert (model.topics, model.expected, model.kept) == ({}, {}, 0)
@@ -198,10 +187,10 @@ def test_what_a_subscriber_should_get_is_expected_until_it_comes() -> None:
         ((*subscriber(granted=0), *opened(), *publishes(message())), "granted QoS 0"),
         ((*BOTH, *publishes(message(qos=0))), "published with QoS 0"),
         ((*opened(), *subscriber(), *publishes(message(), after=0.5)), "only just subscribed"),
-        ((*BOTH, client(message(), after=2), server(Puback(1, reason_code=0x87))), "refused"),
+        ((*BOTH, client(message(), after=2), server(packets.Puback(1, reason_code=0x87))), "refused"),
         ((*BOTH, client(message(), after=2)), "not acknowledged"),
         ((*subscriber(V5, "$share/g/a"), *opened(), *publishes(message())), "shared"),
-        ((*BOTH, *on(1, client(Unsubscribe(2, topic_filters=["a"]))), *publishes(message())), "ending"),
+        ((*BOTH, *on(1, client(packets.Unsubscribe(2, topic_filters=["a"]))), *publishes(message())), "ending"),
         (
             (*subscriber(connect=Properties(maximum_packet_size=20)), *opened(), *publishes(message(b"x" * 99))),
             "too long",
@@ -224,7 +213,7 @@ def test_a_message_that_is_too_long_is_noted() -> None:
 
 def test_a_sleeping_session_is_owed_its_messages_until_it_returns() -> None:
     lasting = Properties(session_expiry_interval=600)
-    away = (*subscriber(connect=lasting), *on(1, client(Disconnect()), closes("client")), *opened())
+    away = (*subscriber(connect=lasting), *on(1, client(packets.Disconnect()), closes("client")), *opened())
     _, model = run(*away, *publishes(message()))
     assert list(model.owed) == ["c2"]
 
@@ -300,7 +289,7 @@ def test_the_topic_with_a_mark_is_found_from_the_one_without() -> None:
 
         code = "TST471"
 
-        def check(self, packet: Publish, at: RuleContext) -> Findings:
+        def check(self, packet: packets.Publish, at: RuleContext) -> Findings:
             found = at.model(Messages).topic_with_mark(packet, at.topic or "", at)
             return self.report("", "nothing" if found is None else str(found.number))
 
@@ -319,10 +308,10 @@ def test_subscriptions_are_those_that_the_server_grants() -> None:
     rows = [Subscription("a", 2), Subscription("b", 2), Subscription("c", 1)]
     _, model = run(
         *opened(V3_1_1),
-        client(Subscribe(1, subscriptions=rows)),
-        server(Suback(1, reason_codes=[1, 0x80, 0])),
-        client(Unsubscribe(2, topic_filters=["c"])),
-        server(Unsuback(2)),
+        client(packets.Subscribe(1, subscriptions=rows)),
+        server(packets.Suback(1, reason_codes=[1, 0x80, 0])),
+        client(packets.Unsubscribe(2, topic_filters=["c"])),
+        server(packets.Unsuback(2)),
     )
 
     assert {name: one.qos for name, one in model.table.sessions["c1"].held.items()} == {"a": 1, "b": -1}

@@ -10,20 +10,9 @@ from hypothesis import strategies as st
 
 from mqttscope.dissect import dissect_segments
 from mqttscope.events import ConnectionClosed
+from mqttscope.lint import shared_checks
 from mqttscope.lint.examples import client, closes, conversation, framed, make_connect, segments, upgraded
 from mqttscope.lint.rules.practice_payload.content_type_mismatch import _mismatch
-from mqttscope.lint.shared_checks import (
-    NOT_OFFERED,
-    REFUSAL_OF_3_1_1,
-    Spread,
-    count,
-    duration,
-    is_loopback,
-    is_plain,
-    other_layout,
-    problem,
-    problems,
-)
 from mqttscope.mqtt.codec import decode
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.declare import Malformed
@@ -37,7 +26,7 @@ V3_1, V3_1_1, V5 = ProtocolVersion
 def judged(text: str, version: ProtocolVersion) -> ProtocolVersion | None:
     found = decode(bytes.fromhex(text), version)
     assert isinstance(found, Malformed)
-    return other_layout(found, version)
+    return shared_checks.other_layout(found, version)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +80,7 @@ def test_other_faults_are_no_sign_of_another_version(text: str, version: Protoco
 
 
 def test_the_refusal_of_an_older_server_is_known() -> None:
-    assert judged(REFUSAL_OF_3_1_1.hex(), V5) is V3_1_1
+    assert judged(shared_checks.REFUSAL_OF_3_1_1.hex(), V5) is V3_1_1
 
 
 @pytest.mark.parametrize(
@@ -108,7 +97,7 @@ def test_the_refusal_of_an_older_server_is_known() -> None:
     ],
 )
 def test_loopback(endpoint: str, loopback: bool) -> None:
-    assert is_loopback(endpoint) is loopback
+    assert shared_checks.is_loopback(endpoint) is loopback
 
 
 @pytest.mark.parametrize(
@@ -118,7 +107,7 @@ def test_loopback(endpoint: str, loopback: bool) -> None:
 def test_plain(transport: str, plain: bool) -> None:
     connection = Connection(0, "10.0.0.4:51234", "10.0.0.2:1883", "a.pcap", 1, 0, transport)
 
-    assert is_plain(connection) is plain
+    assert shared_checks.is_plain(connection) is plain
 
 
 def connection_of(offered: str | None, selected: str | None, opcode: int = 2) -> Connection:
@@ -144,29 +133,32 @@ def connection_of(offered: str | None, selected: str | None, opcode: int = 2) ->
     ],
 )
 def test_what_the_request_offers_instead_is_told(offered: str | None, reason: str, detail: str) -> None:
-    assert problem(connection_of(offered, offered), *NOT_OFFERED) == (reason, detail)
+    assert shared_checks.problem(connection_of(offered, offered), *shared_checks.NOT_OFFERED) == (reason, detail)
 
 
 def test_a_good_upgrade_has_no_problems() -> None:
     connection = connection_of("mqttv3.1, mqtt", "mqtt")
 
-    assert problems(connection) == []
-    assert problem(connection, *NOT_OFFERED) is None
+    assert shared_checks.problems(connection) == []
+    assert shared_checks.problem(connection, *shared_checks.NOT_OFFERED) is None
 
 
 def test_a_problem_names_its_frame() -> None:
-    (text,) = problems(connection_of("mqtt", "mqtt", TEXT))
+    (text,) = shared_checks.problems(connection_of("mqtt", "mqtt", TEXT))
 
     assert (text["reason"], text["from_client"], text["frame"]) == ("text_frame", True, 7)
 
 
 def test_other_transports_have_none() -> None:
-    assert problems(Connection(0, "c", "s", "", 1, 0, details={"problems": ["of TLS"]}, transport="tls")) == []
+    assert (
+        shared_checks.problems(Connection(0, "c", "s", "", 1, 0, details={"problems": ["of TLS"]}, transport="tls"))
+        == []
+    )
 
 
 @given(st.lists(st.integers(0, 10**13), min_size=1, max_size=200))
 def test_percentiles_are_near_the_true_ones(values: list[int]) -> None:
-    spread = Spread()
+    spread = shared_checks.Spread()
     for index, value in enumerate(values):
         spread.add(value, index)
 
@@ -178,7 +170,7 @@ def test_percentiles_are_near_the_true_ones(values: list[int]) -> None:
 
 
 def test_nothing_has_no_percentiles_and_negative_counts_as_none() -> None:
-    spread = Spread()
+    spread = shared_checks.Spread()
 
     assert spread.percentile(0.5) == 0
     spread.add(-5)
@@ -197,12 +189,12 @@ def test_nothing_has_no_percentiles_and_negative_counts_as_none() -> None:
     ],
 )
 def test_durations_for_people(nanoseconds: int, text: str) -> None:
-    assert duration(nanoseconds) == text
+    assert shared_checks.duration(nanoseconds) == text
 
 
 def test_one_and_many() -> None:
-    assert count(1, "message") == "1 message"
-    assert count(1200, "message") == "1,200 messages"
+    assert shared_checks.count(1, "message") == "1 message"
+    assert shared_checks.count(1200, "message") == "1,200 messages"
 
 
 def test_json_that_python_does_not_read_is_no_mismatch() -> None:

@@ -11,29 +11,17 @@ from mqttscope.lint.context import RuleContext
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.examples import Step, client, conversation, opened, segments, server
 from mqttscope.lint.signs import ALL, BITS, SIGNS, signs_of
-from mqttscope.mqtt import Publish
+from mqttscope.mqtt import Publish, packets
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import (
-    Connack,
-    Connect,
-    Disconnect,
-    Pingreq,
-    Pingresp,
-    Puback,
-    Pubcomp,
-    Pubrec,
-    Pubrel,
-    Suback,
-    Subscribe,
-    Unsuback,
-    Unsubscribe,
-)
 from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import Properties
 from tests.each import each
 
 NAMES = {bit: name for name, bit in {**BITS, **SIGNS}.items()}
-SUBSCRIBED = (client(Subscribe(9, subscriptions=[Subscription("a", 1)])), server(Suback(9, reason_codes=[1])))
+SUBSCRIBED = (
+    client(packets.Subscribe(9, subscriptions=[Subscription("a", 1)])),
+    server(packets.Suback(9, reason_codes=[1])),
+)
 Q1 = Publish(topic_name="a", qos=1, packet_identifier=1)
 Q2 = Publish(topic_name="a", qos=2, packet_identifier=1)
 
@@ -72,14 +60,17 @@ def signs(monkeypatch: pytest.MonkeyPatch, *steps: Step) -> list[set[str]]:
             {"properties", "expires_or_retained"},
         ),
         ((client(Q1),), {"qos"}),
-        ((client(Q1), server(Puback(1))), set()),
+        ((client(Q1), server(packets.Puback(1))), set()),
         ((client(Q1), client(Q1)), {"qos", "taken"}),
-        ((server(Puback(1)),), {"odd_answer", "from_server"}),
-        ((client(Q2), server(Pubrec(1)), client(Pubrel(1)), server(Pubcomp(1))), {"from_server"}),
-        ((client(Q2), server(Puback(1))), {"odd_answer", "from_server"}),
-        ((client(Q2), server(Pubrec(1, reason_code=0x80))), {"reason_code", "from_server"}),
-        ((client(Pingreq(), after=100),), {"silent"}),
-        ((server(Pingreq()),), {"wrong_sender", "from_server"}),
+        ((server(packets.Puback(1)),), {"odd_answer", "from_server"}),
+        (
+            (client(Q2), server(packets.Pubrec(1)), client(packets.Pubrel(1)), server(packets.Pubcomp(1))),
+            {"from_server"},
+        ),
+        ((client(Q2), server(packets.Puback(1))), {"odd_answer", "from_server"}),
+        ((client(Q2), server(packets.Pubrec(1, reason_code=0x80))), {"reason_code", "from_server"}),
+        ((client(packets.Pingreq(), after=100),), {"silent"}),
+        ((server(packets.Pingreq()),), {"wrong_sender", "from_server"}),
         ((server(Publish(topic_name="a")),), {"unmatched", "from_server"}),
         ((*SUBSCRIBED, server(Publish(topic_name="a"))), {"from_server"}),
         ((*SUBSCRIBED, server(Q2)), {"qos", "above_granted", "from_server"}),
@@ -97,28 +88,28 @@ def test_a_usual_connect_and_its_connack_bear_none(monkeypatch: pytest.MonkeyPat
 @each(
     "steps, wanted",
     [
-        ((client(Pingreq()),), {"early"}),
-        ((*opened()[:1], server(Pingresp())), {"early", "from_server"}),
+        ((client(packets.Pingreq()),), {"early"}),
+        ((*opened()[:1], server(packets.Pingresp())), {"early", "from_server"}),
         ((*opened(), *opened()[:1]), {"again"}),
         ((*opened(), *opened()[1:]), {"again", "from_server"}),
-        ((client(Connect(client_identifier="", clean_start=False)),), {"odd_connect"}),
-        ((client(Connect(client_identifier="c", protocol_name="MQIsdp")),), {"odd_connect"}),
-        ((client(Connect(client_identifier="c", password=b"x")),), {"odd_connect"}),
-        ((client(Connect(client_identifier="c\x07")),), {"odd_strings", "unprintable"}),
-        ((*opened(), client(Disconnect()), client(Pingreq())), {"disconnected"}),
-        ((*opened()[:1], server(Connack(reason_code=5)), client(Pingreq())), {"refused"}),
-        ((*opened()[:1], server(Connack(reason_code=5))), {"reason_code", "from_server"}),
+        ((client(packets.Connect(client_identifier="", clean_start=False)),), {"odd_connect"}),
+        ((client(packets.Connect(client_identifier="c", protocol_name="MQIsdp")),), {"odd_connect"}),
+        ((client(packets.Connect(client_identifier="c", password=b"x")),), {"odd_connect"}),
+        ((client(packets.Connect(client_identifier="c\x07")),), {"odd_strings", "unprintable"}),
+        ((*opened(), client(packets.Disconnect()), client(packets.Pingreq())), {"disconnected"}),
+        ((*opened()[:1], server(packets.Connack(reason_code=5)), client(packets.Pingreq())), {"refused"}),
+        ((*opened()[:1], server(packets.Connack(reason_code=5))), {"reason_code", "from_server"}),
         ((*opened(), *SUBSCRIBED[:1]), set()),
         ((*opened(), *SUBSCRIBED), {"from_server"}),
         ((*opened(), SUBSCRIBED[0], SUBSCRIBED[0]), {"taken"}),
         ((*opened(), *SUBSCRIBED, SUBSCRIBED[1]), {"odd_answer", "again", "from_server"}),
-        ((*opened(), SUBSCRIBED[0], server(Suback(9, reason_codes=[2]))), {"above_requested", "from_server"}),
-        ((*opened(), SUBSCRIBED[0], server(Suback(9, reason_codes=[1, 1]))), {"odd_count", "from_server"}),
-        ((*opened(), SUBSCRIBED[0], server(Unsuback(9))), {"odd_answer", "from_server"}),
-        ((*opened(), client(Subscribe(9, subscriptions=[Subscription("a/b+", 1)]))), {"odd_filter"}),
-        ((*opened(), client(Subscribe(9, subscriptions=[Subscription("a/+/#", 1)]))), set()),
-        ((*opened(), client(Unsubscribe(0, topic_filters=["$share/a/b"]))), {"odd_filter", "zero_identifier"}),
-        ((*opened(), client(Suback(9, reason_codes=[1]))), {"odd_answer", "wrong_sender"}),
+        ((*opened(), SUBSCRIBED[0], server(packets.Suback(9, reason_codes=[2]))), {"above_requested", "from_server"}),
+        ((*opened(), SUBSCRIBED[0], server(packets.Suback(9, reason_codes=[1, 1]))), {"odd_count", "from_server"}),
+        ((*opened(), SUBSCRIBED[0], server(packets.Unsuback(9))), {"odd_answer", "from_server"}),
+        ((*opened(), client(packets.Subscribe(9, subscriptions=[Subscription("a/b+", 1)]))), {"odd_filter"}),
+        ((*opened(), client(packets.Subscribe(9, subscriptions=[Subscription("a/+/#", 1)]))), set()),
+        ((*opened(), client(packets.Unsubscribe(0, topic_filters=["$share/a/b"]))), {"odd_filter", "zero_identifier"}),
+        ((*opened(), client(packets.Suback(9, reason_codes=[1]))), {"odd_answer", "wrong_sender"}),
     ],
 )
 def test_packets_that_are_few_bear_their_signs(steps: tuple[Step, ...], wanted: set[str]) -> None:

@@ -18,12 +18,7 @@ from mqttscope.mqtt import (
     Unparsed,
     decode,
     encode,
-)
-from mqttscope.mqtt.resync import (
-    MAX_BELIEVED_OTHER,
-    count_packets,
-    find_packets,
-    plausible_header,
+    resync,
 )
 from mqttscope.mqtt.stream import MAX_SEARCH_BYTES, StreamItem
 from tests.mqtt.case import ALL, V3_1_1, V5, parse
@@ -210,10 +205,10 @@ class TestSearch:
         whole = b"".join(CLEAN)
         previous = 0
         for size in range(len(whole) + 1):
-            position, needed = find_packets(whole[:size], 0, (V5,))
+            position, needed = resync.find_packets(whole[:size], 0, (V5,))
             assert position == previous == 0 or not needed
             assert not needed or needed > size
-        assert find_packets(whole, 1, (V5,)) == (len(CLEAN[0]), 0)
+        assert resync.find_packets(whole, 1, (V5,)) == (len(CLEAN[0]), 0)
 
     @pytest.mark.parametrize(
         ("data", "alone", "found"),
@@ -232,7 +227,7 @@ class TestSearch:
         ],
     )
     def test_the_end_of_the_data(self, data: bytes, alone: bool, found: bool) -> None:
-        position, needed = find_packets(data, 0, (V5,), final=True, alone=alone)
+        position, needed = resync.find_packets(data, 0, (V5,), final=True, alone=alone)
 
         assert (position == 0 and needed == 0) == found
 
@@ -257,18 +252,18 @@ class TestSearch:
     def test_packets_that_decode_but_say_nothing_sensible_are_no_place_to_begin(self, text: str) -> None:
         raw = parse(text)
 
-        assert find_packets(raw + raw + raw, 0, (V3_1_1,), final=True)[1]
+        assert resync.find_packets(raw + raw + raw, 0, (V3_1_1,), final=True)[1]
 
     def test_an_alias_makes_an_empty_topic_sensible(self) -> None:
         raw = parse("30 09 00 00 03 23 00 01 64 61 74") * 2
 
-        assert find_packets(raw, 0, (V5,)) == (0, 0)
-        assert find_packets(parse("30 06 00 00 00 64 61 74") * 2, 0, (V5,))[1]
+        assert resync.find_packets(raw, 0, (V5,)) == (0, 0)
+        assert resync.find_packets(parse("30 06 00 00 00 64 61 74") * 2, 0, (V5,))[1]
 
     def test_acknowledgements_are_believed_up_to_a_limit(self) -> None:
-        raw = encode(Suback(1, Properties(), [0] * (MAX_BELIEVED_OTHER + 1)), V5)
+        raw = encode(Suback(1, Properties(), [0] * (resync.MAX_BELIEVED_OTHER + 1)), V5)
 
-        assert find_packets(raw * 2, 0, (V5,))[0] != 0
+        assert resync.find_packets(raw * 2, 0, (V5,))[0] != 0
 
 
 @pytest.mark.parametrize(
@@ -292,7 +287,7 @@ class TestSearch:
 def test_plausible_headers(raw: str, version: ProtocolVersion, plausible: bool) -> None:
     data = parse(raw)
 
-    assert plausible_header(data, 0, len(data), version) is plausible
+    assert resync.plausible_header(data, 0, len(data), version) is plausible
 
 
 @pytest.mark.parametrize(
@@ -309,7 +304,7 @@ def test_plausible_headers(raw: str, version: ProtocolVersion, plausible: bool) 
     ],
 )
 def test_counting_packets_at_the_beginning(data: bytes, count: int) -> None:
-    assert count_packets(data, (V3_1_1, V5)) == count
+    assert resync.count_packets(data, (V3_1_1, V5)) == count
 
 
 def test_the_same_bytes_give_the_same_items_while_searching() -> None:

@@ -6,23 +6,16 @@ import pytest
 
 from mqttscope.mqtt import Malformed, MalformedReason, PacketType, ProtocolVersion, decode
 from mqttscope.mqtt.codec import packet_end
-from mqttscope.mutate import NotApplicableError, Verdict, mutation
+from mqttscope.mutate import NotApplicableError, Verdict, mutation, values
 from mqttscope.mutate.fields import blocks
 from mqttscope.mutate.flow import SERVER
 from mqttscope.mutate.layout import LENGTH, Layout
 from mqttscope.mutate.mutation import senders_of
-from mqttscope.mutate.values import (
-    CONTROL,
-    ILL_FORMED,
-    NON_CHARACTERS,
-    VARIABLE_BYTE_INTEGER_BOUNDARIES,
-    string_mutations,
-)
 from tests.each import each
 from tests.mutate.talk import V3_1, V3_1_1, V5, authenticated, good, limited, mutated, packet_of
 
 
-@pytest.mark.parametrize("slug", ILL_FORMED)
+@pytest.mark.parametrize("slug", values.ILL_FORMED)
 def test_bytes_that_are_no_utf8(slug: str) -> None:
     found = decode(packet_of(f"publish.topic_name:{slug}"), V5)
 
@@ -32,13 +25,13 @@ def test_bytes_that_are_no_utf8(slug: str) -> None:
 
 
 def test_ill_formed_is_ill_formed_for_python_too() -> None:
-    for octets, words in ILL_FORMED.values():
+    for octets, words in values.ILL_FORMED.values():
         with pytest.raises(UnicodeDecodeError):
             octets.decode()
         assert words
 
 
-@pytest.mark.parametrize("slug", [*CONTROL, *NON_CHARACTERS])
+@pytest.mark.parametrize("slug", [*values.CONTROL, *values.NON_CHARACTERS])
 def test_characters_that_should_not_be_there(slug: str) -> None:
     found = decode(packet_of(f"publish.topic_name:{slug}"), V5)
 
@@ -80,11 +73,11 @@ def test_an_empty_topic_with_an_alias_would_be_legal() -> None:
 
 
 def test_the_protocol_name_is_no_string_like_others() -> None:
-    assert not [one for one in string_mutations() if one.field == "protocol_name"]
+    assert not [one for one in values.string_mutations() if one.field == "protocol_name"]
 
 
 @pytest.mark.parametrize("version", list(ProtocolVersion), ids=lambda one: str(one.text))
-@pytest.mark.parametrize("length", VARIABLE_BYTE_INTEGER_BOUNDARIES)
+@pytest.mark.parametrize("length", values.VARIABLE_BYTE_INTEGER_BOUNDARIES)
 def test_a_remaining_length_at_the_boundary(length: int, version: ProtocolVersion) -> None:
     raw = packet_of(f"publish.remaining_length:boundary-{length}", version)
     body, end = packet_end(raw, 0, len(raw))
@@ -97,14 +90,16 @@ def test_a_remaining_length_at_the_boundary(length: int, version: ProtocolVersio
 def test_the_boundaries_are_those_of_the_bytes_that_a_length_takes() -> None:
     sizes = [
         packet_end(raw, 0, len(raw))[0] - 1
-        for raw in (packet_of(f"publish.remaining_length:boundary-{one}") for one in VARIABLE_BYTE_INTEGER_BOUNDARIES)
+        for raw in (
+            packet_of(f"publish.remaining_length:boundary-{one}") for one in values.VARIABLE_BYTE_INTEGER_BOUNDARIES
+        )
     ]
 
     assert sizes == [1, 2, 2, 3, 3, 4]
 
 
 @each("kind, prefix", [(kind, prefix) for kind, _, prefix in blocks()])
-@each("length", VARIABLE_BYTE_INTEGER_BOUNDARIES[:4])
+@each("length", values.VARIABLE_BYTE_INTEGER_BOUNDARIES[:4])
 def test_a_property_length_at_the_boundary(kind: PacketType, prefix: str, length: int) -> None:
     path = f"{prefix}properties.{LENGTH}"
     name = f"{kind.name.lower()}.{path}:boundary-{length}"

@@ -22,23 +22,13 @@ from mqttscope.payloads import decoders as module
 from mqttscope.payloads.decoders import Decoded, Decoders, PayloadTable, decoders_for
 from mqttscope.payloads.values import UndecodableError, compact
 from tests.each import each
-from tests.payloads.samples import (
-    BIRTH,
-    DATA,
-    NBIRTH_TOPIC,
-    NDATA_TOPIC,
-    REPORT,
-    decoders,
-    descriptors,
-    published,
-    values,
-)
+from tests.payloads import samples
 from tests.report.make import Talk
 
 
 def made(payload: bytes, *tables: tuple[Any, ...], topic: str = "a/b", **more: Any) -> Decoded:
     """What decoders make of a payload."""
-    found = decoders(*tables, **more).decode(published((topic, payload))[0])
+    found = samples.decoders(*tables, **more).decode(samples.published((topic, payload))[0])
     assert found is not None
     return found
 
@@ -53,13 +43,13 @@ def made(payload: bytes, *tables: tuple[Any, ...], topic: str = "a/b", **more: A
          {"t": 1}),
         (("#", "msgpack"), msgpack.packb({"t": 1}), "msgpack", {"t": 1}),
         (("#", "protobuf"), b"\x08\x05", "protobuf", {1: 5}),
-        (("#", "protobuf", (), "fleet.Report", descriptors()), b"\x10\x05", "protobuf fleet.Report",
+        (("#", "protobuf", (), "fleet.Report", samples.descriptors()), b"\x10\x05", "protobuf fleet.Report",
          {"vehicle": "", "speed": 5, "state": "IDLE", "password": ""}),
     ],
 )  # fmt: skip
 def test_formats(table: tuple[Any, ...], payload: bytes, label: str, value: Any) -> None:
     found = made(payload, table)
-    assert (found.label, found.problem, values(found.value)) == (label, "", value)
+    assert (found.label, found.problem, samples.values(found.value)) == (label, "", value)
 
 
 @each(
@@ -70,7 +60,7 @@ def test_formats(table: tuple[Any, ...], payload: bytes, label: str, value: Any)
         (("#", "json", ("gzip",)), b"{}", "gzip: "),
         (("#", "json", ("zlib",)), zlib.compress(b" " * 3_000_000), "more than 1048576 bytes come out of the zlib"),
         (("#", "cbor"), b"\xff", ""),
-        (("#", "protobuf", (), "fleet.Reprot", descriptors(), "fleet.binpb"), b"\x08\x01",
+        (("#", "protobuf", (), "fleet.Reprot", samples.descriptors(), "fleet.binpb"), b"\x08\x01",
          "fleet.binpb: there is no message fleet.Reprot in it"),
         (("#", "", (), "", b"", "", "own"), b"x", "there is no decoder own"),
         (("#", "sparkplug-b"), b"online", ""),
@@ -84,26 +74,26 @@ def test_why_there_is_no_value(table: tuple[Any, ...], payload: bytes, problem: 
 
 
 def test_what_was_not_captured_is_not_decoded() -> None:
-    event = published(("a/b", b'{"t": 1}'))[0]
+    event = samples.published(("a/b", b'{"t": 1}'))[0]
     event.packet.missing = 3
-    found = decoders(("#", "json")).decode(event)
+    found = samples.decoders(("#", "json")).decode(event)
     assert found is not None
     assert found.problem == "3 bytes of it were not captured"
 
 
 def test_the_first_table_that_matches_counts() -> None:
-    held = decoders(("a/+", "text"), ("#", "json"))
-    events = published(("a/1", b"1"), ("b", b"1"), ("$SYS/x", b"1"), ("a/1", b""))
+    held = samples.decoders(("a/+", "text"), ("#", "json"))
+    events = samples.published(("a/1", b"1"), ("b", b"1"), ("$SYS/x", b"1"), ("a/1", b""))
     assert [found and found.label for found in map(held.decode, events)] == ["text", "json", None, None]
     assert held.decode(Talk().opened()) is None
-    unknown = published(("", b"1"))[0]
+    unknown = samples.published(("", b"1"))[0]
     assert held.decode(unknown) is None
-    assert decoders(("", "json")).decode(unknown) is not None
+    assert samples.decoders(("", "json")).decode(unknown) is not None
 
 
 def test_topics_that_are_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_TOPICS", 4)
-    held = decoders(("a/#", "text"))
+    held = samples.decoders(("a/#", "text"))
     for number in range(50):
         assert held.table(f"a/{number}") is not None
     assert len(held._topics) <= 4
@@ -118,8 +108,8 @@ def test_a_function_of_a_package_gets_topic_and_payload() -> None:
             raise ZeroDivisionError("no\x1b such")
         return {"length": len(payload)}
 
-    held = decoders(("#", "", (), "", b"", "", "own"), functions=lambda name: own)
-    good, bad = map(held.decode, published(("a", b"xyz"), ("b", b"bad")))
+    held = samples.decoders(("#", "", (), "", b"", "", "own"), functions=lambda name: own)
+    good, bad = map(held.decode, samples.published(("a", b"xyz"), ("b", b"bad")))
     assert good is not None
     assert (good.label, good.value) == ("own", {"length": 3})
     assert bad is not None
@@ -141,22 +131,22 @@ def test_a_payload_is_decoded_once() -> None:
         calls.append(payload)
         return 1
 
-    held = decoders(("#", "", (), "", b"", "", "own"), functions=lambda name: own)
-    first, second = published(("a", b"x"), ("a", b"x"))
+    held = samples.decoders(("#", "", (), "", b"", "", "own"), functions=lambda name: own)
+    first, second = samples.published(("a", b"x"), ("a", b"x"))
     for event in (first, first, second):
         held.decode(event)
     assert calls == [b"x", b"x"]
 
 
 def test_aliases_of_events_that_are_not_decoded_count() -> None:
-    birth, data = published((NBIRTH_TOPIC, BIRTH), (NDATA_TOPIC, DATA))
-    held = decoders(("spBv1.0/#", "sparkplug-b"))
+    birth, data = samples.published((samples.NBIRTH_TOPIC, samples.BIRTH), (samples.NDATA_TOPIC, samples.DATA))
+    held = samples.decoders(("spBv1.0/#", "sparkplug-b"))
     assert held.remembers
     assert list(held.observed([Talk().opened(), birth, data]))
     found = held.decode(data)
     assert found is not None
-    assert values(found.value)["metrics"][0]["name"] == "Temperature"
-    assert not decoders(("#", "json")).remembers
+    assert samples.values(found.value)["metrics"][0]["name"] == "Temperature"
+    assert not samples.decoders(("#", "json")).remembers
 
 
 @each(
@@ -167,8 +157,8 @@ def test_aliases_of_events_that_are_not_decoded_count() -> None:
         (("#", "text"), b"token=abcdefgh", True, False, '"token=********"'),
         (("#", "json", ("gzip",)), gzip.compress(b'{"password": "hunter2"}'), True, True, '{"password":"*******"}'),
         (("#", "cbor"), cbor2.dumps({"password": "hunter2"}), True, True, '{"password":"*******"}'),
-        (("#", "protobuf", (), "fleet.Report", descriptors()), b"\x32\x03abc", True, True, None),
-        (("#", "sparkplug-b"), BIRTH, True, True, None),
+        (("#", "protobuf", (), "fleet.Report", samples.descriptors()), b"\x32\x03abc", True, True, None),
+        (("#", "sparkplug-b"), samples.BIRTH, True, True, None),
     ],
 )
 def test_secrets(table: tuple[Any, ...], payload: bytes, hidden: bool, covers: bool, shown: str | None) -> None:
@@ -203,23 +193,23 @@ def test_secrets(table: tuple[Any, ...], payload: bytes, hidden: bool, covers: b
 )
 def test_without_a_table_the_content_counts(payload: bytes, content_type: str | None, value: Any) -> None:
     more = {} if content_type is None else {"properties": Properties(content_type=content_type)}
-    found = decoders().value(published(("a", payload), **more)[0])
-    assert (found is None) if value is ... else (found is not None and values(found.value) == value)
+    found = samples.decoders().value(samples.published(("a", payload), **more)[0])
+    assert (found is None) if value is ... else (found is not None and samples.values(found.value) == value)
 
 
 def test_a_table_that_fails_is_not_replaced_by_the_content() -> None:
-    found = decoders(("#", "cbor")).value(published(("a", b'{"t": 1}'))[0])
+    found = samples.decoders(("#", "cbor")).value(samples.published(("a", b'{"t": 1}'))[0])
     assert found is not None
     assert found.problem
 
 
 def test_views_of_a_format_need_no_table() -> None:
-    assert decoders_for("auto", None) is decoders_for("hex", decoders(("#", "json"))) is None
-    configured = decoders(("a/#", "protobuf", (), "fleet.Report", descriptors()), ("#", "json"))
+    assert decoders_for("auto", None) is decoders_for("hex", samples.decoders(("#", "json"))) is None
+    configured = samples.decoders(("a/#", "protobuf", (), "fleet.Report", samples.descriptors()), ("#", "json"))
     assert decoders_for("auto", configured) is configured
     forced = decoders_for("protobuf", configured)
     assert forced is not None
-    events = published(("a/1", REPORT), ("b", REPORT), ("$SYS", REPORT))
+    events = samples.published(("a/1", samples.REPORT), ("b", samples.REPORT), ("$SYS", samples.REPORT))
     assert [found and found.label for found in map(forced.decode, events)] == [
         "protobuf fleet.Report", "protobuf", "protobuf"
     ]  # fmt: skip
@@ -232,14 +222,14 @@ def named(name: str) -> Any:
 
 
 def test_decoders_can_be_pickled() -> None:
-    held = decoders(
-        ("a/#", "protobuf", (), "fleet.Report", descriptors()), ("#", "", (), "", b"", "", "x"), functions=named
+    held = samples.decoders(
+        ("a/#", "protobuf", (), "fleet.Report", samples.descriptors()), ("#", "", (), "", b"", "", "x"), functions=named
     )
-    for event in published(("a/1", REPORT), ("b", b"1")):
+    for event in samples.published(("a/1", samples.REPORT), ("b", b"1")):
         held.decode(event)
     again: Decoders = pickle.loads(pickle.dumps(held))
     assert again.tables == held.tables
-    found = again.decode(published(("b", b"1"))[0])
+    found = again.decode(samples.published(("b", b"1"))[0])
     assert found is not None
     assert found.value == "x"
 

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mqttscope.redact.addresses import (
-    public_details,
-    public_name,
-    without_http_secrets,
-    without_query_values,
-    without_secrets,
-)
+from mqttscope.redact import addresses
 from tests.each import each
 
 
@@ -44,7 +38,7 @@ from tests.each import each
     ],
 )
 def test_a_text_loses_the_secrets_of_its_addresses(text: str, wanted: str) -> None:
-    assert without_secrets(text) == wanted
+    assert addresses.without_secrets(text) == wanted
 
 
 @each(
@@ -83,7 +77,7 @@ def test_a_text_loses_the_secrets_of_its_addresses(text: str, wanted: str) -> No
     ],
 )
 def test_a_path_loses_what_its_query_says(path: str, wanted: str) -> None:
-    assert without_query_values(path) == wanted
+    assert addresses.without_query_values(path) == wanted
 
 
 @pytest.mark.parametrize(
@@ -104,14 +98,14 @@ def test_a_path_loses_what_its_query_says(path: str, wanted: str) -> None:
     ],
 )
 def test_a_capture_is_called_as_its_url_without_secrets(name: str, wanted: str) -> None:
-    assert public_name(name) == wanted
-    assert public_name(wanted) == wanted
+    assert addresses.public_name(name) == wanted
+    assert addresses.public_name(wanted) == wanted
 
 
 def test_a_text_of_percent_signs_is_read_in_a_moment() -> None:
     text = "/" + "%25" * 20_000 + "41?a"
-    assert without_query_values(text).endswith("?***")
-    assert without_secrets(f"ws://h{text}").endswith("?***")
+    assert addresses.without_query_values(text).endswith("?***")
+    assert addresses.without_secrets(f"ws://h{text}").endswith("?***")
 
 
 def test_what_is_known_of_a_transport_loses_what_may_be_a_token() -> None:
@@ -119,14 +113,14 @@ def test_what_is_known_of_a_transport_loses_what_may_be_a_token() -> None:
         "path": "/mqtt?t=s3cret", "host": "broker.example:8080", "subprotocol": "mqtt",
         "extensions": ["permessage-deflate; client_max_window_bits=12", "x s3cret"], "version": "TLS 1.3",
     }  # fmt: skip
-    shown = public_details({"websocket": details, "server_name": "h"})
+    shown = addresses.public_details({"websocket": details, "server_name": "h"})
     assert shown == {
         "server_name": "h",
         "websocket": details
         | {"path": "/mqtt?t=***", "extensions": ["permessage-deflate; client_max_window_bits=12", "***"]},
     }
     assert details["path"] == "/mqtt?t=s3cret"
-    assert public_details({"host": "h\r\nCookie: a", "subprotocol": "bearer eyJ"}) == {
+    assert addresses.public_details({"host": "h\r\nCookie: a", "subprotocol": "bearer eyJ"}) == {
         "host": "***",
         "subprotocol": "***",
     }
@@ -137,12 +131,12 @@ def test_the_head_of_a_request_keeps_its_length_and_loses_its_tokens() -> None:
         b"GET /mqtt?token=abc&x HTTP/1.1\r\nHost: h\r\nauthorization: Bearer s3cret\r\nCookie: a=b\r\n"
         b"Sec-WebSocket-Protocol: mqtt, bearer.s3cret, mq"
     )
-    assert without_http_secrets(head) == (
+    assert addresses.without_http_secrets(head) == (
         b"GET /mqtt?token=***&* HTTP/1.1\r\nHost: h\r\nauthorization: *************\r\nCookie: ***\r\n"
         b"Sec-WebSocket-Protocol: mqtt, *************, mq"
     )
     for stop in range(len(head)):
-        shown = without_http_secrets(head[:stop])
+        shown = addresses.without_http_secrets(head[:stop])
         assert len(shown) == stop
         assert b"s3c" not in shown
 
@@ -151,14 +145,16 @@ def test_a_path_that_is_encoded_loses_its_tokens_wherever_the_head_is_cut() -> N
     for path in ("/m%3Ftoken%3Ds3cret", "/m%253Ftoken%253Ds3cret", "/m;s3cret", "http://me:s3cret@h/m", "/m#s3cret"):
         head = f"GET {path} HTTP/1.1\r\nHost: h".encode()
         for stop in range(len(head)):
-            shown = without_http_secrets(head[:stop])
+            shown = addresses.without_http_secrets(head[:stop])
             assert len(shown) == stop
             assert b"s3" not in shown
-        assert without_http_secrets(head).endswith(b" HTTP/1.1\r\nHost: h")
-        assert "s3" not in str(public_details({"path": path}))
+        assert addresses.without_http_secrets(head).endswith(b" HTTP/1.1\r\nHost: h")
+        assert "s3" not in str(addresses.public_details({"path": path}))
 
 
 def test_a_request_line_without_its_beginning_shows_no_rest_of_a_token() -> None:
-    assert without_http_secrets(b"al_secret HTTP/1.1\r\nHost: h") == b"********* HTTP/1.1\r\nHost: h"
-    assert without_http_secrets(b"GET al_secret?a HTTP/1.1\r\nHost: h") == b"GET *********?* HTTP/1.1\r\nHost: h"
-    assert without_http_secrets(b"HTTP/1.1 200 All is well\r\nA: b") == b"HTTP/1.1 200 All is well\r\nA: b"
+    assert addresses.without_http_secrets(b"al_secret HTTP/1.1\r\nHost: h") == b"********* HTTP/1.1\r\nHost: h"
+    assert (
+        addresses.without_http_secrets(b"GET al_secret?a HTTP/1.1\r\nHost: h") == b"GET *********?* HTTP/1.1\r\nHost: h"
+    )
+    assert addresses.without_http_secrets(b"HTTP/1.1 200 All is well\r\nA: b") == b"HTTP/1.1 200 All is well\r\nA: b"

@@ -8,19 +8,7 @@ from hypothesis import strategies as st
 
 from mqttscope.mqtt import Malformed, ProtocolVersion, decode
 from mqttscope.mqtt.view import view
-from mqttscope.redact.packets import (
-    BROKEN,
-    CLEAR,
-    SUSPECT,
-    covered,
-    hidden_in_beginning,
-    hidden_in_damaged,
-    hidden_in_packet,
-    is_identified,
-    joined,
-    redacted,
-    visible_fields,
-)
+from mqttscope.redact import packets
 from tests.each import each
 from tests.mqtt.case import V3_1_1, V5, parse
 
@@ -29,12 +17,12 @@ LOGIN = "10 17 00 04 4d 51 54 54 04 c2 00 00 00 01 63 00 01 75 00 05 68 75 73 68
 HIDDEN = "68 75 73 68 21"
 
 
-def shown(text: str, version: ProtocolVersion = V3_1_1, doubt: int = CLEAR) -> str:
+def shown(text: str, version: ProtocolVersion = V3_1_1, doubt: int = packets.CLEAR) -> str:
     """The bytes in hexadecimal, two asterisks for each that is hidden."""
     raw = parse(text)
-    hidden = hidden_in_damaged(raw, version, doubt) if isinstance(decode(raw, version), Malformed) else None
+    hidden = packets.hidden_in_damaged(raw, version, doubt) if isinstance(decode(raw, version), Malformed) else None
     if hidden is None:
-        return covered(raw, [(at, end) for at, end in [(0, 0)]]).hex(" ")
+        return packets.covered(raw, [(at, end) for at, end in [(0, 0)]]).hex(" ")
     return " ".join(
         "**" if any(first <= at < behind for first, behind in hidden) else f"{byte:02x}" for at, byte in enumerate(raw)
     )
@@ -42,7 +30,7 @@ def shown(text: str, version: ProtocolVersion = V3_1_1, doubt: int = CLEAR) -> s
 
 class TestConnect:
     def test_of_a_whole_one_the_password_alone_is_hidden(self) -> None:
-        assert redacted(parse(LOGIN), V3_1_1) == parse(LOGIN).replace(b"hush!", b"*****")
+        assert packets.redacted(parse(LOGIN), V3_1_1) == parse(LOGIN).replace(b"hush!", b"*****")
 
     @pytest.mark.parametrize(
         ("text", "wanted"),
@@ -108,17 +96,17 @@ class TestConnect:
         assert shown(text) == wanted
 
     def test_that_a_client_identifier_is_one_is_shown_by_what_follows_it(self) -> None:
-        assert is_identified(parse(LOGIN.replace("00 05 68", "00 25 68")))
-        assert not is_identified(parse(LOGIN.replace("00 01 75", "00 11 75")))
-        assert not is_identified(b"\x10")
+        assert packets.is_identified(parse(LOGIN.replace("00 05 68", "00 25 68")))
+        assert not packets.is_identified(parse(LOGIN.replace("00 01 75", "00 11 75")))
+        assert not packets.is_identified(b"\x10")
 
     def test_one_in_another_packet_is_found_by_its_name(self) -> None:
         inside = "30 17" + LOGIN[5:]
         packet = decode(parse(inside))
         assert not isinstance(packet, Malformed)
-        assert hidden_in_packet(packet, V3_1_1) == [(8, 25)]
+        assert packets.hidden_in_packet(packet, V3_1_1) == [(8, 25)]
         assert HIDDEN not in shown("82 17" + LOGIN[5:])
-        assert shown("30 05 00 01 61 62 63", doubt=BROKEN) == "30 05 00 01 61 62 63"
+        assert shown("30 05 00 01 61 62 63", doubt=packets.BROKEN) == "30 05 00 01 61 62 63"
 
 
 class TestAuthenticationData:
@@ -132,7 +120,7 @@ class TestAuthenticationData:
         assert not isinstance(found, Malformed)
 
         assert view(found, V5)["properties"]["authentication_data"] == {"length": 4, "redacted": True}
-        assert redacted(parse(raw), V5) == parse(raw).replace(b"hush", b"****")
+        assert packets.redacted(parse(raw), V5) == parse(raw).replace(b"hush", b"****")
 
     @each(
         "raw",
@@ -155,11 +143,11 @@ class TestAuthenticationData:
     @each("version", ProtocolVersion)
     def test_so_it_is_in_what_is_malformed_in_whatever_version(self, raw: str, version: ProtocolVersion) -> None:
         assert isinstance(decode(parse(raw), V5), Malformed)
-        assert b"hush" not in redacted(parse(raw), version)
-        assert len(redacted(parse(raw), version)) == len(parse(raw))
+        assert b"hush" not in packets.redacted(parse(raw), version)
+        assert len(packets.redacted(parse(raw), version)) == len(parse(raw))
 
     def test_a_text_before_the_fault_may_have_swallowed_some_of_it(self) -> None:
-        assert b"hush" not in redacted(parse("f0 0c 18 0a 15 00 05 6d 68 75 73 68 6b 61"), V5)
+        assert b"hush" not in packets.redacted(parse("f0 0c 18 0a 15 00 05 6d 68 75 73 68 6b 61"), V5)
 
     def test_what_is_wrong_with_a_disconnect_is_still_seen(self) -> None:
         assert shown("e0 09 00 07 16 00 04 68 75 73 68", V5) == "e0 09 00 07 16 00 04 ** ** ** **"
@@ -190,44 +178,44 @@ class TestOtherPackets:
         assert shown("61 08 40 02 00 09 c0 00 68", V5) == "61 08" + " **" * 7
 
     def test_secrets_in_swallowed_packets_are_none_the_less(self) -> None:
-        inside = redacted(parse("61 " + TestAuthenticationData.AUTH), V5)
+        inside = packets.redacted(parse("61 " + TestAuthenticationData.AUTH), V5)
         assert b"hush" not in inside
 
     def test_in_doubt_all_but_the_fixed_header_is(self) -> None:
-        assert shown("82 06 00 01 00 01 61 03", doubt=SUSPECT) == "82 06 ** ** ** ** ** **"
+        assert shown("82 06 00 01 00 01 61 03", doubt=packets.SUSPECT) == "82 06 ** ** ** ** ** **"
 
     def test_the_rest_of_a_connect_may_be_a_payload(self) -> None:
         packet = decode(parse("30 06 00 01 61 62 63 64"))
         assert not isinstance(packet, Malformed)
-        assert hidden_in_packet(packet, V3_1_1, SUSPECT) == []
-        assert hidden_in_packet(packet, V3_1_1, BROKEN) == [(2, 8)]
+        assert packets.hidden_in_packet(packet, V3_1_1, packets.SUSPECT) == []
+        assert packets.hidden_in_packet(packet, V3_1_1, packets.BROKEN) == [(2, 8)]
 
     def test_tokens_of_http_are_hidden_in_whatever_packet_they_are_found(self) -> None:
         raw = b"GET /mqtt?token=abcdef HTTP/1.1\r\nCookie: id=12345678\r\n"
-        assert b"abcdef" not in redacted(raw, V3_1_1, SUSPECT)
-        assert b"345678" not in redacted(b"\x30\x40\x00\x01a\r\nCookie: id=12345678", V3_1_1)
+        assert b"abcdef" not in packets.redacted(raw, V3_1_1, packets.SUSPECT)
+        assert b"345678" not in packets.redacted(b"\x30\x40\x00\x01a\r\nCookie: id=12345678", V3_1_1)
 
 
 def test_a_field_of_which_a_part_is_hidden_is_not_visible() -> None:
     raw = parse(LOGIN.replace("00 05 68", "00 25 68"))
     found = decode(raw)
     assert isinstance(found, Malformed)
-    hidden = hidden_in_damaged(raw, V3_1_1)
+    hidden = packets.hidden_in_damaged(raw, V3_1_1)
     assert "user_name" in found.fields_read
-    assert "user_name" not in visible_fields(found.fields_read, raw, V3_1_1, hidden)
-    assert "client_identifier" in visible_fields(found.fields_read, raw, V3_1_1, hidden)
-    assert visible_fields(["a"], raw, V3_1_1, []) == ("a",)
+    assert "user_name" not in packets.visible_fields(found.fields_read, raw, V3_1_1, hidden)
+    assert "client_identifier" in packets.visible_fields(found.fields_read, raw, V3_1_1, hidden)
+    assert packets.visible_fields(["a"], raw, V3_1_1, []) == ("a",)
 
 
 def test_ranges_are_put_together() -> None:
-    assert joined([(5, 7), (1, 2), (2, 3), (6, 9), (4, 4)]) == [(1, 3), (5, 9)]
+    assert packets.joined([(5, 7), (1, 2), (2, 3), (6, 9), (4, 4)]) == [(1, 3), (5, 9)]
 
 
 def test_no_bytes_are_no_secret() -> None:
     for raw in (b"", b"\x10", b"\x10\xff", b"\x00", b"\xf0\x80"):
         for version in ProtocolVersion:
-            for doubt in (CLEAR, SUSPECT, BROKEN):
-                assert len(redacted(raw, version, doubt)) == len(raw)
+            for doubt in (packets.CLEAR, packets.SUSPECT, packets.BROKEN):
+                assert len(packets.redacted(raw, version, doubt)) == len(raw)
 
 
 @given(
@@ -236,21 +224,21 @@ def test_no_bytes_are_no_secret() -> None:
         ["", "10 20 00 04 4d 51 54 54 05", "20 10", "f0 12 18 10 16 00", "16 00", "30 10 00 04 4d 51 54 54"]
     ),
     st.sampled_from(list(ProtocolVersion)),
-    st.sampled_from([CLEAR, SUSPECT, BROKEN]),
+    st.sampled_from([packets.CLEAR, packets.SUSPECT, packets.BROKEN]),
 )
 def test_whatever_the_bytes_are_the_rest_of_them_stays(
     tail: bytes, head: str, version: ProtocolVersion, doubt: int
 ) -> None:
     raw = parse(head) + tail
-    hidden = hidden_in_damaged(raw, version, doubt)
-    assert hidden == joined(hidden)
+    hidden = packets.hidden_in_damaged(raw, version, doubt)
+    assert hidden == packets.joined(hidden)
     assert all(0 <= start < end <= len(raw) for start, end in hidden)
-    assert covered(raw, hidden)[:1] == raw[:1]
-    assert len(redacted(raw, version, doubt)) == len(raw)
-    assert is_identified(raw) in (True, False)
+    assert packets.covered(raw, hidden)[:1] == raw[:1]
+    assert len(packets.redacted(raw, version, doubt)) == len(raw)
+    assert packets.is_identified(raw) in (True, False)
     found = decode(raw, version) if raw else None
     if isinstance(found, Malformed):
-        assert set(visible_fields(found.fields_read, raw, version, hidden)) <= set(found.fields_read)
+        assert set(packets.visible_fields(found.fields_read, raw, version, hidden)) <= set(found.fields_read)
 
 
 class TestBeginning:
@@ -272,11 +260,11 @@ class TestBeginning:
         ],
     )
     def test_secrets_alone_are_hidden(self, text: str, wanted: list[tuple[int, int]]) -> None:
-        assert hidden_in_beginning(parse(text)) == wanted
+        assert packets.hidden_in_beginning(parse(text)) == wanted
 
     @pytest.mark.parametrize("text", [LOGIN, TestAuthenticationData.CONNECT, TestAuthenticationData.AUTH])
     def test_what_is_read_later_has_the_same_layout(self, text: str) -> None:
         whole = parse(text)
         for stop in range(1, len(whole) + 1):
-            made = covered(whole[:stop], hidden_in_beginning(whole[:stop])) + whole[stop:]
+            made = packets.covered(whole[:stop], packets.hidden_in_beginning(whole[:stop])) + whole[stop:]
             assert not isinstance(decode(made, V5), Malformed), stop

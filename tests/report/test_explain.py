@@ -7,21 +7,7 @@ import pytest
 from mqttscope.lint.catalogue import find
 from mqttscope.lint.finding import Confidence, Scope
 from mqttscope.lint.rule import Needs
-from mqttscope.report.explain import (
-    CONFIDENCES,
-    NEEDS,
-    SCOPES,
-    area,
-    cited,
-    help_markdown,
-    help_text,
-    in_words,
-    is_on,
-    markdown,
-    needs,
-    switched,
-    versions,
-)
+from mqttscope.report import explain
 
 UTF8, SECOND, QOS = find("ENC101"), find("CON212"), find("PUB209")
 
@@ -38,40 +24,43 @@ UTF8, SECOND, QOS = find("ENC101"), find("CON212"), find("PUB209")
     ],
 )
 def test_where_a_statement_applies(where: str, words: str) -> None:
-    assert in_words(where) == words
+    assert explain.in_words(where) == words
 
 
 def test_statements_come_newest_version_first_and_partly_seen_ones_last() -> None:
-    assert [(one.statement.version, one.partly) for one in cited(SECOND)] == [
+    assert [(one.statement.version, one.partly) for one in explain.cited(SECOND)] == [
         ("5.0", True),
         ("3.1.1", True),
         ("3.1", False),
     ]
-    assert next(one.where for one in cited(UTF8) if one.statement.key == "5.0 MQTT-3.1.3-12") == "user_name of CONNECT"
+    assert (
+        next(one.where for one in explain.cited(UTF8) if one.statement.key == "5.0 MQTT-3.1.3-12")
+        == "user_name of CONNECT"
+    )
 
 
 def test_facts() -> None:
-    assert versions(UTF8) == "3.1, 3.1.1, 5.0"
-    assert area(QOS) == "publish"
-    assert needs(QOS) == ["the CONNECT and the answer to it"]
-    assert needs(UTF8) == []
-    assert is_on(UTF8)
-    assert switched(UTF8) == ""
+    assert explain.versions(UTF8) == "3.1, 3.1.1, 5.0"
+    assert explain.area(QOS) == "publish"
+    assert explain.needs(QOS) == ["the CONNECT and the answer to it"]
+    assert explain.needs(UTF8) == []
+    assert explain.is_on(UTF8)
+    assert explain.switched(UTF8) == ""
 
 
 def test_every_word_of_a_rule_has_words_for_people() -> None:
-    assert set(CONFIDENCES) == set(Confidence)
-    assert set(SCOPES) == set(Scope)
+    assert set(explain.CONFIDENCES) == set(Confidence)
+    assert set(explain.SCOPES) == set(Scope)
     whole = Needs.NOTHING
-    for need in NEEDS:
+    for need in explain.NEEDS:
         whole |= need
     assert whole == ~Needs.NOTHING
 
 
 def test_help() -> None:
-    assert help_text(SECOND).startswith("A client sends CONNECT twice on one connection.\n\n")
-    assert "\n\n* **5.0 MQTT-3.1.0-2** (section 3.1): " in help_markdown(SECOND)
+    assert explain.help_text(SECOND).startswith("A client sends CONNECT twice on one connection.\n\n")
+    assert "\n\n* **5.0 MQTT-3.1.0-2** (section 3.1): " in explain.help_markdown(SECOND)
 
 
 def test_docstrings_as_markdown() -> None:
-    assert markdown("a*b ``x_y`` <c> [d]") == "a\\*b `x_y` \\<c\\> \\[d\\]"
+    assert explain.markdown("a*b ``x_y`` <c> [d]") == "a\\*b `x_y` \\<c\\> \\[d\\]"

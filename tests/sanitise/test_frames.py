@@ -14,30 +14,14 @@ from mqttscope.sanitise.frames import Frames, adjusted, word_sum
 from mqttscope.sanitise.kinds import Choice
 from mqttscope.sanitise.pseudonyms import Pseudonyms
 from tests.each import each
-from tests.net.octets import (
-    TIMESTAMPS,
-    ethernet,
-    extension,
-    fragment_header,
-    frame,
-    gtp,
-    ip4,
-    ip6,
-    one,
-    ppp,
-    radiotap,
-    tcp,
-    udp,
-    vlan,
-    wlan,
-)
+from tests.net import octets
 
 PAYLOAD = b"\x30\x0bsecret-data-here"
 COOKIE = b"\x22\x0acookie!!\x01\x01"
 LLC = b"\xaa\xaa\x03\0\0\0\x08\0"
-IP = ip4(tcp(PAYLOAD))
-ETHERNET = ethernet(0x0800, IP)
-VXLAN = ethernet(0x0800, ip4(udp(4789, b"\x08\0\0\0\0\0\x07\0" + ETHERNET), 17))
+IP = octets.ip4(octets.tcp(PAYLOAD))
+ETHERNET = octets.ethernet(0x0800, IP)
+VXLAN = octets.ethernet(0x0800, octets.ip4(octets.udp(4789, b"\x08\0\0\0\0\0\x07\0" + ETHERNET), 17))
 
 
 def frames(choice: Choice | None = None) -> Frames:
@@ -45,7 +29,7 @@ def frames(choice: Choice | None = None) -> Frames:
 
 
 def moved(given: Frame, choice: Choice | None = None) -> Frame:
-    made = frames(choice).moved(given, one(segment(given)))
+    made = frames(choice).moved(given, octets.one(segment(given)))
     assert made.data is not None
     return replace(given, data=bytes(made.data), link_type=made.link_type, original_length=made.original_length)
 
@@ -73,22 +57,27 @@ def summed(data: bytes, ip: int = 14) -> bytes:
     "kind, data",
     [
         (1, ETHERNET),
-        (1, ethernet(0x8100, vlan(7, 0x0800, IP))),
-        (1, ethernet(0x88A8, vlan(7, 0x8100, vlan(8, 0x86DD, ip6(tcp(PAYLOAD)))))),
-        (1, ethernet(0x0800, ip4(tcp(PAYLOAD, TIMESTAMPS), options=b"\x07\x07\x04\xc0\xa8\x01\x01\0"))),
+        (1, octets.ethernet(0x8100, octets.vlan(7, 0x0800, IP))),
+        (1, octets.ethernet(0x88A8, octets.vlan(7, 0x8100, octets.vlan(8, 0x86DD, octets.ip6(octets.tcp(PAYLOAD)))))),
+        (
+            1,
+            octets.ethernet(
+                0x0800, octets.ip4(octets.tcp(PAYLOAD, octets.TIMESTAMPS), options=b"\x07\x07\x04\xc0\xa8\x01\x01\0")
+            ),
+        ),
         (0, b"\x02\0\0\0" + IP),
         (101, IP),
-        (101, ip6(tcp(PAYLOAD))),
+        (101, octets.ip6(octets.tcp(PAYLOAD))),
         (113, b"\0\0\0\x01\0\x06\0\x17\xf2\xaa\xbb\xcc\0\0\x08\0" + IP),
         (276, b"\x08\0\0\0\0\0\0\x02\0\x01\0\x06\0\x17\xf2\xaa\xbb\xcc\0\0" + IP),
-        (9, ppp(IP)),
+        (9, octets.ppp(IP)),
     ],
     ids=["Ethernet", "VLAN", "QinQ", "options", "loopback", "raw", "raw 6", "cooked", "cooked 2", "PPP"],
 )
 def test_plain_frames_keep_their_layout(kind: int, data: bytes) -> None:
-    given = frame(data, kind)
-    before, made = one(segment(given)), moved(given)
-    after = one(segment(made))
+    given = octets.frame(data, kind)
+    before, made = octets.one(segment(given)), moved(given)
+    after = octets.one(segment(made))
 
     assert (len(made.data), made.link_type) == (len(data), kind)
     assert (after.sequence, after.flags, after.window) == (before.sequence, before.flags, before.window)
@@ -103,20 +92,20 @@ def test_plain_frames_keep_their_layout(kind: int, data: bytes) -> None:
     "kind, data",
     [
         (1, VXLAN),
-        (1, ethernet(0x0800, ip4(gtp(IP), 17))),
-        (1, ethernet(0x86DD, ip6(extension(6) + tcp(PAYLOAD), 60))),
-        (105, wlan(LLC + IP)),
-        (127, radiotap(wlan(LLC + IP))),
+        (1, octets.ethernet(0x0800, octets.ip4(octets.gtp(IP), 17))),
+        (1, octets.ethernet(0x86DD, octets.ip6(octets.extension(6) + octets.tcp(PAYLOAD), 60))),
+        (105, octets.wlan(LLC + IP)),
+        (127, octets.radiotap(octets.wlan(LLC + IP))),
         (239, b"\x02\0\0\0" + b"\x0c\0\x0a\0eth-host\0"[:12] + struct.pack("<HH", 4 + len(IP), 9) + IP),
     ],
     ids=["VXLAN", "GTP", "extension headers", "802.11", "radiotap", "NFLOG"],
 )
 def test_what_holds_more_addresses_and_names_is_taken_off(kind: int, data: bytes) -> None:
-    given = frame(data, kind)
-    before, work = one(segment(given)), frames()
+    given = octets.frame(data, kind)
+    before, work = octets.one(segment(given)), frames()
     made = work.moved(given, before)
     assert made.data is not None
-    after = one(segment(replace(given, data=bytes(made.data), link_type=made.link_type)))
+    after = octets.one(segment(replace(given, data=bytes(made.data), link_type=made.link_type)))
 
     assert work.rebuilt == 1
     assert made.link_type == (101 if len(before.key) in (12, 36) else 1)
@@ -130,10 +119,10 @@ def test_equal_addresses_in_two_tunnels_stay_apart() -> None:
     other = VXLAN.replace(b"\x08\0\0\0\0\0\x07\0", b"\x08\0\0\0\0\0\x09\0")
     work, keys = frames(), []
     for data in (VXLAN, other, VXLAN):
-        given = frame(data)
-        made = work.moved(given, one(segment(given)))
+        given = octets.frame(data)
+        made = work.moved(given, octets.one(segment(given)))
         assert made.data is not None
-        keys.append(one(segment(replace(given, data=bytes(made.data), link_type=made.link_type))).key)
+        keys.append(octets.one(segment(replace(given, data=bytes(made.data), link_type=made.link_type))).key)
 
     assert keys[0] == keys[2] != keys[1]
     assert endpoints(keys[0]) == endpoints(keys[1])
@@ -142,26 +131,28 @@ def test_equal_addresses_in_two_tunnels_stay_apart() -> None:
 @each("right", [True, False])
 def test_right_checksums_stay_right_and_wrong_ones_wrong(right: bool) -> None:
     for payload in (b"", b"x", PAYLOAD, b"y" * 1001):
-        data = summed(ethernet(0x0800, ip4(tcp(payload, TIMESTAMPS + COOKIE, None))))
+        data = summed(octets.ethernet(0x0800, octets.ip4(octets.tcp(payload, octets.TIMESTAMPS + COOKIE, None))))
         if not right:
             data = data[:60] + bytes((data[60] ^ 1,)) + data[61:]
-        made = moved(frame(data)).data
+        made = moved(octets.frame(data)).data
         assert checksums(made)[0] == checksums(data)[0] == 0
         assert (checksums(made)[1] == 0) is right
         assert checksums(made)[1] == checksums(data)[1]
 
 
 def test_options_that_may_be_a_cookie_go() -> None:
-    made = moved(frame(ethernet(0x0800, ip4(tcp(PAYLOAD, TIMESTAMPS + COOKIE))))).data
+    made = moved(
+        octets.frame(octets.ethernet(0x0800, octets.ip4(octets.tcp(PAYLOAD, octets.TIMESTAMPS + COOKIE))))
+    ).data
 
     assert b"cookie" not in made
-    assert TIMESTAMPS in made
+    assert octets.TIMESTAMPS in made
     for odd in (b"\x08\x00\x01\x01", b"\x05\xff\x01\x01", b"\x00abc", b"\x02\x04\x05\xb4"):
-        assert len(moved(frame(ethernet(0x0800, ip4(tcp(PAYLOAD, odd))))).data) > 54
+        assert len(moved(octets.frame(octets.ethernet(0x0800, octets.ip4(octets.tcp(PAYLOAD, odd))))).data) > 54
 
 
 def test_padding_and_trailers_are_zeros() -> None:
-    made = moved(frame(ETHERNET + b"left over in memory")).data
+    made = moved(octets.frame(ETHERNET + b"left over in memory")).data
 
     assert made.endswith(bytes(19))
     assert len(made) == len(ETHERNET) + 19
@@ -169,26 +160,26 @@ def test_padding_and_trailers_are_zeros() -> None:
 
 def test_cut_frames_are_cut_in_the_same_place() -> None:
     for length in range(54, len(ETHERNET)):
-        given = frame(ETHERNET[:length], original_length=len(ETHERNET))
-        before, after = one(segment(given)), one(segment(moved(given)))
+        given = octets.frame(ETHERNET[:length], original_length=len(ETHERNET))
+        before, after = octets.one(segment(given)), octets.one(segment(moved(given)))
         assert (len(after.payload), after.missing) == (len(before.payload), before.missing)
         assert b"secret"[: max(0, length - 56)] not in after.payload or length <= 57
 
 
 def test_addresses_stay_where_the_user_says_so() -> None:
-    kept = moved(frame(ETHERNET), Choice.of(["addresses", "macs"])).data
-    blank = one(segment(moved(frame(ETHERNET), Choice.of([], ["addresses", "macs"]))))
+    kept = moved(octets.frame(ETHERNET), Choice.of(["addresses", "macs"])).data
+    blank = octets.one(segment(moved(octets.frame(ETHERNET), Choice.of([], ["addresses", "macs"]))))
 
     assert kept[:34] == ETHERNET[:34]
     assert endpoints(blank.key)[0].startswith("0.0.0.0:")
 
 
 def test_fragments_have_their_place() -> None:
-    whole = tcp(PAYLOAD)
+    whole = octets.tcp(PAYLOAD)
     parts = [
-        frame(ethernet(0x0800, ip4(whole[:24], fragment=0x2000))),
-        frame(ethernet(0x0800, ip4(whole[24:], fragment=0x0003))),
-        frame(ethernet(0x86DD, ip6(fragment_header(6, 0, True) + whole[:24], 44))),
+        octets.frame(octets.ethernet(0x0800, octets.ip4(whole[:24], fragment=0x2000))),
+        octets.frame(octets.ethernet(0x0800, octets.ip4(whole[24:], fragment=0x0003))),
+        octets.frame(octets.ethernet(0x86DD, octets.ip6(octets.fragment_header(6, 0, True) + whole[:24], 44))),
     ]
     found = [segment(part) for part in parts]
     assert all(isinstance(part, Fragment) for part in found)
@@ -203,7 +194,7 @@ def test_fragments_have_their_place() -> None:
         assert b"secr" not in part.frame.data
         assert bytes((10, 0, 0, 4)) not in part.frame.data
     # A header in two pieces, and a fragment in a tunnel, are not plain.
-    cut = frame(ethernet(0x0800, ip4(whole[:16], fragment=0x2000)))
+    cut = octets.frame(octets.ethernet(0x0800, octets.ip4(whole[:16], fragment=0x2000)))
     held = segment(cut)
     assert isinstance(held, Fragment)
     assert frames().fragment(cut, held) is None
@@ -219,18 +210,18 @@ def test_sums_of_ones_complement() -> None:
 
 
 def test_other_frames_keep_all_but_their_addresses() -> None:
-    arp = frame(ethernet(0x0806, b"who has"))
-    dns = frame(ethernet(0x0800, ip4(udp(53, b"example"), 17)))
-    short = frame(b"\x01\x02")
-    for given in (arp, dns, short, frame(b"x" * 40, 250)):
+    arp = octets.frame(octets.ethernet(0x0806, b"who has"))
+    dns = octets.frame(octets.ethernet(0x0800, octets.ip4(octets.udp(53, b"example"), 17)))
+    short = octets.frame(b"\x01\x02")
+    for given in (arp, dns, short, octets.frame(b"x" * 40, 250)):
         made = frames().other(given)
         assert made.data is not None
         assert made.data[34:] == given.data[34:]
-    assert is_ipv4_key(one(segment(frame(ETHERNET))).key)
+    assert is_ipv4_key(octets.one(segment(octets.frame(ETHERNET))).key)
     made = frames().other(dns)
     assert made.data is not None
     assert bytes((10, 0, 0, 4)) not in made.data
 
 
 def test_a_segment_is_one() -> None:
-    assert isinstance(segment(frame(ETHERNET)), Segment)
+    assert isinstance(segment(octets.frame(ETHERNET)), Segment)

@@ -11,18 +11,8 @@ from mqttscope.dissect import dissect_segments
 from mqttscope.events import PacketEvent
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.examples import Step, client, conversation, lost, opened, segments, server
+from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import (
-    Auth,
-    Disconnect,
-    Pingreq,
-    Pingresp,
-    Puback,
-    Pubcomp,
-    Publish,
-    Pubrec,
-    Pubrel,
-)
 from mqttscope.session import history as module
 from mqttscope.session.history import NEVER_NS, History
 from mqttscope.session.inflight import RELEASED, SENT
@@ -41,8 +31,8 @@ def told(*steps: Step) -> History:
     return found
 
 
-def publish(qos: int, identifier: int, payload: bytes = b"x") -> Publish:
-    return Publish(qos=qos, topic_name="a", packet_identifier=identifier, payload=payload)
+def publish(qos: int, identifier: int, payload: bytes = b"x") -> packets.Publish:
+    return packets.Publish(qos=qos, topic_name="a", packet_identifier=identifier, payload=payload)
 
 
 def test_connect_and_connack_are_kept_with_their_place() -> None:
@@ -57,7 +47,7 @@ def test_connect_and_connack_are_kept_with_their_place() -> None:
 
 
 def test_what_is_owed_keeps_the_order_of_arrival() -> None:
-    history = told(client(publish(1, 5), publish(1, 3), publish(2, 9)), server(Puback(packet_identifier=3)))
+    history = told(client(publish(1, 5), publish(1, 3), publish(2, 9)), server(packets.Puback(packet_identifier=3)))
 
     assert list(history.server.owes_puback) == [5]
     assert list(history.server.owes_pubrec) == [9]
@@ -67,9 +57,9 @@ def test_what_is_owed_keeps_the_order_of_arrival() -> None:
 def test_qos_2_is_owed_step_by_step() -> None:
     steps = [
         client(publish(2, 9)),
-        server(Pubrec(packet_identifier=9)),
-        client(Pubrel(packet_identifier=9)),
-        server(Pubcomp(packet_identifier=9)),
+        server(packets.Pubrec(packet_identifier=9)),
+        client(packets.Pubrel(packet_identifier=9)),
+        server(packets.Pubcomp(packet_identifier=9)),
     ]
 
     def owed(count: int) -> list[list[int]]:
@@ -88,9 +78,9 @@ def test_qos_2_is_owed_step_by_step() -> None:
 def test_an_exchange_that_ended_is_remembered_with_its_answer() -> None:
     history = told(
         client(publish(1, 7, b"data")),
-        server(Puback(packet_identifier=7, reason_code=0x87)),
+        server(packets.Puback(packet_identifier=7, reason_code=0x87)),
         client(publish(2, 8)),
-        server(Pubrec(packet_identifier=8, reason_code=0x97)),
+        server(packets.Pubrec(packet_identifier=8, reason_code=0x97)),
     )
     acknowledged, refused = history.client.ended[7], history.client.ended[8]
 
@@ -105,7 +95,7 @@ def test_what_is_remembered_of_an_exchange_is_little() -> None:
     steps = [
         step
         for number in range(1_001, 1_001 + module.MAX_ENDED)
-        for step in (client(publish(1, number)), server(Puback(packet_identifier=number)))
+        for step in (client(publish(1, number)), server(packets.Puback(packet_identifier=number)))
     ]
     remembered = []
 
@@ -120,9 +110,9 @@ def test_what_is_remembered_of_an_exchange_is_little() -> None:
 def test_an_exchange_that_ended_and_its_answer_are_made_again() -> None:
     history = told(
         client(publish(2, 7)),
-        server(Pubrec(packet_identifier=7)),
-        client(Pubrel(packet_identifier=7)),
-        server(Pubcomp(packet_identifier=7, reason_code=0x92)),
+        server(packets.Pubrec(packet_identifier=7)),
+        client(packets.Pubrel(packet_identifier=7)),
+        server(packets.Pubcomp(packet_identifier=7, reason_code=0x92)),
     )
     ended = history.client.ended[7]
     assert (ended.exchange.kind, ended.exchange.qos, ended.exchange.packet, ended.exchange.phase) == (
@@ -150,7 +140,7 @@ def test_few_packets_are_kept_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
     exchanges = [
         step
         for number in range(1, 10)
-        for step in (client(publish(1, number)), server(Puback(packet_identifier=number)))
+        for step in (client(publish(1, number)), server(packets.Puback(packet_identifier=number)))
     ]
     history = told(*exchanges)
 
@@ -161,22 +151,22 @@ def test_few_packets_are_kept_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_gap_forgives_what_the_lost_bytes_may_have_paid() -> None:
     history = told(
         server(publish(1, 4)),
-        lost(client(Puback(packet_identifier=4))),
-        client(Pingreq()),
-        server(Pingresp()),
-        client(Pingreq(), after=1),
+        lost(client(packets.Puback(packet_identifier=4))),
+        client(packets.Pingreq()),
+        server(packets.Pingresp()),
+        client(packets.Pingreq(), after=1),
     )
 
     assert history.client.owes_puback == {}
 
 
 def test_pings_are_counted_until_they_are_answered() -> None:
-    assert told(client(Pingreq(), Pingreq()), server(Pingresp())).client.pings == 1
-    assert told(server(Pingresp())).client.pings == 0
+    assert told(client(packets.Pingreq(), packets.Pingreq()), server(packets.Pingresp())).client.pings == 1
+    assert told(server(packets.Pingresp())).client.pings == 0
 
 
 def test_the_ends_of_either_side() -> None:
-    history = told(server(Disconnect(reason_code=0x8B)), client(Auth(reason_code=0x18)))
+    history = told(server(packets.Disconnect(reason_code=0x8B)), client(packets.Auth(reason_code=0x18)))
 
     assert history.server.disconnect is not None
     assert history.server.disconnect.reason_code == 0x8B
@@ -186,7 +176,7 @@ def test_the_ends_of_either_side() -> None:
 
 
 def test_the_lengths_of_segments_are_known() -> None:
-    history = told(client(b"\x30"), client(b"\x04\x00\x01aX"), client(Pingreq()))
+    history = told(client(b"\x30"), client(b"\x04\x00\x01aX"), client(packets.Pingreq()))
 
     assert (history.client.length_before, history.client.segment_length) == (5, 2)
     assert history.client.single_bytes == 1
@@ -225,9 +215,9 @@ def test_bytes_that_were_not_read_as_packets_yet_are_not_shown() -> None:
 
 
 def test_pings_that_have_no_answer_are_counted() -> None:
-    found = told(client(Pingreq(), Pingreq()), server(Pingresp()), client(Pingreq()))
+    found = told(client(packets.Pingreq(), packets.Pingreq()), server(packets.Pingresp()), client(packets.Pingreq()))
     assert (found.client.pings, found.server.pings) == (2, 0)
-    assert told(server(Pingresp(), Pingresp())).client.pings == 0
+    assert told(server(packets.Pingresp(), packets.Pingresp())).client.pings == 0
 
 
 @pytest.mark.parametrize("passing", [False, True])

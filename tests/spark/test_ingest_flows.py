@@ -18,14 +18,7 @@ from mqttscope.lake.kernel import SEGMENT_COLUMNS, cross_kernel
 from mqttscope.lake.keys import Drop
 from mqttscope.lake.manifest import LakeError, Manifest
 from mqttscope.lake.options import LakeOptions
-from mqttscope.spark.ingest_flows import (
-    NOTE_COLUMNS,
-    Folded,
-    by_key,
-    found_wrong,
-    take,
-    write_errors,
-)
+from mqttscope.spark import ingest_flows
 from mqttscope.spark.ingest_tasks import Asides, IngestFailedError, TaskReport, ingest_keys
 from mqttscope.spark.rows import DROPS, ERROR, SUMMARY
 from mqttscope.spark.tables import parquet_paths
@@ -41,7 +34,7 @@ from tests.spark.ingest_rows import INPUT, QOS, aside, folded, work
 
 
 def test_the_columns_of_the_input() -> None:
-    assert tuple(INPUT.names) == (*SEGMENT_COLUMNS, *NOTE_COLUMNS)
+    assert tuple(INPUT.names) == (*SEGMENT_COLUMNS, *ingest_flows.NOTE_COLUMNS)
 
 
 def test_notes_come_back_and_become_rows(tmp_path: Path) -> None:
@@ -55,7 +48,9 @@ def test_notes_come_back_and_become_rows(tmp_path: Path) -> None:
     )  # fmt: skip
     assert (len(report.notes), len(report.noted(DROPS))) == (3, 2)
 
-    written = write_errors(tmp_path, 3, [one for _, one in found_wrong(report.notes, report.noted(DROPS))])
+    written = ingest_flows.write_errors(
+        tmp_path, 3, [one for _, one in ingest_flows.found_wrong(report.notes, report.noted(DROPS))]
+    )
 
     (name,) = written.files["ingest_errors"]
     rows = pq.read_table(tmp_path / name).to_pylist()
@@ -64,14 +59,14 @@ def test_notes_come_back_and_become_rows(tmp_path: Path) -> None:
         *[("capture_drops", "interface 0 dropped 3 frames", None, 3)] * 2,
         ("capture_error", "ends early", 80, None),
     ]
-    assert found_wrong([], []) == []
-    assert write_errors(tmp_path, 3, []) == TaskReport()
+    assert ingest_flows.found_wrong([], []) == []
+    assert ingest_flows.write_errors(tmp_path, 3, []) == TaskReport()
 
 
 def test_what_was_written_goes_into_the_manifest() -> None:
-    after, done = Manifest(files={"packets": ["old"]}), Folded()
+    after, done = Manifest(files={"packets": ["old"]}), ingest_flows.Folded()
     kinds = ("packets", "open/packets", "state", "scope_state", "flow_keys")
-    take(TaskReport({kind: [f"{kind}/new"] for kind in kinds}, dict.fromkeys(kinds, 5)), after, done)
+    ingest_flows.take(TaskReport({kind: [f"{kind}/new"] for kind in kinds}, dict.fromkeys(kinds, 5)), after, done)
 
     assert after.files == {"packets": ["old", "packets/new"]}
     assert after.open_files == {"packets": ["open/packets/new"]}
@@ -150,7 +145,7 @@ def test_rows_come_once_for_each_key_of_their_flow(spark: SparkSession) -> None:
         ", ".join(f"{name} {KINDS.get(name, 'string')}" for name in names),
     )  # fmt: skip
     keys = spark.createDataFrame([("one", "a"), ("one", "b ü"), ("one", "a"), ("two", "a")], "flow string, key string")
-    found = by_key(rows, keys.selectExpr("encode(flow, 'utf-8') as flow", "key"))
+    found = ingest_flows.by_key(rows, keys.selectExpr("encode(flow, 'utf-8') as flow", "key"))
 
     assert found.columns == names
     assert sorted((bytes(row["flow"]).decode(), row["frame"], row["kind_order"]) for row in found.collect()) == [

@@ -11,14 +11,7 @@ from hypothesis import strategies as st
 
 from mqttscope.net.http_upgrade import Problem, Upgrade
 from mqttscope.net.websocket import CLOSE, PING, PONG, TEXT, Control, WebSocket
-from mqttscope.transport.websocket import (
-    MAX_FRAME_BYTES,
-    ClientHandshake,
-    Framing,
-    ServerHandshake,
-    WebSocketError,
-    frame,
-)
+from mqttscope.transport import websocket
 from tests.net import framing, heads
 from tests.net.framing import CLIENT, SERVER
 
@@ -26,17 +19,17 @@ KEY = b"the sample nonce"
 CLIENT_KEY = bytes(range(1, 5))
 
 
-def handshake(**options: object) -> ClientHandshake:
-    return ClientHandshake("broker:9001", "/mqtt?x=1", KEY, **options)  # type: ignore[arg-type]
+def handshake(**options: object) -> websocket.ClientHandshake:
+    return websocket.ClientHandshake("broker:9001", "/mqtt?x=1", KEY, **options)  # type: ignore[arg-type]
 
 
-def ends() -> tuple[Framing, Framing]:
+def ends() -> tuple[websocket.Framing, websocket.Framing]:
     """A client and a server."""
-    return Framing(CLIENT, Random(1).randbytes), Framing(SERVER, Random(2).randbytes)
+    return websocket.Framing(CLIENT, Random(1).randbytes), websocket.Framing(SERVER, Random(2).randbytes)
 
 
 def test_the_handshakes_of_both_roles_fit_and_captures_show_nothing_wrong() -> None:
-    client, server, watching = handshake(), ServerHandshake(), WebSocket()
+    client, server, watching = handshake(), websocket.ServerHandshake(), WebSocket()
     assert server.feed(client.request + b"early") == b"early"
     assert client.feed(server.answer + b"behind") == b"behind"
 
@@ -50,7 +43,7 @@ def test_the_handshakes_of_both_roles_fit_and_captures_show_nothing_wrong() -> N
 
 
 def test_handshakes_come_byte_by_byte_too() -> None:
-    client, server = handshake(), ServerHandshake()
+    client, server = handshake(), websocket.ServerHandshake()
     assert [server.feed(client.request[at : at + 1]) for at in range(len(client.request))][-2:] == [None, b""]
     assert [client.feed(server.answer[at : at + 1]) for at in range(len(server.answer))][-2:] == [None, b""]
 
@@ -60,7 +53,7 @@ def test_handshakes_come_byte_by_byte_too() -> None:
     [(["mqttv3.1"], "mqttv3.1"), (["mqttv3.1", "mqtt"], "mqtt"), (["other", "mqtt"], "mqtt")],
 )
 def test_a_server_chooses_mqtt(offered: list[str], chosen: str) -> None:
-    client, server = handshake(subprotocols=offered), ServerHandshake()
+    client, server = handshake(subprotocols=offered), websocket.ServerHandshake()
     server.feed(client.request)
     assert client.feed(server.answer) == b""
     assert (client.subprotocol, server.subprotocol) == (chosen, chosen)
@@ -68,14 +61,14 @@ def test_a_server_chooses_mqtt(offered: list[str], chosen: str) -> None:
 
 def test_a_key_has_16_bytes_and_a_mask_4() -> None:
     with pytest.raises(ValueError, match="16 bytes, not 3"):
-        ClientHandshake("broker", "/", b"key")
+        websocket.ClientHandshake("broker", "/", b"key")
     with pytest.raises(ValueError, match="4 bytes, not 2"):
-        frame(b"x", mask=b"ab")
+        websocket.frame(b"x", mask=b"ab")
 
 
 def answer(changes: dict[str, str | None], first: str = "HTTP/1.1 101 Switching Protocols") -> bytes:
     """A good answer to `handshake`, changed."""
-    server = ServerHandshake()
+    server = websocket.ServerHandshake()
     server.feed(handshake().request)
     fields = dict(line.split(": ") for line in server.answer.decode().split("\r\n")[1:] if line)
     return heads.head(first, fields, changes)
@@ -106,7 +99,7 @@ def answer(changes: dict[str, str | None], first: str = "HTTP/1.1 101 Switching 
     ],
 )
 def test_what_is_wrong_with_an_answer_is_said(given_: bytes, said: str) -> None:
-    with pytest.raises(WebSocketError) as caught:
+    with pytest.raises(websocket.WebSocketError) as caught:
         handshake().feed(given_)
     assert str(caught.value).startswith(said)
     str(caught.value).encode()
@@ -129,14 +122,14 @@ def test_what_is_wrong_with_an_answer_is_said(given_: bytes, said: str) -> None:
     ],
 )
 def test_a_server_refuses(given_: bytes, status: int, said: str) -> None:
-    server = ServerHandshake()
+    server = websocket.ServerHandshake()
     assert server.feed(given_) == b""
     assert (server.refused, server.subprotocol) == (said, None)
     head, _, body = server.answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 %d " % status)
     assert b"Sec-WebSocket-Version: 13" in head
     assert f"Content-Length: {len(body)}".encode() in head
-    with pytest.raises(WebSocketError, match=f"it answers {status} "):
+    with pytest.raises(websocket.WebSocketError, match=f"it answers {status} "):
         handshake().feed(server.answer)
 
 
@@ -145,7 +138,7 @@ def test_a_server_refuses(given_: bytes, status: int, said: str) -> None:
 def test_frames_are_as_an_independent_writer_makes_them(size: int, is_client: bool) -> None:
     payload = Random(size).randbytes(size)
     key = CLIENT_KEY if is_client else None
-    made = frame(payload, mask=key)
+    made = websocket.frame(payload, mask=key)
     assert made == framing.frame(payload, key=key)
     watching = framing.opened()
     assert framing.application(watching.feed(is_client, made), is_client) == payload
@@ -175,7 +168,7 @@ def test_bytes_arrive_as_they_were_sent_however_they_are_cut(said: list[tuple[bo
 
 @given(st.binary(max_size=400), st.booleans())
 def test_anything_at_all_is_taken_and_failure_is_final(data: bytes, is_client: bool) -> None:
-    end = Framing(is_client, Random(1).randbytes)
+    end = websocket.Framing(is_client, Random(1).randbytes)
     received = end.receive(data)
     assert (received.ended != "") is end.ended
     if end.ended:
@@ -230,7 +223,7 @@ def test_a_reason_is_cut_where_a_character_ends() -> None:
 def test_no_pong_behind_the_close_frame() -> None:
     client, server = ends()
     server.close()
-    assert server.receive(frame(b"?", PING, CLIENT_KEY)).answer == b""
+    assert server.receive(websocket.frame(b"?", PING, CLIENT_KEY)).answer == b""
     assert server.receive(client.send(b"still read")).data == b"still read"
 
 
@@ -245,7 +238,7 @@ def test_no_pong_behind_the_close_frame() -> None:
         (framing.frame(b"x" * 126, first=0x89), 1002, "the payload of a frame with opcode 9 takes 126 bytes"),
         (framing.frame(b"", length=b"\x7f" + b"\xff" * 8), 1009, "the length is 18446744073709551615"),
         (
-            framing.frame(b"", length=b"\x7f" + (MAX_FRAME_BYTES + 1).to_bytes(8, "big")),
+            framing.frame(b"", length=b"\x7f" + (websocket.MAX_FRAME_BYTES + 1).to_bytes(8, "big")),
             1009,
             "a frame of 268,435,461 bytes is longer than the limit of 268,435,460",
         ),
@@ -269,7 +262,7 @@ def test_a_client_that_does_not_mask_is_refused() -> None:
 @pytest.mark.parametrize("size", [100, 101])
 @pytest.mark.parametrize("cut", [0, 2, 30, 102, 103])
 def test_the_limit_does_not_depend_on_how_bytes_come(size: int, cut: int) -> None:
-    client = Framing(CLIENT, Random(1).randbytes, max_frame_bytes=100)
+    client = websocket.Framing(CLIENT, Random(1).randbytes, max_frame_bytes=100)
     stream = framing.frame(bytes(size))
     received = [client.receive(stream[:cut]), client.receive(stream[cut:])]
     assert [one.ended for one in received if one.ended] == (["failed"] if size > 100 else [])

@@ -20,21 +20,10 @@ from itertools import count
 
 from mqttscope.broker_test.fit import password_for
 from mqttscope.errors import MqttscopeError
+from mqttscope.mqtt import packets
 from mqttscope.mqtt.codec import encode
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
 from mqttscope.mqtt.declare import ControlPacket, Malformed
-from mqttscope.mqtt.packets import (
-    Connack,
-    Connect,
-    Disconnect,
-    Pingreq,
-    Pingresp,
-    Publish,
-    Pubrec,
-    Pubrel,
-    Suback,
-    Subscribe,
-)
 from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import Properties
 from mqttscope.mqtt.stream import PacketStream
@@ -258,7 +247,7 @@ class ProbeClient(PacketListener):
         """Connect with a clean session; false when no CONNACK comes, `LinkError` and `RefusedError` as they say."""
         self.link = await self.access.open(self, self.version, timeout_s=seconds)
         self._send(
-            Connect(
+            packets.Connect(
                 protocol_name="MQIsdp" if self.version == V3_1 else "MQTT",
                 protocol_level=self.version.value,
                 clean_start=True,
@@ -271,16 +260,16 @@ class ProbeClient(PacketListener):
         )
         await self.until(lambda: self.packets, seconds)
         first = self.packets[0] if self.packets else None
-        if isinstance(first, Connack) and first.reason_code:
+        if isinstance(first, packets.Connack) and first.reason_code:
             raise RefusedError(first.reason_code, self.version)
-        return isinstance(first, Connack)
+        return isinstance(first, packets.Connack)
 
     async def watch(self, seconds: float) -> bool:
         """Subscribe to a topic of its own, for `round_trip`; false when that is not answered."""
         properties = Properties() if self.version == V5 else None
         rows = [Subscription(TOPIC + self.token, 0)]
-        self._send(Subscribe(packet_identifier=self._identifier(), properties=properties, subscriptions=rows))
-        if not await self.until(lambda: any(isinstance(one, Suback) for one in self.packets), seconds):
+        self._send(packets.Subscribe(packet_identifier=self._identifier(), properties=properties, subscriptions=rows))
+        if not await self.until(lambda: any(isinstance(one, packets.Suback) for one in self.packets), seconds):
             return False
         self.hears = await self._echo(seconds) is not None
         return not self.how
@@ -292,8 +281,8 @@ class ProbeClient(PacketListener):
     async def _ping(self, seconds: float) -> float | None:
         start = time.monotonic()
         self._forget()
-        self._send(Pingreq())
-        came = await self.until(lambda: any(isinstance(one, Pingresp) for one in self.packets), seconds)
+        self._send(packets.Pingreq())
+        came = await self.until(lambda: any(isinstance(one, packets.Pingresp) for one in self.packets), seconds)
         return time.monotonic() - start if came else None
 
     async def _echo(self, seconds: float) -> float | None:
@@ -324,7 +313,7 @@ class ProbeClient(PacketListener):
         """End in good order; the broker has so long for its part."""
         if self.link is not None:
             with suppress(OSError):
-                self._send(Disconnect())
+                self._send(packets.Disconnect())
             self.link.close()
             await self.until_ended(seconds)
             await self.drop()
@@ -348,16 +337,16 @@ class ProbeClient(PacketListener):
     def took(self, packet: ControlPacket | Malformed) -> None:
         """Acknowledge what has to be."""
         self.live.received(packet, time.time_ns())
-        if isinstance(packet, Publish):
+        if isinstance(packet, packets.Publish):
             if packet.topic_name == TOPIC + self.token:
                 self._heard.add(packet.payload)
-        elif isinstance(packet, Pubrec) and not ends_exchange(packet):
-            self._send(Pubrel(packet_identifier=packet.packet_identifier))
+        elif isinstance(packet, packets.Pubrec) and not ends_exchange(packet):
+            self._send(packets.Pubrel(packet_identifier=packet.packet_identifier))
 
     def _publish(self, topic: str, payload: bytes, qos: int, *, retain: bool = False) -> int:
         identifier = self._identifier() if qos else 0
         self._send(
-            Publish(
+            packets.Publish(
                 qos=qos,
                 retain=retain,
                 topic_name=topic,

@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from mqttscope.broker_test import verdict
 from mqttscope.broker_test.conversation import Conversation
 from mqttscope.broker_test.drivers.case_runner import CaseRunner, NotPlayedError, Played
 from mqttscope.broker_test.drivers.cleanup import Cleaner
@@ -25,18 +26,6 @@ from mqttscope.broker_test.drivers.probe_client import (
 )
 from mqttscope.broker_test.fit import Numbered, flow_of
 from mqttscope.broker_test.oracle import confirming
-from mqttscope.broker_test.verdict import (
-    AS_RECORDED,
-    BROKER_WIDE,
-    Baseline,
-    Ruling,
-    Verdict,
-    decided,
-    excused,
-    judge,
-    unconfirmed,
-    unmutated,
-)
 from mqttscope.mqtt.codec import encode
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
@@ -71,7 +60,7 @@ class CaseResult:
     """What became of one case."""
 
     case: Case
-    ruling: Ruling | None
+    ruling: verdict.Ruling | None
     """``None`` where the case was not played to its mutation."""
     not_played: str = ""
     """Why not."""
@@ -101,7 +90,7 @@ class BrokerTest:
     stopped: bool = False
     told: list[str] = field(default_factory=list)
     """What the user should know about the run, in sentences."""
-    baselines: dict[int, Baseline] = field(default_factory=dict)
+    baselines: dict[int, verdict.Baseline] = field(default_factory=dict)
     """How the broker took connections without a mutation, by their numbers."""
     monitor: HealthMonitor = field(init=False)
     """Whether the broker as a whole is well."""
@@ -134,15 +123,15 @@ class BrokerTest:
         What the broker lacks then is said of this result, and not held against it in the cases of the connection.
         """
         number = script.connection.number
-        found = await self._twice(script, unmutated(flow_of(script, "", number)))
-        found.number = AS_RECORDED
-        self.baselines[number] = Baseline(ended=True)
+        found = await self._twice(script, verdict.unmutated(flow_of(script, "", number)))
+        found.number = verdict.AS_RECORDED
+        self.baselines[number] = verdict.Baseline(ended=True)
         if found.played is not None:
             seen = found.played.seen
             codes = frozenset(code for _, code in seen.codes)
-            self.baselines[number] = Baseline(frozenset(seen.missing), codes, bool(seen.ended))
-        if found.ruling is not None and found.ruling.verdict is Verdict.REFUSED_LEGAL:
-            found.ruling = excused(found.ruling, "whom it lets do what may be its own affair")
+            self.baselines[number] = verdict.Baseline(frozenset(seen.missing), codes, bool(seen.ended))
+        if found.ruling is not None and found.ruling.verdict is verdict.Verdict.REFUSED_LEGAL:
+            found.ruling = verdict.excused(found.ruling, "whom it lets do what may be its own affair")
         return found
 
     async def speaks(self, version: ProtocolVersion) -> bool:
@@ -221,9 +210,9 @@ class BrokerTest:
         if found.ruling is None:
             return found
         played = [found]
-        while (so := decided([one.ruling for one in played])) is None and not self.stopped:
+        while (so := verdict.decided([one.ruling for one in played])) is None and not self.stopped:
             ruling = played[-1].ruling
-            if ruling is not None and ruling.verdict is Verdict.COLLATERAL and await self.monitor.lasting():
+            if ruling is not None and ruling.verdict is verdict.Verdict.COLLATERAL and await self.monitor.lasting():
                 # What has not ended is seen a second time by every client that comes.
                 return replace(played[-1], ruling=replace(ruling, why=f"{ruling.why}, and so it stays"))
             try:
@@ -231,12 +220,12 @@ class BrokerTest:
                 played.append(await self.attempt(found.script, found.case, patience_s, raw=raw, thorough=True))
             except NoBrokerError:
                 # It has not come back since: for a broker that hangs there is no better proof.
-                if ruling is None or ruling.verdict not in BROKER_WIDE:
+                if ruling is None or ruling.verdict not in verdict.BROKER_WIDE:
                     raise
                 return played[-1]
         if so is None:
             return played[-1]
-        for one in unconfirmed([one.ruling for one in played], so[1]):
+        for one in verdict.unconfirmed([one.ruling for one in played], so[1]):
             told = f"{found.case.mutation.name}: {one.verdict} once in {len(played)} playings ({one.why})"
             self.told.append(told)
         return replace(played[so[0]], ruling=so[1])
@@ -279,16 +268,16 @@ class BrokerTest:
             result.not_played = FLOOD
         elif result.played is not None:
             result.ruling = await self.judged(case, played, script)
-        if ill is None or ill.verdict is Verdict.COLLATERAL:
+        if ill is None or ill.verdict is verdict.Verdict.COLLATERAL:
             result.unclean = tuple(await self.settle(worker))
             self.growth.looked()
         return result
 
-    async def judged(self, case: Case, played: Played, script: Script) -> Ruling:
+    async def judged(self, case: Case, played: Played, script: Script) -> verdict.Ruling:
         """The ruling on a case that was played to its end, as far as its own connection shows."""
         if played.during is None:
-            return Ruling(Verdict.COLLATERAL, "the witness heard nothing while the case continued")
-        ruling = judge(case, played.seen, self.baselines.get(script.connection.number, Baseline()))
+            return verdict.Ruling(verdict.Verdict.COLLATERAL, "the witness heard nothing while the case continued")
+        ruling = verdict.judge(case, played.seen, self.baselines.get(script.connection.number, verdict.Baseline()))
         return await unhurried(confirming(ruling, case, played.conversation)) if ruling.deviates else ruling
 
     async def settle(self, worker: int = 0) -> list[str]:
@@ -321,7 +310,7 @@ class BrokerTest:
                 return found
             again = await self.attempt(script, case, self.patience_s, raw=raw)
             if again.ruling is None or again.ruling.deviates:
-                harm = again.ruling is not None and again.ruling.verdict in BROKER_WIDE
+                harm = again.ruling is not None and again.ruling.verdict in verdict.BROKER_WIDE
                 again = await self._confirmed(again, raw=raw) if harm else found
                 return again if again.deviates else found
             growth.append(process.memory() - before)
@@ -330,7 +319,7 @@ class BrokerTest:
                 return found
             if sum(growth) >= LEAK_PROOF_BYTES:
                 told = f"its memory grew in each of {len(growth)} turns, by {sum(growth) >> 20:,} MiB in all"
-                return replace(found, ruling=Ruling(Verdict.LEAKED, told))
+                return replace(found, ruling=verdict.Ruling(verdict.Verdict.LEAKED, told))
         return found
 
     # Before and after

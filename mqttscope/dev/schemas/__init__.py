@@ -11,19 +11,11 @@ from collections.abc import Callable
 from importlib import import_module
 from pathlib import PurePosixPath
 
+from mqttscope.dev.schemas import reports
 from mqttscope.dev.schemas.events import event_line
 from mqttscope.dev.schemas.linting import baseline, coverage, lint_settings, rules
 from mqttscope.dev.schemas.live import mutate, mutate_case, mutate_line, replay_line, script
 from mqttscope.dev.schemas.notation import Schema, shared
-from mqttscope.dev.schemas.reports import (
-    comparison,
-    comparison_line,
-    explanations,
-    finding_line,
-    findings,
-    redaction,
-    statistics,
-)
 
 FOLDER = PurePosixPath("mqttscope/schemas")
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -41,13 +33,13 @@ def _of_lake(name: str) -> Callable[[], Schema]:
 
 SCHEMAS: dict[str, tuple[str, Callable[[], Schema]]] = {
     "event-line": ("A line of inspect, sniff and decode", event_line),
-    "finding-line": ("A line of lint", finding_line),
-    "findings": ("The document of lint", findings),
-    "statistics": ("The document of stats", statistics),
-    "explanations": ("The document of explain", explanations),
-    "comparison": ("The document of compare", comparison),
-    "comparison-line": ("A line of compare", comparison_line),
-    "redaction": ("The document of redact --report", redaction),
+    "finding-line": ("A line of lint", reports.finding_line),
+    "findings": ("The document of lint", reports.findings),
+    "statistics": ("The document of stats", reports.statistics),
+    "explanations": ("The document of explain", reports.explanations),
+    "comparison": ("The document of compare", reports.comparison),
+    "comparison-line": ("A line of compare", reports.comparison_line),
+    "redaction": ("The document of redact --report", reports.redaction),
     "replay-line": ("A line of replay and serve", replay_line),
     "mutate": ("The document of mutate", mutate),
     "mutate-line": ("A line of mutate", mutate_line),

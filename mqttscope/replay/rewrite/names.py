@@ -33,17 +33,7 @@ from mqttscope.mqtt.topics import (
     topic_name_problem,
     utf8_length,
 )
-from mqttscope.replay.rewrite.links import (
-    Change,
-    Changes,
-    RewriteError,
-    copy_scripts,
-    rename,
-    say,
-    shared_too,
-    with_client,
-    with_topics,
-)
+from mqttscope.replay.rewrite import links
 from mqttscope.replay.script import Script
 
 WILDCARDS = ("+", "#")
@@ -58,7 +48,7 @@ def _split_pair(text: str, what: str) -> tuple[str, str]:
     r"""The two sides of ``FROM=TO``; ``\=`` is an equals sign that belongs to one of them."""
     sides = [side.replace("\\=", "=") for side in _SEPARATOR.split(text)]
     if len(sides) != 2 or not all(sides):
-        raise RewriteError(f"{what} {text!r}: write FROM=TO, and \\= for an equals sign inside of one of them")
+        raise links.RewriteError(f"{what} {text!r}: write FROM=TO, and \\= for an equals sign inside of one of them")
     return sides[0], sides[1]
 
 
@@ -77,11 +67,13 @@ class TopicMapping:
         for side in (self.source, self.target):
             problem = topic_filter_problem(side, shared=False)
             if problem is not None:
-                raise RewriteError(f"topic mapping {self}: {side!r} is not a Topic Filter ({FILTER_PROBLEMS[problem]})")
+                raise links.RewriteError(
+                    f"topic mapping {self}: {side!r} is not a Topic Filter ({FILTER_PROBLEMS[problem]})"
+                )
             if side.split("/")[0] == SHARE:
-                raise RewriteError(f"topic mapping {self}: leave out $share and the ShareName, they are kept")
+                raise links.RewriteError(f"topic mapping {self}: leave out $share and the ShareName, they are kept")
         if _wildcards(self.source) != _wildcards(self.target):
-            raise RewriteError(f"topic mapping {self}: both sides need the same wildcards in the same order")
+            raise links.RewriteError(f"topic mapping {self}: both sides need the same wildcards in the same order")
 
     @classmethod
     def parse(cls, text: str) -> TopicMapping:
@@ -164,7 +156,7 @@ class TopicMap:
     """Several mappings; the first that applies is used."""
 
     mappings: list[TopicMapping]
-    changes: Changes = field(default_factory=Changes)
+    changes: links.Changes = field(default_factory=links.Changes)
     _names: dict[str, str] = field(default_factory=dict)
 
     def name(self, topic: str) -> str:
@@ -202,22 +194,22 @@ class TopicMap:
         return result
 
 
-def map_topics(scripts: Iterable[Script], mappings: Iterable[TopicMapping], changes: Changes) -> None:
+def map_topics(scripts: Iterable[Script], mappings: Iterable[TopicMapping], changes: links.Changes) -> None:
     """Map Topic Names, Will Topics, Response Topics and Topic Filters of copied scripts, in both directions.
 
     ``Entry.topic`` is mapped too, so a topic that an alias stands for is; malformed packets are left as they are.
     """
     topics = TopicMap([TopicMapping(one.source, one.target) for one in mappings], changes)
-    asked = shared_too(topics.topic_filter)
+    asked = links.shared_too(topics.topic_filter)
     for script in scripts:
         for entry in script.entries:
             packet = entry.packet
             if isinstance(packet, Malformed):
                 changes.count("malformed packet", "left as recorded: topics in it are not mapped")
                 continue
-            made = with_topics(packet, topics.name, asked, lambda thing: changes.count(thing, "mapped"))
+            made = links.with_topics(packet, topics.name, asked, lambda thing: changes.count(thing, "mapped"))
             if made is not packet:
-                say(entry, made, script.version)
+                links.say(entry, made, script.version)
             if entry.topic is not None:
                 mapped = topics.name(entry.topic)
                 if mapped != entry.topic and made is packet:
@@ -251,7 +243,7 @@ class ClientMapping:
 
     def __post_init__(self) -> None:
         if self.source.count("*") != self.target.count("*"):
-            raise RewriteError(f"client mapping {self}: both sides need the same number of asterisks")
+            raise links.RewriteError(f"client mapping {self}: both sides need the same number of asterisks")
         self._pattern = re.compile("(.*?)".join(map(re.escape, self.source.split("*"))), re.DOTALL)
 
     @classmethod
@@ -271,7 +263,7 @@ class ClientMapping:
         return "".join(part + found[index] for index, part in enumerate(parts[:-1], 1)) + parts[-1]
 
 
-def map_clients(scripts: Iterable[Script], mappings: Iterable[ClientMapping], changes: Changes) -> None:
+def map_clients(scripts: Iterable[Script], mappings: Iterable[ClientMapping], changes: links.Changes) -> None:
     """Map the Client Identifiers of copied scripts: of CONNECT, those that servers assigned, and of the connection.
 
     The first mapping that applies is used; an empty Client Identifier stays empty.
@@ -292,7 +284,7 @@ def map_clients(scripts: Iterable[Script], mappings: Iterable[ClientMapping], ch
             changes.note(f"the client mapping {mapping} applied to nobody")
 
 
-def change_clients(scripts: Iterable[Script], change: Callable[[str], str], changes: Changes) -> None:
+def change_clients(scripts: Iterable[Script], change: Callable[[str], str], changes: links.Changes) -> None:
     """Put all Client Identifiers of copied scripts through a function."""
     origins: dict[str, set[str]] = {}
     for script in scripts:
@@ -300,15 +292,15 @@ def change_clients(scripts: Iterable[Script], change: Callable[[str], str], chan
         for entry in script.entries:
             if isinstance(entry.packet, Malformed):
                 continue
-            made = with_client(entry.packet, change)
+            made = links.with_client(entry.packet, change)
             if made is not entry.packet:
-                say(entry, made, script.version)
+                links.say(entry, made, script.version)
                 changes.count("Client Identifier", "mapped" if entry.from_client else "mapped that a server assigned")
         if not before:
             continue
         after = change(before)
         if after != before:
-            rename(script, after)
+            links.rename(script, after)
         judge_identifier(after, script.version, changes)
         origins.setdefault(after, set()).add(before)
     for after, before_all in origins.items():
@@ -317,10 +309,10 @@ def change_clients(scripts: Iterable[Script], change: Callable[[str], str], chan
             changes.note(f"{told} are all {after!r} now: they will take each other's sessions over")
 
 
-def judge_identifier(identifier: str, version: ProtocolVersion, changes: Changes) -> None:
+def judge_identifier(identifier: str, version: ProtocolVersion, changes: links.Changes) -> None:
     """Refuse a Client Identifier that cannot be sent, and say where a server may refuse it."""
     if not identifier or utf8_length(identifier) > MAX_BYTES or "\0" in identifier:
-        raise RewriteError(f"{identifier[:60]!r} is not a Client Identifier: 1 to {MAX_BYTES} bytes, no U+0000")
+        raise links.RewriteError(f"{identifier[:60]!r} is not a Client Identifier: 1 to {MAX_BYTES} bytes, no U+0000")
     if version == ProtocolVersion.V3_1 and len(identifier) > MAX_CHARACTERS_3_1:
         changes.count(
             "Client Identifier", f"longer than the {MAX_CHARACTERS_3_1} characters of MQTT 3.1: servers may refuse it"
@@ -332,7 +324,7 @@ def multiply(
     count: int,
     client_template: str = CLIENT_TEMPLATE,
     topic_template: str = TOPIC_TEMPLATE,
-) -> tuple[list[Script], Changes]:
+) -> tuple[list[Script], links.Changes]:
     """``count`` copies of every script, at the same times, with places that interleave.
 
     In the templates ``{n}`` is the number of the copy from 1 (``{n:04}`` with leading zeros), ``{client}`` the recorded
@@ -341,14 +333,14 @@ def multiply(
     stay the same are shared between the copies.
     """
     if count < 1:
-        raise RewriteError(f"{count} copies cannot be made")
+        raise links.RewriteError(f"{count} copies cannot be made")
     _judge_client_template(client_template, count)
     _judge_topic_template(topic_template)
-    changes = Changes()
+    changes = links.Changes()
     step = 1 + max((script.connection.number for script in scripts), default=0)
     made: list[Script] = []
     for number in range(1, count + 1):
-        copies = copy_scripts(scripts)
+        copies = links.copy_scripts(scripts)
         for script in copies:
             connection = replace(script.connection, number=script.connection.number + (number - 1) * step)
             script.connection = connection
@@ -364,23 +356,23 @@ def multiply(
     return made, changes
 
 
-def _personalise(script: Script, client: Change, topic: Change | None, changes: Changes) -> None:
-    asked = shared_too(topic) if topic is not None else None
+def _personalise(script: Script, client: links.Change, topic: links.Change | None, changes: links.Changes) -> None:
+    asked = links.shared_too(topic) if topic is not None else None
     for entry in script.entries:
         packet = entry.packet
         if isinstance(packet, Malformed):
             continue
-        made = with_client(packet, client)
+        made = links.with_client(packet, client)
         if topic is not None and asked is not None:
-            made = with_topics(made, topic, asked, lambda thing: None)
+            made = links.with_topics(made, topic, asked, lambda thing: None)
             if entry.topic is not None:
                 entry.topic = topic(entry.topic)
         if made is not packet:
-            say(entry, made, script.version)
+            links.say(entry, made, script.version)
     name = script.connection.client_identifier
     if name:
         judge_identifier(client(name), script.version, changes)
-        rename(script, client(name))
+        links.rename(script, client(name))
     else:
         changes.count("connection", "without a Client Identifier of its own")
 
@@ -393,11 +385,11 @@ def _fill(template: str, values: dict[str, str | int]) -> str:
     return _PLACEHOLDER.sub(value, template)
 
 
-def _client(template: str, number: int) -> Change:
+def _client(template: str, number: int) -> links.Change:
     return lambda client: _fill(template, {"client": client, "n": number})
 
 
-def _topic(template: str, number: int) -> Change | None:
+def _topic(template: str, number: int) -> links.Change | None:
     if template == TOPIC_TEMPLATE:
         return None
     front = _fill(template.removesuffix(TOPIC_TEMPLATE), {"n": number})
@@ -406,7 +398,7 @@ def _topic(template: str, number: int) -> Change | None:
         if text[:1] == "$":
             return text
         if utf8_length(front) + utf8_length(text) > MAX_TOPIC_BYTES:
-            raise RewriteError(f"the topic template makes a topic too long: {text[:60]!r}…")
+            raise links.RewriteError(f"the topic template makes a topic too long: {text[:60]!r}…")
         return front + text
 
     return topic
@@ -417,7 +409,7 @@ def _placeholders(template: str, allowed: tuple[str, ...], what: str) -> list[st
     rest = _PLACEHOLDER.sub("", template)
     if any(one not in allowed for one in found) or "{" in rest or "}" in rest:
         known = " and ".join(f"{{{one}}}" for one in allowed)
-        raise RewriteError(f"{what} {template!r}: it may hold {known} and nothing else in braces")
+        raise links.RewriteError(f"{what} {template!r}: it may hold {known} and nothing else in braces")
     return found
 
 
@@ -425,9 +417,11 @@ def _judge_client_template(template: str, count: int) -> None:
     what = "client template"
     found = _placeholders(template, ("client", "n"), what)
     if "client" not in found:
-        raise RewriteError(f"{what} {template!r} has no {{client}}: clients would take each other's sessions over")
+        raise links.RewriteError(
+            f"{what} {template!r} has no {{client}}: clients would take each other's sessions over"
+        )
     if count > 1 and "n" not in found:
-        raise RewriteError(f"{what} {template!r} has no {{n}}: copies would take each other's sessions over")
+        raise links.RewriteError(f"{what} {template!r} has no {{n}}: copies would take each other's sessions over")
 
 
 def _judge_topic_template(template: str) -> None:
@@ -435,6 +429,8 @@ def _judge_topic_template(template: str) -> None:
     found = _placeholders(template, ("topic", "n"), what)
     front = template.removesuffix(TOPIC_TEMPLATE)
     if found.count("topic") != 1 or front == template or (front and not front.endswith("/")):
-        raise RewriteError(f"{what} {template!r}: it ends with {{topic}}, after a slash where something is before it")
+        raise links.RewriteError(
+            f"{what} {template!r}: it ends with {{topic}}, after a slash where something is before it"
+        )
     if "+" in front or "#" in front or "\0" in front or front[:1] == "$":
-        raise RewriteError(f"{what} {template!r}: no wildcards, and no $ at its beginning")
+        raise links.RewriteError(f"{what} {template!r}: no wildcards, and no $ at its beginning")

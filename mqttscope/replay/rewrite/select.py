@@ -12,17 +12,7 @@ from fnmatch import fnmatchcase
 
 from mqttscope.filter import literals
 from mqttscope.filter.parser import FilterError, Token
-from mqttscope.mqtt.packets import (
-    Auth,
-    Connack,
-    Connect,
-    Disconnect,
-    Pingreq,
-    Suback,
-    Subscribe,
-    Unsuback,
-    Unsubscribe,
-)
+from mqttscope.mqtt import packets
 from mqttscope.mqtt.topics import matches
 from mqttscope.replay.rewrite.links import Changes, RewriteError, copy_scripts, drop, renumber, restore_aliases
 from mqttscope.replay.script import Ending, Entry, Script
@@ -156,14 +146,14 @@ def _protocol(script: Script, wanted: set[Entry]) -> Iterator[Entry]:
     filters: set[str] = set()
     for entry in script.entries:
         packet = entry.packet
-        if isinstance(packet, Connect | Auth | Disconnect | Pingreq):
+        if isinstance(packet, packets.Connect | packets.Auth | packets.Disconnect | packets.Pingreq):
             yield entry
-        elif isinstance(packet, Subscribe):
+        elif isinstance(packet, packets.Subscribe):
             asked = {row.topic_filter for row in packet.subscriptions}
             if entry in wanted or any(matches(one, topic) for one in asked for topic in topics):
                 filters |= asked
                 yield entry
-        elif isinstance(packet, Unsubscribe) and filters.intersection(packet.topic_filters):
+        elif isinstance(packet, packets.Unsubscribe) and filters.intersection(packet.topic_filters):
             yield entry
 
 
@@ -204,8 +194,10 @@ def _before(script: Script, start: int, changes: Changes) -> list[Entry]:
     gone = []
     moved = 0
     for entry in early:
-        needed = isinstance(entry.packet, Connect | Connack | Auth) or entry in subscribed
-        if not needed and not (isinstance(entry.packet, Suback | Unsuback) and entry.answers in subscribed):
+        needed = isinstance(entry.packet, packets.Connect | packets.Connack | packets.Auth) or entry in subscribed
+        if not needed and not (
+            isinstance(entry.packet, packets.Suback | packets.Unsuback) and entry.answers in subscribed
+        ):
             gone.append(entry)
         else:
             entry.timestamp_ns = start
@@ -221,18 +213,18 @@ def _subscribed(entries: Iterable[Entry]) -> set[Entry]:
     standing: dict[str, Entry] = {}
     for entry in entries:
         packet = entry.packet
-        if isinstance(packet, Subscribe):
+        if isinstance(packet, packets.Subscribe):
             standing.update((row.topic_filter, entry) for row in packet.subscriptions)
-        elif isinstance(packet, Unsubscribe):
+        elif isinstance(packet, packets.Unsubscribe):
             for one in packet.topic_filters:
                 standing.pop(one, None)
     needed = set(standing.values())
     asked: set[str] = set()
     for entry in entries:
         packet = entry.packet
-        if entry in needed and isinstance(packet, Subscribe):
+        if entry in needed and isinstance(packet, packets.Subscribe):
             asked |= {row.topic_filter for row in packet.subscriptions}
-        elif isinstance(packet, Unsubscribe) and asked.intersection(packet.topic_filters):
+        elif isinstance(packet, packets.Unsubscribe) and asked.intersection(packet.topic_filters):
             needed.add(entry)
     return needed
 

@@ -11,25 +11,9 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
-from mqttscope.mqtt.packets import (
-    Auth,
-    Connack,
-    Connect,
-    Disconnect,
-    Pingreq,
-    Pingresp,
-    Puback,
-    Pubcomp,
-    Publish,
-    Pubrec,
-    Pubrel,
-    Suback,
-    Subscribe,
-    Unsuback,
-    Unsubscribe,
-)
 from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.verify.difference import Difference, DifferenceKind, described, reason_text
 from mqttscope.replay.verify.fields import failed, field_differences
@@ -67,7 +51,7 @@ def _from_server(script: Script) -> list[Entry]:
 
 def _answers(script: Script) -> list[Entry]:
     """What a broker sent but its deliveries and their PUBRELs."""
-    return [one for one in _from_server(script) if not isinstance(one.packet, Publish | Pubrel)]
+    return [one for one in _from_server(script) if not isinstance(one.packet, packets.Publish | packets.Pubrel)]
 
 
 def _leave_out(pair: Pair, reason: str) -> None:
@@ -157,7 +141,7 @@ class _Answers:
         else:
             message = f"{described(request)} was not answered with {_name(expected)}."
             made = self.pair.add(Difference(DifferenceKind.MISSING_ANSWER, self.script, expected, message=message))
-            if isinstance(request.packet, Publish):
+            if isinstance(request.packet, packets.Publish):
                 # What nobody gets was not taken; what is delivered nevertheless was.
                 self.run.refused[id(request)] = made
             return made
@@ -169,13 +153,13 @@ class _Answers:
         if self.run.was_skipped(asked) or id(asked) not in self.run.performed:
             return True
         qos = self.run.played_with_qos(request)
-        return isinstance(request.packet, Publish) and qos not in (None, request.packet.qos)
+        return isinstance(request.packet, packets.Publish) and qos not in (None, request.packet.qos)
 
     def _asked(self, expected: Entry, request: Entry) -> Entry:
         """The packet that an answer waits for: of PUBCOMP the PUBREL."""
-        if isinstance(expected.packet, Pubcomp):
+        if isinstance(expected.packet, packets.Pubcomp):
             for entry in self.script.entries:
-                if isinstance(entry.packet, Pubrel) and entry.from_client and entry.answers is request:
+                if isinstance(entry.packet, packets.Pubrel) and entry.from_client and entry.answers is request:
                     return entry
         return request
 
@@ -236,12 +220,12 @@ class _Answers:
                 self._refused(made, recorded, request)
             elif one.field == "session_present" and one.expected:
                 self.pair.session_lost = made
-            elif isinstance(recorded, Suback) and one.field.startswith("reason_codes[") and request is not None:
+            elif isinstance(recorded, packets.Suback) and one.field.startswith("reason_codes[") and request is not None:
                 self.run.changed[id(request), int(one.field[13:-1])] = made
         return cause
 
     def _refused(self, made: Difference, recorded: ControlPacket, request: Entry | None) -> None:
-        if isinstance(recorded, Connack):
+        if isinstance(recorded, packets.Connack):
             self.pair.cause = made
         elif request is not None:
             self.run.refused[id(request)] = made
@@ -257,7 +241,7 @@ class _Answers:
 
     def _authentication(self) -> None:
         """AUTH of the broker, by their order."""
-        recorded, live = _of(self.script, Auth), _of(self.live, Auth)
+        recorded, live = _of(self.script, packets.Auth), _of(self.live, packets.Auth)
         for expected, found in zip(recorded, live, strict=False):
             self._both(expected, found, None)
         for expected in recorded[len(live) :]:
@@ -288,8 +272,8 @@ class _Answers:
     def _ending(self) -> None:
         """DISCONNECT of the broker, and who ended the connection."""
         recorded, live = self.script.ending, self.live.ending
-        expected = next(iter(_of(self.script, Disconnect)), None)
-        found = next(iter(_of(self.live, Disconnect)), None)
+        expected = next(iter(_of(self.script, packets.Disconnect)), None)
+        found = next(iter(_of(self.live, packets.Disconnect)), None)
         over = self._over(self.script), self._over(self.live)
         early = (live.by == "server" or live.how == "failed") and not over[1]
         if expected is not None and found is not None:
@@ -327,13 +311,15 @@ class _Answers:
     def _left_undone(self) -> bool:
         """Whether the connection ended before the last step of the client."""
         for entry in reversed(self.script.entries):
-            if entry.from_client and isinstance(entry.packet, Publish | Subscribe | Unsubscribe | Pingreq | Auth):
+            if entry.from_client and isinstance(
+                entry.packet, packets.Publish | packets.Subscribe | packets.Unsubscribe | packets.Pingreq | packets.Auth
+            ):
                 return id(entry) not in self.run.performed
         return False
 
     def _disconnected(self, entry: Entry) -> str:
         packet = entry.packet
-        assert isinstance(packet, Disconnect)
+        assert isinstance(packet, packets.Disconnect)
         return f"{reason_text(PacketType.DISCONNECT, packet.reason_code or 0, self.script.version)}"
 
     def _closed(self, message: str, found: Entry | None) -> Difference:
@@ -355,7 +341,7 @@ class _Answers:
 
     def _over(self, script: Script) -> bool:
         """Whether MQTT came to its end, so that both sides may close the transport."""
-        if any(isinstance(one.packet, Disconnect) and one.from_client for one in script.entries):
+        if any(isinstance(one.packet, packets.Disconnect) and one.from_client for one in script.entries):
             return True
         connack = script.connack
         return (
@@ -368,11 +354,11 @@ class _Answers:
 def request_of(entry: Entry, script: Script) -> Entry | None:
     """The client packet that an answer belongs to; of a PUBCOMP whose PUBLISH was sent before, its PUBREL."""
     answer = entry.packet
-    if entry.answers is None and isinstance(answer, Connack):
+    if entry.answers is None and isinstance(answer, packets.Connack):
         return connect_of(script)
-    if entry.answers is None and isinstance(answer, Pubcomp):
+    if entry.answers is None and isinstance(answer, packets.Pubcomp):
         for one in script.entries:
-            asked = isinstance(one.packet, Pubrel) and one.packet.packet_identifier == answer.packet_identifier
+            asked = isinstance(one.packet, packets.Pubrel) and one.packet.packet_identifier == answer.packet_identifier
             if asked and one.from_client and one.place < entry.place:
                 return one
     if entry.answers is None and entry.source is not None:
@@ -388,7 +374,7 @@ def _by_request(script: Script, again: set[int]) -> dict[int, list[Entry]]:
     """The answers to each recorded client packet, one of each type, without those that came again."""
     found: dict[int, list[Entry]] = {}
     for entry in _answers(script):
-        if id(entry) in again or isinstance(entry.packet, Auth | Disconnect | Malformed):
+        if id(entry) in again or isinstance(entry.packet, packets.Auth | packets.Disconnect | Malformed):
             continue
         request = request_of(entry, script)
         if request is None:
@@ -406,9 +392,9 @@ def _of(script: Script, kind: type[ControlPacket]) -> list[Entry]:
     return [one for one in _from_server(script) if isinstance(one.packet, kind)]
 
 
-def _connect_of(script: Script) -> Connect | None:
+def _connect_of(script: Script) -> packets.Connect | None:
     entry = script.connect
-    return entry.packet if entry is not None and isinstance(entry.packet, Connect) else None
+    return entry.packet if entry is not None and isinstance(entry.packet, packets.Connect) else None
 
 
 def _name(entry: Entry) -> str:
@@ -416,15 +402,24 @@ def _name(entry: Entry) -> str:
 
 
 _ASKS: dict[type[ControlPacket], type[ControlPacket]] = {
-    Connect: Connack,
-    Subscribe: Suback,
-    Unsubscribe: Unsuback,
-    Pubrel: Pubcomp,
-    Pubrec: Pubrel,
-    Pingreq: Pingresp,
+    packets.Connect: packets.Connack,
+    packets.Subscribe: packets.Suback,
+    packets.Unsubscribe: packets.Unsuback,
+    packets.Pubrel: packets.Pubcomp,
+    packets.Pubrec: packets.Pubrel,
+    packets.Pingreq: packets.Pingresp,
 }
 """What a packet of a client asks for; of a PUBLISH it depends on the QoS."""
-_ANSWERS = (Connack, Suback, Unsuback, Puback, Pubrec, Pubcomp, Pubrel, Pingresp)
+_ANSWERS = (
+    packets.Connack,
+    packets.Suback,
+    packets.Unsuback,
+    packets.Puback,
+    packets.Pubrec,
+    packets.Pubcomp,
+    packets.Pubrel,
+    packets.Pingresp,
+)
 _DUP = 0x08
 
 Key = tuple[type[ControlPacket], int | None]
@@ -462,16 +457,16 @@ def repeated(script: Script) -> Iterator[Repeated]:
             continue
         if entry.from_client:
             _ask(asked, entry, packet)
-        elif isinstance(packet, Publish):
+        elif isinstance(packet, packets.Publish):
             if not packet.dup:
                 # A new message under an identifier that an earlier one had.
-                asked.pop((Pubrel, packet.packet_identifier), None)
+                asked.pop((packets.Pubrel, packet.packet_identifier), None)
         elif isinstance(packet, _ANSWERS):
             found = asked.get(_key(type(packet), packet))
             if found is None:
-                if isinstance(packet, Pubrel):
+                if isinstance(packet, packets.Pubrel):
                     # Of a message of an earlier connection, sent again on this one.
-                    asked[_key(Pubrel, packet)] = _Asked(entry, answered=1)
+                    asked[_key(packets.Pubrel, packet)] = _Asked(entry, answered=1)
             elif found.answered < found.times:
                 found.answered += 1
                 if found.answered > 1 and hasattr(packet, "packet_identifier"):
@@ -482,12 +477,12 @@ def repeated(script: Script) -> Iterator[Repeated]:
 
 def _ask(asked: dict[Key, _Asked], entry: Entry, packet: ControlPacket) -> None:
     wanted: type[ControlPacket] | None = _ASKS.get(type(packet))
-    again = isinstance(packet, Connect | Pingreq | Pubrel | Pubrec)
-    if isinstance(packet, Publish) and packet.qos:
-        wanted, again = (Puback if packet.qos == 1 else Pubrec), packet.dup
+    again = isinstance(packet, packets.Connect | packets.Pingreq | packets.Pubrel | packets.Pubrec)
+    if isinstance(packet, packets.Publish) and packet.qos:
+        wanted, again = (packets.Puback if packet.qos == 1 else packets.Pubrec), packet.dup
         if not packet.dup:
             # A new exchange: nothing of an earlier one under the same identifier counts.
-            asked.pop((Pubcomp, packet.packet_identifier), None)
+            asked.pop((packets.Pubcomp, packet.packet_identifier), None)
     if wanted is None:
         return
     key = _key(wanted, packet)
@@ -505,5 +500,7 @@ def _key(wanted: type[ControlPacket], packet: ControlPacket) -> Key:
 def _sent_again(entry: Entry, version: ProtocolVersion) -> bool:
     """Whether it says so itself: in 3.1 a PUBREL has the DUP flag (3.1 section 2.1)."""
     return (
-        version == ProtocolVersion.V3_1 and isinstance(entry.packet, Pubrel) and bool(entry.raw and entry.raw[0] & _DUP)
+        version == ProtocolVersion.V3_1
+        and isinstance(entry.packet, packets.Pubrel)
+        and bool(entry.raw and entry.raw[0] & _DUP)
     )

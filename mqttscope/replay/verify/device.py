@@ -16,21 +16,9 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import PacketType
 from mqttscope.mqtt.declare import ControlPacket, Malformed
-from mqttscope.mqtt.packets import (
-    Auth,
-    Connect,
-    Disconnect,
-    Pingreq,
-    Puback,
-    Pubcomp,
-    Publish,
-    Pubrec,
-    Pubrel,
-    Subscribe,
-    Unsubscribe,
-)
 from mqttscope.mqtt.properties import BY_NAME, EMPTY, Properties, property_default, property_name
 from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.verify.deliveries import longest_rise
@@ -44,8 +32,8 @@ from mqttscope.replay.verify.difference import (
     short,
 )
 
-_ACKNOWLEDGEMENTS = (Puback, Pubrec, Pubrel, Pubcomp)
-_APART = (*_ACKNOWLEDGEMENTS, Pingreq, Disconnect)
+_ACKNOWLEDGEMENTS = (packets.Puback, packets.Pubrec, packets.Pubrel, packets.Pubcomp)
+_APART = (*_ACKNOWLEDGEMENTS, packets.Pingreq, packets.Disconnect)
 """Compared by themselves, or not at all."""
 _ENDED = "the server had ended the connection"
 _LOST = "the capture lacks a part of what the client said"
@@ -142,7 +130,7 @@ class _Comparison:
     def _fields(self, before: Entry, now: Entry) -> None:
         self.tally.equal(before)
         shown = before
-        if self.pair.connect is not None and isinstance(before.packet, Connect):
+        if self.pair.connect is not None and isinstance(before.packet, packets.Connect):
             shown = self.pair.connect
         for one in changed_fields(shown, now, identified=self.identified):
             made = self._add(DeviceKind.FIELD, shown, now, f"The {described(shown)} {one.told}.")
@@ -235,7 +223,9 @@ class _Comparison:
         """Whether a message of the device was answered with PUBREC while the device could still answer that."""
         left = _disconnect(self.pair.live)
         return any(
-            one.answers is message and isinstance(one.packet, Pubrec) and (left is None or one.place < left.place)
+            one.answers is message
+            and isinstance(one.packet, packets.Pubrec)
+            and (left is None or one.place < left.place)
             for one in self.pair.live.entries
         )
 
@@ -305,18 +295,18 @@ def match(
             else:
                 rest.append(entry)
         left, right = rest, [one for one in right if id(one) not in taken]
-    messages = [[one for one in side if isinstance(one.packet, Publish)] for side in (left, right)]
+    messages = [[one for one in side if isinstance(one.packet, packets.Publish)] for side in (left, right)]
     if messages[0] and len(messages[0]) == len(messages[1]):
         # As many as are missing came otherwise: topic and payload have changed.
         pairs += zip(*messages, strict=True)
-        left, right = ([one for one in side if not isinstance(one.packet, Publish)] for side in (left, right))
+        left, right = ([one for one in side if not isinstance(one.packet, packets.Publish)] for side in (left, right))
     return pairs, left, right
 
 
 def _key(entry: Entry, level: int) -> Hashable | None:
     packet = entry.packet
     kind = entry.type
-    if isinstance(packet, Publish):
+    if isinstance(packet, packets.Publish):
         return (
             (kind, entry.topic, packet.payload, packet.qos),
             (kind, entry.topic, packet.payload),
@@ -355,7 +345,7 @@ def _answers(script: Script) -> dict[Entry, dict[str, Entry]]:
 
 def _alike(recorded: Entry, live: Entry) -> bool:
     before, now = recorded.packet, live.packet
-    return isinstance(before, Publish) and isinstance(now, Publish) and before.qos == now.qos
+    return isinstance(before, packets.Publish) and isinstance(now, packets.Publish) and before.qos == now.qos
 
 
 def _code(entry: Entry) -> int:
@@ -363,7 +353,7 @@ def _code(entry: Entry) -> int:
 
 
 def _disconnect(script: Script) -> Entry | None:
-    return next((one for one in script.entries if one.from_client and isinstance(one.packet, Disconnect)), None)
+    return next((one for one in script.entries if one.from_client and isinstance(one.packet, packets.Disconnect)), None)
 
 
 def _left(script: Script) -> bool:
@@ -400,21 +390,21 @@ def changed_fields(recorded: Entry, live: Entry, *, identified: bool) -> Iterato
     ``identified``: the Client Identifier counts as well.
     """
     before, now = recorded.packet, live.packet
-    if isinstance(before, Connect) and isinstance(now, Connect):
+    if isinstance(before, packets.Connect) and isinstance(now, packets.Connect):
         yield from _connect(before, now, identified=identified)
-    elif isinstance(before, Publish) and isinstance(now, Publish):
+    elif isinstance(before, packets.Publish) and isinstance(now, packets.Publish):
         yield from _publish(recorded, before, live, now)
-    elif isinstance(before, Subscribe) and isinstance(now, Subscribe):
+    elif isinstance(before, packets.Subscribe) and isinstance(now, packets.Subscribe):
         yield from _subscribe(before, now)
-    elif isinstance(before, Unsubscribe) and isinstance(now, Unsubscribe):
+    elif isinstance(before, packets.Unsubscribe) and isinstance(now, packets.Unsubscribe):
         yield from _plain("topic_filters", before.topic_filters, now.topic_filters, "other Topic Filters")
-    elif isinstance(before, Auth | Disconnect) and isinstance(now, Auth | Disconnect):
+    elif isinstance(before, packets.Auth | packets.Disconnect) and isinstance(now, packets.Auth | packets.Disconnect):
         yield from _value("reason_code", before.reason_code or 0, now.reason_code or 0, "Reason Code")
     if isinstance(before, ControlPacket) and isinstance(now, ControlPacket):
         yield from _properties("properties", _block(before), _block(now))
 
 
-def _connect(before: Connect, now: Connect, *, identified: bool) -> Iterator[Changed]:
+def _connect(before: packets.Connect, now: packets.Connect, *, identified: bool) -> Iterator[Changed]:
     yield from _value("protocol_level", before.protocol_level, now.protocol_level, "protocol level")
     if identified:
         yield from _value("client_identifier", before.client_identifier, now.client_identifier, "Client Identifier")
@@ -432,7 +422,7 @@ def _connect(before: Connect, now: Connect, *, identified: bool) -> Iterator[Cha
     yield from _properties("will.properties", before.will.properties or EMPTY, now.will.properties or EMPTY)
 
 
-def _publish(recorded: Entry, before: Publish, live: Entry, now: Publish) -> Iterator[Changed]:
+def _publish(recorded: Entry, before: packets.Publish, live: Entry, now: packets.Publish) -> Iterator[Changed]:
     if recorded.topic is not None and live.topic is not None:
         yield from _value("topic", recorded.topic, live.topic, "topic")
     yield from _value("qos", before.qos, now.qos, "QoS")
@@ -441,7 +431,7 @@ def _publish(recorded: Entry, before: Publish, live: Entry, now: Publish) -> Ite
         yield from _payload("payload", before.payload, now.payload, "payload")
 
 
-def _subscribe(before: Subscribe, now: Subscribe) -> Iterator[Changed]:
+def _subscribe(before: packets.Subscribe, now: packets.Subscribe) -> Iterator[Changed]:
     names = [one.topic_filter for one in before.subscriptions], [one.topic_filter for one in now.subscriptions]
     if len(names[0]) != len(names[1]):
         yield Changed(

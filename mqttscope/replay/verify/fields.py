@@ -12,18 +12,10 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
+from mqttscope.mqtt import properties
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Connack, Connect, Publish, Suback, Unsuback
-from mqttscope.mqtt.properties import (
-    BY_NAME,
-    EMPTY,
-    SUBSCRIPTION_IDENTIFIER,
-    USER_PROPERTY,
-    Properties,
-    property_default,
-    property_name,
-)
 from mqttscope.replay.script import UNSAID
 from mqttscope.replay.verify.difference import DifferenceKind, reason_text, short
 
@@ -34,10 +26,10 @@ Signature = tuple[int, bool, bool, tuple[tuple[int, Any], ...]]
 
 
 def _numbers(*names: str) -> frozenset[int]:
-    return frozenset(BY_NAME[name].identifier for name in names)
+    return frozenset(properties.BY_NAME[name].identifier for name in names)
 
 
-EXPIRY = BY_NAME["message_expiry_interval"].identifier
+EXPIRY = properties.BY_NAME["message_expiry_interval"].identifier
 IGNORED = _numbers("topic_alias", "reason_string", "message_expiry_interval")
 """The Message Expiry Interval is judged by the time that passed (`deliveries`)."""
 PRESENCE = _numbers("assigned_client_identifier", "response_information", "authentication_data")
@@ -83,18 +75,18 @@ def field_differences(
     return found
 
 
-def _block(packet: ControlPacket) -> Properties:
-    return getattr(packet, "properties", None) or EMPTY
+def _block(packet: ControlPacket) -> properties.Properties:
+    return getattr(packet, "properties", None) or properties.EMPTY
 
 
 def _implied(connect: Connect | None) -> dict[int, Any]:
     """What a CONNACK means by leaving out what the CONNECT asked for (5.0 3.2.2.3.2, 3.2.2.3.14)."""
     if connect is None:
         return {}
-    asked = connect.properties or EMPTY
+    asked = connect.properties or properties.EMPTY
     return {
-        BY_NAME["session_expiry_interval"].identifier: asked.session_expiry_interval or 0,
-        BY_NAME["server_keep_alive"].identifier: connect.keep_alive,
+        properties.BY_NAME["session_expiry_interval"].identifier: asked.session_expiry_interval or 0,
+        properties.BY_NAME["server_keep_alive"].identifier: connect.keep_alive,
     }
 
 
@@ -147,7 +139,7 @@ def _codes(recorded: Suback | Unsuback, live: Suback | Unsuback, version: Protoc
             yield FieldDifference(kind, f"reason_codes[{index}]", before, now, told)
 
 
-def _values(block: Properties) -> dict[int, Any]:
+def _values(block: properties.Properties) -> dict[int, Any]:
     """The properties that are compared, in a form that equal ones share."""
     found: dict[int, list[Any]] = {}
     for number, value in block.items:
@@ -155,9 +147,9 @@ def _values(block: Properties) -> dict[int, Any]:
             found.setdefault(number, []).append(value)
     values: dict[int, Any] = {}
     for number, several in found.items():
-        if number == SUBSCRIPTION_IDENTIFIER:
+        if number == properties.SUBSCRIPTION_IDENTIFIER:
             values[number] = tuple(sorted(set(several)))
-        elif number == USER_PROPERTY or len(several) > 1:
+        elif number == properties.USER_PROPERTY or len(several) > 1:
             values[number] = tuple(several)
         else:
             values[number] = several[0]
@@ -176,11 +168,11 @@ def _properties(
         if number in PRESENCE:
             same = (expected is None) == (found is None)
         else:
-            default = property_default(number, recorded.packet_type)
+            default = properties.property_default(number, recorded.packet_type)
             meant = implied.get(number, default) if expected is None else expected
             same = meant == (implied_live.get(number, default) if found is None else found)
         if not same:
-            name = property_name(number)
+            name = properties.property_name(number)
             yield FieldDifference(
                 DifferenceKind.PROPERTY, f"properties.{name}", expected, found, _told(name, expected, found)
             )
@@ -204,7 +196,7 @@ def _told(name: str, expected: Any, found: Any) -> str:
 
 def signature(packet: Publish) -> Signature:
     """What two deliveries of one message have in common when they mean the same."""
-    block = packet.properties or EMPTY
+    block = packet.properties or properties.EMPTY
     values = _values(block)
-    said = [one for one in values.items() if one[1] != property_default(one[0], packet.packet_type)]
+    said = [one for one in values.items() if one[1] != properties.property_default(one[0], packet.packet_type)]
     return packet.qos, packet.retain, block.first(EXPIRY) is not None, tuple(sorted(said, key=itemgetter(0)))

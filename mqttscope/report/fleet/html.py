@@ -5,30 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mqttscope.report.fleet import text
-from mqttscope.report.fleet.model import (
-    EndingRow,
-    FleetReport,
-    GroupRow,
-    Lane,
-    Names,
-    Percentiles,
-    Ranked,
-    RuleRow,
-    Span,
-)
+from mqttscope.report.fleet import model, text
 from mqttscope.report.fleet.text import conditions, doubts, each, moment, named, people, way
-from mqttscope.report.html.charts import (
-    Bar,
-    Crossing,
-    Range,
-    Stretch,
-    bar_columns,
-    bar_rows,
-    crossing_grid,
-    lane_rows,
-    range_rows,
-)
+from mqttscope.report.html import charts
 from mqttscope.report.html.charts import Lane as Row
 from mqttscope.report.html.page import document
 from mqttscope.report.html.pieces import SEVERITIES, Cell, amounts, bound, legend, safe, short, table
@@ -36,7 +15,7 @@ from mqttscope.report.numbers import number, size
 from mqttscope.report.when import duration
 
 
-def render(report: FleetReport) -> bytes:
+def render(report: model.FleetReport) -> bytes:
     """A report as a page."""
     asked = conditions(report)
     seen = report.overview
@@ -60,7 +39,7 @@ def render(report: FleetReport) -> bytes:
     )
 
 
-def _ranked(title: str, ranked: Ranked[Any], columns: Sequence[Cell], plot: str = "", level: int = 3) -> str:
+def _ranked(title: str, ranked: model.Ranked[Any], columns: Sequence[Cell], plot: str = "", level: int = 3) -> str:
     """A part with a table; nothing where there are no rows."""
     if not ranked:
         return ""
@@ -69,7 +48,7 @@ def _ranked(title: str, ranked: Ranked[Any], columns: Sequence[Cell], plot: str 
     return f"<h{level}>{safe(title)}</h{level}>{plot}{table(ranked.rows, columns)}{more}"
 
 
-def _trust_in_short(report: FleetReport) -> str:
+def _trust_in_short(report: model.FleetReport) -> str:
     told = doubts(report)
     if not told:
         return '<p class="good">Nothing is missing from the captures.</p>'
@@ -87,7 +66,7 @@ def _counts(*, clients: bool = True) -> list[Cell]:
     ]
 
 
-def _rules(report: FleetReport) -> list[str]:
+def _rules(report: model.FleetReport) -> list[str]:
     if not report.rules:
         return ["<h2>Rules that were broken</h2><p>No findings: rules run when captures are taken in.</p>"]
     rule = [Cell("rule", lambda row: row.rule, "text"), Cell("", lambda row: row.slug, "text")]
@@ -104,24 +83,24 @@ def _rules(report: FleetReport) -> list[str]:
         out.append(_by(f"Rules by {title}", kind, found, rule))
     out.append(_by("Rules by client", "client", report.by_client, rule))
     crossings = [
-        Crossing(named(one.client, "client"), one.rule, one.findings, one.severity) for one in report.crossings
+        charts.Crossing(named(one.client, "client"), one.rule, one.findings, one.severity) for one in report.crossings
     ]
-    if plot := crossing_grid(crossings):
+    if plot := charts.crossing_grid(crossings):
         out.insert(1, f"<h3>Findings by client and rule</h3>{legend(SEVERITIES)}{plot}")
     return out
 
 
-def _by(title: str, kind: str, found: Ranked[RuleRow], rule: Sequence[Cell]) -> str:
+def _by(title: str, kind: str, found: model.Ranked[model.RuleRow], rule: Sequence[Cell]) -> str:
     name = Cell("client" if kind == "client" else "group", lambda row: named(row.group, kind), "name")
     return _ranked(title, found, [name, *rule, *_counts(clients=kind != "client")])
 
 
-def _group(title: str, kind: str, ranked: Ranked[GroupRow]) -> str:
+def _group(title: str, kind: str, ranked: model.Ranked[model.GroupRow]) -> str:
     bars = [
-        Bar(named(row.group, kind), (row.errors, row.warnings, row.findings - row.errors - row.warnings))
+        charts.Bar(named(row.group, kind), (row.errors, row.warnings, row.findings - row.errors - row.warnings))
         for row in ranked.rows
     ]
-    plot = bar_rows(bars, SEVERITIES, f"findings by {title}")
+    plot = charts.bar_rows(bars, SEVERITIES, f"findings by {title}")
     return _ranked(
         f"Groups by {title}",
         ranked,
@@ -137,14 +116,18 @@ def _group(title: str, kind: str, ranked: Ranked[GroupRow]) -> str:
     )
 
 
-def _days(report: FleetReport) -> list[str]:
+def _days(report: model.FleetReport) -> list[str]:
     rows = report.parts or report.days
     if not rows:
         return []
-    bars = [Bar(row.day, (row.errors, row.warnings, row.infos)) for row in rows]
-    plot = bar_columns(bars, SEVERITIES, "findings over time")
-    messages = bar_columns([Bar(row.day, (row.messages,)) for row in rows], ("messages",), "messages over time")
-    packets = bar_columns([Bar(row.day, (row.packets,)) for row in rows], ("packets",), "packets over time")
+    bars = [charts.Bar(row.day, (row.errors, row.warnings, row.infos)) for row in rows]
+    plot = charts.bar_columns(bars, SEVERITIES, "findings over time")
+    messages = charts.bar_columns(
+        [charts.Bar(row.day, (row.messages,)) for row in rows], ("messages",), "messages over time"
+    )
+    packets = charts.bar_columns(
+        [charts.Bar(row.day, (row.packets,)) for row in rows], ("packets",), "packets over time"
+    )
     cells = [
         Cell("from" if report.parts else "day", lambda row: row.day, "time"),
         *(
@@ -165,7 +148,7 @@ def _length(value: int | None) -> str:
     return "" if value is None else duration(value)
 
 
-def _spread(of: Callable[[Any], Percentiles]) -> list[Cell]:
+def _spread(of: Callable[[Any], model.Percentiles]) -> list[Cell]:
     return [
         Cell("count", lambda row: number(of(row).count)),
         Cell("p50", lambda row: _length(of(row).p50)),
@@ -175,15 +158,15 @@ def _spread(of: Callable[[Any], Percentiles]) -> list[Cell]:
     ]
 
 
-def _latency(report: FleetReport) -> list[str]:
+def _latency(report: model.FleetReport) -> list[str]:
     found = report.latency
     out = []
     kinds = ("acknowledged", "delivered")
     bars = [
-        Bar("longer" if one.below_ns is None else f"< {bound(one.below_ns)}", (one.acknowledged, one.delivered))
+        charts.Bar("longer" if one.below_ns is None else f"< {bound(one.below_ns)}", (one.acknowledged, one.delivered))
         for one in found.buckets
     ]
-    if plot := bar_columns(bars, kinds, "messages by how long they took"):
+    if plot := charts.bar_columns(bars, kinds, "messages by how long they took"):
         note = "From PUBLISH to its acknowledgement, and from publisher to subscriber; each bar is a length of time."
         out.append(f'<h2>How long messages take</h2>{legend(kinds)}{plot}<p class="note">{note}</p>')
     if found.acknowledged:
@@ -211,9 +194,11 @@ def _latency(report: FleetReport) -> list[str]:
     return out
 
 
-def _ranges(found: Sequence[tuple[str, Percentiles]], title: str) -> str:
+def _ranges(found: Sequence[tuple[str, model.Percentiles]], title: str) -> str:
     shown = [
-        Range(name, one.p50, one.p90, one.p99, f"{name}: {_length(one.p50)}, {_length(one.p90)}, {_length(one.p99)}")
+        charts.Range(
+            name, one.p50, one.p90, one.p99, f"{name}: {_length(one.p50)}, {_length(one.p90)}, {_length(one.p99)}"
+        )
         for name, one in found
         if one.p50 is not None and one.p90 is not None and one.p99 is not None
     ]
@@ -221,17 +206,17 @@ def _ranges(found: Sequence[tuple[str, Percentiles]], title: str) -> str:
         return ""
     least, most = min(one.p50 for one in shown), max(one.p99 for one in shown)
     note = '<p class="note">From the middle to the 99th percentile, with a mark at the 90th; logarithmic.</p>'
-    return note + range_rows(shown, title, least=_length(least), most=_length(most))
+    return note + charts.range_rows(shown, title, least=_length(least), most=_length(most))
 
 
-def _people(title: str, of: Callable[[Any], Names]) -> list[Cell]:
+def _people(title: str, of: Callable[[Any], model.Names]) -> list[Cell]:
     return [
         Cell(title, lambda row: number(of(row).count)),
         Cell("", lambda row: people(of(row), 5), "name"),
     ]
 
 
-def _talk(report: FleetReport) -> list[str]:
+def _talk(report: model.FleetReport) -> list[str]:
     found = report.talk
     topics = [
         Cell("topic", lambda row: row.topic, "name"),
@@ -258,7 +243,7 @@ def _talk(report: FleetReport) -> list[str]:
     return [*out, _ranked("Topic Filters", found.filters, filters)]
 
 
-def _retained(report: FleetReport) -> list[str]:
+def _retained(report: model.FleetReport) -> list[str]:
     kept, expiry = report.retained, report.expiry
     cells = [
         Cell("topic", lambda row: row.topic, "name"),
@@ -289,7 +274,7 @@ def _retained(report: FleetReport) -> list[str]:
     return out
 
 
-def _endings(report: FleetReport) -> list[str]:
+def _endings(report: model.FleetReport) -> list[str]:
     found = report.endings
     cells = [
         Cell("client", lambda row: row.client, "name"),
@@ -313,32 +298,32 @@ def _endings(report: FleetReport) -> list[str]:
     ]
 
 
-def _time_line(ranked: Ranked[Lane]) -> str:
+def _time_line(ranked: model.Ranked[model.Lane]) -> str:
     """The connections of the clients that have most of them, along the time."""
     kinds = list(dict.fromkeys(span.how for lane in ranked.rows for span in lane.spans))
     rows = [
         Row(lane.client or "(no Client Identifier)", [_stretch(span) for span in lane.spans]) for lane in ranked.rows
     ]
     ends = [at for lane in ranked.rows for span in lane.spans for at in (span.from_ns, span.until_ns) if at is not None]
-    plot = lane_rows(rows, moment(min(ends, default=None)), moment(max(ends, default=None)))
+    plot = charts.lane_rows(rows, moment(min(ends, default=None)), moment(max(ends, default=None)))
     if not plot:
         return ""
-    names = legend(kinds, lambda how: way(EndingRow(how, None, 0)))
+    names = legend(kinds, lambda how: way(model.EndingRow(how, None, 0)))
     left = ranked.total - len(ranked.rows)
     more = f'<p class="note">and {left:,} more clients</p>' if left > 0 else ""
     return f"<h3>Connections along the time</h3>{names}{plot}{more}"
 
 
-def _stretch(span: Span) -> Stretch:
+def _stretch(span: model.Span) -> charts.Stretch:
     to = "the end of the captures" if span.until_ns is None else moment(span.until_ns)
-    told = f"{moment(span.from_ns)} to {to}: {way(EndingRow(span.how, None, 0))}"
-    return Stretch(span.from_ns, span.until_ns, span.how, told)
+    told = f"{moment(span.from_ns)} to {to}: {way(model.EndingRow(span.how, None, 0))}"
+    return charts.Stretch(span.from_ns, span.until_ns, span.how, told)
 
 
-def _reconnects(report: FleetReport) -> list[str]:
+def _reconnects(report: model.FleetReport) -> list[str]:
     found = report.reconnects
-    bars = [Bar(moment(start)[:16], (count,)) for start, count in found.minutes]
-    plot = bar_columns(bars, ("connects",), "CONNECT packets over time")
+    bars = [charts.Bar(moment(start)[:16], (count,)) for start, count in found.minutes]
+    plot = charts.bar_columns(bars, ("connects",), "CONNECT packets over time")
     each = f" in {found.minutes_each:,} min each" if found.minutes_each > 1 else " a minute"
     cells = [
         Cell("client", lambda row: row.client or "(all clients)", "name"),
@@ -357,7 +342,7 @@ def _reconnects(report: FleetReport) -> list[str]:
     ]
 
 
-def _trust(report: FleetReport) -> list[str]:
+def _trust(report: model.FleetReport) -> list[str]:
     cells = [
         Cell("capture", lambda row: row.capture, "name"),
         Cell("gaps", lambda row: number(row.gaps)),

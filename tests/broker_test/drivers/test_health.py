@@ -12,15 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mqttscope.broker_test.drivers.health import (
-    MAX_SAMPLES,
-    HealthMonitor,
-    MemoryTrend,
-    NoBrokerError,
-    Process,
-    StartError,
-    listening_ports,
-)
+from mqttscope.broker_test.drivers import health
 from mqttscope.broker_test.drivers.probe_client import BrokerAccess
 from mqttscope.broker_test.verdict import Verdict
 from tests.broker_test.broken import Fault, broken, broken_command
@@ -28,8 +20,8 @@ from tests.broker_test.flows import target
 from tests.proxy.rig import free_port, need_address, until
 
 
-def watch(port: int, command: str = "") -> HealthMonitor:
-    return HealthMonitor(BrokerAccess(target(port)), 0.2, Process(command=command) if command else None)
+def watch(port: int, command: str = "") -> health.HealthMonitor:
+    return health.HealthMonitor(BrokerAccess(target(port)), 0.2, health.Process(command=command) if command else None)
 
 
 def test_what_listens_already_is_not_judged_for_what_is_started() -> None:
@@ -37,13 +29,13 @@ def test_what_listens_already_is_not_judged_for_what_is_started() -> None:
         async with broken(Fault.NONE) as broker:
             await watch(broker.port, "sleep 60").begin()
 
-    with pytest.raises(NoBrokerError, match=r"something listens at .* already"):
+    with pytest.raises(health.NoBrokerError, match=r"something listens at .* already"):
         asyncio.run(run())
 
 
 def test_what_ends_before_it_serves_is_told_at_once() -> None:
     with pytest.raises(
-        NoBrokerError, match=r"what was started as the broker has ended \(exit code 1\) before it served"
+        health.NoBrokerError, match=r"what was started as the broker has ended \(exit code 1\) before it served"
     ):
         asyncio.run(watch(free_port(), "false").begin())
 
@@ -57,7 +49,7 @@ def test_what_goes_into_the_background_is_no_broker_to_look_at() -> None:
         await one.begin()
         started = one.process
         assert started is not None
-        one.process = Process(command="true")
+        one.process = health.Process(command="true")
         one.process.start()
         until(lambda: one.process is not None and not one.process.alive(), "its end")
         try:
@@ -67,7 +59,7 @@ def test_what_goes_into_the_background_is_no_broker_to_look_at() -> None:
             await one.witness.leave()
             started.stop()
 
-    with pytest.raises(NoBrokerError, match=r"has ended \(exit code 0\), and something else serves at"):
+    with pytest.raises(health.NoBrokerError, match=r"has ended \(exit code 0\), and something else serves at"):
         asyncio.run(run())
 
 
@@ -93,7 +85,7 @@ def test_ports_of_a_process(family: socket.AddressFamily, address: str) -> None:
         socket.create_server((address, 0), family=family) as server,
         socket.create_connection(server.getsockname()[:2]) as client,
     ):
-        ports = listening_ports(os.getpid())
+        ports = health.listening_ports(os.getpid())
         assert ports is not None
         assert server.getsockname()[1] in ports
         assert client.getsockname()[1] not in ports
@@ -102,21 +94,21 @@ def test_ports_of_a_process(family: socket.AddressFamily, address: str) -> None:
 def test_a_process_that_listens_nowhere() -> None:
     process = subprocess.Popen(["sleep", "60"])
     try:
-        assert listening_ports(process.pid) == frozenset()
+        assert health.listening_ports(process.pid) == frozenset()
     finally:
         process.kill()
         process.wait()
 
 
 def test_a_process_that_is_not_there_tells_nothing() -> None:
-    assert listening_ports(2**22 + 1) is None
+    assert health.listening_ports(2**22 + 1) is None
 
 
 MIB = 1 << 20
 
 
 def told(*sizes: float) -> str:
-    made = MemoryTrend(None)
+    made = health.MemoryTrend(None)
     for size in sizes:
         made.add(int(size * MIB))
     return made.told()
@@ -143,24 +135,24 @@ def test_what_comes_to_an_end_is_no_growth(sizes: list[float]) -> None:
 
 
 def test_a_long_run_is_sampled() -> None:
-    made = MemoryTrend(None)
-    for place in range(MAX_SAMPLES):
+    made = health.MemoryTrend(None)
+    for place in range(health.MAX_SAMPLES):
         made.add((50 << 20) + place * 10_000)
 
-    assert f"played {MAX_SAMPLES:,} times" in made.told()
+    assert f"played {health.MAX_SAMPLES:,} times" in made.told()
 
 
 def test_a_process_is_looked_at() -> None:
-    made = MemoryTrend(Process(os.getpid()))
+    made = health.MemoryTrend(health.Process(os.getpid()))
     for _ in range(100):
         made.looked()
 
     assert made.told() == ""
-    MemoryTrend(None).looked()
+    health.MemoryTrend(None).looked()
 
 
 def test_a_process_that_runs() -> None:
-    one = Process(os.getpid())
+    one = health.Process(os.getpid())
 
     assert one.alive()
     assert one.memory() > 1 << 20
@@ -169,7 +161,7 @@ def test_a_process_that_runs() -> None:
 
 
 def test_a_process_of_ours_is_started_again_when_it_has_ended() -> None:
-    one = Process(command=shlex.join([sys.executable, "-c", "import sys; sys.exit(3)"]))
+    one = health.Process(command=shlex.join([sys.executable, "-c", "import sys; sys.exit(3)"]))
     one.start()
     until(lambda: not one.alive(), "its end")
 
@@ -181,7 +173,7 @@ def test_a_process_of_ours_is_started_again_when_it_has_ended() -> None:
 
 
 def test_a_process_that_is_stopped() -> None:
-    one = Process(command="sleep 60")
+    one = health.Process(command="sleep 60")
     one.start()
     one.start()
     assert (one.alive(), one.starts, one.ending) == (True, 1, "")
@@ -191,13 +183,13 @@ def test_a_process_that_is_stopped() -> None:
 
 
 def test_what_cannot_be_started_is_told() -> None:
-    with pytest.raises(StartError, match="cannot start /nowhere/broker: No such file"):
-        Process(command="/nowhere/broker -p 1").start()
-    assert not Process(pid=2**22 + 1).alive()
+    with pytest.raises(health.StartError, match="cannot start /nowhere/broker: No such file"):
+        health.Process(command="/nowhere/broker -p 1").start()
+    assert not health.Process(pid=2**22 + 1).alive()
 
 
 def test_what_is_typed_at_the_terminal_does_not_reach_it() -> None:
-    one = Process(command="sleep 60")
+    one = health.Process(command="sleep 60")
     one.start()
 
     assert os.getsid(one.pid) == one.pid != os.getsid(0)
@@ -205,11 +197,11 @@ def test_what_is_typed_at_the_terminal_does_not_reach_it() -> None:
 
 
 def test_what_a_shell_has_started_ends_with_it() -> None:
-    one = Process(command="sh -c 'sleep 60; true'")
+    one = health.Process(command="sh -c 'sleep 60; true'")
     one.start()
     children = Path(f"/proc/{one.pid}/task/{one.pid}/children")
     until(children.read_text, "the start")
-    child = Process(int(children.read_text().split()[0]))
+    child = health.Process(int(children.read_text().split()[0]))
     one.stop()
 
     until(lambda: not child.alive(), "its end")

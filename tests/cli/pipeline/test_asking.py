@@ -10,26 +10,17 @@ import click
 import pytest
 
 from mqttscope.cli.command import make_command
-from mqttscope.cli.pipeline.asking import (
-    LARGEST,
-    SMALL,
-    SMALL_BYTES,
-    AskOptions,
-    BadQuestionError,
-    Steps,
-    fitting,
-    lake_of,
-)
+from mqttscope.cli.pipeline import asking
 from mqttscope.cli.spark_session import PipelineFailedError
 from mqttscope.installation import extra_command
 from tests.cli.running import environment
 
 
-def given(*words: str) -> AskOptions:
-    seen: list[AskOptions] = []
+def given(*words: str) -> asking.AskOptions:
+    seen: list[asking.AskOptions] = []
 
-    @make_command(AskOptions)
-    def command(found: AskOptions) -> int:
+    @make_command(asking.AskOptions)
+    def command(found: asking.AskOptions) -> int:
         seen.append(found)
         return 0
 
@@ -52,8 +43,8 @@ def test_which_engine_asks(
     words: tuple[str, ...], small: bool, large: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = given(*words)
-    assert (options.on_spark(LARGEST), capsys.readouterr().err) == (small, "")
-    assert options.on_spark(LARGEST + (1 << 30)) is large
+    assert (options.on_spark(asking.LARGEST), capsys.readouterr().err) == (small, "")
+    assert options.on_spark(asking.LARGEST + (1 << 30)) is large
     said = (
         "mqttscope: the tables have 5.0 GiB, and more than 4 GiB are for Spark; --engine local asks in this process\n"
     )
@@ -110,17 +101,17 @@ def test_what_is_missing_is_said(lake: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_folder_that_is_no_lake(tmp_path: Path) -> None:
     with pytest.raises(PipelineFailedError, match="no lake"):
-        lake_of(tmp_path)
-    assert (PipelineFailedError.exit_code, BadQuestionError.exit_code) == (3, 2)
+        asking.lake_of(tmp_path)
+    assert (PipelineFailedError.exit_code, asking.BadQuestionError.exit_code) == (3, 2)
 
 
 def test_small_lakes_are_asked_in_one_task_everywhere() -> None:
-    assert fitting(SMALL_BYTES) == SMALL
-    assert fitting(SMALL_BYTES + 1) == {}
+    assert asking.fitting(asking.SMALL_BYTES) == asking.SMALL
+    assert asking.fitting(asking.SMALL_BYTES + 1) == {}
 
 
 def test_steps_are_for_terminals(capsys: pytest.CaptureFixture[str]) -> None:
-    steps = Steps()
+    steps = asking.Steps()
     steps(1, 6)
     steps.end()
 

@@ -4,20 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from mqttscope.mqtt import packets
 from mqttscope.mqtt.codec import encode
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import (
-    Connack,
-    Connect,
-    Pingreq,
-    Puback,
-    Pubcomp,
-    Publish,
-    Pubrec,
-    Pubrel,
-    Subscribe,
-    Unsubscribe,
-)
 from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.properties import EMPTY, Properties
 from mqttscope.replay.rewrite.links import (
@@ -70,25 +59,25 @@ def upper(text: str) -> str:
 
 
 TOPICS: list[tuple[ControlPacket, ControlPacket, list[str]]] = [
-    (Publish(topic_name="a"), Publish(topic_name="A"), ["Topic Name"]),
+    (packets.Publish(topic_name="a"), packets.Publish(topic_name="A"), ["Topic Name"]),
     (
-        Publish(topic_name="", properties=Properties(topic_alias=1, response_topic="r")),
-        Publish(topic_name="", properties=Properties(topic_alias=1, response_topic="R")),
+        packets.Publish(topic_name="", properties=Properties(topic_alias=1, response_topic="r")),
+        packets.Publish(topic_name="", properties=Properties(topic_alias=1, response_topic="R")),
         ["Response Topic"],
     ),
     (
-        Connect(will=Will("a", properties=Properties(response_topic="r", will_delay_interval=3))),
-        Connect(will=Will("A", properties=Properties(response_topic="R", will_delay_interval=3))),
+        packets.Connect(will=Will("a", properties=Properties(response_topic="r", will_delay_interval=3))),
+        packets.Connect(will=Will("A", properties=Properties(response_topic="R", will_delay_interval=3))),
         ["Will Topic", "Response Topic"],
     ),
     (
-        Subscribe(subscriptions=[Subscription("a", 1), Subscription("$share/g/b", 2, True)]),
-        Subscribe(subscriptions=[Subscription("A", 1), Subscription("$share/g/B", 2, True)]),
+        packets.Subscribe(subscriptions=[Subscription("a", 1), Subscription("$share/g/b", 2, True)]),
+        packets.Subscribe(subscriptions=[Subscription("A", 1), Subscription("$share/g/B", 2, True)]),
         ["Topic Filter", "Topic Filter"],
     ),
     (
-        Unsubscribe(topic_filters=["a", "A", "$share/g/a"]),
-        Unsubscribe(topic_filters=["A", "A", "$share/g/A"]),
+        packets.Unsubscribe(topic_filters=["a", "A", "$share/g/a"]),
+        packets.Unsubscribe(topic_filters=["A", "A", "$share/g/A"]),
         ["Topic Filter", "Topic Filter"],
     ),
 ]
@@ -109,13 +98,13 @@ def test_topics_are_changed_wherever_they_stand(
 @pytest.mark.parametrize(
     "packet",
     [
-        Publish(topic_name="A", properties=EMPTY),
-        Publish(topic_name="", properties=Properties(content_type="a")),
-        Connect(),
-        Connect(will=Will("A")),
-        Subscribe(subscriptions=[Subscription("A")]),
-        Unsubscribe(topic_filters=["A"]),
-        Pingreq(),
+        packets.Publish(topic_name="A", properties=EMPTY),
+        packets.Publish(topic_name="", properties=Properties(content_type="a")),
+        packets.Connect(),
+        packets.Connect(will=Will("A")),
+        packets.Subscribe(subscriptions=[Subscription("A")]),
+        packets.Unsubscribe(topic_filters=["A"]),
+        packets.Pingreq(),
     ],
 )
 def test_what_does_not_change_is_the_same_packet(packet: ControlPacket) -> None:
@@ -123,12 +112,18 @@ def test_what_does_not_change_is_the_same_packet(packet: ControlPacket) -> None:
 
 
 def test_client_identifiers_are_changed_in_both_directions() -> None:
-    assert with_client(Connect(client_identifier="a"), upper) == Connect(client_identifier="A")
-    assigned = Connack(properties=Properties(assigned_client_identifier="a", receive_maximum=3))
-    assert with_client(assigned, upper) == Connack(
+    assert with_client(packets.Connect(client_identifier="a"), upper) == packets.Connect(client_identifier="A")
+    assigned = packets.Connack(properties=Properties(assigned_client_identifier="a", receive_maximum=3))
+    assert with_client(assigned, upper) == packets.Connack(
         properties=Properties(assigned_client_identifier="A", receive_maximum=3)
     )
-    for packet in (Connect(), Connect(client_identifier="A"), Connack(), Connack(properties=EMPTY), Pingreq()):
+    for packet in (
+        packets.Connect(),
+        packets.Connect(client_identifier="A"),
+        packets.Connack(),
+        packets.Connack(properties=EMPTY),
+        packets.Pingreq(),
+    ):
         assert with_client(packet, lambda one: one.upper() or "x") is packet
 
 
@@ -151,11 +146,11 @@ def test_a_copy_shares_packets_and_has_links_of_its_own(name: str) -> None:
 def test_a_dropped_publish_takes_its_answers_with_it() -> None:
     scripts = copy_scripts(
         recorded(
-            (">", Publish(qos=2, topic_name="a", packet_identifier=1)),
-            (">", Publish(topic_name="b")),
-            ("<", Pubrec(1)),
-            (">", Pubrel(1)),
-            ("<", Pubcomp(1)),
+            (">", packets.Publish(qos=2, topic_name="a", packet_identifier=1)),
+            (">", packets.Publish(topic_name="b")),
+            ("<", packets.Pubrec(1)),
+            (">", packets.Pubrel(1)),
+            ("<", packets.Pubcomp(1)),
         )
     )
     out = drop(scripts, [scripts[0].entries[2]])
@@ -168,13 +163,13 @@ def test_a_dropped_publish_takes_its_answers_with_it() -> None:
 
 
 def test_the_next_repetition_takes_the_place_of_a_dropped_publish() -> None:
-    first = Publish(qos=1, topic_name="a", packet_identifier=1)
+    first = packets.Publish(qos=1, topic_name="a", packet_identifier=1)
     scripts = copy_scripts(
         recorded(
             (">", first),
-            (">", Publish(dup=True, qos=1, topic_name="a", packet_identifier=1)),
-            (">", Publish(dup=True, qos=1, topic_name="a", packet_identifier=1)),
-            ("<", Puback(1)),
+            (">", packets.Publish(dup=True, qos=1, topic_name="a", packet_identifier=1)),
+            (">", packets.Publish(dup=True, qos=1, topic_name="a", packet_identifier=1)),
+            ("<", packets.Puback(1)),
         )
     )
     (script,) = scripts
@@ -190,8 +185,8 @@ def test_the_next_repetition_takes_the_place_of_a_dropped_publish() -> None:
 
 def test_links_to_other_connections_are_kept_and_lost_with_them() -> None:
     recorder = Recorder()
-    recorder.connection((">", Publish(qos=1, topic_name="a", packet_identifier=1)))
-    recorder.connection((">", Publish(dup=True, qos=1, topic_name="a", packet_identifier=1)))
+    recorder.connection((">", packets.Publish(qos=1, topic_name="a", packet_identifier=1)))
+    recorder.connection((">", packets.Publish(dup=True, qos=1, topic_name="a", packet_identifier=1)))
     first, second = copy_scripts(recorder.scripts)
 
     assert second.entries[2].resends is first.entries[2]
@@ -200,7 +195,7 @@ def test_links_to_other_connections_are_kept_and_lost_with_them() -> None:
 
 
 def test_entries_that_were_put_in_get_places_of_their_own() -> None:
-    (script,) = copy_scripts(recorded((">", Publish(topic_name="a")), (">", Publish(topic_name="b"))))
+    (script,) = copy_scripts(recorded((">", packets.Publish(topic_name="a")), (">", packets.Publish(topic_name="b"))))
     (more,) = copy_scripts([script])
     script.entries.insert(3, more.entries[2])
     renumber([script])
@@ -210,8 +205,8 @@ def test_entries_that_were_put_in_get_places_of_their_own() -> None:
 
 
 def test_an_alias_gets_its_topic_back_when_what_set_it_is_gone() -> None:
-    def publish(topic: str, alias: int) -> Publish:
-        return Publish(topic_name=topic, properties=Properties(topic_alias=alias))
+    def publish(topic: str, alias: int) -> packets.Publish:
+        return packets.Publish(topic_name=topic, properties=Properties(topic_alias=alias))
 
     scripts = recorded(
         (">", publish("a", 1)),
@@ -226,13 +221,13 @@ def test_an_alias_gets_its_topic_back_when_what_set_it_is_gone() -> None:
     drop(copies, [script.entries[2]])
 
     assert restore_aliases(script) == 1
-    found = [entry.packet.topic_name for entry in script.entries if isinstance(entry.packet, Publish)]
+    found = [entry.packet.topic_name for entry in script.entries if isinstance(entry.packet, packets.Publish)]
     assert found == ["a", "", "", ""]
 
 
 def test_bytes_follow_what_is_said() -> None:
-    (script,) = copy_scripts(recorded((">", Publish(topic_name="a"))))
+    (script,) = copy_scripts(recorded((">", packets.Publish(topic_name="a"))))
     entry = script.entries[2]
-    say(entry, Publish(topic_name="bc", payload=b"x"), script.version)
+    say(entry, packets.Publish(topic_name="bc", payload=b"x"), script.version)
 
     assert entry.raw == entry.packet.raw == bytes.fromhex("30 06 0002 6263 00 78")

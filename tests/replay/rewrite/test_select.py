@@ -4,45 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from mqttscope.mqtt.packets import (
-    Pingreq,
-    Pingresp,
-    Puback,
-    Publish,
-    Suback,
-    Subscribe,
-    Unsuback,
-    Unsubscribe,
-)
+from mqttscope.mqtt import packets
 from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import Properties
 from mqttscope.replay.rewrite.links import RewriteError
 from mqttscope.replay.rewrite.select import Moment, select
 from tests.each import each
-from tests.replay.recordings import (
-    NAMES,
-    SECOND,
-    Recorder,
-    captured,
-    check_links,
-    links,
-    packets,
-    recorded,
-    snapshot,
-    told,
-)
+from tests.replay import recordings
 
 
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("90s", Moment(90 * SECOND, relative=True)),
-        ("1m30s", Moment(90 * SECOND, relative=True)),
-        ("+90s", Moment(90 * SECOND, relative=True)),
+        ("90s", Moment(90 * recordings.SECOND, relative=True)),
+        ("1m30s", Moment(90 * recordings.SECOND, relative=True)),
+        ("+90s", Moment(90 * recordings.SECOND, relative=True)),
         ("1.5", Moment(1_500_000_000, relative=True)),
         ("0", Moment(0, relative=True)),
-        ("1970-01-01T00:01:30Z", Moment(90 * SECOND)),
-        ("1970-01-01T01:01:30+01:00", Moment(90 * SECOND)),
+        ("1970-01-01T00:01:30Z", Moment(90 * recordings.SECOND)),
+        ("1970-01-01T01:01:30+01:00", Moment(90 * recordings.SECOND)),
     ],
 )
 def test_moments(text: str, wanted: Moment) -> None:
@@ -55,21 +35,21 @@ def test_moments_that_are_refused(text: str) -> None:
         Moment.parse(text)
 
 
-@each("name", NAMES)
+@each("name", recordings.NAMES)
 def test_nothing_asked_for_is_everything(name: str) -> None:
-    scripts = captured(name)
+    scripts = recordings.captured(name)
     copies, changes = select(scripts)
 
     assert not changes
-    assert links(copies) == links(scripts)
+    assert recordings.links(copies) == recordings.links(scripts)
     for script, copy in zip(scripts, copies, strict=True):
         assert [entry.raw for entry in copy.entries] == [entry.raw for entry in script.entries]
 
 
-@each("name", NAMES)
+@each("name", recordings.NAMES)
 def test_what_is_left_holds_together(name: str) -> None:
-    scripts = captured(name)
-    before = snapshot(scripts)
+    scripts = recordings.captured(name)
+    before = recordings.snapshot(scripts)
     count = sum(len(script.entries) for script in scripts)
     half = Moment.parse("0.7")
     for copies, _ in (
@@ -79,46 +59,46 @@ def test_what_is_left_holds_together(name: str) -> None:
         select(scripts, places=range(0, count, 5)),
         select(scripts, places=range(count // 2), start=Moment.parse("0.1")),
     ):
-        check_links(copies)
+        recordings.check_links(copies)
         for script in copies:
             assert script.entries
-    assert snapshot(scripts) == before
+    assert recordings.snapshot(scripts) == before
 
 
 def test_clients_by_globs() -> None:
-    recorder = Recorder()
+    recorder = recordings.Recorder()
     for name in ("sensor-1", "sensor-2", "other"):
-        recorder.connection((">", Publish(topic_name="a")), client=name)
+        recorder.connection((">", packets.Publish(topic_name="a")), client=name)
     copies, changes = select(recorder.scripts, clients=["sensor-*", "nobody"])
 
     assert [script.name for script in copies] == ["sensor-1", "sensor-2"]
-    check_links(copies)
+    recordings.check_links(copies)
     assert changes.sentences == ["1 connection of other clients left out", "no client is called 'nobody'"]
 
 
 def seconds(number: int) -> Moment:
-    return Moment(number * SECOND)
+    return Moment(number * recordings.SECOND)
 
 
 def test_a_connection_that_is_open_at_the_start_keeps_what_it_is() -> None:
-    scripts = recorded(  # CONNECT at 1 s, CONNACK at 2 s
-        (">", Subscribe(1, subscriptions=[Subscription("a"), Subscription("b")])),  # 3
-        ("<", Suback(1, reason_codes=[0, 0])),
-        (">", Subscribe(2, subscriptions=[Subscription("c")])),  # 5
-        ("<", Suback(2, reason_codes=[0])),
-        (">", Unsubscribe(3, topic_filters=["b"])),  # 7
-        ("<", Unsuback(3, reason_codes=[0])),
-        (">", Unsubscribe(4, topic_filters=["c"])),  # 9
-        ("<", Unsuback(4, reason_codes=[0])),
-        (">", Pingreq()),  # 11
-        (">", Publish(qos=1, topic_name="x", packet_identifier=5)),  # 12
-        ("<", Pingresp()),
-        ("<", Puback(5)),
-        (">", Publish(topic_name="y")),  # 15
+    scripts = recordings.recorded(  # CONNECT at 1 s, CONNACK at 2 s
+        (">", packets.Subscribe(1, subscriptions=[Subscription("a"), Subscription("b")])),  # 3
+        ("<", packets.Suback(1, reason_codes=[0, 0])),
+        (">", packets.Subscribe(2, subscriptions=[Subscription("c")])),  # 5
+        ("<", packets.Suback(2, reason_codes=[0])),
+        (">", packets.Unsubscribe(3, topic_filters=["b"])),  # 7
+        ("<", packets.Unsuback(3, reason_codes=[0])),
+        (">", packets.Unsubscribe(4, topic_filters=["c"])),  # 9
+        ("<", packets.Unsuback(4, reason_codes=[0])),
+        (">", packets.Pingreq()),  # 11
+        (">", packets.Publish(qos=1, topic_name="x", packet_identifier=5)),  # 12
+        ("<", packets.Pingresp()),
+        ("<", packets.Puback(5)),
+        (">", packets.Publish(topic_name="y")),  # 15
     )
     (script,), changes = select(scripts, start=seconds(13))
 
-    assert told(script) == [
+    assert recordings.told(script) == [
         ">connect",
         "<connack",
         ">subscribe",
@@ -127,9 +107,9 @@ def test_a_connection_that_is_open_at_the_start_keeps_what_it_is() -> None:
         "<unsuback",
         ">publish",
     ]
-    assert [entry.timestamp_ns // SECOND for entry in script.entries] == [13] * 6 + [15]
-    assert script.opened_ns == 13 * SECOND
-    check_links([script])
+    assert [entry.timestamp_ns // recordings.SECOND for entry in script.entries] == [13] * 6 + [15]
+    assert script.opened_ns == 13 * recordings.SECOND
+    recordings.check_links([script])
     assert changes.sentences == [
         "6 packets from before the start kept and moved to it, of connections open then",
         "4 client packets left out by the span of time",
@@ -138,21 +118,21 @@ def test_a_connection_that_is_open_at_the_start_keeps_what_it_is() -> None:
 
 
 def test_answers_to_what_is_before_the_end_are_kept() -> None:
-    scripts = recorded(
-        (">", Publish(qos=1, topic_name="a", packet_identifier=1)),  # 3
-        (">", Publish(qos=1, topic_name="b", packet_identifier=2)),
-        ("<", Puback(1)),  # 5
-        ("<", Puback(2)),
+    scripts = recordings.recorded(
+        (">", packets.Publish(qos=1, topic_name="a", packet_identifier=1)),  # 3
+        (">", packets.Publish(qos=1, topic_name="b", packet_identifier=2)),
+        ("<", packets.Puback(1)),  # 5
+        ("<", packets.Puback(2)),
     )
     (script,), changes = select(scripts, end=seconds(4))
 
-    assert told(script) == [">connect", "<connack", ">publish", "<puback"]
+    assert recordings.told(script) == [">connect", "<connack", ">publish", "<puback"]
     assert (script.ending.how, script.ending.by) == ("open", None)
     assert "1 connection open at the end of the span of time" in changes.sentences
 
 
 def test_connections_outside_of_the_span_are_left_out() -> None:
-    recorder = Recorder()
+    recorder = recordings.Recorder()
     for name in ("first", "second", "third"):  # 1 and 2, 3 and 4, 5 and 6 seconds
         recorder.connection(client=name)
     copies, _ = select(recorder.scripts, start=seconds(3), end=seconds(5))
@@ -162,7 +142,7 @@ def test_connections_outside_of_the_span_are_left_out() -> None:
 
 
 def test_a_session_without_its_beginning_is_told() -> None:
-    scripts = captured("v311-session-present")
+    scripts = recordings.captured("v311-session-present")
     _, whole = select(scripts, clients=["*"])
     again = next(script for script in scripts if script.connection.session_present)
     kept, changes = select(scripts, start=Moment(again.opened_ns))
@@ -173,47 +153,50 @@ def test_a_session_without_its_beginning_is_told() -> None:
 
 
 def test_an_alias_whose_setting_was_cut_away_gets_its_topic() -> None:
-    def publish(topic: str) -> tuple[str, Publish]:
-        return ">", Publish(topic_name=topic, properties=Properties(topic_alias=1))
+    def publish(topic: str) -> tuple[str, packets.Publish]:
+        return ">", packets.Publish(topic_name=topic, properties=Properties(topic_alias=1))
 
-    (script,), changes = select(recorded(publish("a"), publish(""), publish("")), start=seconds(4))
-    found = [one.topic_name for one in packets(script) if isinstance(one, Publish)]
+    (script,), changes = select(recordings.recorded(publish("a"), publish(""), publish("")), start=seconds(4))
+    found = [one.topic_name for one in recordings.packets(script) if isinstance(one, packets.Publish)]
 
     assert found == ["a", ""]
     assert changes.sentences[-1] == "1 PUBLISH packet with its topic written out: what set the Topic Alias is left out"
 
 
 def test_a_repetition_after_the_start_is_the_first() -> None:
-    scripts = recorded(
-        (">", Publish(qos=1, topic_name="a", packet_identifier=1)),  # 3
-        (">", Publish(dup=True, qos=1, topic_name="a", packet_identifier=1)),
-        ("<", Puback(1)),
+    scripts = recordings.recorded(
+        (">", packets.Publish(qos=1, topic_name="a", packet_identifier=1)),  # 3
+        (">", packets.Publish(dup=True, qos=1, topic_name="a", packet_identifier=1)),
+        ("<", packets.Puback(1)),
     )
     (script,), _ = select(scripts, start=seconds(4))
 
-    assert packets(script)[2:] == [Publish(qos=1, topic_name="a", packet_identifier=1), Puback(1)]
+    assert recordings.packets(script)[2:] == [
+        packets.Publish(qos=1, topic_name="a", packet_identifier=1),
+        packets.Puback(1),
+    ]
     assert script.entries[3].answers is script.entries[2]
 
 
 def test_a_filter_keeps_what_the_protocol_needs() -> None:
-    recorder = Recorder()
+    recorder = recordings.Recorder()
     recorder.connection(  # CONNECT has place 0
-        (">", Subscribe(1, subscriptions=[Subscription("a/#")])),  # 2
-        ("<", Suback(1, reason_codes=[0])),
-        (">", Subscribe(2, subscriptions=[Subscription("b")])),  # 4
-        ("<", Suback(2, reason_codes=[0])),
-        (">", Publish(qos=1, topic_name="a/1", packet_identifier=3)),  # 6
-        ("<", Puback(3)),
-        ("<", Publish(topic_name="a/1")),  # 8
-        (">", Publish(topic_name="b")),  # 9
-        ("<", Publish(topic_name="b")),
-        (">", Pingreq()),  # 11
-        ("<", Pingresp()),
+        (">", packets.Subscribe(1, subscriptions=[Subscription("a/#")])),  # 2
+        ("<", packets.Suback(1, reason_codes=[0])),
+        (">", packets.Subscribe(2, subscriptions=[Subscription("b")])),  # 4
+        ("<", packets.Suback(2, reason_codes=[0])),
+        (">", packets.Publish(qos=1, topic_name="a/1", packet_identifier=3)),  # 6
+        ("<", packets.Puback(3)),
+        ("<", packets.Publish(topic_name="a/1")),  # 8
+        (">", packets.Publish(topic_name="b")),  # 9
+        ("<", packets.Publish(topic_name="b")),
+        (">", packets.Pingreq()),  # 11
+        ("<", packets.Pingresp()),
     )
-    recorder.connection((">", Publish(topic_name="b")), client="c2")
+    recorder.connection((">", packets.Publish(topic_name="b")), client="c2")
     (script,), changes = select(recorder.scripts, places={6, 8})
 
-    assert told(script) == [
+    assert recordings.told(script) == [
         ">connect",
         "<connack",
         ">subscribe",
@@ -224,11 +207,11 @@ def test_a_filter_keeps_what_the_protocol_needs() -> None:
         ">pingreq",
         "<pingresp",
     ]
-    check_links([script])
+    recordings.check_links([script])
     assert changes.sentences == [
         "4 client packets left out by the filter",
         "3 server packets no longer expected, left out by the filter",
         "1 connection left out by the filter",
     ]
     (script,), _ = select(recorder.scripts, places={7})
-    assert told(script) == [">connect", "<connack", ">publish", "<puback", ">pingreq", "<pingresp"]
+    assert recordings.told(script) == [">connect", "<connack", ">publish", "<puback", ">pingreq", "<pingresp"]

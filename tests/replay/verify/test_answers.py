@@ -9,19 +9,7 @@ from mqttscope.replay.verify import compare, verify
 from mqttscope.replay.verify.answers import repeated
 from mqttscope.replay.verify.difference import DifferenceKind
 from tests.each import each
-from tests.replay.talk import (
-    OPENED,
-    V5,
-    Different,
-    Equal,
-    asked,
-    check,
-    connack,
-    pairs,
-    record,
-    replay,
-    told,
-)
+from tests.replay import talk
 
 ACKNOWLEDGED = ("dev > publish a x qos=1 id=1", "dev < puback 1")
 EXACTLY_ONCE = ("dev > publish a x qos=2 id=1", "dev < pubrec 1", "dev > pubrel 1", "dev < pubcomp 1")
@@ -32,20 +20,20 @@ DELIVERED = (
     "dev > pubcomp 7",
 )  # fmt: skip
 
-DIFFERENT: Different = {
+DIFFERENT: talk.Different = {
     "the client is not refused": (
-        connack("code=0x87"),
-        connack(""),
+        talk.connack("code=0x87"),
+        talk.connack(""),
         [("reason-code", "reason_code", 0)],
     ),
     "another limit": (
-        connack("receive_maximum=20"),
-        connack("receive_maximum=10"),
+        talk.connack("receive_maximum=20"),
+        talk.connack("receive_maximum=10"),
         [("property", "properties.receive_maximum", 0)],
     ),
     "a limit that was not there": (
-        connack(""),
-        connack("maximum_qos=1"),
+        talk.connack(""),
+        talk.connack("maximum_qos=1"),
         [("property", "properties.maximum_qos", 0)],
     ),
     "no assigned client identifier": (
@@ -54,62 +42,62 @@ DIFFERENT: Different = {
         [("property", "properties.assigned_client_identifier", 0)],
     ),
     "another server": (
-        connack("code=0x9d server_reference=a"),
-        connack("code=0x9d server_reference=b"),
+        talk.connack("code=0x9d server_reference=a"),
+        talk.connack("code=0x9d server_reference=b"),
         [("property", "properties.server_reference", 0)],
     ),
     "another outcome of a message": (
-        asked("dev > publish a x qos=1 id=1", "dev < puback 1"),
-        asked("dev > publish a x qos=1 id=1", "dev < puback 1 code=0x10"),
+        talk.asked("dev > publish a x qos=1 id=1", "dev < puback 1"),
+        talk.asked("dev > publish a x qos=1 id=1", "dev < puback 1 code=0x10"),
         [("reason-code", "reason_code", 0)],
     ),
     "user properties of an answer in another order": (
-        asked("dev > publish a x qos=1 id=1", "dev < puback 1 user_property=a:1 user_property=b:2"),
-        asked("dev > publish a x qos=1 id=1", "dev < puback 1 user_property=b:2 user_property=a:1"),
+        talk.asked("dev > publish a x qos=1 id=1", "dev < puback 1 user_property=a:1 user_property=b:2"),
+        talk.asked("dev > publish a x qos=1 id=1", "dev < puback 1 user_property=b:2 user_property=a:1"),
         [("property", "properties.user_property", 0)],
     ),
     "no acknowledgement": (
-        asked("dev > publish a x qos=1 id=1", "dev < puback 1"),
-        asked("dev > publish a x qos=1 id=1"),
+        talk.asked("dev > publish a x qos=1 id=1", "dev < puback 1"),
+        talk.asked("dev > publish a x qos=1 id=1"),
         [("missing-answer", "", 0)],
     ),
     "no PUBREC and thus no PUBCOMP": (
-        asked("dev > publish a x qos=2 id=1", "dev < pubrec 1", "dev > pubrel 1", "dev < pubcomp 1"),
-        asked("dev > publish a x qos=2 id=1"),
+        talk.asked("dev > publish a x qos=2 id=1", "dev < pubrec 1", "dev > pubrel 1", "dev < pubcomp 1"),
+        talk.asked("dev > publish a x qos=2 id=1"),
         [("missing-answer", "", 1)],
     ),
     "no PUBCOMP": (
-        asked("dev > publish a x qos=2 id=1", "dev < pubrec 1", "dev > pubrel 1", "dev < pubcomp 1"),
-        asked("dev > publish a x qos=2 id=1", "dev < pubrec 1", "dev > pubrel 1"),
+        talk.asked("dev > publish a x qos=2 id=1", "dev < pubrec 1", "dev > pubrel 1", "dev < pubcomp 1"),
+        talk.asked("dev > publish a x qos=2 id=1", "dev < pubrec 1", "dev > pubrel 1"),
         [("missing-answer", "", 0)],
     ),
     "a refused QoS 2 message": (
-        asked("dev > publish a x qos=2 id=1", "dev < pubrec 1", "dev > pubrel 1", "dev < pubcomp 1"),
-        asked("dev > publish a x qos=2 id=1", "dev < pubrec 1 code=0x97"),
+        talk.asked("dev > publish a x qos=2 id=1", "dev < pubrec 1", "dev > pubrel 1", "dev < pubcomp 1"),
+        talk.asked("dev > publish a x qos=2 id=1", "dev < pubrec 1 code=0x97"),
         [("reason-code", "reason_code", 1)],
     ),
     "a QoS 2 message that was refused before": (
-        asked("dev > publish a x qos=2 id=1", "dev < pubrec 1 code=0x97"),
-        asked("dev > publish a x qos=2 id=1", "dev < pubrec 1", "dev > pubrel 1", "dev < pubcomp 1"),
+        talk.asked("dev > publish a x qos=2 id=1", "dev < pubrec 1 code=0x97"),
+        talk.asked("dev > publish a x qos=2 id=1", "dev < pubrec 1", "dev > pubrel 1", "dev < pubcomp 1"),
         [("reason-code", "reason_code", 0)],
     ),
     "another answer": (
-        asked("dev > publish a x qos=1 id=1", "dev < puback 1"),
-        asked("dev > publish a x qos=1 id=1", "dev < pubrec 1"),
+        talk.asked("dev > publish a x qos=1 id=1", "dev < puback 1"),
+        talk.asked("dev > publish a x qos=1 id=1", "dev < pubrec 1"),
         [("unexpected-answer", "type", 0)],
     ),
     "an answer that did not come before": (
-        asked("dev > publish a x qos=1 id=1", "dev > pingreq", "dev < pingresp"),
-        asked("dev > publish a x qos=1 id=1", "dev < puback 1", "dev > pingreq", "dev < pingresp"),
+        talk.asked("dev > publish a x qos=1 id=1", "dev > pingreq", "dev < pingresp"),
+        talk.asked("dev > publish a x qos=1 id=1", "dev < puback 1", "dev > pingreq", "dev < pingresp"),
         [("unexpected-answer", "", 0)],
     ),
     "an answer to nothing": (
-        asked(),
-        asked("dev < puback 9"),
+        talk.asked(),
+        talk.asked("dev < puback 9"),
         [("unexpected-answer", "", 0)],
     ),
     **{
-        f"{name} twice": (asked(*said), asked(*twice), [("unexpected-answer", "", 0)])
+        f"{name} twice": (talk.asked(*said), talk.asked(*twice), [("unexpected-answer", "", 0)])
         for name, said, twice in (
             ("PUBACK", ACKNOWLEDGED, (*ACKNOWLEDGED, "dev < puback 1")),
             ("PUBREC", EXACTLY_ONCE, (*EXACTLY_ONCE[:2], "dev < pubrec 1", *EXACTLY_ONCE[2:])),
@@ -125,34 +113,34 @@ DIFFERENT: Different = {
             ("PINGRESP", ("dev > pingreq", "dev < pingresp"), ("dev > pingreq", "dev < pingresp", "dev < pingresp")),
         )
     },
-    "CONNACK twice": (connack(""), connack("") + "\ndev < connack", [("unexpected-answer", "", 0)]),
+    "CONNACK twice": (talk.connack(""), talk.connack("") + "\ndev < connack", [("unexpected-answer", "", 0)]),
     "an answer three times": (
-        asked(*ACKNOWLEDGED),
-        asked(*ACKNOWLEDGED, "dev < puback 1", "dev < puback 1"),
+        talk.asked(*ACKNOWLEDGED),
+        talk.asked(*ACKNOWLEDGED, "dev < puback 1", "dev < puback 1"),
         [("unexpected-answer", "", 1)],
     ),
     "no PINGRESP": (
-        asked("dev > pingreq", "dev < pingresp"),
-        asked("dev > pingreq"),
+        talk.asked("dev > pingreq", "dev < pingresp"),
+        talk.asked("dev > pingreq"),
         [("missing-answer", "", 0)],
     ),
     "the second of two subscriptions": (
-        asked("dev > subscribe 1 a:0 b:1", "dev < suback 1 0 1"),
-        asked("dev > subscribe 1 a:0 b:1", "dev < suback 1 0 0"),
+        talk.asked("dev > subscribe 1 a:0 b:1", "dev < suback 1 0 1"),
+        talk.asked("dev > subscribe 1 a:0 b:1", "dev < suback 1 0 0"),
         [("granted-qos", "reason_codes[1]", 0)],
     ),
     "too few codes": (
-        asked("dev > subscribe 1 a:0 b:1", "dev < suback 1 0 1"),
-        asked("dev > subscribe 1 a:0 b:1", "dev < suback 1 0"),
+        talk.asked("dev > subscribe 1 a:0 b:1", "dev < suback 1 0 1"),
+        talk.asked("dev > subscribe 1 a:0 b:1", "dev < suback 1 0"),
         [("reason-code", "reason_codes", 0)],
     ),
     "a subscription that did not exist": (
-        asked("dev > unsubscribe 1 a", "dev < unsuback 1 0"),
-        asked("dev > unsubscribe 1 a", "dev < unsuback 1 0x11"),
+        talk.asked("dev > unsubscribe 1 a", "dev < unsuback 1 0"),
+        talk.asked("dev > unsubscribe 1 a", "dev < unsuback 1 0x11"),
         [("reason-code", "reason_codes[0]", 0)],
     ),
     "a DISCONNECT that was not sent": (
-        asked("dev > publish a x", "dev > pingreq", "dev < pingresp"),
+        talk.asked("dev > publish a x", "dev > pingreq", "dev < pingresp"),
         "dev > connect\ndev < connack\ndev > publish a x\ndev < disconnect code=0x81\ndev < fin",
         [("close", "ending.by", 1)],
     ),
@@ -181,7 +169,7 @@ DIFFERENT: Different = {
         "dev > connect\ndev < connack\ndev < fin",
         [("close", "ending.by", 1)],
     ),
-    "a broken packet": (connack(""), connack("") + "\ndev < raw 36070003612f620001", [("malformed", "", 0)]),
+    "a broken packet": (talk.connack(""), talk.connack("") + "\ndev < raw 36070003612f620001", [("malformed", "", 0)]),
     "less authentication": (
         "dev > connect\ndev < auth code=0x18\ndev > auth code=0x18\ndev < connack",
         "dev > connect\ndev < connack",
@@ -194,32 +182,35 @@ DIFFERENT: Different = {
     ),
 }
 
-EQUAL: Equal = {
+EQUAL: talk.Equal = {
     "a reason that is left out": (
-        asked("dev > publish a x qos=1 id=1", "dev < puback 1 code=0"),
-        asked("dev > publish a x qos=1 id=1", "dev < puback 1"),
+        talk.asked("dev > publish a x qos=1 id=1", "dev < puback 1 code=0"),
+        talk.asked("dev > publish a x qos=1 id=1", "dev < puback 1"),
     ),
     "what is left out has its default": (
-        connack("receive_maximum=65535 maximum_qos=2 retain_available=1 topic_alias_maximum=0"),
-        connack(""),
+        talk.connack("receive_maximum=65535 maximum_qos=2 retain_available=1 topic_alias_maximum=0"),
+        talk.connack(""),
     ),
     "what the client asked for is said again": (
         "dev > connect keep_alive=60 session_expiry_interval=9\ndev < connack",
         "dev > connect keep_alive=60 session_expiry_interval=9\ndev < connack server_keep_alive=60",
     ),
     "texts for people, and names that brokers make up": (
-        connack("reason_string=a assigned_client_identifier=a response_information=a authentication_data=a"),
-        connack("reason_string=b assigned_client_identifier=b response_information=b authentication_data=b"),
+        talk.connack("reason_string=a assigned_client_identifier=a response_information=a authentication_data=a"),
+        talk.connack("reason_string=b assigned_client_identifier=b response_information=b authentication_data=b"),
     ),
     "the recording ended before the answer": (
         "dev > connect\ndev < connack\ndev > publish a x qos=1 id=1\ndev > reset",
         "dev > connect\ndev < connack\ndev > publish a x qos=1 id=1\ndev < puback 1\ndev > reset",
     ),
-    "who closes after DISCONNECT": (asked(), asked().replace("dev > fin", "dev < fin")),
-    "who closes after a refusal": (connack("code=0x87") + "\ndev < fin", connack("code=0x87") + "\ndev > fin"),
+    "who closes after DISCONNECT": (talk.asked(), talk.asked().replace("dev > fin", "dev < fin")),
+    "who closes after a refusal": (
+        talk.connack("code=0x87") + "\ndev < fin",
+        talk.connack("code=0x87") + "\ndev > fin",
+    ),
     "answers to what was sent again": (
-        asked(*EXACTLY_ONCE),
-        asked(
+        talk.asked(*EXACTLY_ONCE),
+        talk.asked(
             *EXACTLY_ONCE[:2],
             "dev > publish a x dup qos=2 id=1",
             "dev < pubrec 1",
@@ -230,17 +221,17 @@ EQUAL: Equal = {
         ),
     ),
     "an answer that came twice before": (
-        asked(*ACKNOWLEDGED, "dev < puback 1"),
-        asked(*ACKNOWLEDGED, "dev < puback 1"),
+        talk.asked(*ACKNOWLEDGED, "dev < puback 1"),
+        talk.asked(*ACKNOWLEDGED, "dev < puback 1"),
     ),
     "the same identifier for the next message": (
-        asked(*ACKNOWLEDGED, "dev > publish a y qos=1 id=1", "dev < puback 1", *SUBSCRIBED, *UNSUBSCRIBED),
-        asked(*ACKNOWLEDGED, "dev > publish a y qos=1 id=1", "dev < puback 1", *SUBSCRIBED, *UNSUBSCRIBED),
+        talk.asked(*ACKNOWLEDGED, "dev > publish a y qos=1 id=1", "dev < puback 1", *SUBSCRIBED, *UNSUBSCRIBED),
+        talk.asked(*ACKNOWLEDGED, "dev > publish a y qos=1 id=1", "dev < puback 1", *SUBSCRIBED, *UNSUBSCRIBED),
     ),
     "deliveries that are sent again on the next connection": (
-        OPENED + "\nsub < publish t/a x qos=2 id=7\nsub > pubrec 7\nsub > reset"
+        talk.OPENED + "\nsub < publish t/a x qos=2 id=7\nsub > pubrec 7\nsub > reset"
         "\nsub > connect resume\nsub < connack present\nsub < pubrel 7\nsub > pubcomp 7",
-        OPENED + "\nsub < publish t/a x qos=2 id=7\nsub > pubrec 7\nsub < pubrel 7\nsub > reset"
+        talk.OPENED + "\nsub < publish t/a x qos=2 id=7\nsub > pubrec 7\nsub < pubrel 7\nsub > reset"
         "\nsub > connect resume\nsub < connack present\nsub < pubrel 7\nsub > pubcomp 7",
     ),
     "a PUBREL on the next connection": (
@@ -252,19 +243,19 @@ EQUAL: Equal = {
 
 @each("name", DIFFERENT)
 def test_what_differs_is_found(name: str) -> None:
-    check(*DIFFERENT[name])
+    talk.check(*DIFFERENT[name])
 
 
 @pytest.mark.parametrize("name", EQUAL)
 def test_what_means_the_same_is_no_difference(name: str) -> None:
-    check(*EQUAL[name], [])
+    talk.check(*EQUAL[name], [])
 
 
 def test_a_connection_that_is_never_made_is_one_difference() -> None:
-    recorded = record(OPENED + "pub > publish t/a x qos=1 id=1\npub < puback 1\nsub < publish t/a x")
-    found = verify(replay(recorded, OPENED.split("pub >")[0]))
+    recorded = talk.record(talk.OPENED + "pub > publish t/a x qos=1 id=1\npub < puback 1\nsub < publish t/a x")
+    found = verify(talk.replay(recorded, talk.OPENED.split("pub >")[0]))
 
-    assert told(found.differences) == [("not-connected", "", 3)]
+    assert talk.told(found.differences) == [("not-connected", "", 3)]
     assert [one.script.name for one in found.tallies] == ["sub", "pub"]
     assert [(one.compared, one.equals, one.differing, one.following) for one in found.tallies] == [
         (2, 2, 0, 1),
@@ -274,7 +265,7 @@ def test_a_connection_that_is_never_made_is_one_difference() -> None:
 
 @pytest.mark.parametrize("how", ["refused", "failed"])
 def test_a_connection_that_fails_at_once_is_one_difference(how: str) -> None:
-    found = pairs(connack(""), "dev > connect")
+    found = talk.pairs(talk.connack(""), "dev > connect")
     live = found[0][1]
     assert live is not None
     live.ending.how, live.ending.detail = how, "Connection refused"
@@ -285,7 +276,7 @@ def test_a_connection_that_fails_at_once_is_one_difference(how: str) -> None:
 
 
 def test_a_connection_that_was_left_out_is_not_judged() -> None:
-    recorded = record(connack(""))
+    recorded = talk.record(talk.connack(""))
     assert recorded[0].connect is not None
     found = verify([(recorded[0], None)], skipped=[recorded[0].connect])
 
@@ -295,16 +286,16 @@ def test_a_connection_that_was_left_out_is_not_judged() -> None:
 def test_a_recording_that_begins_in_the_middle_does_not_miss_its_connack() -> None:
     recorded = "dev > pingreq\ndev < pingresp\ndev < publish a x\ndev < puback 3"
     live = "dev > connect\ndev < connack\ndev > pingreq\ndev < pingresp"
-    found = verify(pairs(recorded, live))
+    found = verify(talk.pairs(recorded, live))
 
     assert (found.differences, found.tallies[0].equals) == ([], 1)
-    assert verify([(record(recorded)[0], None)]).differences == []
+    assert verify([(talk.record(recorded)[0], None)]).differences == []
 
 
 def test_the_answer_to_a_connect_that_cannot_be_read_is_compared() -> None:
     connect = "dev > raw 100b00044d5154540702003c00"
 
-    (one,) = compare(pairs(connect + "\ndev < connack code=0x84", connect + "\ndev < connack code=0x80"))
+    (one,) = compare(talk.pairs(connect + "\ndev < connack code=0x84", connect + "\ndev < connack code=0x80"))
     assert one.field == "reason_code"
 
 
@@ -312,28 +303,28 @@ def test_the_answer_to_a_connect_that_cannot_be_read_is_compared() -> None:
 def test_older_versions_have_return_codes(version: ProtocolVersion) -> None:
     recorded = "dev > connect\ndev < connack\ndev > unsubscribe 1 a\ndev < unsuback 1"
 
-    assert told(compare(pairs(recorded, recorded, version))) == []
-    (one,) = compare(pairs(recorded, connack("code=5"), version))
+    assert talk.told(compare(talk.pairs(recorded, recorded, version))) == []
+    (one,) = compare(talk.pairs(recorded, talk.connack("code=5"), version))
     assert (one.field, one.found, one.follows) == ("reason_code", 5, 1)
     assert "0x05 Connection Refused, not authorized" in one.message
 
 
 def test_an_answer_that_the_replay_did_not_ask_for_is_not_judged() -> None:
-    recorded = asked("dev > publish a x qos=2 id=1", "dev < pubrec 1", "dev > pubrel 1", "dev < pubcomp 1")
-    found = verify(pairs(recorded, asked("dev > publish a x qos=2 id=1", "dev < pubrec 1")))
+    recorded = talk.asked("dev > publish a x qos=2 id=1", "dev < pubrec 1", "dev > pubrel 1", "dev < pubcomp 1")
+    found = verify(talk.pairs(recorded, talk.asked("dev > publish a x qos=2 id=1", "dev < pubrec 1")))
 
     assert (found.differences, found.tallies[0].unjudged) == ([], 1)
 
 
 def test_a_message_sent_with_another_qos_has_another_answer() -> None:
-    recorded = asked("dev > publish a x qos=2 id=1", "dev < pubrec 1", "dev > pubrel 1", "dev < pubcomp 1")
-    found = verify(pairs(recorded, asked("dev > publish a x qos=1 id=1", "dev < puback 1")))
+    recorded = talk.asked("dev > publish a x qos=2 id=1", "dev < pubrec 1", "dev > pubrel 1", "dev < pubcomp 1")
+    found = verify(talk.pairs(recorded, talk.asked("dev > publish a x qos=1 id=1", "dev < puback 1")))
 
     assert (found.differences, found.tallies[0].unjudged) == ([], 2)
 
 
 def test_a_connection_that_breaks_says_why() -> None:
-    both = pairs(asked("dev > pingreq", "dev < pingresp"), "dev > connect\ndev < connack")
+    both = talk.pairs(talk.asked("dev > pingreq", "dev < pingresp"), "dev > connect\ndev < connack")
     live = both[0][1]
     assert live is not None
     live.ending.how, live.ending.detail = "failed", "broken pipe"
@@ -349,8 +340,8 @@ GOT = "dev < publish a x qos=2 id=7", "dev > pubrec 7", "dev < pubrel 7"
 SENT = "dev > publish a x qos=1 id=1", "dev < puback 1"
 
 
-def found(*lines: str, version: ProtocolVersion = V5) -> list[tuple[str, str, bool]]:
-    (script,) = record(asked(*lines), version)
+def found(*lines: str, version: ProtocolVersion = talk.V5) -> list[tuple[str, str, bool]]:
+    (script,) = talk.record(talk.asked(*lines), version)
     return [(one.entry.type, one.request.type, one.asked) for one in repeated(script)]
 
 

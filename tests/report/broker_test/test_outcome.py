@@ -13,18 +13,7 @@ from mqttscope.mqtt import Auth, Connack, Connect, Disconnect, Properties, Proto
 from mqttscope.mutate import Action, Case, select
 from mqttscope.mutate.mutation import NotApplicableError
 from mqttscope.replay.script import Script
-from mqttscope.report.broker_test.outcome import (
-    RANK,
-    case_json,
-    case_line,
-    concealed,
-    concealed_case,
-    document,
-    known_secrets,
-    result_json,
-    summary_json,
-    summary_lines,
-)
+from mqttscope.report.broker_test import outcome
 from tests.broker_test.flows import make_case
 from tests.replay.recordings import conversation
 from tests.report.broker_test.tries import LINE, run, secret, with_reduction
@@ -61,20 +50,20 @@ def everything(case: Case) -> bytes:
 def test_the_field_is_covered_byte_for_byte() -> None:
     raw = encode(connect(b"abc"), V5)
 
-    assert concealed([raw], V5) == [raw.replace(b"abc", b"***")]
+    assert outcome.concealed([raw], V5) == [raw.replace(b"abc", b"***")]
 
 
 def test_the_steps_need_not_be_packets() -> None:
     raw = encode(connect(b"abc"), V5)
     parts = [raw[at : at + 1] for at in range(len(raw))]
 
-    assert b"".join(concealed(parts, V5)) == raw.replace(b"abc", b"***")
+    assert b"".join(outcome.concealed(parts, V5)) == raw.replace(b"abc", b"***")
 
 
 def test_known_secrets_are_found_where_no_field_is() -> None:
-    assert known_secrets(login()) == [PASSWORD, b"token-4711"]
-    assert known_secrets(None) == []
-    assert concealed([b"\x30\x10corr", b"ect horse!"], V5, [PASSWORD]) == [b"\x30\x10****", b"*********!"]
+    assert outcome.known_secrets(login()) == [PASSWORD, b"token-4711"]
+    assert outcome.known_secrets(None) == []
+    assert outcome.concealed([b"\x30\x10corr", b"ect horse!"], V5, [PASSWORD]) == [b"\x30\x10****", b"*********!"]
 
 
 def test_nothing_else_is_touched() -> None:
@@ -86,7 +75,7 @@ def test_nothing_else_is_touched() -> None:
             (">", Publish(topic_name="a", payload=b"1", properties=Properties())),
         ),
     )
-    assert concealed_case(CaseResult(case, None)) is case
+    assert outcome.concealed_case(CaseResult(case, None)) is case
 
 
 @pytest.mark.parametrize("family", ["connect", "auth", "flow", "random"])
@@ -100,7 +89,7 @@ def test_no_mutation_lets_a_secret_through(family: str) -> None:
         if sum(len(step.data) for step in case.flow.steps) > 100_000:
             continue
         tried += 1
-        shown = everything(concealed_case(CaseResult(case, None, script=script)))
+        shown = everything(outcome.concealed_case(CaseResult(case, None, script=script)))
         assert PASSWORD not in shown, one.name
         assert b"token-4711" not in shown, one.name
         assert len(shown) == len(everything(case)), one.name
@@ -116,7 +105,7 @@ def test_counts() -> None:
     assert made.by_statement()["5.0 MQTT-3.3.1-4"] == {Verdict.TOLERATED: 1}
     assert made.by_statement()["5.0 (legal)"] == {Verdict.CONFORMING: 1}
     assert set(made.by_mutation()) == {"publish:qos-3", "publish.topic_name:spaces", "random:bits"}
-    assert set(RANK) == set(Verdict)
+    assert set(outcome.RANK) == set(Verdict)
 
 
 def test_the_worst_comes_first() -> None:
@@ -127,8 +116,8 @@ def test_the_worst_comes_first() -> None:
 
 def test_for_programs() -> None:
     made = with_reduction(run())
-    first = result_json(made.results[0], made.reduced[0])
-    summary = summary_json(made)
+    first = outcome.result_json(made.results[0], made.reduced[0])
+    summary = outcome.summary_json(made)
 
     assert (first["schema"], first["event"], first["verdict"], first["number"]) == (1, "case", "tolerated", 0)
     assert first["statements"] == ["5.0 MQTT-4.13.1-1"]
@@ -144,19 +133,19 @@ def test_bytes_that_are_no_text_are_written_as_in_other_reports() -> None:
     made.broker, made.capture, made.stopped = "\udcff=mqtt://h", "odd \udcff.pcapng", "a \udcff"
     made.results[0] = replace(made.results[0], unclean=("retained message a/\udced\udca0\udc80",))
     made.not_played["no \ud800"] = 1
-    row = json.loads(case_line(made.results[0], made))
-    summary = json.loads(summary_lines([made]))
+    row = json.loads(outcome.case_line(made.results[0], made))
+    summary = json.loads(outcome.summary_lines([made]))
 
     assert row["left_behind"] == ["retained message a/\\xed\\xa0\\x80"]
     assert row["broker"] == summary["broker"] == {"length": 10, "hex": b"\xff=mqtt://h".hex()}
     assert summary["capture"] == {"length": 12, "hex": b"odd \xff.pcapng".hex()}
     assert summary["stopped"] == "a \\xff"
     assert summary["not_played"][1]["reason"] == "no \\xed\\xa0\\x80"
-    assert json.loads(document([made]))["results"][0]["left_behind"] == row["left_behind"]
+    assert json.loads(outcome.document([made]))["results"][0]["left_behind"] == row["left_behind"]
 
 
 def test_the_document_is_one_for_any_number_of_brokers() -> None:
-    alone, both = json.loads(document([run()])), json.loads(document([run("a"), run("b")], matrix=True))
+    alone, both = json.loads(outcome.document([run()])), json.loads(outcome.document([run("a"), run("b")], matrix=True))
 
     assert (alone["event"], len(alone["results"])) == ("mutate", 3)
     assert (both["event"], [one["broker"] for one in both["runs"]]) == ("matrix", ["a", "b"])
@@ -165,18 +154,18 @@ def test_the_document_is_one_for_any_number_of_brokers() -> None:
 
 def test_what_was_sent_is_told_where_the_broker_deviates_or_one_case_is_played() -> None:
     made = run()
-    shown = [case_json(one, made)["case"] for one in made.results]
+    shown = [outcome.case_json(one, made)["case"] for one in made.results]
     made.alone = True
 
     assert ["steps" in one for one in shown] == ["changes" in one for one in shown] == [True, False, False]
-    assert all("steps" in case_json(one, made)["case"] for one in made.results)
+    assert all("steps" in outcome.case_json(one, made)["case"] for one in made.results)
 
 
 def test_passwords_are_hidden_unless_asked_for() -> None:
     made = with_reduction(secret())
-    hidden = case_json(made.results[0], made)
+    hidden = outcome.case_json(made.results[0], made)
     made.show_secrets = True
-    shown = case_json(made.results[0], made)
+    shown = outcome.case_json(made.results[0], made)
 
     assert b"open sesame".hex() not in str(hidden)
     assert hidden["case"]["redacted"] is hidden["reduced"]["redacted"] is True

@@ -9,19 +9,7 @@ from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.gate import Entry
 from mqttscope.lint.quality import Quality, QualityLevel, Shortfall
 from mqttscope.report.base import View
-from mqttscope.report.findings.base import (
-    MAX_IDLE,
-    MAX_MESSAGE,
-    cited,
-    counted,
-    flow,
-    lines,
-    message,
-    no_packet_in,
-    place,
-    sentences,
-    too_little,
-)
+from mqttscope.report.findings import base
 from mqttscope.report.style import Painter
 from tests.report.findings.samples import AT_THE_END, MADE, clean, summary
 
@@ -30,39 +18,42 @@ ASCII = Painter(View(width=0, unicode=False))
 
 
 def test_a_place_names_capture_frame_and_flow() -> None:
-    assert place(MADE, PAINTER) == "capture.pcap: frame 118, 10.0.0.4:51234 → 10.0.0.2:1883 (dev1)"
+    assert base.place(MADE, PAINTER) == "capture.pcap: frame 118, 10.0.0.4:51234 → 10.0.0.2:1883 (dev1)"
 
 
 def test_the_arrow_leaves_the_one_to_blame() -> None:
     by_server = replace(MADE, direction="server_to_client", client_identifier=None)
 
-    assert flow(by_server, PAINTER) == "10.0.0.4:51234 ← 10.0.0.2:1883"
-    assert flow(by_server, ASCII) == "10.0.0.4:51234 <- 10.0.0.2:1883"
-    assert flow(AT_THE_END, PAINTER) == "10.0.0.4:51234 – 10.0.0.2:1883 (dev1)"
+    assert base.flow(by_server, PAINTER) == "10.0.0.4:51234 ← 10.0.0.2:1883"
+    assert base.flow(by_server, ASCII) == "10.0.0.4:51234 <- 10.0.0.2:1883"
+    assert base.flow(AT_THE_END, PAINTER) == "10.0.0.4:51234 – 10.0.0.2:1883 (dev1)"
 
 
 def test_statements_name_their_version_once() -> None:
-    assert cited(replace(MADE, statements=("5.0 MQTT-1.5.4-1", "5.0 V5-X", "3.1 Y"))) == "5.0 MQTT-1.5.4-1, V5-X, 3.1 Y"
-    assert cited(replace(MADE, statements=())) == ""
+    assert (
+        base.cited(replace(MADE, statements=("5.0 MQTT-1.5.4-1", "5.0 V5-X", "3.1 Y")))
+        == "5.0 MQTT-1.5.4-1, V5-X, 3.1 Y"
+    )
+    assert base.cited(replace(MADE, statements=())) == ""
 
 
 def test_counts_in_words() -> None:
-    assert counted(Counter({Severity.ERROR: 1, Severity.INFO: 2})) == "1 error, 2 notes"
-    assert counted(Counter()) == "no findings"
+    assert base.counted(Counter({Severity.ERROR: 1, Severity.INFO: 2})) == "1 error, 2 notes"
+    assert base.counted(Counter()) == "no findings"
 
 
 def test_counts_say_how_many_make_the_run_fail() -> None:
     counts = Counter({Severity.ERROR: 3, Severity.WARNING: 1, Severity.INFO: 2})
 
-    assert counted(counts, Counter({Severity.ERROR: 2})) == "3 errors (2 count), 1 warning, 2 notes"
-    assert counted(counts, Counter()) == "3 errors (0 count), 1 warning, 2 notes"
-    by_warning = counted(counts, Counter({Severity.ERROR: 3, Severity.WARNING: 1}), Severity.WARNING)
+    assert base.counted(counts, Counter({Severity.ERROR: 2})) == "3 errors (2 count), 1 warning, 2 notes"
+    assert base.counted(counts, Counter()) == "3 errors (0 count), 1 warning, 2 notes"
+    by_warning = base.counted(counts, Counter({Severity.ERROR: 3, Severity.WARNING: 1}), Severity.WARNING)
     assert by_warning == "3 errors (3 count), 1 warning (1 counts), 2 notes"
-    assert counted(Counter(), Counter()) == "no findings"
+    assert base.counted(Counter(), Counter()) == "no findings"
 
 
 def test_a_message_as_long_as_a_topic_is_elided() -> None:
-    assert len(message(replace(MADE, message="x" * 65_000), PAINTER)) == MAX_MESSAGE
+    assert len(base.message(replace(MADE, message="x" * 65_000), PAINTER)) == base.MAX_MESSAGE
 
 
 def test_what_makes_a_run_fail() -> None:
@@ -82,7 +73,7 @@ def test_what_makes_a_run_fail() -> None:
 
 
 def test_everything_is_said() -> None:
-    told = [one for one, _ in sentences(summary())]
+    told = [one for one, _ in base.sentences(summary())]
 
     assert told[0].split("; ") == [
         "2 errors, 1 warning, 3 notes by 3 rules",
@@ -99,29 +90,29 @@ def test_everything_is_said() -> None:
 
 
 def test_a_clean_run_is_one_line() -> None:
-    assert lines(clean(), Painter(View(width=0))) == ["no findings by 3 rules"]
+    assert base.lines(clean(), Painter(View(width=0))) == ["no findings by 3 rules"]
 
 
 def test_nothing_to_judge_takes_the_place_of_no_findings() -> None:
     end = clean()
     end.nothing, end.packets = "nothing to judge: no MQTT packet in what was read", 0
 
-    assert lines(end, Painter(View(width=0))) == [end.nothing]
+    assert base.lines(end, Painter(View(width=0))) == [end.nothing]
 
 
 def test_too_little_is_said_beside_what_was_found() -> None:
     end = clean()
     end.nothing, end.packets, end.counts = "too little to judge", 5, Counter({Severity.ERROR: 1})
 
-    assert lines(end, Painter(View(width=0))) == ["too little to judge", "1 error by 3 rules"]
+    assert base.lines(end, Painter(View(width=0))) == ["too little to judge", "1 error by 3 rules"]
 
 
 def test_where_nothing_could_be_read_only_standard_error_speaks() -> None:
     end = clean()
     end.truncated, end.packets, end.quality = True, 0, Quality(errors=["gone.pcap"])
 
-    assert lines(end, Painter(View(width=0))) == []
-    assert sentences(end) == [("nothing could be read: gone.pcap", "error")]
+    assert base.lines(end, Painter(View(width=0))) == []
+    assert base.sentences(end) == [("nothing could be read: gone.pcap", "error")]
 
 
 def test_captures_that_are_not_good_enough_are_errors_of_the_run() -> None:
@@ -129,22 +120,24 @@ def test_captures_that_are_not_good_enough_are_errors_of_the_run() -> None:
     assert not end.failed
     end.required_quality = QualityLevel.COMPLETE
     assert not end.failed
-    end.shortfalls = [Shortfall(f"{number}.pcap", ("a", "b")) for number in range(MAX_IDLE)]
+    end.shortfalls = [Shortfall(f"{number}.pcap", ("a", "b")) for number in range(base.MAX_IDLE)]
     assert end.failed
-    assert sentences(end)[1:] == [(f"{number}.pcap is not complete: a; b", "error") for number in range(MAX_IDLE)]
+    assert base.sentences(end)[1:] == [
+        (f"{number}.pcap is not complete: a; b", "error") for number in range(base.MAX_IDLE)
+    ]
     end.shortfalls.append(Shortfall("x.pcap", ("c",)))
-    assert sentences(end)[-1] == ("1 more capture is not complete", "error")
+    assert base.sentences(end)[-1] == ("1 more capture is not complete", "error")
 
 
 def test_too_few_packets_are_told_by_capture() -> None:
-    assert too_little({}, 3, alone=False) == ""
-    assert too_little({"a": 0}, 1, alone=True) == no_packet_in(["a"])
-    assert too_little({"a": 1}, 3, alone=True) == "too little to judge: 1 MQTT packet, 3 are required"
+    assert base.too_little({}, 3, alone=False) == ""
+    assert base.too_little({"a": 0}, 1, alone=True) == base.no_packet_in(["a"])
+    assert base.too_little({"a": 1}, 3, alone=True) == "too little to judge: 1 MQTT packet, 3 are required"
     several = "too little to judge: 3 MQTT packets are required of each capture, "
-    assert too_little({"a": 1}, 3, alone=False) == f"{several}a has 1"
-    named = ", ".join(f"{number} has 2" for number in range(MAX_IDLE))
-    assert too_little(dict.fromkeys(map(str, range(MAX_IDLE)), 2), 3, alone=False) == several + named
-    assert too_little(dict.fromkeys(map(str, range(MAX_IDLE + 1)), 2), 3, alone=False) == (
+    assert base.too_little({"a": 1}, 3, alone=False) == f"{several}a has 1"
+    named = ", ".join(f"{number} has 2" for number in range(base.MAX_IDLE))
+    assert base.too_little(dict.fromkeys(map(str, range(base.MAX_IDLE)), 2), 3, alone=False) == several + named
+    assert base.too_little(dict.fromkeys(map(str, range(base.MAX_IDLE + 1)), 2), 3, alone=False) == (
         f"{several}{named}, and 1 more capture too few"
     )
 
@@ -152,17 +145,17 @@ def test_too_few_packets_are_told_by_capture() -> None:
 def test_what_is_hidden_is_counted() -> None:
     end = clean()
     end.counts = end.hidden = Counter({Severity.INFO: 4})
-    assert lines(end, Painter(View(width=0))) == ["4 notes by 3 rules; 4 not shown (--min-severity)"]
+    assert base.lines(end, Painter(View(width=0))) == ["4 notes by 3 rules; 4 not shown (--min-severity)"]
 
     end.failing, end.fail_on, end.hidden_failing = Counter({Severity.INFO: 4}), Severity.INFO, 4
-    assert lines(end, Painter(View(width=0))) == [
+    assert base.lines(end, Painter(View(width=0))) == [
         "4 notes (4 count) by 3 rules; 4 not shown (--min-severity, of which 4 count)"
     ]
 
 
 def test_long_lists_are_counted() -> None:
     entry = Entry("f" * 32, "CON212", "", "", "", "", "")
-    told = sentences(summary(withheld=Counter({f"ABC1{n:02}": 1 for n in range(13)}), fixed=[entry] * 12))
+    told = base.sentences(summary(withheld=Counter({f"ABC1{n:02}": 1 for n in range(13)}), fixed=[entry] * 12))
 
     assert told[1][0].endswith("ABC109 (1), 3 more")
     assert "CON212, 2 more (" in told[3][0]
@@ -170,6 +163,6 @@ def test_long_lists_are_counted() -> None:
 
 def test_lines_are_safe_and_fit() -> None:
     for width in (40, 80):
-        for line in lines(summary(), Painter(View(width=width))):
+        for line in base.lines(summary(), Painter(View(width=width))):
             assert line.isprintable()
             assert len(line) <= width

@@ -18,24 +18,13 @@ from mqttscope.report.findings.concise import Concise
 from mqttscope.report.findings.full import Full, PacketView, Ranked
 from mqttscope.report.findings.shown import Entrance, ShownFinding, make_reporter
 from tests.each import each
-from tests.report.findings.samples import (
-    AT_THE_END,
-    HOSTILE,
-    IN_BASELINE,
-    MADE,
-    SECRET,
-    clean,
-    many,
-    real,
-    summary,
-    written,
-)
+from tests.report.findings import samples
 from tests.report.make import Lines
 from tests.report.test_harmless import ANSI, check
 
-NOTE = replace(MADE, severity=Severity.INFO, rule="OPS212", slug="ping-without-idle", message="pings early")
+NOTE = replace(samples.MADE, severity=Severity.INFO, rule="OPS212", slug="ping-without-idle", message="pings early")
 OTHER = replace(NOTE, rule="ACK206", slug="resend", message="sends again", frame=5)
-WARNING = replace(MADE, severity=Severity.WARNING, message="a warning")
+WARNING = replace(samples.MADE, severity=Severity.WARNING, message="a warning")
 HINT = "notes are one line for each rule; --verbose shows each with its packet"
 
 
@@ -44,12 +33,12 @@ def shown_ranked(*findings: Finding, verbose: bool = False, **view: Any) -> list
     reporter = make_reporter("full", sink, View(**{"width": 0, **view}), ranked=True, verbose=verbose, every=True)
     for one in findings:
         reporter.feed(one)
-    reporter.close(clean())
+    reporter.close(samples.clean())
     return sink.data.decode().splitlines()
 
 
 def test_the_worst_comes_first_whatever_the_order_of_the_capture() -> None:
-    lines = shown_ranked(NOTE, WARNING, replace(NOTE, message="again"), OTHER, MADE, NOTE)
+    lines = shown_ranked(NOTE, WARNING, replace(NOTE, message="again"), OTHER, samples.MADE, NOTE)
 
     assert [line.split("]")[0] for line in lines if line[:1] in "ewi" and "[" in line.split(":")[0]] == [
         "error[CON212",
@@ -71,12 +60,12 @@ def test_the_worst_comes_first_whatever_the_order_of_the_capture() -> None:
 def test_errors_are_written_as_they_are_found() -> None:
     sink = Lines()
     reporter = make_reporter("full", sink, View(width=0), ranked=True, live=True)
-    for one in (WARNING, MADE, WARNING, replace(MADE, frame=200)):
+    for one in (WARNING, samples.MADE, WARNING, replace(samples.MADE, frame=200)):
         reporter.feed(one)
 
     assert sink.data.count(b"error[CON212]") == 1
     assert b"warning[CON212]" not in sink.data
-    reporter.close(clean())
+    reporter.close(samples.clean())
     end = sink.data.decode().split("\n\n", 1)[1]
     times = "2 times from 2026-01-02T03:04:05.000Z to 2026-01-02T03:04:05.000Z, last in frame"
     assert end.splitlines()[0].startswith("error[CON212] again: Password without User Name")
@@ -86,7 +75,7 @@ def test_errors_are_written_as_they_are_found() -> None:
 
 
 def test_verbose_shows_every_note_with_its_packet() -> None:
-    lines = shown_ranked(NOTE, MADE, OTHER, NOTE, verbose=True)
+    lines = shown_ranked(NOTE, samples.MADE, OTHER, NOTE, verbose=True)
 
     assert [line.split("]")[0] for line in lines if line.startswith("info[")] == [
         "info[OPS212",
@@ -97,11 +86,11 @@ def test_verbose_shows_every_note_with_its_packet() -> None:
     assert len([line for line in lines if "CONNECT    3.1.1" in line]) == 4
 
 
-@pytest.mark.parametrize(("count", "size"), [(2, 1 << 30), (10_000, 2 * len(MADE.raw))])
+@pytest.mark.parametrize(("count", "size"), [(2, 1 << 30), (10_000, 2 * len(samples.MADE.raw))])
 def test_what_there_is_no_room_for_is_folded_and_said(count: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(full, "MAX_HELD", count)
     monkeypatch.setattr(full, "MAX_HELD_BYTES", size)
-    lines = shown_ranked(*[WARNING] * 5, *[MADE] * 3)
+    lines = shown_ranked(*[WARNING] * 5, *[samples.MADE] * 3)
 
     assert len([line for line in lines if line.startswith("error[")]) == 3, "errors never wait"
     assert len([line for line in lines if line.startswith("warning[")]) == 3
@@ -112,9 +101,9 @@ def test_what_there_is_no_room_for_is_folded_and_said(count: int, size: int, mon
 def test_suppressed_findings_are_not_shown_when_ranked() -> None:
     sink = Lines()
     reporter = make_reporter("full", sink, View(width=0), ranked=True)
-    for one in (MADE, WARNING, NOTE):
-        reporter.feed(one, IN_BASELINE)
-    reporter.close(clean())
+    for one in (samples.MADE, WARNING, NOTE):
+        reporter.feed(one, samples.IN_BASELINE)
+    reporter.close(samples.clean())
 
     assert sink.data.decode() == "no findings by 3 rules\n"
 
@@ -124,9 +113,13 @@ def test_suppressed_findings_are_not_shown_when_ranked() -> None:
 def test_lines_fit_and_are_harmless_when_ranked(width: int, verbose: bool) -> None:
     sink = Lines()
     reporter = make_reporter("full", sink, View(width=width), ranked=True, verbose=verbose)
-    for one in [*many(), replace(HOSTILE, severity=Severity.INFO), replace(HOSTILE, severity=Severity.WARNING)]:
+    for one in [
+        *samples.many(),
+        replace(samples.HOSTILE, severity=Severity.INFO),
+        replace(samples.HOSTILE, severity=Severity.WARNING),
+    ]:
         reporter.feed(one)
-    reporter.close(summary())
+    reporter.close(samples.summary())
 
     check(sink.data.decode().split("\n"), width)
 
@@ -154,7 +147,9 @@ def shown(finding: Finding, **view: int | bool) -> tuple[list[str], list[str]]:
 
 def publish(payload: bytes, field: str = "", offset: int = 0, length: int = 0, **changes: object) -> Finding:
     raw = encode(Publish(topic_name="a/b", payload=payload), V5)
-    made = replace(MADE, version="5.0", raw=raw, packet_type="publish", field=field, offset=offset, length=length)
+    made = replace(
+        samples.MADE, version="5.0", raw=raw, packet_type="publish", field=field, offset=offset, length=length
+    )
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
@@ -177,7 +172,7 @@ def test_an_acknowledgement_says_nothing_of_what_it_answers() -> None:
 
 
 def test_a_malformed_packet_is_shown_as_such() -> None:
-    event = ShownFinding(real("ENC101")[0], Hiding()).event
+    event = ShownFinding(samples.real("ENC101")[0], Hiding()).event
     assert isinstance(event, MalformedEvent)
 
     assert "PUBLISH    MALFORMED utf8_ill_formed" in PacketView(View(width=0)).lines(event)[0]
@@ -225,20 +220,22 @@ def test_a_long_field_is_cut() -> None:
 
 
 def test_a_password_is_hidden_even_where_the_connect_cannot_be_read() -> None:
-    broken = replace(MADE, raw=MADE.raw[:8] + b"\xff" * 6 + MADE.raw[14:], client_identifier=None)
+    broken = replace(
+        samples.MADE, raw=samples.MADE.raw[:8] + b"\xff" * 6 + samples.MADE.raw[14:], client_identifier=None
+    )
     lines, dump = shown(broken)
 
-    assert SECRET[4:].hex(" ") not in "".join(dump)
-    assert SECRET.decode()[4:] not in "".join([*lines, *dump])
+    assert samples.SECRET[4:].hex(" ") not in "".join(dump)
+    assert samples.SECRET.decode()[4:] not in "".join([*lines, *dump])
 
 
 def test_there_may_be_no_packet() -> None:
-    assert ShownFinding(AT_THE_END, Hiding()).event is None
+    assert ShownFinding(samples.AT_THE_END, Hiding()).event is None
 
 
 def test_a_finding_in_full() -> None:
-    related = (Related("the first CONNECT", 2, 30, MADE.timestamp_ns - 20_000_000),)
-    text = written("full", [replace(MADE, related=related, confidence=Confidence.LIKELY)], width=100)
+    related = (Related("the first CONNECT", 2, 30, samples.MADE.timestamp_ns - 20_000_000),)
+    text = samples.written("full", [replace(samples.MADE, related=related, confidence=Confidence.LIKELY)], width=100)
 
     assert text.splitlines() == [
         "error[CON212]: Password without User Name  (second-connect)",
@@ -259,43 +256,43 @@ def test_a_finding_in_full() -> None:
 
 
 def test_advice_is_given_once_per_rule() -> None:
-    assert written("full", [MADE, MADE, *real("PUB209")]).count("  Instead, ") == 2
+    assert samples.written("full", [samples.MADE, samples.MADE, *samples.real("PUB209")]).count("  Instead, ") == 2
 
 
 def test_the_reason_code_of_5_0_is_named() -> None:
-    assert "  reason code 0x9B QoS not supported\n" in written("full", real("PUB209"))
+    assert "  reason code 0x9B QoS not supported\n" in samples.written("full", samples.real("PUB209"))
 
 
 def test_a_finding_about_the_end_of_a_connection_has_no_bytes() -> None:
-    lines = written("full", [AT_THE_END]).splitlines()
+    lines = samples.written("full", [samples.AT_THE_END]).splitlines()
 
     assert lines[0].startswith("error[CON212]: no answer came")
     assert lines[2].startswith("  breaks ")
 
 
 def test_suppressed_findings_are_not_shown() -> None:
-    assert written("full", [(MADE, IN_BASELINE)]) == "no findings by 3 rules\n"
+    assert samples.written("full", [(samples.MADE, samples.IN_BASELINE)]) == "no findings by 3 rules\n"
 
 
 def test_passwords_are_hidden_unless_asked_for() -> None:
-    assert SECRET.decode() not in written("full", [MADE]).replace("\n", "")
-    assert "hunter2" in written("full", [MADE], show_secrets=True)
+    assert samples.SECRET.decode() not in samples.written("full", [samples.MADE]).replace("\n", "")
+    assert "hunter2" in samples.written("full", [samples.MADE], show_secrets=True)
 
 
 @each("colour", [False, True])
 @each("unicode", [False, True])
 @each("width", [0, 40, 60, 80, 200])
 def test_lines_fit_and_are_harmless(width: int, unicode: bool, colour: bool) -> None:
-    text = written("full", many(), summary(), width=width, unicode=unicode, colour=colour)
+    text = samples.written("full", samples.many(), samples.summary(), width=width, unicode=unicode, colour=colour)
 
     check(text.split("\n"), width, unicode=unicode)
 
 
 def test_colour_changes_nothing_but_colour() -> None:
-    plain = written("full", many(), summary(), width=80)
+    plain = samples.written("full", samples.many(), samples.summary(), width=80)
 
-    assert ANSI.sub("", written("full", many(), summary(), width=80, colour=True)) == plain
+    assert ANSI.sub("", samples.written("full", samples.many(), samples.summary(), width=80, colour=True)) == plain
 
 
 def test_a_hostile_finding_ends_in_a_few_lines() -> None:
-    assert len(written("full", [HOSTILE], width=80).splitlines()) < 60
+    assert len(samples.written("full", [samples.HOSTILE], width=80).splitlines()) < 60

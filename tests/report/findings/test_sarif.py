@@ -16,17 +16,7 @@ from mqttscope.lint.finding import Confidence, Finding, Severity
 from mqttscope.report.findings.sarif import plain, uri
 from tests import tools
 from tests.conftest import ROOT
-from tests.report.findings.samples import (
-    ACCEPTED,
-    AT_THE_END,
-    HOSTILE,
-    IN_BASELINE,
-    MADE,
-    clean,
-    many,
-    summary,
-    written,
-)
+from tests.report.findings import samples
 from tests.report.test_harmless import check
 
 
@@ -41,7 +31,7 @@ def schema() -> Any:
 
 def run_of(*findings: Any, end: Any = None, every: bool = False) -> dict[str, Any]:
     """The one run of a log that the schema takes."""
-    log = json.loads(written("sarif", findings, end, every=every))
+    log = json.loads(samples.written("sarif", findings, end, every=every))
     assert [f"{list(error.path)}: {error.message}" for error in schema().iter_errors(log)] == []
     (run,) = log["runs"]
     assert isinstance(run, dict)
@@ -58,15 +48,15 @@ def test_the_schema_finds_faults() -> None:
     assert list(schema().iter_errors({"version": "2.1.0", "runs": [{"tool": {}}]}))
 
 
-@pytest.mark.parametrize("end", [clean(), summary()], ids=["clean", "broken"])
+@pytest.mark.parametrize("end", [samples.clean(), samples.summary()], ids=["clean", "broken"])
 def test_logs_are_valid(end: Any) -> None:
-    assert len(run_of(*many(), end=end, every=True)["results"]) == len(many())
-    assert 1 < len(run_of(*many(), end=end)["results"]) < len(many())
+    assert len(run_of(*samples.many(), end=end, every=True)["results"]) == len(samples.many())
+    assert 1 < len(run_of(*samples.many(), end=end)["results"]) < len(samples.many())
     assert run_of(end=end)["results"] == []
 
 
 def test_all_rules_are_in_the_driver() -> None:
-    run = run_of(MADE)
+    run = run_of(samples.MADE)
     driver = run["tool"]["driver"]
 
     assert [rule["id"] for rule in driver["rules"]] == list(all_rules())
@@ -91,7 +81,7 @@ def test_what_github_asks_of_rules() -> None:
 
 
 def test_a_result_points_at_frame_packet_and_bytes() -> None:
-    (location,) = result_of(MADE)["locations"]
+    (location,) = result_of(samples.MADE)["locations"]
 
     assert location["physicalLocation"]["artifactLocation"] == {"uri": "capture.pcap"}
     assert location["physicalLocation"]["region"] == {"startLine": 118}
@@ -104,35 +94,40 @@ def test_a_result_points_at_frame_packet_and_bytes() -> None:
 
 
 def test_a_finding_about_a_connection_has_no_bytes() -> None:
-    (location,) = result_of(AT_THE_END)["locations"]
+    (location,) = result_of(samples.AT_THE_END)["locations"]
 
     assert "address" not in location["physicalLocation"]
     assert len(location["logicalLocations"]) == 1
 
 
 def test_levels() -> None:
-    levels = {severity: result_of(replace(MADE, severity=severity))["level"] for severity in Severity}
+    levels = {severity: result_of(replace(samples.MADE, severity=severity))["level"] for severity in Severity}
 
     assert levels == {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
-    assert result_of(replace(MADE, confidence=Confidence.LIKELY))["properties"]["confidence"] == "likely"
+    assert result_of(replace(samples.MADE, confidence=Confidence.LIKELY))["properties"]["confidence"] == "likely"
 
 
 def test_fingerprints_stay_and_equal_ones_are_numbered_for_github() -> None:
-    prints = [one["partialFingerprints"] for one in run_of(MADE, MADE, every=True)["results"]]
+    prints = [one["partialFingerprints"] for one in run_of(samples.MADE, samples.MADE, every=True)["results"]]
 
-    assert prints[0]["mqttscopeFingerprint/v1"] == prints[1]["mqttscopeFingerprint/v1"] == MADE.fingerprint
+    assert prints[0]["mqttscopeFingerprint/v1"] == prints[1]["mqttscopeFingerprint/v1"] == samples.MADE.fingerprint
     assert [one["primaryLocationLineHash"][-2:] for one in prints] == [":1", ":2"]
 
 
 def test_findings_of_one_cause_are_one_result_that_is_known_again() -> None:
-    other = replace(MADE, fingerprint="f" * 32, topic="b", frame=200, timestamp_ns=MADE.timestamp_ns + 1_500_000_000)
+    other = replace(
+        samples.MADE, fingerprint="f" * 32, topic="b", frame=200, timestamp_ns=samples.MADE.timestamp_ns + 1_500_000_000
+    )
     elsewhere = replace(other, capture="b.pcap")
-    (one, there), (again, _) = run_of(MADE, other, elsewhere)["results"], run_of(other, MADE, elsewhere)["results"]
+    (one, there), (again, _) = (
+        run_of(samples.MADE, other, elsewhere)["results"],
+        run_of(other, samples.MADE, elsewhere)["results"],
+    )
 
     assert (one["occurrenceCount"], there["occurrenceCount"]) == (2, 1), "a cause of two files is two results"
     assert one["partialFingerprints"] == again["partialFingerprints"] != there["partialFingerprints"]
     assert one["partialFingerprints"].keys() == {"mqttscopeCause/v1", "primaryLocationLineHash"}
-    assert one["properties"]["fingerprint"] == MADE.fingerprint, "as the baseline knows it"
+    assert one["properties"]["fingerprint"] == samples.MADE.fingerprint, "as the baseline knows it"
     assert one["properties"]["lastTimestamp"] == "2026-01-02T03:04:06.500000000Z"
     assert one["message"]["text"].endswith(
         "Found 2 times from 2026-01-02T03:04:05.000Z to 2026-01-02T03:04:06.500Z, last in frame 200."
@@ -140,7 +135,9 @@ def test_findings_of_one_cause_are_one_result_that_is_known_again() -> None:
 
 
 def test_suppressed_results_are_kept_and_marked() -> None:
-    known, accepted, new = run_of((MADE, IN_BASELINE), (MADE, ACCEPTED), MADE)["results"]
+    known, accepted, new = run_of((samples.MADE, samples.IN_BASELINE), (samples.MADE, samples.ACCEPTED), samples.MADE)[
+        "results"
+    ]
 
     assert known["suppressions"][0]["kind"] == "external"
     assert accepted["suppressions"][0]["justification"] == "firmware 2.1 sleeps too long\\x1b[31m"
@@ -149,14 +146,14 @@ def test_suppressed_results_are_kept_and_marked() -> None:
 
 
 def test_related_packets_are_related_locations() -> None:
-    (related,) = result_of(HOSTILE)["relatedLocations"]
+    (related,) = result_of(samples.HOSTILE)["relatedLocations"]
 
     assert related["physicalLocation"]["region"] == {"startLine": 2}
     assert related["properties"]["packet"] == 1
 
 
 def test_a_run_that_failed_says_so() -> None:
-    (invocation,) = run_of(end=summary())["invocations"]
+    (invocation,) = run_of(end=samples.summary())["invocations"]
 
     assert invocation["executionSuccessful"] is False
     notes = invocation["toolExecutionNotifications"]
@@ -164,11 +161,11 @@ def test_a_run_that_failed_says_so() -> None:
     assert notes[0]["message"]["text"] == "ENC101 failed: ValueError: \\x1b[31m\\xff"
     assert notes[1]["message"]["text"].startswith("cut\\x1b.pcap could not be read to its end")
     assert [one["level"] for one in notes] == ["error", "error", "note", "note", "note"]
-    assert run_of(end=clean())["invocations"][0]["executionSuccessful"] is True
+    assert run_of(end=samples.clean())["invocations"][0]["executionSuccessful"] is True
 
 
 def test_nothing_to_judge_is_no_success() -> None:
-    end = clean()
+    end = samples.clean()
     end.nothing, end.packets = "nothing to judge: no MQTT packet in what was read", 0
     (invocation,) = run_of(end=end)["invocations"]
 
@@ -178,7 +175,7 @@ def test_nothing_to_judge_is_no_success() -> None:
 
 
 def test_rules_that_did_not_run_are_told() -> None:
-    (invocation,) = run_of(end=clean())["invocations"]
+    (invocation,) = run_of(end=samples.clean())["invocations"]
     told = {
         one["descriptor"]["id"]: one["configuration"]["enabled"] for one in invocation["ruleConfigurationOverrides"]
     }
@@ -189,8 +186,8 @@ def test_rules_that_did_not_run_are_told() -> None:
 
 
 def test_hostile_text_does_no_harm() -> None:
-    text = written("sarif", [HOSTILE])
-    result = result_of(HOSTILE)
+    text = samples.written("sarif", [samples.HOSTILE])
+    result = result_of(samples.HOSTILE)
 
     check(text.split("\n"), 0)
     assert re.fullmatch(r"[\w.~/%-]+", result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"])

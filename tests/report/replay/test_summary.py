@@ -10,16 +10,7 @@ from mqttscope.replay.drivers.run import make_plan
 from mqttscope.replay.live import Note, NoteKind
 from mqttscope.report.base import View
 from mqttscope.report.page import Page
-from mqttscope.report.replay.summary import (
-    MAX_PLANNED_ROWS,
-    Outcome,
-    latency_lines,
-    plan_document,
-    render_latency,
-    summary_document,
-    write_plan,
-    write_summary,
-)
+from mqttscope.report.replay import summary
 from tests.replay.recordings import connack, connect, publish, recordings
 
 
@@ -28,26 +19,28 @@ def test_in_words_and_for_programs() -> None:
         (0, ">", connect("dev\x1b")), (0, "<", connack()), (0, ">", publish("kept", retain=True, payload=b"x"))
     )
     plan, page = make_plan(scripts), Page(View(width=100, unicode=False))
-    write_plan(page, plan, scripts, broker="mqtt://h:1883", pace="2x", length_ns=1_500_000_000, changes=["renamed"])
+    summary.write_plan(
+        page, plan, scripts, broker="mqtt://h:1883", pace="2x", length_ns=1_500_000_000, changes=["renamed"]
+    )
     said = page.encoded().decode()
 
     for line in ("would replay to mqtt://h:1883", "pace 2x", "at least 1.50 s", "1 PUBLISH", "kept", "renamed"):
         assert line in said
     assert "\x1b" not in said
-    document = plan_document(plan, scripts, broker="b", pace="asap", length_ns=0, changes=[])
+    document = summary.plan_document(plan, scripts, broker="b", pace="asap", length_ns=0, changes=[])
     assert document["retained_topics"] == ["kept"]
     assert document["connections"][0]["packets"] == 2
 
 
 def test_many_connections_are_counted() -> None:
-    scripts = recordings(*((number, ">", connect(f"c{number}")) for number in range(MAX_PLANNED_ROWS + 2)))
+    scripts = recordings(*((number, ">", connect(f"c{number}")) for number in range(summary.MAX_PLANNED_ROWS + 2)))
     page = Page(View(width=100, unicode=False))
-    write_plan(page, make_plan(scripts), scripts, broker="b", pace="asap", length_ns=0, changes=[])
+    summary.write_plan(page, make_plan(scripts), scripts, broker="b", pace="asap", length_ns=0, changes=[])
     said = page.encoded().decode()
 
     assert "and 2 more" in said
     assert "as soon as possible" in said
-    assert f"c{MAX_PLANNED_ROWS}" not in said
+    assert f"c{summary.MAX_PLANNED_ROWS}" not in said
 
 
 MS = 1_000_000
@@ -56,7 +49,7 @@ LIVE = {"connect": [MS // 2], "delivery": [2_500 * MS]}
 
 
 def test_recorded_and_live_times_stand_below_each_other() -> None:
-    assert render_latency(RECORDED, LIVE, View(width=100, unicode=False)).decode().split("\n")[1:-1] == [
+    assert summary.render_latency(RECORDED, LIVE, View(width=100, unicode=False)).decode().split("\n")[1:-1] == [
         "Latency",
         "handshake                      broker    count     min     p50      p95      p99      max",
         "-----------------------------------------------------------------------------------------",
@@ -71,17 +64,17 @@ def test_recorded_and_live_times_stand_below_each_other() -> None:
 
 def test_narrow_tables_leave_columns_out() -> None:
     for width in (40, 60, 80):
-        shown = render_latency(RECORDED, LIVE, View(width=width)).decode().split("\n")
+        shown = summary.render_latency(RECORDED, LIVE, View(width=width)).decode().split("\n")
         assert max(map(len, shown)) <= width
 
 
 def test_nothing_measured_is_nothing_shown() -> None:
-    assert render_latency({}, {"ping": []}, View()) == b""
-    assert latency_lines({}, {}) == b""
+    assert summary.render_latency({}, {"ping": []}, View()) == b""
+    assert summary.latency_lines({}, {}) == b""
 
 
 def test_json_has_nanoseconds() -> None:
-    first, ping, delivery = map(orjson.loads, latency_lines(RECORDED, LIVE).splitlines())
+    first, ping, delivery = map(orjson.loads, summary.latency_lines(RECORDED, LIVE).splitlines())
 
     assert first == {
         "schema": 1, "event": "latency", "kind": "connect",
@@ -93,9 +86,11 @@ def test_json_has_nanoseconds() -> None:
     assert (ping["live"], delivery["recorded"]) == (None, None)
 
 
-def outcome(**fields: Any) -> Outcome:
+def outcome(**fields: Any) -> summary.Outcome:
     scripts = recordings((0, ">", connect("a")), (1, ">", connect("b")))
-    made = Outcome("mqtt://h:1883", "asap", scripts, [scripts[0], None], sent=3, received=2, seconds=0.5, **fields)
+    made = summary.Outcome(
+        "mqtt://h:1883", "asap", scripts, [scripts[0], None], sent=3, received=2, seconds=0.5, **fields
+    )
     made.add_notes(
         [(Note(NoteKind.SKIPPED, "PUBLISH, since \x1b[31mit ended"), 2), (Note(NoteKind.ADDED, "PINGREQ"), 1)]
     )
@@ -105,9 +100,9 @@ def outcome(**fields: Any) -> Outcome:
     return made
 
 
-def text(one: Outcome) -> str:
+def text(one: summary.Outcome) -> str:
     page = Page(View(width=100, unicode=False))
-    write_summary(page, one)
+    summary.write_summary(page, one)
     return page.encoded().decode()
 
 
@@ -130,7 +125,7 @@ def test_in_words() -> None:
 
 
 def test_for_programs() -> None:
-    document = summary_document(outcome())
+    document = summary.summary_document(outcome())
 
     assert (document["event"], document["connections"], document["connected"]) == ("replay", 2, 1)
     assert document["failures"] == [{"reason": "cannot connect", "connections": 2}]
