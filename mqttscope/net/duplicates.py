@@ -16,9 +16,10 @@ of TCP.  Frames without TCP pass.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
-from typing import Final, TypeVar
+from itertools import takewhile
+from typing import Final, NamedTuple, TypeVar
 
 from mqttscope.net.frame import CaptureNotice, Frame
 from mqttscope.net.headers import segment as segment_of
@@ -48,6 +49,12 @@ Identity = tuple[bytes, int, int, int, int, int, int, int, int]
 """What two copies of a segment have in common."""
 
 
+class _TapName(NamedTuple):
+    capture: str
+    interface: int
+    encapsulation: bytes
+
+
 class Tap:
     """What one tap has shown of the connections that others have shown too."""
 
@@ -71,13 +78,8 @@ class Tap:
     @property
     def vlans(self) -> list[int]:
         """Identifiers of VLANs around its frames, the outer one first."""
-        words = [int.from_bytes(self.encapsulation[at : at + 2], "big") for at in range(0, len(self.encapsulation), 2)]
-        found: list[int] = []
-        for word in words:
-            if word >= _TAG:
-                break  # a tunnel, whose identifier may look like a tag
-            found.append(word)
-        return found
+        words = (int.from_bytes(self.encapsulation[at : at + 2], "big") for at in range(0, len(self.encapsulation), 2))
+        return list(takewhile(lambda word: word < _TAG, words))  # then a tunnel, whose identifier may look like a tag
 
 
 class _Span:
@@ -91,10 +93,8 @@ class _Span:
 class _View:
     """One direction of a flow as one tap shows it."""
 
-    def __init__(self, capture: str, interface: int, encapsulation: bytes, span: _Span) -> None:
-        self.capture: Final = capture
-        self.interface: Final = interface
-        self.encapsulation: Final = encapsulation
+    def __init__(self, name: _TapName, span: _Span) -> None:
+        self.name: Final = name
         self.span: Final = span
         self.places: list[_Place] = []
         self.only = 0
@@ -151,7 +151,6 @@ class _Recent:
         """How often each view has shown it."""
         self.places: dict[_View, _Place] = {}
         """Where."""
-        self.settled = False
 
 
 class Deduplication:
@@ -202,7 +201,7 @@ class Deduplication:
         self._expire(now)
         identification, hops = _of_ip(frame, found)
         identity = identify(found, identification)
-        direction = self._direction(identity[0] if isinstance(found, Segment) else _addresses(found))
+        direction = self._direction(identity[0] if isinstance(found, Segment) else found.source + found.destination)
         place = self._place(direction, frame, found, hops)
         place.frames += 1
         recent = self._recent.get(identity)
@@ -231,8 +230,8 @@ class Deduplication:
             view.shared = True
             for other in recent.shown:
                 other.shared = True
-                if other.encapsulation != view.encapsulation:
-                    self._unite(other.encapsulation, view.encapsulation)
+                if other.name.encapsulation != view.name.encapsulation:
+                    self._unite(other.name.encapsulation, view.name.encapsulation)
         recent.shown[view] = shown + 1
         if shown < recent.passed:
             return self._leave_out(place)
@@ -270,23 +269,21 @@ class Deduplication:
 
     def _direction(self, key: bytes) -> _Direction:
         known = self._directions.get(key)
-        if known is not None:
-            return known
-        if len(self._directions) >= MAX_DIRECTIONS:
-            self.forgotten += 1
-            self._sum_up(self._directions.pop(next(iter(self._directions))))
-        other = self._directions.get(_opposite(key))
-        made = self._directions[key] = _Direction(key, {} if other is None else other.order)
-        return made
+        if known is None:
+            if len(self._directions) >= MAX_DIRECTIONS:
+                self.forgotten += 1
+                self._sum_up(self._directions.pop(next(iter(self._directions))))
+            # The key of a datagram in fragments has no ports, and none for the other direction.
+            other = self._directions.get(reverse_key(key)) if len(key) in (12, 36) else None
+            known = self._directions[key] = _Direction(key, {} if other is None else other.order)
+        return known
 
     def _settle(self, recent: _Recent) -> None:
         """No copies of a segment are expected any more: count who has not shown it."""
-        if recent.settled:
-            return
-        recent.settled = True
-        if self._recent.get(recent.identity) is recent:
-            del self._recent[recent.identity]
         views = recent.direction.views
+        if self._recent.get(recent.identity) is not recent:
+            return  # counted before
+        del self._recent[recent.identity]
         if len(views) < 2:
             return
         alone = next(iter(recent.shown)) if len(recent.shown) == 1 else None
@@ -316,56 +313,46 @@ class Deduplication:
             addresses = data[:2] + data[6:14]
         elif frame.link_type == _COOKED_2:
             interface = int.from_bytes(data[4:8], "big")
-        encapsulation = found.encapsulation if isinstance(found, Fragment) else found.key[len(direction.key) :][:-1]
+        encapsulation = found.encapsulation if isinstance(found, Fragment) else found.key[len(direction.key) : -1]
         span = self._spans.get((frame.capture, interface))
         if span is None:
             span = self._spans[frame.capture, interface] = _Span(frame.timestamp_ns)
         elif frame.timestamp_ns > span.last_ns:
             span.last_ns = frame.timestamp_ns
-        where = (frame.capture, interface, encapsulation, addresses, hops)
-        known = direction.places.get(where)
-        if known is not None:
-            return known
+        name = _TapName(frame.capture, interface, encapsulation)
+        place = direction.places.get((*name, addresses, hops))
+        if place is not None:
+            return place
         if len(direction.places) >= MAX_PLACES:
             self.forgotten += 1
             return next(reversed(direction.places.values()))
         direction.order.setdefault(addresses, len(direction.order))
-        view = next((one for one in direction.views if _named(one) == where[:3]), None)
+        view = next((view for view in direction.views if view.name == name), None)
         if view is None:
-            view = _View(frame.capture, interface, encapsulation, span)
+            view = _View(name, span)
             direction.views.append(view)
-        made = direction.places[where] = _Place(len(direction.places), addresses, hops, view)
-        return made
+        place = direction.places[(*name, addresses, hops)] = _Place(len(direction.places), addresses, hops, view)
+        return place
 
     def _sum_up(self, direction: _Direction) -> None:
         """Add what the views of a direction have shown to their taps."""
-        outward = _is_outward(direction.key)
-        shared = [view for view in direction.views if view.shared]
-        # What has the same addresses has a higher TTL where it is nearer to the sender.
-        shared.sort(key=lambda one: _distance(direction, one, outward))
-        places: dict[tuple[str, int, bytes], int] = {}
-        for view in shared:
-            named = _named(view)
-            place = places.get(named, 0)
-            places[named] = place + 1
-            tap = self._taps.get((*named, place))
-            if tap is None:
-                tap = self._taps[(*named, place)] = Tap(*named, place)
-            tap.frames += sum(one.frames for one in view.places)
-            tap.copies += sum(one.copies for one in view.places)
+        # The side that opened a connection mostly has the higher port.
+        source, destination = ports(direction.key) if len(direction.key) in (12, 36) else (0, 0)
+
+        def distance(view: _View) -> tuple[int, int]:
+            """How far a view is from the client; the TTL is higher where a view is nearer to the sender."""
+            first = view.places[0]
+            return direction.order[first.addresses], -first.hops if source >= destination else first.hops
+
+        places: Counter[_TapName] = Counter()
+        for view in sorted((view for view in direction.views if view.shared), key=distance):
+            key = (*view.name, places[view.name])
+            places[view.name] += 1
+            tap = self._taps.setdefault(key, Tap(*key))
+            tap.frames += sum(place.frames for place in view.places)
+            tap.copies += sum(place.copies for place in view.places)
             tap.only += view.only
             tap.missed += view.missed
-
-
-def _named(view: _View) -> tuple[str, int, bytes]:
-    """What a tap is named by."""
-    return view.capture, view.interface, view.encapsulation
-
-
-def _distance(direction: _Direction, view: _View, outward: bool) -> tuple[int, int]:
-    """How far a view is from the client, as far as one of them is farther than another."""
-    first = view.places[0]
-    return direction.order[first.addresses], -first.hops if outward else first.hops
 
 
 def _tell_apart(direction: _Direction, recent: _Recent, place: _Place) -> None:
@@ -373,9 +360,9 @@ def _tell_apart(direction: _Direction, recent: _Recent, place: _Place) -> None:
     view = place.view
     other = recent.places[view]
     later = place if place.number > other.number else other
-    own = next((one for one in direction.views if _named(one) == _named(view) and one not in recent.places), None)
+    own = next((own for own in direction.views if own.name == view.name and own not in recent.places), None)
     if own is None:
-        own = _View(view.capture, view.interface, view.encapsulation, view.span)
+        own = _View(view.name, view.span)
         direction.views.append(own)
     view.places.remove(later)
     own.places.append(later)
@@ -428,20 +415,3 @@ def _of_ip(frame: Frame, found: Segment | Fragment) -> tuple[int, int]:
         return 0, data[at + 7]
     direct = data[at + 9] == _TCP and type(found) is Segment
     return data[at + 4] << 8 | data[at + 5] if direct else 0, data[at + 8]
-
-
-def _addresses(fragment: Fragment) -> bytes:
-    return fragment.source + fragment.destination
-
-
-def _opposite(key: bytes) -> bytes:
-    """The key of the other direction; of a datagram in fragments, whose key has no ports, there is none."""
-    return reverse_key(key) if len(key) in (12, 36) else b""
-
-
-def _is_outward(key: bytes) -> bool:
-    """Whether a direction is probably that of the side that opened the connection."""
-    if len(key) not in (12, 36):
-        return True
-    source, destination = ports(key)
-    return source >= destination

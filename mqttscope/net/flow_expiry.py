@@ -105,18 +105,17 @@ class FlowRegister:
 
     def next_to_time_out(self) -> list[Flow]:
         """The flows that time out next, all of them at the same time (`next_due_ns`)."""
-        found: list[Flow] = []
-        places = [0] if self._dues else []
-        while places:
-            # In a heap, what is due at the same time as its first lies together.
-            place = places.pop()
-            due_ns, key = self._dues[place]
-            if due_ns != self._dues[0][0]:
-                continue
-            if self._queued.get(key) == due_ns:
-                found.append(self.flows[key])
-            places += [below for below in (2 * place + 1, 2 * place + 2) if below < len(self._dues)]
-        return found
+        due = self._pop_due()
+        for entry in due:
+            heappush(self._dues, entry)
+        return [self.flows[key] for due_ns, key in due if self._queued.get(key) == due_ns]
+
+    def _pop_due(self) -> list[tuple[int, bytes]]:
+        """Take all that is due at the same time as the first out of the heap."""
+        due = [heappop(self._dues)] if self._dues else []
+        while self._dues and self._dues[0][0] == due[0][0]:
+            due.append(heappop(self._dues))
+        return due
 
     def _register(self, flow: Flow) -> None:
         back = reverse_key(flow.key)
@@ -153,14 +152,13 @@ class FlowRegister:
             while (end := half.hole_end()) >= 0:
                 size = half.buffer.size
                 proven = half.acknowledged >= end
-                if size > self.max_buffered_bytes or len(half.buffer) > self.max_buffered_segments:
-                    half.limit_hits += 1
-                elif proven and size * 4 < self.max_buffered_bytes:
-                    wait = PROVEN_WAIT_NS
-                    break
-                elif not proven and (peer.segments or size <= ONE_SIDED_BUFFERED_BYTES):
-                    wait = NEVER if peer.segments else ONE_SIDED_WAIT_NS
-                    break
+                if size <= self.max_buffered_bytes and len(half.buffer) <= self.max_buffered_segments:
+                    if proven and size * 4 < self.max_buffered_bytes:
+                        wait = PROVEN_WAIT_NS
+                        break
+                    if not proven and (peer.segments or size <= ONE_SIDED_BUFFERED_BYTES):
+                        wait = NEVER if peer.segments else ONE_SIDED_WAIT_NS
+                        break
                 half.give_up(report)
         half.deadline_ns = min(half.deadline_ns, now + wait) if wait < NEVER else NEVER
         half.clear = half.state in (ASSUMED, OPEN) and half.hole_end() < 0
@@ -293,12 +291,8 @@ class FlowRegister:
 
     def _time_out(self, due_ns: int, events: list[FlowEvent]) -> None:
         """Look after the flows that time out at this very time, or seemed to when that was noted."""
-        found: dict[bytes, Flow] = {}
-        while self._dues and self._dues[0][0] == due_ns:
-            key = heappop(self._dues)[1]
-            if self._queued.get(key) == due_ns:
-                found[key] = self.flows[key]
-        for flow in sorted(found.values(), key=attrgetter("last_frame")):
+        keys = dict.fromkeys(key for _, key in self._pop_due() if self._queued.get(key) == due_ns)
+        for flow in sorted((self.flows[key] for key in keys), key=attrgetter("last_frame")):
             del self._queued[flow.key]
             if flow.kept_until_ns <= due_ns:
                 self._decide(flow, events)

@@ -58,7 +58,7 @@ class FragmentTable:
     the time-out ends a datagram too, because its identification may mean another one then.
     """
 
-    __slots__ = ("_lost", "datagrams", "evicted", "expired", "held", "max_bytes", "max_datagrams", "timeout_ns")
+    __slots__ = ("_lost", "datagrams", "evicted", "held", "max_bytes", "max_datagrams", "timeout_ns")
 
     def __init__(
         self, max_datagrams: int = MAX_DATAGRAMS, max_bytes: int = MAX_BYTES, timeout_ns: int = TIMEOUT_NS
@@ -72,10 +72,8 @@ class FragmentTable:
         """Bytes held, reckoned as for ``max_bytes``."""
         self.evicted = 0
         """How many incomplete datagrams were dropped, the oldest first, at a limit of this table."""
-        self.expired = 0
-        """How many incomplete datagrams ran out of time."""
         self._lost: dict[str, int] = {}
-        """How many fragments of TCP segments went with those, by capture."""
+        """Fragments of TCP segments that were dropped with their incomplete datagrams, by capture."""
 
     def feed(self, fragment: Fragment) -> Segment | NotSegment | None:
         """Add a fragment.  Returns the segment it completes, or why the complete datagram holds none.
@@ -91,7 +89,6 @@ class FragmentTable:
             datagram = self.datagrams.get(fragment.key)
             if datagram is not None and self._too_old(datagram, fragment.timestamp_ns):
                 self._give_up(fragment.key)
-                self.expired += 1
                 datagram = None
             if datagram is None:
                 datagram = self.datagrams[fragment.key] = Datagram(
@@ -117,22 +114,13 @@ class FragmentTable:
         return abs(now_ns - datagram.started_ns) > self.timeout_ns
 
     def _expire(self, now_ns: int) -> None:
-        while self.datagrams:
-            key = next(iter(self.datagrams))
-            if not self._too_old(self.datagrams[key], now_ns):
-                return
+        while self.datagrams and self._too_old(self.datagrams[key := next(iter(self.datagrams))], now_ns):
             self._give_up(key)
-            self.expired += 1
 
     def _evict(self) -> None:
         while self.datagrams and (len(self.datagrams) > self.max_datagrams or self.held > self.max_bytes):
             self._give_up(next(iter(self.datagrams)))
             self.evicted += 1
-
-    @property
-    def lost(self) -> int:
-        """How many fragments of TCP segments were given up with their datagrams."""
-        return sum(self._lost.values())
 
     def incomplete(self) -> int:
         """How many fragments of TCP segments came without the others: those given up, and those still waited for."""

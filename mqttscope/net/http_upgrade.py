@@ -21,7 +21,7 @@ OLD_SUBPROTOCOL: Final = "mqttv3.1"
 WINDOW_BITS: Final = ("8", "9", "10", "11", "12", "13", "14", "15")
 
 Remark = tuple[str, str]
-"""A reason of ``http_upgrade.HTTP_REASONS`` and what is wrong here."""
+"""A `Problem.reason` and its `Problem.detail`."""
 
 HEAD_END: Final = re.compile(rb"\r?\n\r?\n")
 REQUEST_LINE: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) +([^ \r\n]+) +HTTP/1\.(\d)[ \t]*\r?(?:\n|$)")
@@ -231,15 +231,6 @@ HTTP, HELD, FRAMES, SEARCHING, LOST = WebSocketPhase
 
 ACCEPT_GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
-HTTP_REASONS: Final = (
-    "not_http header_too_long request_not_get http_version_old upgrade_header_missing connection_header_missing "
-    "websocket_version_wrong key_missing key_invalid request_not_seen response_not_seen not_upgraded gap_in_head "
-    "truncated_head body_length_unknown accept_missing accept_wrong subprotocol_not_offered subprotocol_old "
-    "subprotocol_foreign subprotocol_missing subprotocol_wrong extension_not_offered extension_unknown "
-    "deflate_parameters_invalid"
-)
-"""Every ``Problem.reason`` of the HTTP exchange, separated by spaces."""
-
 _ACCEPT: Final = re.compile("[A-Za-z0-9+/]{27}=")
 _UPGRADE_LINE: Final = re.compile(rb"\nupgrade[ \t]*:(?:[^\r\n]*[ \t,])?websocket[ \t,/\r\n]", re.IGNORECASE)
 
@@ -266,8 +257,8 @@ class Upgrade:
 class Problem:
     """Something an endpoint must not do, or a limit of what can be read.
 
-    ``reason`` is one of ``HTTP_REASONS`` or ``websocket.FRAME_REASONS``; ``offset`` is where the head or frame
-    begins in the stream of its direction, in bytes.  ``fatal``: framing is lost, what follows comes as ``Lost``.
+    ``offset`` is where the head or frame begins in the stream of its direction, in bytes.  ``fatal``: framing is lost,
+    what follows comes as ``Lost``.
     """
 
     from_client: bool

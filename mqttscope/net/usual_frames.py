@@ -41,43 +41,35 @@ def locate(data: bytes, start: int, stop: int, link_type: int) -> TcpHeader:
     the same IPv4 without a link layer, as recordings of live runs have it.
     """
     size = stop - start
-    key = b""
+    ip = -1  # where a usual header of IPv4 begins
     if link_type == 1 and size >= 54:
         begin = data[start + 12 : start + 15]
         if begin == _PLAIN_IPV4:
-            length, fragment, protocol, sequence, acknowledgment, data_offset, flags, window = _IPV4_AND_TCP(
-                data, start + 16
-            )
-            if protocol == 6 and not fragment & 0x3FFF:
-                key = data[start + 26 : start + 38]
-                body, end = start + 34, start + 14 + length
-        elif begin == _PLAIN_IPV6:
-            if size < 74:
-                return _UNUSUAL
+            ip = start + 14
+        elif begin == _PLAIN_IPV6 and size >= 74:
             length, protocol, sequence, acknowledgment, data_offset, flags, window = _IPV6_AND_TCP(data, start + 18)
-            if protocol == 6:
-                key = data[start + 22 : start + 58]
-                body, end = start + 54, start + 54 + length
+            fragment, key = 0, data[start + 22 : start + 58]
+            body, end = start + 54, start + 54 + length
         elif begin[:2] == _ONE_TAG and size >= 58 and data[start + 16 : start + 19] == _PLAIN_IPV4:
-            length, fragment, protocol, sequence, acknowledgment, data_offset, flags, window = _IPV4_AND_TCP(
-                data, start + 20
-            )
-            identifier = bytes((data[start + 14] & 0x0F, data[start + 15]))
-            if protocol == 6 and not fragment & 0x3FFF and identifier != b"\0\0":
-                key = direction_key(data[start + 30 : start + 38], data[start + 38 : start + 42], identifier)
-                body, end = start + 38, start + 18 + length
+            ip = start + 18
+        else:
+            return _UNUSUAL
     elif link_type == 101 and size >= 40 and data[start] == _IPV4_WITHOUT_OPTIONS:
-        length, fragment, protocol, sequence, acknowledgment, data_offset, flags, window = _IPV4_AND_TCP(
-            data, start + 2
-        )
-        if protocol == 6 and not fragment & 0x3FFF:
-            key = data[start + 12 : start + 24]
-            body, end = start + 20, start + length
-    if key and data_offset >= 0x50:
-        begins = body + (data_offset >> 2 & 0x3C)
-        if begins <= end <= stop:
-            return key, sequence, acknowledgment, flags, window, body + 20, begins, end
-    return _UNUSUAL
+        ip = start
+    else:
+        return _UNUSUAL
+    if ip >= 0:
+        length, fragment, protocol, sequence, acknowledgment, data_offset, flags, window = _IPV4_AND_TCP(data, ip + 2)
+        key, body, end = data[ip + 12 : ip + 24], ip + 20, ip + length
+    begins = body + (data_offset >> 2 & 0x3C)
+    if protocol != _TCP or fragment & 0x3FFF or data_offset < 0x50 or not begins <= end <= stop:
+        return _UNUSUAL
+    if ip == start + 18:
+        identifier = bytes((data[start + 14] & 0x0F, data[start + 15]))
+        if identifier == b"\0\0":
+            return _UNUSUAL
+        key = direction_key(key[:8], key[8:], identifier)
+    return key, sequence, acknowledgment, flags, window, body + 20, begins, end
 
 
 def plain_endpoints(data: bytes, start: int, stop: int, link_type: int) -> bytes:
