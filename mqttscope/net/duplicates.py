@@ -1,17 +1,14 @@
-"""Frames that more than one tap has captured: each is read once, and what each tap lost is counted.
+"""Frames that more than one tap has captured: each is read once, and the losses of each tap are counted.
 
-A *tap* is a place where frames are captured: a capture, an interface, a VLAN, and where these are the same, another
-pair of link-layer addresses or another TTL, as on both sides of a router.  Taps of one connection show equal segments.
-`Deduplication.take` says of each frame whether it is read: a segment passes as often as the tap that showed it most
-often has shown it.  So what one tap lost comes from another, and what was sent twice passes twice.
+A *tap* is a place where frames are captured: a capture, an interface, a VLAN; if these are equal, another pair of
+link-layer addresses or another TTL, as on both sides of a router.  Taps of one connection show equal segments.
+`Deduplication.take` passes a segment as often as the tap that showed it most often.  So another tap fills what one tap
+lost, and what was sent twice passes twice.  Frames without TCP pass.
 
-Equal are segments with the same endpoints, numbers, flags, window, time stamp (RFC 7323), payload, and identification
-of IP (RFC 791).  A sender that repeats a segment mostly gives it another identification or time stamp; where it does
-not, it is the same tap that shows it again.  A tap that captures each frame twice, as a mirror port of both directions
-does, shows it again sooner than anybody sends anything again.
-
-Not compared is what changes on the way: tags, link-layer addresses, TTL, traffic class, checksums, and other options
-of TCP.  Frames without TCP pass.
+Equal segments have the same endpoints, numbers, flags, window, time stamp (RFC 7323), payload, and identification of
+IP (RFC 791); tags, link-layer addresses, TTL, traffic class, checksums and other TCP options may change on the way.
+A sender that repeats a segment mostly changes identification or time stamp; otherwise the same tap shows the segment
+again.  A tap that captures each frame twice, such as a mirror port of both directions, does so sooner than any sender.
 """
 
 from __future__ import annotations
@@ -29,20 +26,20 @@ from mqttscope.net.tap_views import COPY_NS, TAP_NS
 from mqttscope.net.tcp_clock import time_stamp
 
 WINDOW_NS: Final = 1_000_000_000
-"""Copies come within this time.  It is shorter than the first time-out after which TCP sends again (RFC 6298)."""
+"""Maximum time between copies: shorter than the first time-out after which TCP sends again (RFC 6298)."""
 MAX_RECENT: Final = 500_000
-"""Segments that are remembered to recognise their copies."""
+"""Maximum number of segments that are remembered to recognise their copies."""
 MAX_DIRECTIONS: Final = 200_000
-"""Directions of flows of which it is remembered which taps show them."""
+"""Maximum number of directions of flows whose taps are remembered."""
 MAX_PLACES: Final = 16
-"""Capture points that are distinguished in one direction of a flow; frames of further ones count as the last one's."""
+"""Maximum number of capture points in one direction of a flow; frames of further points count for the last one."""
 
 _ETHERNET: Final = 1
 _COOKED: Final = 113
 _COOKED_2: Final = 276
 _TCP: Final = 6
 _TAG: Final = 0x1000
-"""The words of an encapsulation below this are identifiers of VLANs."""
+"""Words of an encapsulation below this value are VLAN identifiers."""
 
 T = TypeVar("T")
 Identity = tuple[bytes, int, int, int, int, int, int, int, int]
@@ -56,7 +53,7 @@ class _TapName(NamedTuple):
 
 
 class Tap:
-    """What one tap has shown of the connections that others have shown too."""
+    """Counters of a tap, over the connections that other taps have shown too."""
 
     def __init__(self, capture: str, interface: int, encapsulation: bytes, place: int) -> None:
         self.capture: Final = capture
@@ -65,25 +62,25 @@ class Tap:
         self.encapsulation: Final = encapsulation
         """Tags and tunnels, as direction keys have them (`net.segment.direction_key`)."""
         self.place: Final = place
-        """From 0: which one it is of those that are otherwise the same, in the order in which frames pass them."""
+        """Number from 0 among otherwise equal taps, in the order in which frames pass them."""
         self.frames = 0
-        """Frames with TCP that it has captured."""
+        """Captured frames with TCP."""
         self.copies = 0
-        """Those of them that were left out, since another tap, or it, had shown them before."""
+        """Frames that were left out, because this tap or another one had shown them before."""
         self.only = 0
-        """Those of them that no other tap has."""
+        """Frames that no other tap has."""
         self.missed = 0
-        """Frames that it has not, and others have: between the first and the last one that it has of a direction."""
+        """Frames this tap missed between its first and last frame of a direction, and other taps have."""
 
     @property
     def vlans(self) -> list[int]:
-        """Identifiers of VLANs around its frames, the outer one first."""
+        """VLAN identifiers around the frames, the outer one first."""
         words = (int.from_bytes(self.encapsulation[at : at + 2], "big") for at in range(0, len(self.encapsulation), 2))
         return list(takewhile(lambda word: word < _TAG, words))  # then a tunnel, whose identifier may look like a tag
 
 
 class _Span:
-    """The time in which an interface has captured."""
+    """Times of the first and the last frame of an interface."""
 
     def __init__(self, timestamp_ns: int) -> None:
         self.first_ns = timestamp_ns
@@ -100,21 +97,20 @@ class _View:
         self.only = 0
         self.missed = 0
         self.shared = False
-        """It has shown a segment that another view has shown."""
+        """Another view has shown a segment of this view."""
         self.last_ns = span.last_ns
         self.later: dict[_View | None, int] = {}
-        """What it has not shown since its last frame, by the only view that did: lost if it shows anything later."""
+        """Segments missing since the last frame, by the only view that has them; missed if another frame follows."""
 
 
 class _Place:
-    """Frames of one view that have come the same way: with the same link-layer addresses and the same TTL.
+    """Frames of one view with the same link-layer addresses and TTL.
 
-    Another way is another tap only where both have shown the same segment; else the path has changed.
+    Two places of a view are two taps only if both have shown the same segment; otherwise the path has changed.
     """
 
     def __init__(self, number: int, addresses: bytes, hops: int, view: _View) -> None:
         self.number: Final = number
-        """In the order in which the places of a direction appeared."""
         self.addresses: Final = addresses
         self.hops: Final = hops
         self.view = view
@@ -133,24 +129,23 @@ class _Direction:
         self.views: list[_View] = []
         self.places: dict[tuple[str, int, bytes, bytes, int], _Place] = {}
         self.identification = 0
-        """Of the latest segment that was new."""
+        """Identification of the latest new segment."""
         self.same_identification = False
-        """Different segments have had the same one, so that it says nothing."""
+        """Different segments had the same identification, which proves nothing then."""
 
 
 class _Recent:
-    """A segment that may come again."""
+    """A segment whose copies may follow."""
 
     def __init__(self, identity: Identity, direction: _Direction, timestamp_ns: int) -> None:
         self.identity: Final = identity
         self.direction: Final = direction
         self.timestamp_ns: Final = timestamp_ns
         self.passed = 1
-        """How often it was read."""
+        """Number of times that it was read."""
         self.shown: dict[_View, int] = {}
-        """How often each view has shown it."""
+        """Number of times that each view has shown it."""
         self.places: dict[_View, _Place] = {}
-        """Where."""
 
 
 class Deduplication:
@@ -160,16 +155,16 @@ class Deduplication:
         self.frames = 0
         """Frames with TCP so far."""
         self.copies = 0
-        """Those of them that were left out."""
+        """Frames that were left out."""
         self.forgotten = 0
-        """Segments that were forgotten early, and directions, since a limit was hit."""
+        """Segments and directions that were forgotten early, at a limit."""
         self._recent: dict[Identity, _Recent] = {}
         self._queue: deque[_Recent] = deque()
         self._directions: dict[bytes, _Direction] = {}
         self._spans: dict[tuple[str, int], _Span] = {}
         self._taps: dict[tuple[str, int, bytes, int], Tap] = {}
         self._same: dict[bytes, bytes] = {}
-        """Encapsulations under which equal segments were captured, each with the one that stands for all of them."""
+        """Encapsulations of equal segments, each with the one that replaces it."""
 
     def unique(self, frames: Iterable[Frame | CaptureNotice]) -> Iterator[Frame | CaptureNotice]:
         """The frames that are no copies, and all notices."""
@@ -178,7 +173,7 @@ class Deduplication:
                 yield frame
 
     def under_one_key(self, items: Iterable[T]) -> Iterator[T]:
-        """Pass everything on; segments that several taps show under different tags get those of one of the taps.
+        """Pass everything on; give segments that several taps show with different tags the tags of one tap.
 
         So a flow has one key, whichever tap shows its segments.
         """
@@ -192,7 +187,7 @@ class Deduplication:
             yield item
 
     def take(self, frame: Frame) -> bool:
-        """Whether to read a frame: it is no copy of one before."""
+        """Whether to read a frame, which is not a copy."""
         found = segment_of(frame)
         if isinstance(found, NotSegment):
             return True
@@ -239,7 +234,7 @@ class Deduplication:
         return True
 
     def taps(self) -> list[Tap]:
-        """The taps that have shown the same connections, in the order in which they began; once all frames came."""
+        """The taps that have shown the same connections, in the order of their first frames; call it at the end."""
         while self._queue:
             self._settle(self._queue.popleft())
         for direction in self._directions.values():
@@ -279,7 +274,7 @@ class Deduplication:
         return known
 
     def _settle(self, recent: _Recent) -> None:
-        """No copies of a segment are expected any more: count who has not shown it."""
+        """Count which views have not shown a segment: no more copies are expected."""
         views = recent.direction.views
         if self._recent.get(recent.identity) is not recent:
             return  # counted before
@@ -356,7 +351,7 @@ class Deduplication:
 
 
 def _tell_apart(direction: _Direction, recent: _Recent, place: _Place) -> None:
-    """A segment was shown in two places that were taken for one tap: the one that appeared later is another."""
+    """Split a view that has shown one segment in two places: the later place belongs to another tap."""
     view = place.view
     other = recent.places[view]
     later = place if place.number > other.number else other
@@ -374,9 +369,9 @@ def _tell_apart(direction: _Direction, recent: _Recent, place: _Place) -> None:
 
 
 def identify(found: Segment | Fragment, identification: int) -> Identity:
-    """What all copies of a segment, or of an IP fragment of one, have in common.
+    """The values that all copies of a segment share, or of an IP fragment of one.
 
-    ``identification`` is that of its IP header, 0 where there is none.
+    ``identification`` is from the IP header, 0 without one.
     """
     if isinstance(found, Fragment):
         datagram = found.key[: len(found.key) - len(found.encapsulation)]
@@ -398,13 +393,13 @@ def identify(found: Segment | Fragment, identification: int) -> Identity:
 
 
 def identity_of(frame: Frame) -> Identity | None:
-    """What all copies of a frame have in common; ``None`` where it holds no TCP."""
+    """The values that all copies of a frame share; ``None`` for a frame without TCP."""
     found = segment_of(frame)
     return None if isinstance(found, NotSegment) else identify(found, _of_ip(frame, found)[0])
 
 
 def _of_ip(frame: Frame, found: Segment | Fragment) -> tuple[int, int]:
-    """Identification and TTL (hop limit) of the outer IP header; the first is 0 unless that is the one of TCP."""
+    """Identification and TTL (hop limit) of the outer IP header; in a tunnel the identification is 0."""
     data = frame.data
     link = LINKS.get(frame.link_type)
     located = None if link is None else link(data, 0, len(data), max(len(data), frame.original_length))

@@ -295,8 +295,6 @@ class Opening:
 class Handshake:
     """The exchange of one connection; a direction whose phase is ``FRAMES`` or ``LOST`` gets no more bytes here."""
 
-    max_header_bytes: int = MAX_HEADER_BYTES
-    max_early_bytes: int = MAX_EARLY_BYTES
     client: Opening = field(default_factory=lambda: Opening(True))
     server: Opening = field(default_factory=lambda: Opening(False))
     request: Request | None = None  # the one that waits for its response
@@ -333,7 +331,7 @@ class Handshake:
         """Read heads until both directions need more bytes."""
         while self._read_request(out) or self._read_response(out):
             pass
-        mute = self.server.phase is LOST or self.server.closed or len(self.client.buffer) > self.max_early_bytes
+        mute = self.server.phase is LOST or self.server.closed or len(self.client.buffer) > MAX_EARLY_BYTES
         if self.client.phase is HELD and mute and self.request:
             self._report(None, out)
             self.request.remarks.clear()  # a response that comes after all does not repeat them
@@ -387,8 +385,8 @@ class Handshake:
             return b""
         found = HEAD_END.search(side.buffer, max(0, side.searched - 3))
         side.searched = len(side.buffer)
-        if (found.end() if found else side.searched) > self.max_header_bytes:
-            self._give_up(side, "header_too_long", f"an HTTP head is longer than {self.max_header_bytes} bytes", out)
+        if (found.end() if found else side.searched) > MAX_HEADER_BYTES:
+            self._give_up(side, "header_too_long", f"an HTTP head is longer than {MAX_HEADER_BYTES} bytes", out)
             return b""
         return side.use(found.end()) if found else b""
 

@@ -69,8 +69,6 @@ class TlsObserver:
 
     client: TlsSide = field(default_factory=TlsSide)
     server: TlsSide = field(default_factory=TlsSide)
-    max_handshake_bytes: int = MAX_HANDSHAKE_BYTES
-    max_alerts: int = MAX_ALERTS
     client_hello: bool = False
     server_hello: bool = False
     server_name: str | None = None
@@ -114,7 +112,7 @@ class TlsObserver:
                     self._collect(from_client, side, piece)
                 elif side.alert:
                     side.short += piece
-                    if not side.remaining and len(self.alerts) < self.max_alerts:
+                    if not side.remaining and len(self.alerts) < MAX_ALERTS:
                         self.alerts.append((from_client, side.short[0], side.short[1]))
                     elif not side.remaining:
                         self.alerts_dropped += 1
@@ -200,8 +198,8 @@ class TlsObserver:
             if kind not in (0, wanted):
                 # After the hello of its direction, or ciphertext of a connection that was joined.
                 self._stop(side)
-            elif size > self.max_handshake_bytes:
-                self.problems.append(f"the {who}'s hello has {size} bytes, more than {self.max_handshake_bytes}")
+            elif size > MAX_HANDSHAKE_BYTES:
+                self.problems.append(f"the {who}'s hello has {size} bytes, more than {MAX_HANDSHAKE_BYTES}")
                 self._stop(side)
             elif len(side.handshake) < size:
                 return

@@ -1,7 +1,6 @@
-"""Where the TCP segment is in a frame as nearly all are, for who has no time to walk down its headers one by one.
+"""Locates the TCP segment in usual frames, which need no walk through their headers.
 
-`locate` takes frames where they lie in the buffer of a reader.  What it does not take is for `headers.walk`; a test
-holds both equal.
+`locate` reads frames in the buffer of a reader.  `headers.walk` reads all others; a test compares both.
 """
 
 from __future__ import annotations
@@ -23,22 +22,20 @@ _IPV4_WITHOUT_OPTIONS: Final = 0x45
 """Version 4 with 20 bytes of header."""
 _TCP: Final = 6
 _IPV4_AND_TCP: Final = Struct("!H2xHxB14xIIBBH").unpack_from
-"""From the Total Length of an IPv4 header without options: that, fragment, protocol, and what `TcpHeader` has."""
+"""Total Length of an IPv4 header without options, fragment, protocol, and numbers of the TCP header after it."""
 _IPV6_AND_TCP: Final = Struct("!HB37xIIBBH").unpack_from
-"""The same from the Payload Length of an IPv6 header, which has no fragment."""
+"""Payload Length of an IPv6 header, protocol, and numbers of the TCP header after it."""
 
 TcpHeader = tuple[bytes, int, int, int, int, int, int, int]
-"""Direction key, sequence and acknowledgment number, flags, window, and where in the buffer the options of the TCP
-header begin, the payload begins and ends."""
+"""Direction key, sequence and acknowledgment number, flags, window; offsets of TCP options, payload, and its end."""
 _UNUSUAL: Final[TcpHeader] = (b"", 0, 0, 0, 0, 0, 0, 0)
 
 
 def locate(data: bytes, start: int, stop: int, link_type: int) -> TcpHeader:
-    """Where the TCP segment is in a frame that lies in ``data`` from ``start`` to ``stop``, if the frame is usual.
+    """Locate the TCP segment of a usual frame, which is in ``data`` from ``start`` to ``stop``; else the key is empty.
 
-    The key is empty where it is not.  Nearly all frames of most captures are not worth a walk: Ethernet II with at most
-    one VLAN tag, IPv4 without options or IPv6 without extension headers, and a TCP segment that was captured whole; or
-    the same IPv4 without a link layer, as recordings of live runs have it.
+    Usual: Ethernet II with at most one VLAN tag, IPv4 without options or IPv6 without extension headers, and a TCP
+    segment that was captured whole; or such IPv4 without a link layer, as recordings of live runs have it.
     """
     size = stop - start
     ip = -1  # where a usual header of IPv4 begins
@@ -73,10 +70,7 @@ def locate(data: bytes, start: int, stop: int, link_type: int) -> TcpHeader:
 
 
 def plain_endpoints(data: bytes, start: int, stop: int, link_type: int) -> bytes:
-    """The endpoints of a TCP segment in a frame that lies in ``data``; empty where the frame is not usual.
-
-    For callers that need no more of the Ethernet frames that `locate` takes; the TCP header may still be damaged.
-    """
+    """The endpoints of a TCP segment in a usual Ethernet frame, else empty; the TCP header may be damaged."""
     if link_type != 1 or stop - start < 54:
         return b""
     begin = data[start + 12 : start + 15]

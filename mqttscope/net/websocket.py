@@ -50,8 +50,7 @@ _NOT_KEPT: Final = f"the state inside a message of more than {MAX_PENDING_BYTES}
 _INFLATE_STEP: Final = 64 * 1024
 _FLUSH: Final = b"\x00\x00\xff\xff"
 _LAST_BLOCK: Final = b"\x01\x00\x00\xff\xff"
-_NO_UTF8: Final = re.compile(r"[\udc80-\udcff]")
-"""What stands for a byte that is no UTF-8."""
+_NOT_UTF8: Final = re.compile(r"[\udc80-\udcff]")
 
 
 @dataclass(slots=True)
@@ -112,13 +111,12 @@ WebSocketEvent = Upgrade | MessageData | MessageGap | Lost | Control | Problem
 class Inflater:
     """permessage-deflate of one direction (RFC 7692): compressed messages in any chunking come in, their bytes go out.
 
-    ``zlib_object`` (up to 32 KiB of window and some tables) lives as long as a message and may be set to ``None``
+    ``zlib_object`` (a window of 32 KiB and tables) lives as long as a message.  The caller may set it to ``None``
     between any two calls, for instance to write this object down: it is rebuilt from the other fields, which are plain
-    data.  Only a message with more than ``MAX_PENDING_BYTES`` compressed bytes so far cannot be continued then, and
-    becomes an error.
+    data.  Only a message with more than ``MAX_PENDING_BYTES`` compressed bytes so far becomes an error then.
 
-    After an error the window is empty.  Messages that refer to lost history then fail too, rather than inflate to other
-    bytes, for every later window is a true suffix of what was sent.
+    After an error the window is empty, so that messages which refer to lost history fail too: every later window is a
+    true suffix of what was sent.
     """
 
     context_takeover: bool
@@ -481,7 +479,7 @@ def _end_frame(side: Side, out: list[WebSocketEvent]) -> None:
         control.reason = control.payload[2:].decode("utf-8", "surrogateescape")
         if not (1000 <= code <= 1014 or 3000 <= code <= 4999) or code in (1004, 1005, 1006):
             wrong = f"the status code is {code}"
-        elif not control.missing and _NO_UTF8.search(control.reason):
+        elif not control.missing and _NOT_UTF8.search(control.reason):
             wrong = "the reason is not valid UTF-8"
     elif control.payload and not control.missing:
         wrong = "its payload is one byte long"
