@@ -16,7 +16,8 @@ import stat
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from heapq import merge
+from operator import itemgetter
 from typing import BinaryIO, Final, cast
 
 from mqttscope.capture.files import STDIN, Part, find_captures, in_stores, open_capture
@@ -164,25 +165,20 @@ def _by_time(
     if len(captures) > 1:
         measure(captures, looked_at, stored)
     captures.sort(key=lambda one: one.first_ns)
-    taps.sources = list(captures)
-    waiting = captures[::-1]
-    ready: list[tuple[int, int, Frame, Iterator[_Item], int]] = []
-    number = 0
-    while waiting or ready:
-        if waiting and (not ready or waiting[-1].first_ns <= ready[0][0]):
-            source = waiting.pop()
-            items, ahead_ns = opened(source.name), source.ahead_ns
-            number += 1
-            place = number
-        else:
-            _, place, frame, items, ahead_ns = heappop(ready)
-            yield frame
-        for item in items:
-            if type(item) is Frame:
-                item.timestamp_ns -= ahead_ns
-                heappush(ready, (item.timestamp_ns, place, item, items, ahead_ns))
-                break
+    taps.sources = captures
+    for _, item in merge(*(_timed(source, opened) for source in captures), key=itemgetter(0)):
+        if item is not None:
             yield item
+
+
+def _timed(source: Source, opened: _Open) -> Iterator[tuple[float, _Item | None]]:
+    """Items of a capture, each with its time, after nothing at the time of the first one: it opens the capture then."""
+    now: float = source.first_ns
+    yield now, None
+    for item in opened(source.name):
+        if type(item) is Frame:
+            now = item.timestamp_ns = item.timestamp_ns - source.ahead_ns
+        yield now, item
 
 
 def measure(captures: list[Source], opened: _Open, stored: Collection[str] = ()) -> None:

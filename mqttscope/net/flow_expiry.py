@@ -302,9 +302,9 @@ class FlowRegister:
     def _make_room(self, events: list[FlowEvent]) -> None:
         """Forget the flow that closed first, or evict the one that is idle longest."""
         if self._closed:
-            flow = self.flows[next(iter(self._closed))]
-            self._decide(flow, events)
-            self._forget(flow)
+            closed = self.flows[next(iter(self._closed))]
+            self._decide(closed, events)
+            self._forget(closed)
             return
         flow: Flow | None = None
         last_timestamp_ns = 0

@@ -301,7 +301,7 @@ def read(side: Side, data: bytes, out: list[WebSocketEvent]) -> None:
                 break
             piece = data[at : at + side.remaining]
             at += len(piece)
-            _payload(side, piece, start + at - len(piece), out)
+            _payload(side, piece, 0, start + at - len(piece), out)
             continue
         if end - at < 2:
             break
@@ -336,10 +336,8 @@ def read(side: Side, data: bytes, out: list[WebSocketEvent]) -> None:
             out.append(Problem(from_client, *fatal, side.frame_offset, True))
             side.offset = start + at
             if side.searches:
-                side.held += data[at:]
-                lose(side, b"", out)
-            else:
-                lose(side, data[at:], out)
+                side.held, data = bytearray(data[at:]), b""
+            lose(side, data[at:], out)
             return
         at = body
     side.offset = start + at
@@ -398,31 +396,39 @@ def _header(side: Side, first: int, second: int, minimal: bool, out: list[WebSoc
     return None
 
 
-def _payload(side: Side, piece: bytes, place: int, out: list[WebSocketEvent]) -> None:
-    """Deliver the next payload bytes of the frame in progress, and end it with its last one."""
-    side.remaining -= len(piece)
+def _payload(side: Side, piece: bytes, missing: int, place: int, out: list[WebSocketEvent]) -> None:
+    """Deliver the next payload bytes of the frame in progress, or skip missing ones; the last byte ends the frame."""
+    key, length = side.key, len(piece) + missing
+    side.key = turned(key, length)
+    side.remaining -= length
     done = not side.remaining
-    key = side.key
     if key and piece:
         piece = unmask(piece, key)
-        side.key = turned(key, len(piece))
     if side.opcode >= CLOSE:
         room = 0 if side.control_missing else MAX_CONTROL_BYTES - len(side.control)
         side.control += piece[:room]
-        side.control_missing += len(piece[room:])
+        side.control_missing += len(piece[room:]) + missing
     elif side.compressed and side.inflater:
-        _inflate(side, side.inflater, piece, done, out)
+        _inflate(side, side.inflater, piece, missing, out)
+    elif missing:
+        out.append(MessageGap(side.from_client, missing))
     else:
         out.append(MessageData(side.from_client, piece, side.opcode, side.message == TEXT, done, place, key))
     if done:
         _end_frame(side, out)
 
 
-def _inflate(side: Side, inflater: Inflater, piece: bytes, done: bool, out: list[WebSocketEvent]) -> None:
-    from_client, opcode, text = side.from_client, side.opcode, side.message == TEXT
+def _inflate(side: Side, inflater: Inflater, piece: bytes, missing: int, out: list[WebSocketEvent]) -> None:
+    from_client, opcode, text, done = side.from_client, side.opcode, side.message == TEXT, not side.remaining
+    if missing and not side.message_lost:
+        side.message_lost = True
+        later = "; later messages may depend on it" if inflater.context_takeover else ""
+        detail = f"{not_captured(missing)}{later}"
+        out.append(Problem(from_client, "gap_in_compressed_message", detail, side.frame_offset, False))
+        inflater.reset()
     if side.message_lost:
-        if piece:
-            out.append(Lost(from_client, len(piece)))
+        if piece or missing:
+            out.append(Lost(from_client, len(piece) + missing))
         return
     pieces: list[bytes] = []
     error = inflater.feed(piece, done and side.fin, pieces)
@@ -435,29 +441,6 @@ def _inflate(side: Side, inflater: Inflater, piece: bytes, done: bool, out: list
         out.append(Lost(from_client, len(piece)))
     elif done:
         out[-1] = MessageData(from_client, pieces[-1], opcode, text, True)
-
-
-def skip(side: Side, length: int, out: list[WebSocketEvent]) -> int:
-    """Step over missing payload bytes; returns how many of ``length`` belong to the frame in progress."""
-    length = min(length, side.remaining)
-    side.remaining -= length
-    side.offset += length
-    side.key = turned(side.key, length)
-    if side.opcode >= CLOSE:
-        side.control_missing += length
-    elif side.compressed and side.inflater:
-        if not side.message_lost:
-            side.message_lost = True
-            later = "; later messages may depend on it" if side.inflater.context_takeover else ""
-            detail = f"{not_captured(length)}{later}"
-            out.append(Problem(side.from_client, "gap_in_compressed_message", detail, side.frame_offset, False))
-            side.inflater.reset()
-        out.append(Lost(side.from_client, length))
-    else:
-        out.append(MessageGap(side.from_client, length))
-    if not side.remaining:
-        _end_frame(side, out)
-    return length
 
 
 def _end_frame(side: Side, out: list[WebSocketEvent]) -> None:
@@ -542,7 +525,10 @@ class WebSocket:
         if side.phase is SEARCHING:
             advance(side, b"", out, final=True)
         if side.phase is FRAMES and side.in_frame:
-            length -= skip(side, length, out)
+            missing = min(length, side.remaining)
+            side.offset += missing
+            length -= missing
+            _payload(side, b"", missing, -1, out)
         if length and side.phase is FRAMES:
             begin(side, length, out)
         if length:
@@ -585,20 +571,18 @@ class WebSocket:
                     side.deflate, side.trusted = "unknown", False
                 rest = bytes(opening.buffer)
                 opening.buffer.clear()
-                if side.phase is FRAMES:
-                    read(side, rest, out)
-                else:
-                    lose(side, rest, out)
+                proceed = read if side.phase is FRAMES else lose
+                proceed(side, rest, out)
         if self.client.phase is not HTTP and self.server.phase is not HTTP:
             self.handshake = None
 
 
 MAX_SEARCH_BYTES: Final = 64 * 1024
-"""Longest payload of a frame at which a search ends, and so what a search holds, a header aside."""
+"""Maximum payload of a frame that ends a search, and so the maximum that a search holds beside a header."""
 MAX_COMPRESSED_BYTES: Final = 4 * 1024
-"""The same for compressed payloads, which have to be inflated to be judged; so much of each is inflated."""
+"""Maximum compressed payload of a frame that ends a search, and maximum of its inflated bytes that are judged."""
 MAX_LOOKED_AT: Final = 64
-"""Packets of one frame that are looked at."""
+"""Maximum number of packets in a frame that are judged."""
 
 _PLACES: Final = re.compile(rb"[\x82\xc2]")
 _LENGTHS: Final = (
@@ -613,7 +597,7 @@ _LENGTH: Final = re.compile(rb"[\x80-\xff]{0,3}[\x00-\x7f]")
 
 
 def begin(side: Side, length: int, out: list[WebSocketEvent]) -> None:
-    """``length`` bytes are missing where a frame header should be: look for a frame after them."""
+    """Search for a frame after ``length`` bytes that are missing where a frame header should be."""
     hopeless = side.inflater is not None and side.inflater.context_takeover
     why = "; messages are compressed with context takeover, so nothing that follows can be read" if hopeless else ""
     out.append(Problem(side.from_client, "gap_in_framing", not_captured(length) + why, side.offset, True))
@@ -646,23 +630,21 @@ def _restart(side: Side) -> None:
 
 
 def _search(side: Side, data: bytes, out: list[WebSocketEvent], *, final: bool) -> bytes:
-    """Pass by what is no frame; returns the bytes from where one begins, with the phase changed, or nothing."""
-    at, found = 0, None
+    """Pass over bytes up to the next frame; returns the bytes from there with the phase changed, else nothing."""
     side.held.clear()
-    while (found := _PLACES.search(data, at)) is not None:
-        at = found.start()
-        is_frame = _is_frame(side, data, at)
+    at, is_frame = len(data), None
+    for place in _PLACES.finditer(data):
+        is_frame = _is_frame(side, data, place.start())
         if is_frame is None and not final:
-            side.held += data[at:]
+            side.held += data[place.start() :]
         if is_frame or side.held:
+            at = place.start()
             break
-        at += 1
-    skipped = at if found is not None else len(data)
-    if skipped:
-        side.offset += skipped
-        side.passed += skipped
-        out.append(Lost(side.from_client, skipped))
-    if found is None or side.held:
+    if at:
+        side.offset += at
+        side.passed += at
+        out.append(Lost(side.from_client, at))
+    if not is_frame:
         return b""
     detail = f"a frame begins here again, {side.passed} of the bytes that were captured are passed over"
     out.append(Problem(side.from_client, "resynchronised", detail, side.offset, False))
