@@ -51,6 +51,7 @@ class Datagram:
     """The capture of the fragment that arrived first."""
 
 
+@dataclass(slots=True)
 class FragmentTable:
     """Incomplete IP datagrams, bounded in number, bytes and time.
 
@@ -58,22 +59,17 @@ class FragmentTable:
     datagram too, because its identification may belong to another one then.
     """
 
-    __slots__ = ("_lost", "datagrams", "evicted", "held", "max_bytes", "max_datagrams", "timeout_ns")
-
-    def __init__(
-        self, max_datagrams: int = MAX_DATAGRAMS, max_bytes: int = MAX_BYTES, timeout_ns: int = TIMEOUT_NS
-    ) -> None:
-        self.max_datagrams = max_datagrams
-        self.max_bytes = max_bytes
-        self.timeout_ns = timeout_ns
-        self.datagrams: dict[bytes, Datagram] = {}
-        """Incomplete datagrams by their key, the oldest first."""
-        self.held = 0
-        """Bytes held, with their overhead."""
-        self.evicted = 0
-        """Incomplete datagrams dropped at a limit of this table, the oldest first."""
-        self._lost: dict[str, int] = {}
-        """Fragments of TCP segments that were dropped with their incomplete datagrams, by capture."""
+    max_datagrams: int = MAX_DATAGRAMS
+    max_bytes: int = MAX_BYTES
+    timeout_ns: int = TIMEOUT_NS
+    datagrams: dict[bytes, Datagram] = field(default_factory=dict)
+    """Incomplete datagrams by their key, the oldest first."""
+    held: int = 0
+    """Bytes held, with their overhead."""
+    evicted: int = 0
+    """Incomplete datagrams dropped at a limit of this table, the oldest first."""
+    lost: dict[str, int] = field(default_factory=dict)
+    """Fragments of TCP segments that were dropped with their incomplete datagrams, by capture."""
 
     def feed(self, fragment: Fragment) -> Segment | NotSegment | None:
         """Add a fragment.  Returns the segment it completes, or why the complete datagram holds none.
@@ -127,7 +123,7 @@ class FragmentTable:
 
     def incomplete_by_capture(self) -> dict[str, int]:
         """Fragments of TCP segments that came without the others, by the capture of the first one."""
-        fragments = dict(self._lost)
+        fragments = dict(self.lost)
         for datagram in self.datagrams.values():
             if datagram.protocol == _TCP:
                 fragments[datagram.capture] = fragments.get(datagram.capture, 0) + datagram.fragments
@@ -136,7 +132,7 @@ class FragmentTable:
     def _give_up(self, key: bytes) -> None:
         datagram = self.datagrams[key]
         if datagram.protocol == _TCP:
-            self._lost[datagram.capture] = self._lost.get(datagram.capture, 0) + datagram.fragments
+            self.lost[datagram.capture] = self.lost.get(datagram.capture, 0) + datagram.fragments
         self._drop(key)
 
     def _drop(self, key: bytes) -> None:

@@ -72,7 +72,8 @@ def parse_request(head: bytes) -> Request | None:
     if line is None:
         return None
     headers = _headers(head)
-    version, key = _first(headers, "sec-websocket-version"), _first(headers, "sec-websocket-key")
+    first = {name: values[0] for name, values in headers.items()}
+    version, key = first.get("sec-websocket-version"), first.get("sec-websocket-key")
     offered = _elements(headers, "sec-websocket-protocol")
     token = "subprotocol_old" if OLD_SUBPROTOCOL in offered else "subprotocol_foreign"
     checks = [
@@ -91,7 +92,7 @@ def parse_request(head: bytes) -> Request | None:
     ]
     remarks = [(reason, detail) for good, reason, detail in checks if not good]
     extensions = [element.split(";")[0].strip().lower() for element in _elements(headers, "sec-websocket-extensions")]
-    return Request(_text(line[2]), _first(headers, "host") or "", key, offered, extensions, remarks)
+    return Request(_text(line[2]), first.get("host", ""), key, offered, extensions, remarks)
 
 
 def parse_response(head: bytes) -> Response | None:
@@ -100,15 +101,16 @@ def parse_response(head: bytes) -> Response | None:
     if line is None:
         return None
     headers = _headers(head)
+    first = {name: values[0] for name, values in headers.items()}
     status = int(line[2])
-    body = _first(headers, "content-length") or ""
+    body = first.get("content-length", "")
     if status < 200 or status in (204, 304):
         body = "0"
     known = body.isascii() and body.isdigit() and len(body) < 19 and "transfer-encoding" not in headers
     response = Response(
         status,
-        _first(headers, "sec-websocket-accept"),
-        _first(headers, "sec-websocket-protocol"),
+        first.get("sec-websocket-accept"),
+        first.get("sec-websocket-protocol"),
         _elements(headers, "sec-websocket-extensions"),
         status == 101,
         int(body) if known else None,
@@ -188,11 +190,6 @@ def listed(values: list[str], known: re.Pattern[str] = SUBPROTOCOL_NAME) -> str:
     shown = [one for one in values if known.fullmatch(one)]
     others = len(values) - len(shown)
     return ", ".join([*shown, *([f"{others} other{'s' if others > 1 else ''}"] if others else [])]) or "none"
-
-
-def _first(headers: dict[str, list[str]], name: str) -> str | None:
-    values = headers.get(name)
-    return values[0] if values else None
 
 
 def _elements(headers: dict[str, list[str]], name: str) -> list[str]:
