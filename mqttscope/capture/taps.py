@@ -175,7 +175,7 @@ def _by_time(
 
 
 def _timed(source: Source, opened: Callable[[str], Iterator[_Item]]) -> Iterator[tuple[float, _Item | None]]:
-    """Items of a capture, each with its time, after nothing at the time of the first one: it opens the capture then."""
+    """Items of a capture with their times, after a ``None`` at the time of the first frame: the next step opens it."""
     now: float = source.first_ns
     yield now, None
     for item in opened(source.name):
@@ -189,16 +189,18 @@ def measure(captures: list[Source], opened: _Open, stored: Collection[str] = ())
 
     ``stored``: names of captures that are in stores.
     """
-    again = [one for one in captures if one.name in stored or (one.name != STDIN and os.path.isfile(one.name))]
-    for one in again:
-        with opened(one.name) as frames:
-            one.first_ns = next((frame.timestamp_ns for frame in frames), NO_FRAME)
+    again = [
+        source for source in captures if source.name in stored or (source.name != STDIN and os.path.isfile(source.name))
+    ]
+    for source in again:
+        with opened(source.name) as frames:
+            source.first_ns = next((frame.timestamp_ns for frame in frames), NO_FRAME)
     named = again.copy()
-    again.sort(key=lambda one: one.first_ns)
+    again.sort(key=lambda source: source.first_ns)
     ends: dict[str, int] = {}
-    for at, one in enumerate(again):
+    for at, source in enumerate(again):
         before = again[:at][: -MAX_COMPARED - 1 : -1]
-        with opened(one.name) as frames:
+        with opened(source.name) as frames:
             head = _head(frames) if before else {}
         if len(head) < LEAST:
             continue
@@ -209,14 +211,14 @@ def measure(captures: list[Source], opened: _Open, stored: Collection[str] = ())
             with opened(other.name) as frames:
                 ahead_ns = _ahead(_differences(frames, head, begin, end, ends, other.name))
             if ahead_ns is not None:
-                one.ahead_ns, one.like = other.ahead_ns + ahead_ns, other.like or other.name
-                other.like = one.like
+                source.ahead_ns, source.like = other.ahead_ns + ahead_ns, other.like or other.name
+                other.like = source.like
                 break
     zero: dict[str, int] = {}
-    for one in named:
-        if one.like:
-            one.ahead_ns -= zero.setdefault(one.like, one.ahead_ns)
-            one.first_ns -= one.ahead_ns
+    for source in named:
+        if source.like:
+            source.ahead_ns -= zero.setdefault(source.like, source.ahead_ns)
+            source.first_ns -= source.ahead_ns
 
 
 def _head(frames: Iterator[Frame]) -> dict[Identity, int]:

@@ -188,16 +188,16 @@ class Deduplication:
 
     def take(self, frame: Frame) -> bool:
         """Whether to read a frame, which is not a copy."""
-        found = segment_of(frame)
-        if isinstance(found, NotSegment):
+        piece = segment_of(frame)
+        if isinstance(piece, NotSegment):
             return True
         self.frames += 1
         now = frame.timestamp_ns
         self._expire(now)
-        identification, hops = _of_ip(frame, found)
-        identity = identify(found, identification)
-        direction = self._direction(identity[0] if isinstance(found, Segment) else found.source + found.destination)
-        place = self._place(direction, frame, found, hops)
+        identification, hops = _of_ip(frame, piece)
+        identity = identify(piece, identification)
+        direction = self._direction(identity[0] if isinstance(piece, Segment) else piece.source + piece.destination)
+        place = self._place(direction, frame, piece, hops)
         place.frames += 1
         recent = self._recent.get(identity)
         if recent is not None and abs(now - recent.timestamp_ns) >= WINDOW_NS:
@@ -297,7 +297,7 @@ class Deduplication:
                         only.only += lost
                 view.later.clear()
 
-    def _place(self, direction: _Direction, frame: Frame, found: Segment | Fragment, hops: int) -> _Place:
+    def _place(self, direction: _Direction, frame: Frame, piece: Segment | Fragment, hops: int) -> _Place:
         """Where a frame of a direction was captured."""
         data, interface = frame.data, frame.interface
         addresses = b""
@@ -308,7 +308,7 @@ class Deduplication:
             addresses = data[:2] + data[6:14]
         elif frame.link_type == _COOKED_2:
             interface = int.from_bytes(data[4:8], "big")
-        encapsulation = found.encapsulation if isinstance(found, Fragment) else found.key[len(direction.key) : -1]
+        encapsulation = piece.encapsulation if isinstance(piece, Fragment) else piece.key[len(direction.key) : -1]
         span = self._spans.get((frame.capture, interface))
         if span is None:
             span = self._spans[frame.capture, interface] = _Span(frame.timestamp_ns)
@@ -368,37 +368,37 @@ def _tell_apart(direction: _Direction, recent: _Recent, place: _Place) -> None:
         recent.shown[own] = recent.shown.pop(view)
 
 
-def identify(found: Segment | Fragment, identification: int) -> Identity:
+def identify(piece: Segment | Fragment, identification: int) -> Identity:
     """The values that all copies of a segment share, or of an IP fragment of one.
 
     ``identification`` is from the IP header, 0 without one.
     """
-    if isinstance(found, Fragment):
-        datagram = found.key[: len(found.key) - len(found.encapsulation)]
+    if isinstance(piece, Fragment):
+        datagram = piece.key[: len(piece.key) - len(piece.encapsulation)]
         return (
-            datagram, found.offset, int(found.more), found.protocol, 0, len(found.data) + found.missing,
-            hash(found.data), 0, 0,
+            datagram, piece.offset, int(piece.more), piece.protocol, 0, len(piece.data) + piece.missing,
+            hash(piece.data), 0, 0,
         )  # fmt: skip
     return (
-        plain_key(found.key),
-        found.sequence,
-        found.acknowledgment if found.flags & ACK else 0,
-        found.flags,
-        found.window,
-        len(found.payload) + found.missing,
-        hash(found.payload),
-        time_stamp(found.options),
+        plain_key(piece.key),
+        piece.sequence,
+        piece.acknowledgment if piece.flags & ACK else 0,
+        piece.flags,
+        piece.window,
+        len(piece.payload) + piece.missing,
+        hash(piece.payload),
+        time_stamp(piece.options),
         identification,
     )
 
 
 def identity_of(frame: Frame) -> Identity | None:
     """The values that all copies of a frame share; ``None`` for a frame without TCP."""
-    found = segment_of(frame)
-    return None if isinstance(found, NotSegment) else identify(found, _of_ip(frame, found)[0])
+    piece = segment_of(frame)
+    return None if isinstance(piece, NotSegment) else identify(piece, _of_ip(frame, piece)[0])
 
 
-def _of_ip(frame: Frame, found: Segment | Fragment) -> tuple[int, int]:
+def _of_ip(frame: Frame, piece: Segment | Fragment) -> tuple[int, int]:
     """Identification and TTL (hop limit) of the outer IP header; in a tunnel the identification is 0."""
     data = frame.data
     link = LINKS.get(frame.link_type)
@@ -408,5 +408,5 @@ def _of_ip(frame: Frame, found: Segment | Fragment) -> tuple[int, int]:
     version, at, _, _ = located
     if version == 6:
         return 0, data[at + 7]
-    direct = data[at + 9] == _TCP and type(found) is Segment
+    direct = data[at + 9] == _TCP and type(piece) is Segment
     return data[at + 4] << 8 | data[at + 5] if direct else 0, data[at + 8]

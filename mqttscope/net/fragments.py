@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Final
@@ -36,19 +37,19 @@ class Datagram:
 
     started_ns: int
     """Time of the fragment that arrived first."""
+    capture: str = ""
+    """Capture of the fragment that arrived first."""
     protocol: int = -1
     """Protocol of the fragment at offset 0, or -1 before that one."""
     total: int = -1
     """Length of the payload, or -1 before the last fragment."""
     fragments: int = 0
-    cost: int = 0
+    cost: int = FRAGMENT_OVERHEAD
     """Share of the table's ``max_bytes``."""
     covered: list[tuple[int, int]] = field(default_factory=list)
     """Sorted, disjoint, not adjacent ranges of the payload that fragments announced."""
     pieces: list[tuple[int, bytes]] = field(default_factory=list)
     """Offset and captured bytes; they do not overlap."""
-    capture: str = ""
-    """The capture of the fragment that arrived first."""
 
 
 @dataclass(slots=True)
@@ -68,7 +69,7 @@ class FragmentTable:
     """Bytes held, with their overhead."""
     evicted: int = 0
     """Incomplete datagrams dropped at a limit of this table, the oldest first."""
-    lost: dict[str, int] = field(default_factory=dict)
+    lost: Counter[str] = field(default_factory=Counter)
     """Fragments of TCP segments that were dropped with their incomplete datagrams, by capture."""
 
     def feed(self, fragment: Fragment) -> Segment | NotSegment | None:
@@ -86,10 +87,8 @@ class FragmentTable:
                 self._give_up(fragment.key)
                 datagram = None
             if datagram is None:
-                datagram = self.datagrams[fragment.key] = Datagram(
-                    fragment.timestamp_ns, cost=FRAGMENT_OVERHEAD, capture=fragment.capture
-                )
-                self.held += FRAGMENT_OVERHEAD
+                datagram = self.datagrams[fragment.key] = Datagram(fragment.timestamp_ns, fragment.capture)
+                self.held += datagram.cost
             datagram.fragments += 1
             before = datagram.cost
             _add(datagram, fragment)
@@ -117,22 +116,18 @@ class FragmentTable:
             self._give_up(next(iter(self.datagrams)))
             self.evicted += 1
 
-    def incomplete(self) -> int:
-        """Number of fragments of TCP segments that came without the others, of dropped datagrams and of those here."""
-        return sum(self.incomplete_by_capture().values())
-
-    def incomplete_by_capture(self) -> dict[str, int]:
+    def incomplete_by_capture(self) -> Counter[str]:
         """Fragments of TCP segments that came without the others, by the capture of the first one."""
-        fragments = dict(self.lost)
+        fragments = self.lost.copy()
         for datagram in self.datagrams.values():
             if datagram.protocol == _TCP:
-                fragments[datagram.capture] = fragments.get(datagram.capture, 0) + datagram.fragments
+                fragments[datagram.capture] += datagram.fragments
         return fragments
 
     def _give_up(self, key: bytes) -> None:
         datagram = self.datagrams[key]
         if datagram.protocol == _TCP:
-            self.lost[datagram.capture] = self.lost.get(datagram.capture, 0) + datagram.fragments
+            self.lost[datagram.capture] += datagram.fragments
         self._drop(key)
 
     def _drop(self, key: bytes) -> None:

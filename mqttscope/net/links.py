@@ -84,10 +84,10 @@ def ethertype(
         if kind == IPV6:
             return 6, offset, end, encapsulation
         if kind == PPP or kind in _MPLS_TYPES:
-            found = _ppp(data, offset, stop, end) if kind == PPP else _mpls(data, offset, stop, end)
-            if isinstance(found, NotSegment):
-                return found
-            kind, offset = found
+            inner = _ppp(data, offset, stop, end) if kind == PPP else _mpls(data, offset, stop, end)
+            if isinstance(inner, NotSegment):
+                return inner
+            kind, offset = inner
             continue
         if kind not in _HEADER_LENGTHS:
             return NOT_IP

@@ -133,8 +133,7 @@ class Inflater:
         error = None
         had, delivered = self.fed, len(out)
         if self.zlib_object is None and self.fed and not self.restart:
-            kept = len(self.pending) == self.fed
-            error = self._replay() if kept else _NOT_KEPT
+            error = self._replay() if len(self.pending) == self.fed else _NOT_KEPT
         for at in range(0, len(data), _INFLATE_STEP):
             error = error or self._run(data[at : at + _INFLATE_STEP], out)
         if error is None and last and self.fed and not self.restart:
@@ -505,9 +504,8 @@ class WebSocket:
         elif side.phase in (FRAMES, SEARCHING, LOST):
             advance(side, data, out)
         elif self.handshake:
-            news: list[Upgrade | Problem] = []
-            used = self.handshake.feed(from_client, data, news)
-            self._proceed(news, out)
+            used = self.handshake.feed(from_client, data, out.append)
+            self._proceed(self.handshake, out)
             if used < len(data):
                 out += self.feed(from_client, data[used:])
         return out
@@ -516,12 +514,11 @@ class WebSocket:
         """Say that the next ``length`` bytes of one direction were not captured."""
         side = self.client if from_client else self.server
         out: list[WebSocketEvent] = []
-        news: list[Upgrade | Problem] = []
         if length <= 0:
             return out
         if side.phase is HTTP and self.handshake:
-            self.handshake.gap(from_client, length, news)
-            self._proceed(news, out)
+            self.handshake.gap(from_client, length, out.append)
+            self._proceed(self.handshake, out)
         if side.phase is SEARCHING:
             advance(side, b"", out, final=True)
         if side.phase is FRAMES and side.in_frame:
@@ -540,10 +537,9 @@ class WebSocket:
         """Say that one direction ended."""
         side = self.client if from_client else self.server
         out: list[WebSocketEvent] = []
-        news: list[Upgrade | Problem] = []
         if self.handshake:
-            self.handshake.close(from_client, news)
-            self._proceed(news, out)
+            self.handshake.close(from_client, out.append)
+            self._proceed(self.handshake, out)
         if side.phase is SEARCHING:
             advance(side, b"", out, final=True)
         if side.phase is FRAMES and side.in_frame:
@@ -553,12 +549,8 @@ class WebSocket:
             out.append(Problem(from_client, "truncated_frame", "its header is incomplete", side.offset, False))
         return out
 
-    def _proceed(self, news: list[Upgrade | Problem], out: list[WebSocketEvent]) -> None:
-        """Pass on what the HTTP exchange says and begin with the frames of the directions that are through with it."""
-        out += news
-        handshake = self.handshake
-        if handshake is None:
-            return
+    def _proceed(self, handshake: Handshake, out: list[WebSocketEvent]) -> None:
+        """Begin with the frames of the directions that have completed the HTTP exchange."""
         agreed = handshake.response
         for side, opening in ((self.client, handshake.client), (self.server, handshake.server)):
             if agreed and side.inflater is None and side.deflate != "agreed":

@@ -96,7 +96,7 @@ def exchange(*steps: tuple[bool, bytes]) -> list[Upgrade | Problem]:
     handshake = Handshake()
     out: list[Upgrade | Problem] = []
     for from_client, data in steps:
-        handshake.feed(from_client, data, out)
+        handshake.feed(from_client, data, out.append)
     return out
 
 
