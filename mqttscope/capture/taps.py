@@ -12,11 +12,11 @@ long in both directions, and the difference of the clocks has another sign in ea
 from __future__ import annotations
 
 import os
-import stat
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from heapq import merge
+from operator import itemgetter
 from typing import BinaryIO, Final, cast
 
 from mqttscope.capture.files import STDIN, Part, find_captures, in_stores, open_capture
@@ -43,7 +43,7 @@ MAX_COMPARED: Final = 4
 """The clock of a capture is compared with those of this many captures before it, the latest ones."""
 
 _Item = Frame | CaptureNotice
-_Open = Callable[[str], Iterator[_Item]]
+_Open = Callable[[str], AbstractContextManager[Iterator[Frame]]]
 
 
 @dataclass(slots=True)
@@ -147,11 +147,15 @@ def _by_time(
     parts: Mapping[str, Part] | None,
     seen: Callable[[int], object] | None,
 ) -> Iterator[_Item]:
-    def opened(name: str, *, counted: bool = True) -> Iterator[_Item]:
-        return open_capture([name], stdin=stdin, parts=parts, seen=seen if counted else None)
+    def opened(name: str) -> Iterator[_Item]:
+        return open_capture([name], stdin=stdin, parts=parts, seen=seen)
 
-    def looked_at(name: str) -> Iterator[_Item]:
-        return opened(name, counted=False)
+    @contextmanager
+    def uncounted(name: str) -> Iterator[Iterator[Frame]]:
+        # A generator, whose file is closed with it.
+        items = cast("Generator[_Item]", open_capture([name], stdin=stdin, parts=parts))
+        with closing(items):
+            yield (item for item in items if type(item) is Frame)
 
     stored = in_stores(parts)
     captures = [Source(one) for one in sources if one in stored]
@@ -162,89 +166,75 @@ def _by_time(
             captures.append(Source(found))
     captures += [Source(STDIN)] * (STDIN in sources)
     if len(captures) > 1:
-        measure(captures, looked_at, stored)
+        measure(captures, uncounted, stored)
     captures.sort(key=lambda one: one.first_ns)
-    taps.sources = list(captures)
-    waiting = captures[::-1]
-    ready: list[tuple[int, int, Frame, Iterator[_Item], int]] = []
-    number = 0
-    while waiting or ready:
-        if waiting and (not ready or waiting[-1].first_ns <= ready[0][0]):
-            source = waiting.pop()
-            items, ahead_ns = opened(source.name), source.ahead_ns
-            number += 1
-            place = number
-        else:
-            _, place, frame, items, ahead_ns = heappop(ready)
-            yield frame
-        for item in items:
-            if type(item) is Frame:
-                item.timestamp_ns -= ahead_ns
-                heappush(ready, (item.timestamp_ns, place, item, items, ahead_ns))
-                break
+    taps.sources = captures
+    for _, item in merge(*(_timed(source, opened) for source in captures), key=itemgetter(0)):
+        if item is not None:
             yield item
 
 
-def measure(captures: list[Source], opened: _Open, stored: Collection[str] = ()) -> None:
-    """Find the first times of captures and the differences of their clocks; those that can be read once are left.
+def _timed(source: Source, opened: Callable[[str], Iterator[_Item]]) -> Iterator[tuple[float, _Item | None]]:
+    """Items of a capture with their times, after a ``None`` at the time of the first frame: the next step opens it."""
+    now: float = source.first_ns
+    yield now, None
+    for item in opened(source.name):
+        if type(item) is Frame:
+            now = item.timestamp_ns = item.timestamp_ns - source.ahead_ns
+        yield now, item
 
-    ``stored``: names of captures that are in stores, which can be read again.
+
+def measure(captures: list[Source], opened: _Open, stored: Collection[str] = ()) -> None:
+    """Find the first times and the differences of the clocks of all captures that can be read again.
+
+    ``stored``: names of captures that are in stores.
     """
-    again = [one for one in captures if one.name in stored or _is_regular(one.name)]
-    for one in again:
-        one.first_ns = _first_ns(opened(one.name))
+    again = [
+        source for source in captures if source.name in stored or (source.name != STDIN and os.path.isfile(source.name))
+    ]
+    for source in again:
+        with opened(source.name) as frames:
+            source.first_ns = next((frame.timestamp_ns for frame in frames), NO_FRAME)
     named = again.copy()
-    again.sort(key=lambda one: one.first_ns)
+    again.sort(key=lambda source: source.first_ns)
     ends: dict[str, int] = {}
-    for at, one in enumerate(again):
+    for at, source in enumerate(again):
         before = again[:at][: -MAX_COMPARED - 1 : -1]
-        head = _head(opened(one.name)) if before else {}
+        with opened(source.name) as frames:
+            head = _head(frames) if before else {}
         if len(head) < LEAST:
             continue
         begin, end = min(head.values()) - MAX_SKEW_NS, max(head.values()) + MAX_SKEW_NS
         for other in before:
             if ends.get(other.name, end) < begin:
                 continue
-            found = _differences(opened(other.name), head, begin, end, ends, other.name)
-            ahead_ns = _ahead(found)
+            with opened(other.name) as frames:
+                ahead_ns = _ahead(_differences(frames, head, begin, end, ends, other.name))
             if ahead_ns is not None:
-                one.ahead_ns, one.like = other.ahead_ns + ahead_ns, other.like or other.name
-                other.like = one.like
+                source.ahead_ns, source.like = other.ahead_ns + ahead_ns, other.like or other.name
+                other.like = source.like
                 break
     zero: dict[str, int] = {}
-    for one in named:
-        if one.like:
-            one.ahead_ns -= zero.setdefault(one.like, one.ahead_ns)
-            one.first_ns -= one.ahead_ns
+    for source in named:
+        if source.like:
+            source.ahead_ns -= zero.setdefault(source.like, source.ahead_ns)
+            source.first_ns -= source.ahead_ns
 
 
-def _is_regular(name: str) -> bool:
-    try:
-        return name != STDIN and stat.S_ISREG(os.stat(name).st_mode)
-    except (OSError, ValueError):
-        return False
-
-
-def _first_ns(items: Iterator[_Item]) -> float:
-    with closing(cast("_Closing", items)):
-        return next((item.timestamp_ns for item in items if type(item) is Frame), NO_FRAME)
-
-
-def _head(items: Iterator[_Item]) -> dict[Identity, int]:
-    """The times of the first segments of a capture that say which ones they are: they came once, and hold something."""
-    found: dict[Identity, int] = {}
+def _head(frames: Iterator[Frame]) -> dict[Identity, int]:
+    """Times of the first telling segments of a capture, without segments that came again."""
+    times: dict[Identity, int] = {}
     often: set[Identity] = set()
-    with closing(cast("_Closing", items)):
-        for item in items:
-            identity = identity_of(item) if type(item) is Frame else None
-            if identity is None or type(item) is not Frame or not _is_telling(identity):
-                continue
-            if identity in found:
-                often.add(identity)
-            found.setdefault(identity, item.timestamp_ns)
-            if len(found) >= HEAD_SEGMENTS:
-                break
-    return {identity: time for identity, time in found.items() if identity not in often}
+    for frame in frames:
+        identity = identity_of(frame)
+        if identity is None or not _is_telling(identity):
+            continue
+        if identity in times:
+            often.add(identity)
+        times.setdefault(identity, frame.timestamp_ns)
+        if len(times) >= HEAD_SEGMENTS:
+            break
+    return {identity: time for identity, time in times.items() if identity not in often}
 
 
 def _is_telling(identity: Identity) -> bool:
@@ -253,33 +243,27 @@ def _is_telling(identity: Identity) -> bool:
 
 
 def _differences(
-    items: Iterator[_Item], head: Mapping[Identity, int], begin: int, end: int, ends: dict[str, int], name: str
+    frames: Iterator[Frame], head: Mapping[Identity, int], begin: int, end: int, ends: dict[str, int], name: str
 ) -> tuple[list[int], list[int]]:
     """By how much the times of equal segments are later in ``head``, by direction: to the lower port, and from it."""
-    found: tuple[list[int], list[int]] = ([], [])
+    differences: tuple[list[int], list[int]] = ([], [])
     met: set[Identity] = set()
     latest = begin
-    with closing(cast("_Closing", items)):
-        for item in items:
-            if type(item) is not Frame:
-                continue
-            now = item.timestamp_ns
-            latest = max(latest, now)
-            if now > end:
-                return found
-            identity = identity_of(item) if now >= begin else None
-            if identity is None or identity in met:
-                continue
-            time = head.get(identity)
-            if time is None:
-                continue
-            met.add(identity)
-            source, destination = ports(identity[0])
-            found[source < destination].append(time - now)
-            if len(met) >= ENOUGH and all(found):
-                return found
+    for frame in frames:
+        now = frame.timestamp_ns
+        latest = max(latest, now)
+        if now > end:
+            return differences
+        identity = identity_of(frame) if now >= begin else None
+        if identity is None or identity in met or identity not in head:
+            continue
+        met.add(identity)
+        source, destination = ports(identity[0])
+        differences[source < destination].append(head[identity] - now)
+        if len(met) >= ENOUGH and all(differences):
+            return differences
     ends[name] = latest
-    return found
+    return differences
 
 
 def _ahead(found: tuple[list[int], list[int]]) -> int | None:
@@ -288,10 +272,3 @@ def _ahead(found: tuple[list[int], list[int]]) -> int | None:
         return None
     middle = [sorted(one)[len(one) // 2] for one in found if one]
     return sum(middle) // len(middle)
-
-
-class _Closing(Iterator[_Item]):
-    """What `open_capture` gives is a generator: its file is closed with it."""
-
-    def close(self) -> None:
-        """Close the file."""

@@ -1,24 +1,22 @@
-"""Frames that more than one tap has captured: each is read once, and what each tap lost is counted.
+"""Frames that more than one tap has captured: each is read once, and the losses of each tap are counted.
 
-A *tap* is a place where frames are captured: a capture, an interface, a VLAN, and where these are the same, another
-pair of link-layer addresses or another TTL, as on both sides of a router.  Taps of one connection show equal segments.
-`Deduplication.take` says of each frame whether it is read: a segment passes as often as the tap that showed it most
-often has shown it.  So what one tap lost comes from another, and what was sent twice passes twice.
+A *tap* is a place where frames are captured: a capture, an interface, a VLAN; if these are equal, another pair of
+link-layer addresses or another TTL, as on both sides of a router.  Taps of one connection show equal segments.
+`Deduplication.take` passes a segment as often as the tap that showed it most often.  So another tap fills what one tap
+lost, and what was sent twice passes twice.  Frames without TCP pass.
 
-Equal are segments with the same endpoints, numbers, flags, window, time stamp (RFC 7323), payload, and identification
-of IP (RFC 791).  A sender that repeats a segment mostly gives it another identification or time stamp; where it does
-not, it is the same tap that shows it again.  A tap that captures each frame twice, as a mirror port of both directions
-does, shows it again sooner than anybody sends anything again.
-
-Not compared is what changes on the way: tags, link-layer addresses, TTL, traffic class, checksums, and other options
-of TCP.  Frames without TCP pass.
+Equal segments have the same endpoints, numbers, flags, window, time stamp (RFC 7323), payload, and identification of
+IP (RFC 791); tags, link-layer addresses, TTL, traffic class, checksums and other TCP options may change on the way.
+A sender that repeats a segment mostly changes identification or time stamp; otherwise the same tap shows the segment
+again.  A tap that captures each frame twice, such as a mirror port of both directions, does so sooner than any sender.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
-from typing import Final, TypeVar
+from itertools import takewhile
+from typing import Final, NamedTuple, TypeVar
 
 from mqttscope.net.frame import CaptureNotice, Frame
 from mqttscope.net.headers import segment as segment_of
@@ -28,28 +26,34 @@ from mqttscope.net.tap_views import COPY_NS, TAP_NS
 from mqttscope.net.tcp_clock import time_stamp
 
 WINDOW_NS: Final = 1_000_000_000
-"""Copies come within this time.  It is shorter than the first time-out after which TCP sends again (RFC 6298)."""
+"""Maximum time between copies: shorter than the first time-out after which TCP sends again (RFC 6298)."""
 MAX_RECENT: Final = 500_000
-"""Segments that are remembered to recognise their copies."""
+"""Maximum number of segments that are remembered to recognise their copies."""
 MAX_DIRECTIONS: Final = 200_000
-"""Directions of flows of which it is remembered which taps show them."""
+"""Maximum number of directions of flows whose taps are remembered."""
 MAX_PLACES: Final = 16
-"""Capture points that are distinguished in one direction of a flow; frames of further ones count as the last one's."""
+"""Maximum number of capture points in one direction of a flow; frames of further points count for the last one."""
 
 _ETHERNET: Final = 1
 _COOKED: Final = 113
 _COOKED_2: Final = 276
 _TCP: Final = 6
 _TAG: Final = 0x1000
-"""The words of an encapsulation below this are identifiers of VLANs."""
+"""Words of an encapsulation below this value are VLAN identifiers."""
 
 T = TypeVar("T")
 Identity = tuple[bytes, int, int, int, int, int, int, int, int]
 """What two copies of a segment have in common."""
 
 
+class _TapName(NamedTuple):
+    capture: str
+    interface: int
+    encapsulation: bytes
+
+
 class Tap:
-    """What one tap has shown of the connections that others have shown too."""
+    """Counters of a tap, over the connections that other taps have shown too."""
 
     def __init__(self, capture: str, interface: int, encapsulation: bytes, place: int) -> None:
         self.capture: Final = capture
@@ -58,30 +62,25 @@ class Tap:
         self.encapsulation: Final = encapsulation
         """Tags and tunnels, as direction keys have them (`net.segment.direction_key`)."""
         self.place: Final = place
-        """From 0: which one it is of those that are otherwise the same, in the order in which frames pass them."""
+        """Number from 0 among otherwise equal taps, in the order in which frames pass them."""
         self.frames = 0
-        """Frames with TCP that it has captured."""
+        """Captured frames with TCP."""
         self.copies = 0
-        """Those of them that were left out, since another tap, or it, had shown them before."""
+        """Frames that were left out, because this tap or another one had shown them before."""
         self.only = 0
-        """Those of them that no other tap has."""
+        """Frames that no other tap has."""
         self.missed = 0
-        """Frames that it has not, and others have: between the first and the last one that it has of a direction."""
+        """Frames this tap missed between its first and last frame of a direction, and other taps have."""
 
     @property
     def vlans(self) -> list[int]:
-        """Identifiers of VLANs around its frames, the outer one first."""
-        words = [int.from_bytes(self.encapsulation[at : at + 2], "big") for at in range(0, len(self.encapsulation), 2)]
-        found: list[int] = []
-        for word in words:
-            if word >= _TAG:
-                break  # a tunnel, whose identifier may look like a tag
-            found.append(word)
-        return found
+        """VLAN identifiers around the frames, the outer one first."""
+        words = (int.from_bytes(self.encapsulation[at : at + 2], "big") for at in range(0, len(self.encapsulation), 2))
+        return list(takewhile(lambda word: word < _TAG, words))  # then a tunnel, whose identifier may look like a tag
 
 
 class _Span:
-    """The time in which an interface has captured."""
+    """Times of the first and the last frame of an interface."""
 
     def __init__(self, timestamp_ns: int) -> None:
         self.first_ns = timestamp_ns
@@ -91,30 +90,27 @@ class _Span:
 class _View:
     """One direction of a flow as one tap shows it."""
 
-    def __init__(self, capture: str, interface: int, encapsulation: bytes, span: _Span) -> None:
-        self.capture: Final = capture
-        self.interface: Final = interface
-        self.encapsulation: Final = encapsulation
+    def __init__(self, name: _TapName, span: _Span) -> None:
+        self.name: Final = name
         self.span: Final = span
         self.places: list[_Place] = []
         self.only = 0
         self.missed = 0
         self.shared = False
-        """It has shown a segment that another view has shown."""
+        """Another view has shown a segment of this view."""
         self.last_ns = span.last_ns
         self.later: dict[_View | None, int] = {}
-        """What it has not shown since its last frame, by the only view that did: lost if it shows anything later."""
+        """Segments missing since the last frame, by the only view that has them; missed if another frame follows."""
 
 
 class _Place:
-    """Frames of one view that have come the same way: with the same link-layer addresses and the same TTL.
+    """Frames of one view with the same link-layer addresses and TTL.
 
-    Another way is another tap only where both have shown the same segment; else the path has changed.
+    Two places of a view are two taps only if both have shown the same segment; otherwise the path has changed.
     """
 
     def __init__(self, number: int, addresses: bytes, hops: int, view: _View) -> None:
         self.number: Final = number
-        """In the order in which the places of a direction appeared."""
         self.addresses: Final = addresses
         self.hops: Final = hops
         self.view = view
@@ -133,25 +129,23 @@ class _Direction:
         self.views: list[_View] = []
         self.places: dict[tuple[str, int, bytes, bytes, int], _Place] = {}
         self.identification = 0
-        """Of the latest segment that was new."""
+        """Identification of the latest new segment."""
         self.same_identification = False
-        """Different segments have had the same one, so that it says nothing."""
+        """Different segments had the same identification, which proves nothing then."""
 
 
 class _Recent:
-    """A segment that may come again."""
+    """A segment whose copies may follow."""
 
     def __init__(self, identity: Identity, direction: _Direction, timestamp_ns: int) -> None:
         self.identity: Final = identity
         self.direction: Final = direction
         self.timestamp_ns: Final = timestamp_ns
         self.passed = 1
-        """How often it was read."""
+        """Number of times that it was read."""
         self.shown: dict[_View, int] = {}
-        """How often each view has shown it."""
+        """Number of times that each view has shown it."""
         self.places: dict[_View, _Place] = {}
-        """Where."""
-        self.settled = False
 
 
 class Deduplication:
@@ -161,16 +155,16 @@ class Deduplication:
         self.frames = 0
         """Frames with TCP so far."""
         self.copies = 0
-        """Those of them that were left out."""
+        """Frames that were left out."""
         self.forgotten = 0
-        """Segments that were forgotten early, and directions, since a limit was hit."""
+        """Segments and directions that were forgotten early, at a limit."""
         self._recent: dict[Identity, _Recent] = {}
         self._queue: deque[_Recent] = deque()
         self._directions: dict[bytes, _Direction] = {}
         self._spans: dict[tuple[str, int], _Span] = {}
         self._taps: dict[tuple[str, int, bytes, int], Tap] = {}
         self._same: dict[bytes, bytes] = {}
-        """Encapsulations under which equal segments were captured, each with the one that stands for all of them."""
+        """Encapsulations of equal segments, each with the one that replaces it."""
 
     def unique(self, frames: Iterable[Frame | CaptureNotice]) -> Iterator[Frame | CaptureNotice]:
         """The frames that are no copies, and all notices."""
@@ -179,7 +173,7 @@ class Deduplication:
                 yield frame
 
     def under_one_key(self, items: Iterable[T]) -> Iterator[T]:
-        """Pass everything on; segments that several taps show under different tags get those of one of the taps.
+        """Pass everything on; give segments that several taps show with different tags the tags of one tap.
 
         So a flow has one key, whichever tap shows its segments.
         """
@@ -193,17 +187,17 @@ class Deduplication:
             yield item
 
     def take(self, frame: Frame) -> bool:
-        """Whether to read a frame: it is no copy of one before."""
-        found = segment_of(frame)
-        if isinstance(found, NotSegment):
+        """Whether to read a frame, which is not a copy."""
+        piece = segment_of(frame)
+        if isinstance(piece, NotSegment):
             return True
         self.frames += 1
         now = frame.timestamp_ns
         self._expire(now)
-        identification, hops = _of_ip(frame, found)
-        identity = identify(found, identification)
-        direction = self._direction(identity[0] if isinstance(found, Segment) else _addresses(found))
-        place = self._place(direction, frame, found, hops)
+        identification, hops = _of_ip(frame, piece)
+        identity = identify(piece, identification)
+        direction = self._direction(identity[0] if isinstance(piece, Segment) else piece.source + piece.destination)
+        place = self._place(direction, frame, piece, hops)
         place.frames += 1
         recent = self._recent.get(identity)
         if recent is not None and abs(now - recent.timestamp_ns) >= WINDOW_NS:
@@ -231,8 +225,8 @@ class Deduplication:
             view.shared = True
             for other in recent.shown:
                 other.shared = True
-                if other.encapsulation != view.encapsulation:
-                    self._unite(other.encapsulation, view.encapsulation)
+                if other.name.encapsulation != view.name.encapsulation:
+                    self._unite(other.name.encapsulation, view.name.encapsulation)
         recent.shown[view] = shown + 1
         if shown < recent.passed:
             return self._leave_out(place)
@@ -240,7 +234,7 @@ class Deduplication:
         return True
 
     def taps(self) -> list[Tap]:
-        """The taps that have shown the same connections, in the order in which they began; once all frames came."""
+        """The taps that have shown the same connections, in the order of their first frames; call it at the end."""
         while self._queue:
             self._settle(self._queue.popleft())
         for direction in self._directions.values():
@@ -270,23 +264,21 @@ class Deduplication:
 
     def _direction(self, key: bytes) -> _Direction:
         known = self._directions.get(key)
-        if known is not None:
-            return known
-        if len(self._directions) >= MAX_DIRECTIONS:
-            self.forgotten += 1
-            self._sum_up(self._directions.pop(next(iter(self._directions))))
-        other = self._directions.get(_opposite(key))
-        made = self._directions[key] = _Direction(key, {} if other is None else other.order)
-        return made
+        if known is None:
+            if len(self._directions) >= MAX_DIRECTIONS:
+                self.forgotten += 1
+                self._sum_up(self._directions.pop(next(iter(self._directions))))
+            # The key of a datagram in fragments has no ports, and none for the other direction.
+            other = self._directions.get(reverse_key(key)) if len(key) in (12, 36) else None
+            known = self._directions[key] = _Direction(key, {} if other is None else other.order)
+        return known
 
     def _settle(self, recent: _Recent) -> None:
-        """No copies of a segment are expected any more: count who has not shown it."""
-        if recent.settled:
-            return
-        recent.settled = True
-        if self._recent.get(recent.identity) is recent:
-            del self._recent[recent.identity]
+        """Count which views have not shown a segment: no more copies are expected."""
         views = recent.direction.views
+        if self._recent.get(recent.identity) is not recent:
+            return  # counted before
+        del self._recent[recent.identity]
         if len(views) < 2:
             return
         alone = next(iter(recent.shown)) if len(recent.shown) == 1 else None
@@ -305,7 +297,7 @@ class Deduplication:
                         only.only += lost
                 view.later.clear()
 
-    def _place(self, direction: _Direction, frame: Frame, found: Segment | Fragment, hops: int) -> _Place:
+    def _place(self, direction: _Direction, frame: Frame, piece: Segment | Fragment, hops: int) -> _Place:
         """Where a frame of a direction was captured."""
         data, interface = frame.data, frame.interface
         addresses = b""
@@ -316,66 +308,56 @@ class Deduplication:
             addresses = data[:2] + data[6:14]
         elif frame.link_type == _COOKED_2:
             interface = int.from_bytes(data[4:8], "big")
-        encapsulation = found.encapsulation if isinstance(found, Fragment) else found.key[len(direction.key) :][:-1]
+        encapsulation = piece.encapsulation if isinstance(piece, Fragment) else piece.key[len(direction.key) : -1]
         span = self._spans.get((frame.capture, interface))
         if span is None:
             span = self._spans[frame.capture, interface] = _Span(frame.timestamp_ns)
         elif frame.timestamp_ns > span.last_ns:
             span.last_ns = frame.timestamp_ns
-        where = (frame.capture, interface, encapsulation, addresses, hops)
-        known = direction.places.get(where)
-        if known is not None:
-            return known
+        name = _TapName(frame.capture, interface, encapsulation)
+        place = direction.places.get((*name, addresses, hops))
+        if place is not None:
+            return place
         if len(direction.places) >= MAX_PLACES:
             self.forgotten += 1
             return next(reversed(direction.places.values()))
         direction.order.setdefault(addresses, len(direction.order))
-        view = next((one for one in direction.views if _named(one) == where[:3]), None)
+        view = next((view for view in direction.views if view.name == name), None)
         if view is None:
-            view = _View(frame.capture, interface, encapsulation, span)
+            view = _View(name, span)
             direction.views.append(view)
-        made = direction.places[where] = _Place(len(direction.places), addresses, hops, view)
-        return made
+        place = direction.places[(*name, addresses, hops)] = _Place(len(direction.places), addresses, hops, view)
+        return place
 
     def _sum_up(self, direction: _Direction) -> None:
         """Add what the views of a direction have shown to their taps."""
-        outward = _is_outward(direction.key)
-        shared = [view for view in direction.views if view.shared]
-        # What has the same addresses has a higher TTL where it is nearer to the sender.
-        shared.sort(key=lambda one: _distance(direction, one, outward))
-        places: dict[tuple[str, int, bytes], int] = {}
-        for view in shared:
-            named = _named(view)
-            place = places.get(named, 0)
-            places[named] = place + 1
-            tap = self._taps.get((*named, place))
-            if tap is None:
-                tap = self._taps[(*named, place)] = Tap(*named, place)
-            tap.frames += sum(one.frames for one in view.places)
-            tap.copies += sum(one.copies for one in view.places)
+        # The side that opened a connection mostly has the higher port.
+        source, destination = ports(direction.key) if len(direction.key) in (12, 36) else (0, 0)
+
+        def distance(view: _View) -> tuple[int, int]:
+            """How far a view is from the client; the TTL is higher where a view is nearer to the sender."""
+            first = view.places[0]
+            return direction.order[first.addresses], -first.hops if source >= destination else first.hops
+
+        places: Counter[_TapName] = Counter()
+        for view in sorted((view for view in direction.views if view.shared), key=distance):
+            key = (*view.name, places[view.name])
+            places[view.name] += 1
+            tap = self._taps.setdefault(key, Tap(*key))
+            tap.frames += sum(place.frames for place in view.places)
+            tap.copies += sum(place.copies for place in view.places)
             tap.only += view.only
             tap.missed += view.missed
 
 
-def _named(view: _View) -> tuple[str, int, bytes]:
-    """What a tap is named by."""
-    return view.capture, view.interface, view.encapsulation
-
-
-def _distance(direction: _Direction, view: _View, outward: bool) -> tuple[int, int]:
-    """How far a view is from the client, as far as one of them is farther than another."""
-    first = view.places[0]
-    return direction.order[first.addresses], -first.hops if outward else first.hops
-
-
 def _tell_apart(direction: _Direction, recent: _Recent, place: _Place) -> None:
-    """A segment was shown in two places that were taken for one tap: the one that appeared later is another."""
+    """Split a view that has shown one segment in two places: the later place belongs to another tap."""
     view = place.view
     other = recent.places[view]
     later = place if place.number > other.number else other
-    own = next((one for one in direction.views if _named(one) == _named(view) and one not in recent.places), None)
+    own = next((own for own in direction.views if own.name == view.name and own not in recent.places), None)
     if own is None:
-        own = _View(view.capture, view.interface, view.encapsulation, view.span)
+        own = _View(view.name, view.span)
         direction.views.append(own)
     view.places.remove(later)
     own.places.append(later)
@@ -386,38 +368,38 @@ def _tell_apart(direction: _Direction, recent: _Recent, place: _Place) -> None:
         recent.shown[own] = recent.shown.pop(view)
 
 
-def identify(found: Segment | Fragment, identification: int) -> Identity:
-    """What all copies of a segment, or of an IP fragment of one, have in common.
+def identify(piece: Segment | Fragment, identification: int) -> Identity:
+    """The values that all copies of a segment share, or of an IP fragment of one.
 
-    ``identification`` is that of its IP header, 0 where there is none.
+    ``identification`` is from the IP header, 0 without one.
     """
-    if isinstance(found, Fragment):
-        datagram = found.key[: len(found.key) - len(found.encapsulation)]
+    if isinstance(piece, Fragment):
+        datagram = piece.key[: len(piece.key) - len(piece.encapsulation)]
         return (
-            datagram, found.offset, int(found.more), found.protocol, 0, len(found.data) + found.missing,
-            hash(found.data), 0, 0,
+            datagram, piece.offset, int(piece.more), piece.protocol, 0, len(piece.data) + piece.missing,
+            hash(piece.data), 0, 0,
         )  # fmt: skip
     return (
-        plain_key(found.key),
-        found.sequence,
-        found.acknowledgment if found.flags & ACK else 0,
-        found.flags,
-        found.window,
-        len(found.payload) + found.missing,
-        hash(found.payload),
-        time_stamp(found.options),
+        plain_key(piece.key),
+        piece.sequence,
+        piece.acknowledgment if piece.flags & ACK else 0,
+        piece.flags,
+        piece.window,
+        len(piece.payload) + piece.missing,
+        hash(piece.payload),
+        time_stamp(piece.options),
         identification,
     )
 
 
 def identity_of(frame: Frame) -> Identity | None:
-    """What all copies of a frame have in common; ``None`` where it holds no TCP."""
-    found = segment_of(frame)
-    return None if isinstance(found, NotSegment) else identify(found, _of_ip(frame, found)[0])
+    """The values that all copies of a frame share; ``None`` for a frame without TCP."""
+    piece = segment_of(frame)
+    return None if isinstance(piece, NotSegment) else identify(piece, _of_ip(frame, piece)[0])
 
 
-def _of_ip(frame: Frame, found: Segment | Fragment) -> tuple[int, int]:
-    """Identification and TTL (hop limit) of the outer IP header; the first is 0 unless that is the one of TCP."""
+def _of_ip(frame: Frame, piece: Segment | Fragment) -> tuple[int, int]:
+    """Identification and TTL (hop limit) of the outer IP header; in a tunnel the identification is 0."""
     data = frame.data
     link = LINKS.get(frame.link_type)
     located = None if link is None else link(data, 0, len(data), max(len(data), frame.original_length))
@@ -426,22 +408,5 @@ def _of_ip(frame: Frame, found: Segment | Fragment) -> tuple[int, int]:
     version, at, _, _ = located
     if version == 6:
         return 0, data[at + 7]
-    direct = data[at + 9] == _TCP and type(found) is Segment
+    direct = data[at + 9] == _TCP and type(piece) is Segment
     return data[at + 4] << 8 | data[at + 5] if direct else 0, data[at + 8]
-
-
-def _addresses(fragment: Fragment) -> bytes:
-    return fragment.source + fragment.destination
-
-
-def _opposite(key: bytes) -> bytes:
-    """The key of the other direction; of a datagram in fragments, whose key has no ports, there is none."""
-    return reverse_key(key) if len(key) in (12, 36) else b""
-
-
-def _is_outward(key: bytes) -> bool:
-    """Whether a direction is probably that of the side that opened the connection."""
-    if len(key) not in (12, 36):
-        return True
-    source, destination = ports(key)
-    return source >= destination

@@ -1,13 +1,15 @@
-"""What is remembered of TCP connections and for how long: holes that wait, limits, idleness, eviction.
+"""Connections that are remembered, and for how long: holes that wait, limits, idleness, eviction.
 
-When is a hole lost?  At once when the buffer is full or the flow ends.  Else only with a reason to believe that the
-bytes will not come: the peer acknowledged them (it has them, so no retransmission will follow) and either
-``PROVEN_WAIT_NS`` passed, far more than any reordering between the queues of a capturing host but short enough for a
-live view, or much data waits after the hole; or the peer was never captured at all, so that no such proof can come.
-Without an acknowledgment in a two-sided capture the sender will send again, and the hole stays open.
+A hole is lost at once when the buffer is full or the flow ends.  Otherwise it is lost only if there is a reason to
+believe that the bytes will not come:
 
-A time-out counts at its own time: the first segment after it, of whichever flow, brings out all that were due before,
-one after the other.  So what happens to a flow, and when, does not depend on the traffic around it.
+- The peer acknowledged them, so no retransmission will follow, and either much data waits after the hole or
+  ``PROVEN_WAIT_NS`` passed: far more than any reordering between the queues of a capturing host, and short enough for
+  a live view.
+- The peer was never captured, so that such a proof cannot come.
+
+A time-out counts at its own time: the first segment after it, of any flow, reports all time-outs before it, one after
+the other.  So what happens to a flow, and when, does not depend on other traffic.
 """
 
 from __future__ import annotations
@@ -25,34 +27,33 @@ _SECOND: Final = 1_000_000_000
 
 MAX_FLOWS: Final = 100_000
 MAX_BUFFERED_BYTES: Final = 4 * 1024 * 1024
-"""Per direction."""
 MAX_BUFFERED_SEGMENTS: Final = 32_768
-"""Per direction; a 64 KiB burst cut into 3-byte segments and shuffled still fits."""
+"""Both per direction; a 64 KiB burst in 3-byte segments and out of order still fits."""
 MAX_TOTAL_BUFFERED_BYTES: Final = 256 * 1024 * 1024
 """Of all flows together."""
 IDLE_TIMEOUT_NS: Final = 2 * 3600 * _SECOND
 LINGER_NS: Final = 120 * _SECOND
-"""How long a closed flow is remembered, so that late copies of its segments do not open another."""
+"""Time for which a closed flow is remembered, so that late copies of its segments do not open another."""
 REMEMBERED_BYTES: Final = 1_024
-"""Of each direction of a closed flow, the latest bytes: late segments are compared with them."""
+"""Last bytes of each direction of a closed flow that are remembered, to compare late segments with them."""
 PROVEN_WAIT_NS: Final = _SECOND // 4
 ONE_SIDED_WAIT_NS: Final = 5 * _SECOND
 ONE_SIDED_BUFFERED_BYTES: Final = 256 * 1024
 HELD_WAIT_NS: Final = _SECOND // 5
 _SPARE_DUES: Final = 1_024
-"""Notes of time-outs that count no more are cleared away when there are so many more than others."""
+"""Maximum number of outdated time-outs in the heap, beyond as many as are up to date."""
 
 _NO_PIECES: Final = Pieces()
-"""For all directions that have ended with nothing waiting: no segment reaches a buffer of theirs any more."""
+"""Shared by all directions that have ended with an empty buffer, which no segment reaches."""
 
 _Place = tuple[int, int, str]
 
 
 class FlowRegister:
-    """The flows that are remembered, bounded in number, time and memory; ``FlowTable`` adds how segments reach them.
+    """The flows that are remembered, bounded in number, time and memory; ``FlowTable`` gives them their segments.
 
-    What changes an open flow calls ``_settle`` for each direction, then ``_account`` and ``_conclude``, or ``_end``.
-    They keep the sums, and the capture times from which on a flow or the whole register needs a look.
+    Each change of an open flow ends with ``_settle`` for both directions, ``_account`` and ``_conclude``, or with
+    ``_end``.  These keep the sums, and the capture times at which a flow or the whole register is due.
     """
 
     def __init__(
@@ -70,53 +71,52 @@ class FlowRegister:
         self.max_buffered_segments = max_buffered_segments
         self.max_total_buffered_bytes = max_total_buffered_bytes
         self.flows: dict[bytes, Flow] = {}
-        """The flows remembered, open ones and those closed shortly before, by ``Flow.key``."""
+        """Open flows, and flows that closed recently, by ``Flow.key``."""
         self.buffered_bytes = 0
         self.most_buffered_bytes = 0
-        """The most since whoever reads it has set it back."""
+        """Maximum since the reader reset it."""
         self.opened_flows = 0
         self.evicted_flows = 0
         self.idle_flows = 0
         self.late_copies = 0
-        """Segments with data that were captured twice, of ended flows that the layer above had taken up."""
+        """Second captures of segments with data, of ended flows with a ``context``."""
         self.total_limit_hits = 0
         self._index: dict[bytes, Entry] = {}
         self._plain: dict[bytes, bytes] = {}
-        """The last flow of each pair of endpoints, whatever its tags: direction key by direction key without tags."""
+        """Last flow of each pair of endpoints with any tags: direction key by direction key without tags."""
         self._closed: dict[bytes, None] = {}
         self._dues: list[tuple[int, bytes]] = []
-        """When flows time out, as a heap; what `_queued` does not confirm counts no more."""
+        """Time-outs of flows, as a heap; those that differ from `_queued` are outdated."""
         self._queued: dict[bytes, int] = {}
-        """The earliest time in it of each open flow."""
+        """Earliest time-out of each open flow."""
         self._longest_idle: list[tuple[int, bytes]] = []
         self._endings: list[tuple[int, bytes]] = []
-        """When closed flows are forgotten, as a heap; those that were forgotten before are passed over."""
+        """Times at which closed flows are forgotten, as a heap; flows that are gone are passed over."""
         self._next_sweep_ns = NEVER
 
     @property
     def next_due_ns(self) -> int | None:
-        """Capture time before which no flow times out; ``None``: none ever does."""
+        """Capture time of the next time-out of a flow, ``None`` without one."""
         return self._dues[0][0] if self._dues else None
 
     @property
     def next_look_ns(self) -> int:
-        """Capture time from which on a segment, of whichever flow, has the register look after its flows first."""
+        """Capture time from which on a segment of any flow has to wait for `_sweep`."""
         return self._next_sweep_ns
 
     def next_to_time_out(self) -> list[Flow]:
-        """The flows that time out next, all of them at the same time (`next_due_ns`)."""
-        found: list[Flow] = []
-        places = [0] if self._dues else []
-        while places:
-            # In a heap, what is due at the same time as its first lies together.
-            place = places.pop()
-            due_ns, key = self._dues[place]
-            if due_ns != self._dues[0][0]:
-                continue
-            if self._queued.get(key) == due_ns:
-                found.append(self.flows[key])
-            places += [below for below in (2 * place + 1, 2 * place + 2) if below < len(self._dues)]
-        return found
+        """The flows that time out at `next_due_ns`."""
+        due = self._pop_due()
+        for entry in due:
+            heappush(self._dues, entry)
+        return [self.flows[key] for due_ns, key in due if self._queued.get(key) == due_ns]
+
+    def _pop_due(self) -> list[tuple[int, bytes]]:
+        """Take all that is due at the same time as the first out of the heap."""
+        due = [heappop(self._dues)] if self._dues else []
+        while self._dues and self._dues[0][0] == due[0][0]:
+            due.append(heappop(self._dues))
+        return due
 
     def _register(self, flow: Flow) -> None:
         back = reverse_key(flow.key)
@@ -145,7 +145,7 @@ class FlowRegister:
         self.buffered_bytes -= flow.initiator.buffer.size + flow.responder.buffer.size
 
     def _settle(self, half: HalfStream, peer: HalfStream, now: int, report: FlowReport) -> None:
-        """Give up holes where a limit says so, and set the time to look at the first that remains."""
+        """Give up holes at a limit, and set the deadline of the first hole that remains."""
         wait = NEVER
         if half.state is HELD:
             wait = HELD_WAIT_NS
@@ -153,20 +153,19 @@ class FlowRegister:
             while (end := half.hole_end()) >= 0:
                 size = half.buffer.size
                 proven = half.acknowledged >= end
-                if size > self.max_buffered_bytes or len(half.buffer) > self.max_buffered_segments:
-                    half.limit_hits += 1
-                elif proven and size * 4 < self.max_buffered_bytes:
-                    wait = PROVEN_WAIT_NS
-                    break
-                elif not proven and (peer.segments or size <= ONE_SIDED_BUFFERED_BYTES):
-                    wait = NEVER if peer.segments else ONE_SIDED_WAIT_NS
-                    break
+                if size <= self.max_buffered_bytes and len(half.buffer) <= self.max_buffered_segments:
+                    if proven and size * 4 < self.max_buffered_bytes:
+                        wait = PROVEN_WAIT_NS
+                        break
+                    if not proven and (peer.segments or size <= ONE_SIDED_BUFFERED_BYTES):
+                        wait = NEVER if peer.segments else ONE_SIDED_WAIT_NS
+                        break
                 half.give_up(report)
         half.deadline_ns = min(half.deadline_ns, now + wait) if wait < NEVER else NEVER
         half.clear = half.state in (ASSUMED, OPEN) and half.hole_end() < 0
 
     def _account(self, flow: Flow, before: int, events: list[FlowEvent]) -> None:
-        """Keep the sum of all buffers, and empty those of the flow when it is too large."""
+        """Update the sum of all buffers; empty the buffers of the flow if the sum is too large."""
         initiator, responder = flow.initiator, flow.responder
         self.buffered_bytes += initiator.buffer.size + responder.buffer.size - before
         self.most_buffered_bytes = max(self.most_buffered_bytes, self.buffered_bytes)
@@ -193,7 +192,7 @@ class FlowRegister:
         for half in (flow.initiator, flow.responder):
             if half.offset > REMEMBERED_BYTES:  # else the history reaches back to it
                 half.keep_beginning()
-            half.history = latest(half.history, REMEMBERED_BYTES)
+            half.history = [b"".join(half.history)[-REMEMBERED_BYTES:]] if half.history else []
             if not half.buffer:
                 half.buffer = _NO_PIECES
         self._queued.pop(flow.key, None)
@@ -208,7 +207,7 @@ class FlowRegister:
         self._next_sweep_ns = min(self._next_sweep_ns, flow.check_ns)
 
     def _end(self, flow: Flow, how: str, place: _Place, events: list[FlowEvent]) -> None:
-        """Close a flow whose directions did not both end; what it waits for is given up."""
+        """Close a flow that has an open direction, and give up its holes."""
         self._decide(flow, events)
         if flow.closed:
             return
@@ -219,13 +218,8 @@ class FlowRegister:
         both_ended = flow.initiator.ended and flow.responder.ended
         self._mark_closed(flow, "fin" if both_ended else how, place, events)
 
-    def _end_idle(self, flow: Flow, events: list[FlowEvent]) -> None:
-        self.idle_flows += 1
-        self._end(flow, "idle", last_place(flow), events)
-        self._forget(flow)
-
     def _refresh(self, flow: Flow) -> None:
-        """Work out again when the flow needs a look, and whether its next segment may take the fast path."""
+        """Update the next time-out of a flow, and whether its next segment may take the fast path."""
         if flow.past and flow.last_timestamp_ns - flow.past[-1].last_timestamp_ns > VIEW_NS:
             flow.past.clear()
         deadline = min(flow.initiator.deadline_ns, flow.responder.deadline_ns)
@@ -235,17 +229,14 @@ class FlowRegister:
         self._queue(flow, flow.check_ns)
 
     def alarm(self, flow: Flow, due_ns: int) -> None:
-        """Report a `FlowAlarm` of a flow when this capture time comes, where it is open then.
-
-        There is one for each flow: the earliest that was asked for since the last one came.
-        """
+        """Report a `FlowAlarm` at this capture time if the flow is open then; each flow has its earliest one alone."""
         if due_ns < flow.alarm_ns and not flow.closed:
             flow.alarm_ns = due_ns
             flow.check_ns = min(flow.check_ns, due_ns)
             self._queue(flow, flow.check_ns)
 
     def _queue(self, flow: Flow, due_ns: int) -> None:
-        """Have a flow looked at when this time has come."""
+        """Schedule a time-out of a flow, unless an earlier one is scheduled."""
         queued_ns = self._queued.get(flow.key)
         if queued_ns is None or due_ns < queued_ns:
             self._queued[flow.key] = due_ns
@@ -260,7 +251,7 @@ class FlowRegister:
         raise NotImplementedError
 
     def _expire(self, flow: Flow, now: int, events: list[FlowEvent]) -> None:
-        """Give up the holes of a flow that were waited for long enough."""
+        """Give up the holes of a flow whose deadline has come."""
         # The frame is the flow's own last one, so that the result does not depend on which other flow moved the time.
         place = last_place(flow)
         before = flow.initiator.buffer.size + flow.responder.buffer.size
@@ -277,7 +268,7 @@ class FlowRegister:
         self._conclude(flow, place, events)
 
     def _sweep(self, now: int, events: list[FlowEvent]) -> None:
-        """Look after the flows that get no segments: those that wait, those that went idle, those that ended."""
+        """Run all time-outs up to a capture time, and forget the flows that closed long enough ago."""
         while (due_ns := self.next_due_ns) is not None and due_ns <= now:
             self._time_out(due_ns, events)
         # Not in the order in which they closed: capture times may go back.
@@ -287,18 +278,12 @@ class FlowRegister:
             if flow is not None and flow.closed and flow.closed_ns + LINGER_NS < due_ns <= now:
                 self._decide(flow, events)
                 self._forget(flow)
-        self._next_sweep_ns = self._endings[0][0] if self._endings else NEVER
-        if self._dues:
-            self._next_sweep_ns = min(self._next_sweep_ns, self._dues[0][0])
+        self._next_sweep_ns = min(heap[0][0] if heap else NEVER for heap in (self._endings, self._dues))
 
     def _time_out(self, due_ns: int, events: list[FlowEvent]) -> None:
-        """Look after the flows that time out at this very time, or seemed to when that was noted."""
-        found: dict[bytes, Flow] = {}
-        while self._dues and self._dues[0][0] == due_ns:
-            key = heappop(self._dues)[1]
-            if self._queued.get(key) == due_ns:
-                found[key] = self.flows[key]
-        for flow in sorted(found.values(), key=attrgetter("last_frame")):
+        """Run the time-outs of this very time."""
+        keys = dict.fromkeys(key for _, key in self._pop_due() if self._queued.get(key) == due_ns)
+        for flow in sorted((self.flows[key] for key in keys), key=attrgetter("last_frame")):
             del self._queued[flow.key]
             if flow.kept_until_ns <= due_ns:
                 self._decide(flow, events)
@@ -308,39 +293,34 @@ class FlowRegister:
                 flow.alarm_ns = NEVER
                 events.append(FlowAlarm(flow, due_ns, *last_place(flow)))
             if due_ns - flow.last_timestamp_ns > self.idle_timeout_ns:
-                self._end_idle(flow, events)
+                self.idle_flows += 1
+                self._end(flow, "idle", last_place(flow), events)
+                self._forget(flow)
             else:
                 self._expire(flow, due_ns, events)
 
     def _make_room(self, events: list[FlowEvent]) -> None:
         """Forget the flow that closed first, or evict the one that is idle longest."""
         if self._closed:
-            flow = self.flows[next(iter(self._closed))]
-            self._decide(flow, events)
-            self._forget(flow)
+            closed = self.flows[next(iter(self._closed))]
+            self._decide(closed, events)
+            self._forget(closed)
             return
-        while True:
+        flow: Flow | None = None
+        last_timestamp_ns = 0
+        while flow is None or flow.last_timestamp_ns != last_timestamp_ns:
             if not self._longest_idle:
-                # An eighth of the table at a time: flows that get segments meanwhile are passed over below.
+                # An eighth of the table at a time: flows that get segments meanwhile are passed over.
                 count = max(1, len(self.flows) // 8)
                 ages = ((flow.last_timestamp_ns, key) for key, flow in self.flows.items())
                 self._longest_idle = nsmallest(count, ages)[::-1]
             last_timestamp_ns, key = self._longest_idle.pop()
-            idle = self.flows.get(key)
-            if idle is not None and idle.last_timestamp_ns == last_timestamp_ns:
-                break
+            flow = self.flows.get(key)
         self.evicted_flows += 1
-        flow = idle
         self._end(flow, "evicted", last_place(flow), events)
         self._forget(flow)
 
 
 def last_place(flow: Flow) -> _Place:
-    """Number, capture time and capture of a flow's last frame, to which is owed what no segment does to the flow."""
+    """Number, capture time and capture of a flow's last frame: the place of events that no segment causes."""
     return flow.last_frame, flow.last_timestamp_ns, flow.last_capture
-
-
-def latest(history: list[bytes], limit: int) -> list[bytes]:
-    """The end of a history, at most ``limit`` bytes."""
-    joined = b"".join(history)
-    return [joined[-limit:]] if joined else []

@@ -325,8 +325,6 @@ class FlowTable(FlowRegister):
                 peer.flush(peer_report)
                 half.reset(report)
                 peer.reset(peer_report)
-            else:
-                half.ignored_resets += 1
         else:
             _take(entry, segment, report, peer_report)
         self._settle(half, peer, now, report)
@@ -356,7 +354,6 @@ class FlowTable(FlowRegister):
                 report.discarded(length, "late_copy")
             return
         new = min(length, max(0, start + length - half.offset)) or length
-        half.after_end_bytes += new
         report.discarded(new, "after_reset" if flow.closed == "reset" else "after_close")
 
     def _keep(self, flow: Flow, doubt: Verdict, segment: Segment, events: list[FlowEvent]) -> None:
@@ -405,8 +402,6 @@ class FlowTable(FlowRegister):
             elif segment.payload or segment.missing:
                 length = len(segment.payload) + segment.missing
                 FlowReport(flow, entry[3], place_of(segment), events).discarded(length, "out_of_window")
-            else:
-                entry[1].ignored_syns += 1
         flow.doubt = Verdict.SAME
         if not flow.closed:
             self._refresh(flow)

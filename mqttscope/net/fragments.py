@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
+from collections import Counter
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Final
 
 from mqttscope.net import headers
@@ -11,17 +13,17 @@ from mqttscope.net.frame import Frame
 from mqttscope.net.segment import Fragment, NotSegment, Segment
 
 MAX_DATAGRAMS: Final = 4096
-"""How many incomplete datagrams a table holds by default."""
+"""Maximum number of incomplete datagrams in a table by default."""
 MAX_BYTES: Final = 16 * 1024 * 1024
-"""How many bytes a table may hold by default, ``FRAGMENT_OVERHEAD`` for each datagram, range and piece included."""
+"""Maximum bytes in a table by default, with ``FRAGMENT_OVERHEAD`` for each datagram, range and piece."""
 TIMEOUT_NS: Final = 60_000_000_000
-"""How long a datagram may take by default, from its first fragment in the capture (RFC 8200 section 4.5)."""
+"""Timeout of a datagram by default, from its first fragment in the capture (RFC 8200 section 4.5)."""
 FRAGMENT_OVERHEAD: Final = 128
-"""What a datagram, a range or a piece of it costs beside its bytes; without it, empty fragments would be free."""
+"""Bytes counted for a datagram, a range or a piece beside its content; empty fragments would be free without it."""
 MAX_NESTED: Final = 4
-"""How many datagrams one fragment may complete, each being a fragment of the next."""
+"""Maximum number of datagrams that one fragment completes, each a fragment of the next."""
 MAX_LENGTH: Final = 65535
-"""Longest payload of a fragmented datagram, in bytes."""
+"""Maximum payload of a fragmented datagram, in bytes."""
 
 _TCP: Final = 6
 
@@ -35,54 +37,46 @@ class Datagram:
 
     started_ns: int
     """Time of the fragment that arrived first."""
+    capture: str = ""
+    """Capture of the fragment that arrived first."""
     protocol: int = -1
     """Protocol of the fragment at offset 0, or -1 before that one."""
     total: int = -1
     """Length of the payload, or -1 before the last fragment."""
     fragments: int = 0
-    """How many came."""
-    cost: int = 0
+    cost: int = FRAGMENT_OVERHEAD
     """Share of the table's ``max_bytes``."""
     covered: list[tuple[int, int]] = field(default_factory=list)
     """Sorted, disjoint, not adjacent ranges of the payload that fragments announced."""
     pieces: list[tuple[int, bytes]] = field(default_factory=list)
     """Offset and captured bytes; they do not overlap."""
-    capture: str = ""
-    """The capture of the fragment that arrived first."""
 
 
+@dataclass(slots=True)
 class FragmentTable:
     """Incomplete IP datagrams, bounded in number, bytes and time.
 
-    Where fragments overlap, the one that came first stands.  Time is the capture's; a step back in time by more than
-    the time-out ends a datagram too, because its identification may mean another one then.
+    Where fragments overlap, the first one counts.  A step of the capture's time back by more than the time-out ends a
+    datagram too, because its identification may belong to another one then.
     """
 
-    __slots__ = ("_lost", "datagrams", "evicted", "expired", "held", "max_bytes", "max_datagrams", "timeout_ns")
-
-    def __init__(
-        self, max_datagrams: int = MAX_DATAGRAMS, max_bytes: int = MAX_BYTES, timeout_ns: int = TIMEOUT_NS
-    ) -> None:
-        self.max_datagrams = max_datagrams
-        self.max_bytes = max_bytes
-        self.timeout_ns = timeout_ns
-        self.datagrams: dict[bytes, Datagram] = {}
-        """Incomplete datagrams by their key, the oldest first."""
-        self.held = 0
-        """Bytes held, reckoned as for ``max_bytes``."""
-        self.evicted = 0
-        """How many incomplete datagrams were dropped, the oldest first, at a limit of this table."""
-        self.expired = 0
-        """How many incomplete datagrams ran out of time."""
-        self._lost: dict[str, int] = {}
-        """How many fragments of TCP segments went with those, by capture."""
+    max_datagrams: int = MAX_DATAGRAMS
+    max_bytes: int = MAX_BYTES
+    timeout_ns: int = TIMEOUT_NS
+    datagrams: dict[bytes, Datagram] = field(default_factory=dict)
+    """Incomplete datagrams by their key, the oldest first."""
+    held: int = 0
+    """Bytes held, with their overhead."""
+    evicted: int = 0
+    """Incomplete datagrams dropped at a limit of this table, the oldest first."""
+    lost: Counter[str] = field(default_factory=Counter)
+    """Fragments of TCP segments that were dropped with their incomplete datagrams, by capture."""
 
     def feed(self, fragment: Fragment) -> Segment | NotSegment | None:
         """Add a fragment.  Returns the segment it completes, or why the complete datagram holds none.
 
-        ``None`` means that fragments are still missing.  The segment has the frame number and the time of this
-        fragment.  When the snap length cut fragments, its payload ends before the first missing byte and ``missing``
-        counts everything after.
+        ``None``: fragments are missing.  The segment has the frame number and the time of this fragment.  If the snap
+        length cut fragments, its payload ends before the first missing byte and ``missing`` counts the rest.
         """
         self._expire(fragment.timestamp_ns)
         for _ in range(MAX_NESTED):
@@ -91,13 +85,10 @@ class FragmentTable:
             datagram = self.datagrams.get(fragment.key)
             if datagram is not None and self._too_old(datagram, fragment.timestamp_ns):
                 self._give_up(fragment.key)
-                self.expired += 1
                 datagram = None
             if datagram is None:
-                datagram = self.datagrams[fragment.key] = Datagram(
-                    fragment.timestamp_ns, cost=FRAGMENT_OVERHEAD, capture=fragment.capture
-                )
-                self.held += FRAGMENT_OVERHEAD
+                datagram = self.datagrams[fragment.key] = Datagram(fragment.timestamp_ns, fragment.capture)
+                self.held += datagram.cost
             datagram.fragments += 1
             before = datagram.cost
             _add(datagram, fragment)
@@ -117,39 +108,26 @@ class FragmentTable:
         return abs(now_ns - datagram.started_ns) > self.timeout_ns
 
     def _expire(self, now_ns: int) -> None:
-        while self.datagrams:
-            key = next(iter(self.datagrams))
-            if not self._too_old(self.datagrams[key], now_ns):
-                return
+        while self.datagrams and self._too_old(self.datagrams[key := next(iter(self.datagrams))], now_ns):
             self._give_up(key)
-            self.expired += 1
 
     def _evict(self) -> None:
         while self.datagrams and (len(self.datagrams) > self.max_datagrams or self.held > self.max_bytes):
             self._give_up(next(iter(self.datagrams)))
             self.evicted += 1
 
-    @property
-    def lost(self) -> int:
-        """How many fragments of TCP segments were given up with their datagrams."""
-        return sum(self._lost.values())
-
-    def incomplete(self) -> int:
-        """How many fragments of TCP segments came without the others: those given up, and those still waited for."""
-        return sum(self.incomplete_by_capture().values())
-
-    def incomplete_by_capture(self) -> dict[str, int]:
+    def incomplete_by_capture(self) -> Counter[str]:
         """Fragments of TCP segments that came without the others, by the capture of the first one."""
-        fragments = dict(self._lost)
+        fragments = self.lost.copy()
         for datagram in self.datagrams.values():
             if datagram.protocol == _TCP:
-                fragments[datagram.capture] = fragments.get(datagram.capture, 0) + datagram.fragments
+                fragments[datagram.capture] += datagram.fragments
         return fragments
 
     def _give_up(self, key: bytes) -> None:
         datagram = self.datagrams[key]
         if datagram.protocol == _TCP:
-            self._lost[datagram.capture] = self._lost.get(datagram.capture, 0) + datagram.fragments
+            self.lost[datagram.capture] += datagram.fragments
         self._drop(key)
 
     def _drop(self, key: bytes) -> None:
@@ -157,9 +135,9 @@ class FragmentTable:
 
 
 def _add(datagram: Datagram, fragment: Fragment) -> None:
-    """Store what of a fragment is new.
+    """Store what is new in a fragment.
 
-    Each call merges all ranges it touches into one, so the work over all fragments stays linear in their number.
+    Each call merges all ranges that it touches, so the work over all fragments is linear in their number.
     """
     start = fragment.offset
     data = fragment.data
@@ -170,20 +148,17 @@ def _add(datagram: Datagram, fragment: Fragment) -> None:
     if not fragment.more and datagram.total < 0:
         datagram.total = end
     covered = datagram.covered
-    first = last = bisect_left(covered, start, key=lambda interval: interval[1])
-    if first < len(covered) and covered[first][0] <= start and end <= covered[first][1]:
+    first = bisect_left(covered, start, key=itemgetter(1))
+    touched = covered[first : bisect_right(covered, end, lo=first, key=itemgetter(0))]
+    if touched and touched[0][0] <= start and end <= touched[0][1]:
         return
     datagram.cost += FRAGMENT_OVERHEAD
     at = start
-    while last < len(covered) and covered[last][0] <= end:
-        _store(datagram, at, data[at - start : max(covered[last][0] - start, 0)])
-        at = max(at, covered[last][1])
-        last += 1
-    _store(datagram, at, data[at - start :])
-    if last > first:
-        start = min(start, covered[first][0])
-        end = max(end, covered[last - 1][1])
-    covered[first:last] = [(start, end)]
+    for low, high in [*touched, (end, end)]:
+        _store(datagram, at, data[at - start : max(low - start, 0)])
+        at = max(at, high)
+    low, high = touched[0][0] if touched else start, touched[-1][1] if touched else end
+    covered[first : first + len(touched)] = [(min(start, low), max(end, high))]
 
 
 def _store(datagram: Datagram, offset: int, data: bytes) -> None:
@@ -193,7 +168,7 @@ def _store(datagram: Datagram, offset: int, data: bytes) -> None:
 
 
 def _complete(datagram: Datagram, fragment: Fragment) -> Segment | Fragment | NotSegment:
-    """What a complete datagram holds; ``fragment`` is the one that completed it."""
+    """The content of a complete datagram; ``fragment`` completed it."""
     datagram.pieces.sort()
     pieces: list[bytes] = []
     at = 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import sha1
@@ -21,7 +22,7 @@ OLD_SUBPROTOCOL: Final = "mqttv3.1"
 WINDOW_BITS: Final = ("8", "9", "10", "11", "12", "13", "14", "15")
 
 Remark = tuple[str, str]
-"""A reason of ``http_upgrade.HTTP_REASONS`` and what is wrong here."""
+"""A `Problem.reason` and its `Problem.detail`."""
 
 HEAD_END: Final = re.compile(rb"\r?\n\r?\n")
 REQUEST_LINE: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+) +([^ \r\n]+) +HTTP/1\.(\d)[ \t]*\r?(?:\n|$)")
@@ -72,7 +73,8 @@ def parse_request(head: bytes) -> Request | None:
     if line is None:
         return None
     headers = _headers(head)
-    version, key = _first(headers, "sec-websocket-version"), _first(headers, "sec-websocket-key")
+    first = {name: values[0] for name, values in headers.items()}
+    version, key = first.get("sec-websocket-version"), first.get("sec-websocket-key")
     offered = _elements(headers, "sec-websocket-protocol")
     token = "subprotocol_old" if OLD_SUBPROTOCOL in offered else "subprotocol_foreign"
     checks = [
@@ -91,7 +93,7 @@ def parse_request(head: bytes) -> Request | None:
     ]
     remarks = [(reason, detail) for good, reason, detail in checks if not good]
     extensions = [element.split(";")[0].strip().lower() for element in _elements(headers, "sec-websocket-extensions")]
-    return Request(_text(line[2]), _first(headers, "host") or "", key, offered, extensions, remarks)
+    return Request(_text(line[2]), first.get("host", ""), key, offered, extensions, remarks)
 
 
 def parse_response(head: bytes) -> Response | None:
@@ -100,15 +102,16 @@ def parse_response(head: bytes) -> Response | None:
     if line is None:
         return None
     headers = _headers(head)
+    first = {name: values[0] for name, values in headers.items()}
     status = int(line[2])
-    body = _first(headers, "content-length") or ""
+    body = first.get("content-length", "")
     if status < 200 or status in (204, 304):
         body = "0"
     known = body.isascii() and body.isdigit() and len(body) < 19 and "transfer-encoding" not in headers
     response = Response(
         status,
-        _first(headers, "sec-websocket-accept"),
-        _first(headers, "sec-websocket-protocol"),
+        first.get("sec-websocket-accept"),
+        first.get("sec-websocket-protocol"),
         _elements(headers, "sec-websocket-extensions"),
         status == 101,
         int(body) if known else None,
@@ -190,11 +193,6 @@ def listed(values: list[str], known: re.Pattern[str] = SUBPROTOCOL_NAME) -> str:
     return ", ".join([*shown, *([f"{others} other{'s' if others > 1 else ''}"] if others else [])]) or "none"
 
 
-def _first(headers: dict[str, list[str]], name: str) -> str | None:
-    values = headers.get(name)
-    return values[0] if values else None
-
-
 def _elements(headers: dict[str, list[str]], name: str) -> list[str]:
     """The elements of a comma-separated list field, which may be spread over several lines."""
     return [element.strip() for value in headers.get(name, ()) for element in value.split(",") if element.strip()]
@@ -231,15 +229,6 @@ HTTP, HELD, FRAMES, SEARCHING, LOST = WebSocketPhase
 
 ACCEPT_GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
-HTTP_REASONS: Final = (
-    "not_http header_too_long request_not_get http_version_old upgrade_header_missing connection_header_missing "
-    "websocket_version_wrong key_missing key_invalid request_not_seen response_not_seen not_upgraded gap_in_head "
-    "truncated_head body_length_unknown accept_missing accept_wrong subprotocol_not_offered subprotocol_old "
-    "subprotocol_foreign subprotocol_missing subprotocol_wrong extension_not_offered extension_unknown "
-    "deflate_parameters_invalid"
-)
-"""Every ``Problem.reason`` of the HTTP exchange, separated by spaces."""
-
 _ACCEPT: Final = re.compile("[A-Za-z0-9+/]{27}=")
 _UPGRADE_LINE: Final = re.compile(rb"\nupgrade[ \t]*:(?:[^\r\n]*[ \t,])?websocket[ \t,/\r\n]", re.IGNORECASE)
 
@@ -266,8 +255,8 @@ class Upgrade:
 class Problem:
     """Something an endpoint must not do, or a limit of what can be read.
 
-    ``reason`` is one of ``HTTP_REASONS`` or ``websocket.FRAME_REASONS``; ``offset`` is where the head or frame
-    begins in the stream of its direction, in bytes.  ``fatal``: framing is lost, what follows comes as ``Lost``.
+    ``offset`` is where the head or frame begins in the stream of its direction, in bytes.  ``fatal``: framing is lost,
+    what follows comes as ``Lost``.
     """
 
     from_client: bool
@@ -275,6 +264,10 @@ class Problem:
     detail: str
     offset: int
     fatal: bool
+
+
+Note = Callable[[Upgrade | Problem], object]
+"""Takes the events of an exchange in their order."""
 
 
 @dataclass(slots=True)
@@ -304,15 +297,13 @@ class Opening:
 class Handshake:
     """The exchange of one connection; a direction whose phase is ``FRAMES`` or ``LOST`` gets no more bytes here."""
 
-    max_header_bytes: int = MAX_HEADER_BYTES
-    max_early_bytes: int = MAX_EARLY_BYTES
     client: Opening = field(default_factory=lambda: Opening(True))
     server: Opening = field(default_factory=lambda: Opening(False))
     request: Request | None = None  # the one that waits for its response
     request_offset: int = 0
     response: Response | None = None  # the one that switched protocols
 
-    def feed(self, from_client: bool, data: bytes, out: list[Upgrade | Problem]) -> int:
+    def feed(self, from_client: bool, data: bytes, note: Note) -> int:
         """Take bytes of one direction; returns how many were taken, the others lie after the exchange."""
         side = self.client if from_client else self.server
         at = 0
@@ -320,55 +311,55 @@ class Handshake:
             # Taken in steps, for deleting from the front of a long buffer would be slow.
             side.buffer += data[at : at + _STEP]
             at = min(at + _STEP, len(data))
-            self._advance(out)
+            self._advance(note)
         return at
 
-    def gap(self, from_client: bool, length: int, out: list[Upgrade | Problem]) -> None:
+    def gap(self, from_client: bool, length: int, note: Note) -> None:
         """Say that ``length`` bytes were not captured: the direction is given up."""
         side = self.client if from_client else self.server
-        self._give_up(side, "gap_in_head", not_captured(length), out)
-        self._advance(out)
+        self._give_up(side, "gap_in_head", not_captured(length), note)
+        self._advance(note)
 
-    def close(self, from_client: bool, out: list[Upgrade | Problem]) -> None:
+    def close(self, from_client: bool, note: Note) -> None:
         """Say that a direction ended."""
         side = self.client if from_client else self.server
         side.closed = True
         if side.phase is HTTP and side.buffer:
             detail = f"the direction ended inside an HTTP head, at its byte {len(side.buffer)}"
-            out.append(Problem(from_client, "truncated_head", detail, side.offset, False))
-        self._advance(out)
+            note(Problem(from_client, "truncated_head", detail, side.offset, False))
+        self._advance(note)
 
-    def _advance(self, out: list[Upgrade | Problem]) -> None:
+    def _advance(self, note: Note) -> None:
         """Read heads until both directions need more bytes."""
-        while self._read_request(out) or self._read_response(out):
+        while self._read_request(note) or self._read_response(note):
             pass
-        mute = self.server.phase is LOST or self.server.closed or len(self.client.buffer) > self.max_early_bytes
+        mute = self.server.phase is LOST or self.server.closed or len(self.client.buffer) > MAX_EARLY_BYTES
         if self.client.phase is HELD and mute and self.request:
-            self._report(None, out)
+            self._report(None, note)
             self.request.remarks.clear()  # a response that comes after all does not repeat them
             self.client.phase = FRAMES
 
-    def _read_request(self, out: list[Upgrade | Problem]) -> bool:
-        head = self._head(self.client, out)
+    def _read_request(self, note: Note) -> bool:
+        head = self._head(self.client, note)
         if not head:
             return False
         self.request_offset = self.client.offset - len(head)
         self.request = parse_request(head)
         if self.request is None:
-            self._give_up(self.client, "not_http", "the first line is not a request of HTTP/1.x", out)
+            self._give_up(self.client, "not_http", "the first line is not a request of HTTP/1.x", note)
         else:
             self.client.phase = FRAMES if self.server.phase is FRAMES else HELD
         return True
 
-    def _read_response(self, out: list[Upgrade | Problem]) -> bool:
-        head = self._head(self.server, out)
+    def _read_response(self, note: Note) -> bool:
+        head = self._head(self.server, note)
         if not head:
             return False
         response = parse_response(head)
         if response is None:
-            self._give_up(self.server, "not_http", "the first line is not a status line of HTTP/1.x", out)
+            self._give_up(self.server, "not_http", "the first line is not a status line of HTTP/1.x", note)
         elif response.status >= 200 or response.status == 101:
-            self._report(response, out, self.server.offset - len(head))
+            self._report(response, note, self.server.offset - len(head))
             if response.switches:
                 self.response = response
                 self.server.phase = FRAMES
@@ -376,7 +367,7 @@ class Handshake:
                 self.server.phase = self.client.phase = LOST
             elif response.body_length is None:
                 detail = "the end of the response's body is not told by Content-Length"
-                self._give_up(self.server, "body_length_unknown", detail, out)
+                self._give_up(self.server, "body_length_unknown", detail, note)
             else:
                 self.server.body = response.body_length
             if self.client.phase is HELD:
@@ -384,7 +375,7 @@ class Handshake:
             self.request = None
         return True
 
-    def _head(self, side: Opening, out: list[Upgrade | Problem]) -> bytes:
+    def _head(self, side: Opening, note: Note) -> bytes:
         """Take a complete head off the buffer; empty when there is none."""
         if side.body:
             side.body -= len(side.use(min(side.body, len(side.buffer))))
@@ -392,26 +383,26 @@ class Handshake:
             return b""
         start = bytes(side.buffer[:7])
         if not (start[:3].isalpha() and start[:3].isupper() if side.from_client else b"HTTP/1.".startswith(start)):
-            self._give_up(side, "not_http", "the stream does not begin with an HTTP/1.x head", out)
+            self._give_up(side, "not_http", "the stream does not begin with an HTTP/1.x head", note)
             return b""
         found = HEAD_END.search(side.buffer, max(0, side.searched - 3))
         side.searched = len(side.buffer)
-        if (found.end() if found else side.searched) > self.max_header_bytes:
-            self._give_up(side, "header_too_long", f"an HTTP head is longer than {self.max_header_bytes} bytes", out)
+        if (found.end() if found else side.searched) > MAX_HEADER_BYTES:
+            self._give_up(side, "header_too_long", f"an HTTP head is longer than {MAX_HEADER_BYTES} bytes", note)
             return b""
         return side.use(found.end()) if found else b""
 
-    def _report(self, response: Response | None, out: list[Upgrade | Problem], offset: int = 0) -> None:
+    def _report(self, response: Response | None, note: Note, offset: int = 0) -> None:
         upgrade, remarks = judge(self.request, response)
-        out.append(upgrade)
+        note(upgrade)
         asked = len(self.request.remarks) if self.request else 1
         for number, (reason, detail) in enumerate(remarks):
             asking = number < asked
             fatal = reason == "not_upgraded" and response is not None and response.status == 101
-            out.append(Problem(asking, reason, detail, self.request_offset if asking else offset, fatal))
+            note(Problem(asking, reason, detail, self.request_offset if asking else offset, fatal))
 
-    def _give_up(self, side: Opening, reason: str, detail: str, out: list[Upgrade | Problem]) -> None:
-        out.append(Problem(side.from_client, reason, detail, side.offset, True))
+    def _give_up(self, side: Opening, reason: str, detail: str, note: Note) -> None:
+        note(Problem(side.from_client, reason, detail, side.offset, True))
         side.phase = LOST
 
 

@@ -47,8 +47,16 @@ PPP: Final = 0x880B
 _HSR: Final = 0x892F
 _MACSEC: Final = 0x88E5
 _LLC: Final = 0  # not an EtherType: what follows is an IEEE 802.2 header
+_PPPOE: Final = 0x8864
+_PROVIDER: Final = 0x88E7
+"""802.1ah, the backbone of a provider."""
 _VLAN_TYPES: Final = frozenset((0x8100, 0x88A8, 0x9100, 0x9200, 0x9300))
-_CARRIERS: Final = _VLAN_TYPES | {IPV4, IPV6, MPLS, 0x8848, 0x8864}
+_MPLS_TYPES: Final = frozenset((MPLS, 0x8848))
+_CARRIERS: Final = _VLAN_TYPES | _MPLS_TYPES | {IPV4, IPV6, _PPPOE}
+_HEADER_LENGTHS: Final = dict.fromkeys(_VLAN_TYPES, 4) | {
+    ETHERNET: 14, _PPPOE: 6, _LLC: 8, _PROVIDER: 4, _HSR: 6, _MACSEC: 8,
+}  # fmt: skip
+"""Bytes between the EtherType of a header and what follows the header."""
 _PPP_TYPES: Final = {0x0021: IPV4, 0x0057: IPV6, 0x0281: MPLS, 0x0283: 0x8848}
 _PPP_COMPRESSED: Final = frozenset((0x002D, 0x002F))
 """Van Jacobson's compressed TCP (RFC 1144)."""
@@ -56,6 +64,7 @@ _PPP_ENCRYPTED: Final = frozenset((0x0053, 0x0055, 0x00FB, 0x00FD))
 """What both ends agreed to encrypt (RFC 1968) or compress (RFC 1962), as Microsoft's encryption says it does."""
 # AF_INET is 2 everywhere; AF_INET6 is 10 on Linux, 23 on Windows, 24 on NetBSD and OpenBSD, 28 on FreeBSD, 30 on macOS.
 _FAMILIES: Final = {2: 4, 10: 6, 23: 6, 24: 6, 28: 6, 30: 6}
+_FCS_LENGTH: Final = 4
 SERVICE_MARK: Final = b"\xf2\x01"
 """Starts the four bytes of an 802.1ah service identifier in an encapsulation; no VLAN identifier looks like it."""
 
@@ -74,78 +83,54 @@ def ethertype(
             return 4, offset, end, encapsulation
         if kind == IPV6:
             return 6, offset, end, encapsulation
-        needed = offset + 8
-        if kind in _VLAN_TYPES:
-            needed = offset + 4
-            if needed <= stop:
-                identifier = (data[offset] & 0x0F) << 8 | data[offset + 1]
+        if kind == PPP or kind in _MPLS_TYPES:
+            inner = _ppp(data, offset, stop, end) if kind == PPP else _mpls(data, offset, stop, end)
+            if isinstance(inner, NotSegment):
+                return inner
+            kind, offset = inner
+            continue
+        if kind not in _HEADER_LENGTHS:
+            return NOT_IP
+        start, offset = offset, offset + _HEADER_LENGTHS[kind]
+        if kind == _LLC and data[start : start + 3] == b"\x06\x06\x03":
+            offset = start + 3
+        if offset > stop:
+            return _short(offset, end)
+        if kind == _PPPOE:
+            if data[start] != 0x11 or data[start + 1]:
+                return NOT_IP
+            # Some devices write the padded length into the IP header, so this one counts too.
+            end = min(end, offset + (data[start + 4] << 8 | data[start + 5]))
+            stop, kind = min(stop, end), PPP
+        elif kind == _LLC:
+            if offset == start + 3:
+                kind = IPV4
+            elif data[start : start + 6] in (b"\xaa\xaa\x03\0\0\0", b"\xaa\xaa\x03\0\0\xf8"):
+                kind = data[start + 6] << 8 | data[start + 7]
+            else:
+                return NOT_IP
+        elif kind == _PROVIDER:
+            encapsulation += SERVICE_MARK + b"\0" + data[start + 1 : offset]
+            kind = ETHERNET
+        else:
+            if kind in _VLAN_TYPES:
+                identifier = (data[start] & 0x0F) << 8 | data[start + 1]
                 if identifier:  # 0 is a priority tag: it names no VLAN
                     encapsulation += identifier.to_bytes(2, "big")
-                kind = _type_or_length(data, offset + 2)
-        elif kind == ETHERNET:
-            needed = offset + 14
-            if needed <= stop:
-                kind = _type_or_length(data, offset + 12)
-        elif kind == MPLS or kind == 0x8848:
-            found = _mpls(data, offset, stop, end)
-            if isinstance(found, NotSegment):
-                return found
-            kind, needed = found
-        elif kind == 0x8864:
-            needed = offset + 6
-            if needed <= stop:
-                if data[offset] != 0x11 or data[offset + 1]:
-                    return NOT_IP
-                # Some devices write the padded length into the IP header, so this one counts too.
-                end = min(end, needed + (data[offset + 4] << 8 | data[offset + 5]))
-                stop = min(stop, end)
-                kind = PPP
-        elif kind == PPP:
-            found = _ppp(data, offset, stop, end)
-            if isinstance(found, NotSegment):
-                return found
-            kind, needed = found
-        elif kind == _LLC:
-            if data[offset : offset + 3] == b"\x06\x06\x03":
-                kind, needed = IPV4, offset + 3
-            elif needed <= stop:
-                if data[offset : offset + 6] not in (b"\xaa\xaa\x03\0\0\0", b"\xaa\xaa\x03\0\0\xf8"):
-                    return NOT_IP
-                kind = data[offset + 6] << 8 | data[offset + 7]
-        elif kind == 0x88E7:
-            needed = offset + 4
-            if needed <= stop:
-                encapsulation += SERVICE_MARK + b"\0" + data[offset + 1 : offset + 4]
-                kind = ETHERNET
-        elif kind == _HSR:
-            needed = offset + 6
-            if needed <= stop:
-                kind = _type_or_length(data, offset + 4)
-        elif kind == _MACSEC:
-            needed = offset + 8
-            if needed <= stop:
-                control = data[offset]
-                if control & 0x0C:  # encrypted, or changed in another way
+            elif kind == _MACSEC:
+                if data[start] & 0x0C:  # encrypted, or changed in another way
                     return MACSEC_ENCRYPTED
-                needed += 8 if control & 0x20 else 0  # an explicit secure channel identifier
-                if needed <= stop:
-                    kind = _type_or_length(data, needed - 2)
-        else:
-            return NOT_IP
-        if needed > stop:
-            return _short(needed, end)
-        offset = needed
+                offset += 8 if data[start] & 0x20 else 0  # an explicit secure channel identifier
+                if offset > stop:
+                    return _short(offset, end)
+            kind = data[offset - 2] << 8 | data[offset - 1]
+            if kind <= 1500:  # a length (IEEE 802.3 section 3.2.6), and an LLC header follows
+                kind = _LLC
     return TOO_MANY_LAYERS
 
 
 def _short(needed: int, end: int) -> NotSegment:
     return LINK_TRUNCATED if needed <= end else LINK_MALFORMED
-
-
-def _type_or_length(data: bytes, offset: int) -> int:
-    # IEEE 802.3 section 3.2.6: up to 1500 it is a length, and an LLC header follows.
-    kind = data[offset] << 8 | data[offset + 1]
-    return kind if kind > 1500 else _LLC
 
 
 def _mpls(data: bytes, offset: int, stop: int, end: int) -> tuple[int, int] | NotSegment:
@@ -190,8 +175,31 @@ def _ppp(data: bytes, offset: int, stop: int, end: int) -> tuple[int, int] | Not
     return _PPP_TYPES.get(protocol, -1), offset
 
 
-def _ethernet(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
-    return ethertype(data, ETHERNET, offset, stop, end)
+def _carrying(kind: int) -> Link:
+    """A link layer without a header of its own around what an EtherType names."""
+    return lambda data, offset, stop, end: ethertype(data, kind, offset, stop, end)
+
+
+def _typed(at: int, length: int, *, cooked: bool = False) -> Link:
+    """A link layer with a header of ``length`` bytes that has an EtherType at ``at``.
+
+    ``cooked``: Linux writes ETH_P_802_2, which is 4, in place of the EtherType of LLC.
+    """
+
+    def link(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
+        if offset + length > stop:
+            return _short(offset + length, end)
+        kind = data[offset + at] << 8 | data[offset + at + 1]
+        if cooked and kind <= 1500:
+            if kind != 4:
+                return NOT_IP
+            kind = _LLC
+        return ethertype(data, kind, offset + length, stop, end)
+
+    return link
+
+
+_cisco_hdlc: Final = _typed(2, 4)
 
 
 def _point_to_point(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
@@ -207,39 +215,9 @@ def _pppd(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment
     return ethertype(data, PPP, offset, stop, end)
 
 
-def _pppoe(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
-    return ethertype(data, 0x8864, offset, stop, end)
-
-
-def _cisco_hdlc(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
-    if offset + 4 > stop:
-        return _short(offset + 4, end)
-    return ethertype(data, data[offset + 2] << 8 | data[offset + 3], offset + 4, stop, end)
-
-
-def _behind_direction(link: Link) -> Link:
-    """The same link layer after one octet that tells the direction."""
-    return lambda data, offset, stop, end: link(data, offset + 1, stop, end)
-
-
-def _cooked(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
-    if offset + 16 > stop:
-        return _short(offset + 16, end)
-    return _cooked_protocol(data, data[offset + 14] << 8 | data[offset + 15], offset + 16, stop, end)
-
-
-def _cooked_2(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
-    if offset + 20 > stop:
-        return _short(offset + 20, end)
-    return _cooked_protocol(data, data[offset] << 8 | data[offset + 1], offset + 20, stop, end)
-
-
-def _cooked_protocol(data: bytes, kind: int, offset: int, stop: int, end: int) -> Located | NotSegment:
-    if kind == 4:  # Linux writes ETH_P_802_2 in place of an EtherType
-        kind = _LLC
-    elif kind <= 1500:
-        return NOT_IP
-    return ethertype(data, kind, offset, stop, end)
+def _behind(length: int, link: Link) -> Link:
+    """A link layer after a header of ``length`` bytes that is not looked at, such as the direction."""
+    return lambda data, offset, stop, end: link(data, offset + length, stop, end)
 
 
 def _loopback(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
@@ -258,16 +236,9 @@ def _raw(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
     return (version, offset, end, b"") if version in (4, 6) else NOT_IP
 
 
-def _ipv4(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
-    return 4, offset, end, b""
-
-
-def _ipv6(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
-    return 6, offset, end, b""
-
-
-def _ipnet(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
-    return _raw(data, offset + 24, stop, end)
+def _ip(version: int) -> Link:
+    """A link layer that holds nothing but IP of this version."""
+    return lambda data, offset, stop, end: (version, offset, end, b"")
 
 
 def _pflog(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
@@ -303,11 +274,12 @@ def _pktap(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegmen
     return link(data, offset + length, stop, end)
 
 
-def wlan(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
+def wlan(data: bytes, offset: int, stop: int, end: int, *, padded: bool = False) -> Located | NotSegment:
     """IEEE 802.11-2020 section 9.3.2: data frames; LLC follows their header.
 
     Management and control frames hold no IP datagram.  A station that repeats a frame sends the same TCP segment again,
-    and so does an access point that passes it on: that is for the flow to sort out.
+    and so does an access point that passes it on: that is for the flow to sort out.  ``padded``: the receiver has
+    filled up the header to a multiple of four bytes.
     """
     if offset + 24 > stop:
         # The frame control is enough to know the short control frames.
@@ -328,6 +300,8 @@ def wlan(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
             return _short(body + 2, end)
         aggregate = bool(data[body] & 0x80)
         body += 6 if flags & 0x80 else 2
+    if padded:
+        body += (offset - body) % 4
     if not aggregate:
         return ethertype(data, _LLC, body, stop, end)
     # Subframes of destination, source, length and LLC, each but the last padded to a multiple of four.
@@ -339,9 +313,6 @@ def wlan(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
         return WLAN_AGGREGATE
     end = min(end, body + 14 + length)
     return ethertype(data, _LLC, body + 14, min(stop, end), end)
-
-
-_FCS_LENGTH: Final = 4
 
 
 def _radiotap(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
@@ -366,52 +337,19 @@ def _radiotap(data: bytes, offset: int, stop: int, end: int) -> Located | NotSeg
     flags = data[at]
     if flags & 0x40:
         return WLAN_DAMAGED
-    if flags & 0x20 and start + 24 <= stop:
-        return _padded_wlan(data, start, stop, end)
-    return wlan(data, start, stop, end)
+    return wlan(data, start, stop, end, padded=bool(flags & 0x20))
 
 
-def _padded_wlan(data: bytes, start: int, stop: int, end: int) -> Located | NotSegment:
-    """Some receivers pad the header of data frames to a multiple of four bytes."""
-    kind, flags = data[start], data[start + 1]
-    length = 30 if flags & 0x03 == 0x03 else 24
-    if kind & 0x8F == 0x88:
-        length += 6 if flags & 0x80 else 2
-    padding = -length % 4
-    if not padding or kind & 0x0F != 0x08:
-        return wlan(data, start, stop, end)
-    moved = data[: start + length] + data[start + length + padding :]
-    found = wlan(moved, start, max(stop - padding, start), max(end - padding, start))
-    if isinstance(found, NotSegment):
-        return found
-    version, offset, inner_end, encapsulation = found
-    return version, offset + padding, min(inner_end + padding, end), encapsulation
+def _sized(*orders: Literal["little", "big"]) -> Link:
+    """802.11 after a header whose second word is the header's length, in the byte order that makes it shorter."""
 
+    def link(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
+        if offset + 8 > stop:
+            return _short(offset + 8, end)
+        start = offset + min(int.from_bytes(data[offset + 4 : offset + 8], order) for order in orders)
+        return wlan(data, start, stop, end) if start <= stop else _short(start, end)
 
-def _avs(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
-    """The header of AVS: version and length in network order."""
-    if offset + 8 > stop:
-        return _short(offset + 8, end)
-    start = offset + int.from_bytes(data[offset + 4 : offset + 8], "big")
-    if start > stop:
-        return _short(start, end)
-    return wlan(data, start, stop, end)
-
-
-def _prism(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
-    """The header of Prism: message code and length in the order of the host; some write that of AVS in its place."""
-    if offset + 8 > stop:
-        return _short(offset + 8, end)
-    if data[offset : offset + 3] == b"\x80\x21\x10":
-        return _avs(data, offset, stop, end)
-    lengths = [int.from_bytes(data[offset + 4 : offset + 8], order) for order in _ORDERS]
-    start = offset + min(lengths)
-    if start > stop:
-        return _short(start, end)
-    return wlan(data, start, stop, end)
-
-
-_ORDERS: Final[tuple[Literal["little", "big"], ...]] = ("little", "big")
+    return link
 
 
 def _ppi(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
@@ -430,133 +368,56 @@ def _ppi(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
     return link(data, offset + length, stop, end)
 
 
-def _infiniband(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
-    """IP over InfiniBand (RFC 4391) after the global routing header: an EtherType and two reserved bytes."""
-    if offset + 44 > stop:
-        return _short(offset + 44, end)
-    return ethertype(data, data[offset + 40] << 8 | data[offset + 41], offset + 44, stop, end)
-
-
 LINKS: Final[dict[int, Link]] = {
     0: _loopback,
-    1: _ethernet,
+    1: _carrying(ETHERNET),
     9: _point_to_point,
     12: _raw,
     14: _raw,
     50: _point_to_point,
-    51: _pppoe,
+    51: _carrying(_PPPOE),
     101: _raw,
     104: _cisco_hdlc,
     105: wlan,
     108: _loopback,
-    113: _cooked,
+    113: _typed(14, 16, cooked=True),
     117: _pflog,
-    119: _prism,
+    119: _sized("little", "big"),  # Prism: the order of the host; some programs write an AVS header in its place
     127: _radiotap,
-    163: _avs,
+    163: _sized("big"),
     166: _pppd,
     192: _ppi,
-    204: _behind_direction(_point_to_point),
-    205: _behind_direction(_cisco_hdlc),
-    226: _ipnet,
-    228: _ipv4,
-    229: _ipv6,
+    204: _behind(1, _point_to_point),
+    205: _behind(1, _cisco_hdlc),
+    226: _behind(24, _raw),
+    228: _ip(4),
+    229: _ip(6),
     239: _nflog,
-    242: _infiniband,
+    242: _typed(40, 44),  # IP over InfiniBand (RFC 4391), after the global routing header
     258: _pktap,
-    276: _cooked_2,
+    276: _typed(0, 20, cooked=True),
 }
 """The supported LINKTYPE_ values and their link functions."""
 
-LINK_TYPE_NAMES: Final[dict[int, str]] = {
-    0: "BSD loopback",
-    1: "Ethernet",
-    3: "AX.25",
-    6: "IEEE 802.5 Token Ring",
-    8: "SLIP",
-    9: "PPP",
-    10: "FDDI",
-    12: "raw IP",
-    14: "raw IP",
-    50: "PPP in HDLC-like framing",
-    51: "PPP over Ethernet",
-    99: "Symantec Enterprise Firewall",
-    100: "LLC over ATM",
-    101: "raw IP",
-    104: "Cisco HDLC",
-    105: "IEEE 802.11",
-    107: "Frame Relay",
-    108: "OpenBSD loopback",
-    113: "Linux cooked",
-    114: "Apple LocalTalk",
-    117: "OpenBSD pflog",
-    119: "IEEE 802.11 plus Prism header",
-    122: "IP over Fibre Channel",
-    123: "ATM of SunATM",
-    127: "IEEE 802.11 plus radiotap",
-    129: "Linux ARCNET",
-    138: "IP over IEEE 1394",
-    140: "SS7 MTP2",
-    141: "SS7 MTP3",
-    143: "DOCSIS",
-    144: "Linux IrDA",
-    163: "IEEE 802.11 plus AVS header",
-    165: "BACnet MS/TP",
-    166: "PPP of pppd with direction",
-    177: "Linux LAPD",
-    182: "Multilink Frame Relay",
-    187: "Bluetooth HCI UART",
-    189: "USB of Linux",
-    192: "PPI",
-    195: "IEEE 802.15.4 with FCS",
-    197: "Endace ERF",
-    201: "Bluetooth HCI UART with direction",
-    202: "AX.25 with KISS header",
-    203: "LAPD",
-    204: "PPP with direction",
-    205: "Cisco HDLC with direction",
-    206: "Frame Relay with direction",
-    209: "I2C of Linux",
-    210: "FlexRay",
-    212: "LIN",
-    215: "IEEE 802.15.4 with non-ASK PHY header",
-    220: "USB of Linux, memory-mapped",
-    224: "Fibre Channel FC-2",
-    226: "Solaris IPNET",
-    227: "CAN of SocketCAN",
-    228: "raw IPv4",
-    229: "raw IPv6",
-    230: "IEEE 802.15.4 without FCS",
-    231: "D-Bus",
-    239: "Linux NFLOG",
-    240: "Hilscher netANALYZER",
-    242: "IP over InfiniBand",
-    247: "InfiniBand",
-    248: "SCTP",
-    249: "USBPcap",
-    251: "Bluetooth Low Energy",
-    252: "Wireshark upper PDU",
-    253: "Linux netlink",
-    254: "Bluetooth Linux monitor",
-    256: "Bluetooth Low Energy with pseudo-header",
-    257: "PROFIBUS",
-    258: "Apple PKTAP",
-    259: "IEEE 802.3 EPON",
-    261: "Z-Wave R1 and R2",
-    262: "Z-Wave R3",
-    266: "USB of macOS",
-    268: "SDLC",
-    270: "LoRaTap",
-    271: "Linux vsock",
-    272: "Nordic Bluetooth Low Energy sniffer",
-    274: "Ethernet with preamble",
-    276: "Linux cooked version 2",
-    280: "VPP dispatch trace",
-    283: "IEEE 802.15.4 with TAP header",
-    288: "USB 2.0",
-    290: "Event Tracing for Windows",
-} | {147 + number: f"USER{number}" for number in range(16)}
-"""What people call the common LINKTYPE_ values, supported or not."""
+_NAMES: Final = (
+    "3 AX.25; 6 IEEE 802.5 Token Ring; 8 SLIP; 10 FDDI; 99 Symantec Enterprise Firewall; 100 LLC over ATM; "
+    "107 Frame Relay; 114 Apple LocalTalk; 122 IP over Fibre Channel; 123 ATM of SunATM; 129 Linux ARCNET; "
+    "138 IP over IEEE 1394; 140 SS7 MTP2; 141 SS7 MTP3; 143 DOCSIS; 144 Linux IrDA; 165 BACnet MS/TP; "
+    "177 Linux LAPD; 182 Multilink Frame Relay; 187 Bluetooth HCI UART; 189 USB of Linux; 192 PPI; "
+    "195 IEEE 802.15.4 with FCS; 197 Endace ERF; 201 Bluetooth HCI UART with direction; 202 AX.25 with KISS header; "
+    "203 LAPD; 206 Frame Relay with direction; 209 I2C of Linux; 210 FlexRay; 212 LIN; "
+    "215 IEEE 802.15.4 with non-ASK PHY header; 220 USB of Linux, memory-mapped; 224 Fibre Channel FC-2; "
+    "227 CAN of SocketCAN; 230 IEEE 802.15.4 without FCS; 231 D-Bus; 240 Hilscher netANALYZER; 247 InfiniBand; "
+    "248 SCTP; 249 USBPcap; 251 Bluetooth Low Energy; 252 Wireshark upper PDU; 253 Linux netlink; "
+    "254 Bluetooth Linux monitor; 256 Bluetooth Low Energy with pseudo-header; 257 PROFIBUS; 258 Apple PKTAP; "
+    "259 IEEE 802.3 EPON; 261 Z-Wave R1 and R2; 262 Z-Wave R3; 266 USB of macOS; 268 SDLC; 270 LoRaTap; "
+    "271 Linux vsock; 272 Nordic Bluetooth Low Energy sniffer; 274 Ethernet with preamble; 280 VPP dispatch trace; "
+    "283 IEEE 802.15.4 with TAP header; 288 USB 2.0; 290 Event Tracing for Windows"
+)
+LINK_TYPE_NAMES: Final = {147 + number: f"USER{number}" for number in range(16)} | {
+    int(number): name for number, _, name in (entry.partition(" ") for entry in _NAMES.split("; "))
+}
+"""Usual names of the common LINKTYPE_ values that are unsupported, or are so inside of PPI and PKTAP."""
 
 
 @lru_cache(maxsize=256)

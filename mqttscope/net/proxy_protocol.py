@@ -9,6 +9,8 @@ import re
 from ipaddress import ip_address
 from typing import Final
 
+from mqttscope.net.segment import endpoints
+
 MAX_LINE: Final = 107
 """Longest header of version 1, its end of line included."""
 SIGNATURE: Final = b"\r\n\r\n\x00\r\nQUIT\n"
@@ -37,20 +39,15 @@ def header_length(head: bytes) -> int | None:
 def told_endpoints(header: bytes) -> tuple[str, str] | None:
     """Client and server as the header tells them (``10.0.0.4:51234``); ``None`` where it tells none for TCP."""
     line = _LINE.fullmatch(header)
-    if line is not None:
-        source, destination, one, other = (part.decode("ascii", "replace") for part in line.groups())
-        addresses: tuple[str | bytes, str | bytes] = source, destination
-        numbers = int(one), int(other)
-    else:
+    if line is None:
         size = _ADDRESS_LENGTHS.get(header[13]) if header.startswith(SIGNATURE) and len(header) >= 16 else None
         if size is None or len(header) < 20 + 2 * size or not header[12] & 1:
             return None
-        addresses = header[16 : 16 + size], header[16 + size : 16 + 2 * size]
-        at = 16 + 2 * size
-        numbers = int.from_bytes(header[at : at + 2], "big"), int.from_bytes(header[at + 2 : at + 4], "big")
+        return endpoints(header[16 : 20 + 2 * size])
+    source, destination, *numbers = (part.decode("ascii", "replace") for part in line.groups())
     try:
-        shown = [ip_address(address) for address in addresses]
+        shown = [ip_address(source), ip_address(destination)]
     except ValueError:
         return None
     names = [f"[{address}]" if address.version == 6 else str(address) for address in shown]
-    return f"{names[0]}:{numbers[0]}", f"{names[1]}:{numbers[1]}"
+    return f"{names[0]}:{int(numbers[0])}", f"{names[1]}:{int(numbers[1])}"

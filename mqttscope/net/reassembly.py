@@ -291,18 +291,6 @@ class HalfStream:
     keep_alive_probes: int = 0
     zero_windows: int = 0
     """Segments of this side that advertised a window of 0."""
-    after_end_bytes: int = 0
-    """Bytes after the FIN, or after a reset."""
-    ignored_fins: int = 0
-    """FINs that came again, or at a place where the stream cannot end."""
-    ignored_resets: int = 0
-    """Resets outside the window (RFC 5961 section 3)."""
-    ignored_syns: int = 0
-    """SYNs that came again."""
-    implausible_acknowledgments: int = 0
-    """Acknowledgments by the peer of bytes that cannot have been sent."""
-    limit_hits: int = 0
-    """How often a full buffer forced a hole to be given up."""
 
     @property
     def segments(self) -> int:
@@ -382,9 +370,8 @@ class HalfStream:
             self.state = ASSUMED
             return
         position = self.locate(acknowledgment)
-        if position > max(self.offset, self.sent, self.acknowledged) + START_WINDOW:
-            self.implausible_acknowledgments += 1
-        elif position > self.acknowledged:
+        # Bytes further ahead cannot have been sent.
+        if self.acknowledged < position <= max(self.offset, self.sent, self.acknowledged) + START_WINDOW:
             self.acknowledged = position
         if self.state is HELD:
             self.release(report)
@@ -451,9 +438,7 @@ class HalfStream:
                 return
             start = self.offset
         if 0 <= self.fin_offset < start + length:
-            after = start + length - max(start, self.fin_offset)
-            self.after_end_bytes += after
-            report.discarded(after, "after_fin")
+            report.discarded(start + length - max(start, self.fin_offset), "after_fin")
             length = self.fin_offset - start
             if length <= 0:
                 return
@@ -479,11 +464,9 @@ class HalfStream:
             self.release(report)
         position = self.locate(sequence)
         known = self.buffer.end() if self.buffer else self.offset
-        if self.ended or self.fin_offset >= 0 or not known <= position <= self.offset + LOST_WINDOW:
-            self.ignored_fins += 1
-            return
-        self.fin_offset, self.fin_place = position, report.place
-        self._drain(report)
+        if not self.ended and self.fin_offset < 0 and known <= position <= self.offset + LOST_WINDOW:
+            self.fin_offset, self.fin_place = position, report.place
+            self._drain(report)
 
     def reset(self, report: _Report) -> None:
         """End the direction by a reset, of whichever side; what is buffered was flushed before."""

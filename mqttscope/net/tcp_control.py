@@ -16,16 +16,12 @@ def take_syn(
     ``half`` is the direction of the segment, with ``report``; ``peer`` is the other one, with ``answer``.
     """
     sequence = segment.sequence
-    seen = flow.syn_ack_seen if segment.flags & ACK else flow.syn_seen
     if half.initial_sequence != sequence and half.initial_sequence >= 0 and (half.offset or half.buffer):
         # A second SYN-ACK for the same SYN that says something else: the first one stands.
-        half.ignored_syns += 1
         return False
     if half.initial_sequence != sequence:
         half.synchronize(sequence, report)
         half.first_stamp, half.first_stamp_ns = time_stamp(segment.options), segment.timestamp_ns
-    elif seen:
-        half.ignored_syns += 1
     if segment.flags & ACK:
         flow.syn_ack_seen = True
         if peer.state is UNSEEN:

@@ -6,7 +6,9 @@ RFC 6066 section 3; ALPN: RFC 7301; names of content types, versions and alerts:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final
 
 CONTENT_TYPES: Final = {20: "change_cipher_spec", 21: "alert", 22: "handshake", 23: "application_data", 24: "heartbeat"}
@@ -67,8 +69,6 @@ class TlsObserver:
 
     client: TlsSide = field(default_factory=TlsSide)
     server: TlsSide = field(default_factory=TlsSide)
-    max_handshake_bytes: int = MAX_HANDSHAKE_BYTES
-    max_alerts: int = MAX_ALERTS
     client_hello: bool = False
     server_hello: bool = False
     server_name: str | None = None
@@ -103,18 +103,19 @@ class TlsObserver:
             data = side.header + data
             side.header = b""
         at, end = 0, len(data)
-        while at < end:
-            if not side.framed:
-                side.unframed_bytes += end - at
-                return
+        while at < end and side.framed:
             if side.remaining:
-                piece_end = min(end, at + side.remaining)
-                side.remaining -= piece_end - at
+                piece = data[at : at + side.remaining]
+                side.remaining -= len(piece)
+                at += len(piece)
                 if side.content_type == HANDSHAKE and side.collecting:
-                    self._collect(from_client, side, data[at:piece_end])
+                    self._collect(from_client, side, piece)
                 elif side.alert:
-                    self._alert(from_client, side, data[at:piece_end])
-                at = piece_end
+                    side.short += piece
+                    if not side.remaining and len(self.alerts) < MAX_ALERTS:
+                        self.alerts.append((from_client, side.short[0], side.short[1]))
+                    elif not side.remaining:
+                        self.alerts_dropped += 1
                 continue
             if end - at < 5:
                 side.header = data[at:]
@@ -124,7 +125,7 @@ class TlsObserver:
                 side.framed = False
                 who = "client" if from_client else "server"
                 self.problems.append(f"no record begins at offset {start + at} of the {who}: {data[at : at + 5].hex()}")
-                continue
+                break
             side.content_type, side.remaining, side.short = content_type, length, b""
             side.alert = content_type == ALERT and length == 2
             side.records[content_type] = side.records.get(content_type, 0) + 1
@@ -132,6 +133,7 @@ class TlsObserver:
             if content_type in (CHANGE_CIPHER_SPEC, APPLICATION_DATA) and (from_client or not self.retried):
                 self._stop(side)
             at += 5
+        side.unframed_bytes += end - at
 
     def gap(self, from_client: bool, length: int) -> None:
         """Say that the next ``length`` bytes of one direction were not captured."""
@@ -187,16 +189,6 @@ class TlsObserver:
         side.collecting = False
         side.handshake.clear()
 
-    def _alert(self, from_client: bool, side: TlsSide, piece: bytes) -> None:
-        side.short += piece
-        if len(side.short) < 2:
-            return
-        if len(self.alerts) < self.max_alerts:
-            self.alerts.append((from_client, side.short[0], side.short[1]))
-        else:
-            self.alerts_dropped += 1
-        side.short = b""
-
     def _collect(self, from_client: bool, side: TlsSide, piece: bytes) -> None:
         """Add handshake bytes and read the hello when it is complete."""
         who, wanted = ("client", CLIENT_HELLO) if from_client else ("server", SERVER_HELLO)
@@ -206,8 +198,8 @@ class TlsObserver:
             if kind not in (0, wanted):
                 # After the hello of its direction, or ciphertext of a connection that was joined.
                 self._stop(side)
-            elif size > self.max_handshake_bytes:
-                self.problems.append(f"the {who}'s hello has {size} bytes, more than {self.max_handshake_bytes}")
+            elif size > MAX_HANDSHAKE_BYTES:
+                self.problems.append(f"the {who}'s hello has {size} bytes, more than {MAX_HANDSHAKE_BYTES}")
                 self._stop(side)
             elif len(side.handshake) < size:
                 return
@@ -232,13 +224,12 @@ class TlsObserver:
         self.cipher_suites_offered = self._numbers(suites)
         self.versions_offered = [legacy] if reader.good else []
         old = bool(self.session_id)
-        for kind, data in _extensions(reader):
+        for kind, data in reader.extensions():
             part = _Reader(data)
             if kind == _SERVER_NAME:
                 names = _Reader(part.vector(2))
-                while names.left() and names.good:
-                    name_type, name = names.number(1), names.vector(2)
-                    if name_type == 0 and names.good and self.server_name is None:
+                for name_type, name in names.entries(1, 2):
+                    if name_type == 0 and self.server_name is None:
                         self.server_name = _text(name)
                 part.good &= names.good
             elif kind == _ALPN:
@@ -270,7 +261,7 @@ class TlsObserver:
         self.retried |= retry
         self.server_hello = not retry
         shared_key = False
-        for kind, data in _extensions(reader):
+        for kind, data in reader.extensions():
             part = _Reader(data)
             if kind == _SUPPORTED_VERSIONS:
                 version = part.number(2)
@@ -293,15 +284,11 @@ class TlsObserver:
 
     def _protocols(self, part: _Reader) -> list[str]:
         names = _Reader(part.vector(2))
-        found: list[str] = []
-        while names.left() and names.good and len(found) < MAX_LISTED:
-            found.append(_text(names.vector(1)))
+        protocols = [_text(name) for _, name in islice(names.entries(0, 1), MAX_LISTED)]
         if names.left() and names.good:
             self.problems.append(f"more than {MAX_LISTED} protocols are offered, {MAX_LISTED} are kept")
-        if not names.good:
-            part.good = False
-            found.pop()
-        return found
+        part.good &= names.good
+        return protocols
 
 
 @dataclass(slots=True)
@@ -326,6 +313,20 @@ class _Reader:
 
     def vector(self, size: int) -> bytes:
         return self.take(self.number(size))
+
+    def entries(self, kind_size: int, length_size: int) -> Iterator[tuple[int, bytes]]:
+        """Read kinds with a vector each, up to the end or to the first one that is not complete."""
+        while self.left() and self.good:
+            kind, data = self.number(kind_size), self.vector(length_size)
+            if self.good:
+                yield kind, data
+
+    def extensions(self) -> Iterator[tuple[int, bytes]]:
+        """Read the extensions after a hello; a hello may end without any."""
+        if self.good and self.left():
+            block = _Reader(self.vector(2))
+            yield from block.entries(2, 2)
+            self.good &= block.good
 
 
 def looks_like_tls(head: bytes) -> bool | None:
@@ -369,20 +370,6 @@ def looks_like_tls_records(head: bytes) -> bool | None:
             return False
         at += 5 + length
     return True
-
-
-def _extensions(reader: _Reader) -> list[tuple[int, bytes]]:
-    """The extensions after a hello; a hello may end without any."""
-    found: list[tuple[int, bytes]] = []
-    if not reader.good or not reader.left():
-        return found
-    block = _Reader(reader.vector(2))
-    while block.left() and block.good:
-        kind, data = block.number(2), block.vector(2)
-        if block.good:
-            found.append((kind, data))
-    reader.good &= block.good
-    return found
 
 
 def _side_summary(side: TlsSide) -> dict[str, Any]:

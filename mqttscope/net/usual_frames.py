@@ -1,7 +1,6 @@
-"""Where the TCP segment is in a frame as nearly all are, for who has no time to walk down its headers one by one.
+"""Locates the TCP segment in usual frames, which need no walk through their headers.
 
-`locate` takes frames where they lie in the buffer of a reader.  What it does not take is for `headers.walk`; a test
-holds both equal.
+`locate` reads frames in the buffer of a reader.  `headers.walk` reads all others; a test compares both.
 """
 
 from __future__ import annotations
@@ -23,68 +22,55 @@ _IPV4_WITHOUT_OPTIONS: Final = 0x45
 """Version 4 with 20 bytes of header."""
 _TCP: Final = 6
 _IPV4_AND_TCP: Final = Struct("!H2xHxB14xIIBBH").unpack_from
-"""From the Total Length of an IPv4 header without options: that, fragment, protocol, and what `TcpHeader` has."""
+"""Total Length of an IPv4 header without options, fragment, protocol, and numbers of the TCP header after it."""
 _IPV6_AND_TCP: Final = Struct("!HB37xIIBBH").unpack_from
-"""The same from the Payload Length of an IPv6 header, which has no fragment."""
+"""Payload Length of an IPv6 header, protocol, and numbers of the TCP header after it."""
 
 TcpHeader = tuple[bytes, int, int, int, int, int, int, int]
-"""Direction key, sequence and acknowledgment number, flags, window, and where in the buffer the options of the TCP
-header begin, the payload begins and ends."""
+"""Direction key, sequence and acknowledgment number, flags, window; offsets of TCP options, payload, and its end."""
 _UNUSUAL: Final[TcpHeader] = (b"", 0, 0, 0, 0, 0, 0, 0)
 
 
 def locate(data: bytes, start: int, stop: int, link_type: int) -> TcpHeader:
-    """Where the TCP segment is in a frame that lies in ``data`` from ``start`` to ``stop``, if the frame is usual.
+    """Locate the TCP segment of a usual frame, which is in ``data`` from ``start`` to ``stop``; else the key is empty.
 
-    The key is empty where it is not.  Nearly all frames of most captures are not worth a walk: Ethernet II with at most
-    one VLAN tag, IPv4 without options or IPv6 without extension headers, and a TCP segment that was captured whole; or
-    the same IPv4 without a link layer, as recordings of live runs have it.
+    Usual: Ethernet II with at most one VLAN tag, IPv4 without options or IPv6 without extension headers, and a TCP
+    segment that was captured whole; or such IPv4 without a link layer, as recordings of live runs have it.
     """
     size = stop - start
-    key = b""
+    ip = -1  # where a usual header of IPv4 begins
     if link_type == 1 and size >= 54:
         begin = data[start + 12 : start + 15]
         if begin == _PLAIN_IPV4:
-            length, fragment, protocol, sequence, acknowledgment, data_offset, flags, window = _IPV4_AND_TCP(
-                data, start + 16
-            )
-            if protocol == 6 and not fragment & 0x3FFF:
-                key = data[start + 26 : start + 38]
-                body, end = start + 34, start + 14 + length
-        elif begin == _PLAIN_IPV6:
-            if size < 74:
-                return _UNUSUAL
+            ip = start + 14
+        elif begin == _PLAIN_IPV6 and size >= 74:
             length, protocol, sequence, acknowledgment, data_offset, flags, window = _IPV6_AND_TCP(data, start + 18)
-            if protocol == 6:
-                key = data[start + 22 : start + 58]
-                body, end = start + 54, start + 54 + length
+            fragment, key = 0, data[start + 22 : start + 58]
+            body, end = start + 54, start + 54 + length
         elif begin[:2] == _ONE_TAG and size >= 58 and data[start + 16 : start + 19] == _PLAIN_IPV4:
-            length, fragment, protocol, sequence, acknowledgment, data_offset, flags, window = _IPV4_AND_TCP(
-                data, start + 20
-            )
-            identifier = bytes((data[start + 14] & 0x0F, data[start + 15]))
-            if protocol == 6 and not fragment & 0x3FFF and identifier != b"\0\0":
-                key = direction_key(data[start + 30 : start + 38], data[start + 38 : start + 42], identifier)
-                body, end = start + 38, start + 18 + length
+            ip = start + 18
+        else:
+            return _UNUSUAL
     elif link_type == 101 and size >= 40 and data[start] == _IPV4_WITHOUT_OPTIONS:
-        length, fragment, protocol, sequence, acknowledgment, data_offset, flags, window = _IPV4_AND_TCP(
-            data, start + 2
-        )
-        if protocol == 6 and not fragment & 0x3FFF:
-            key = data[start + 12 : start + 24]
-            body, end = start + 20, start + length
-    if key and data_offset >= 0x50:
-        begins = body + (data_offset >> 2 & 0x3C)
-        if begins <= end <= stop:
-            return key, sequence, acknowledgment, flags, window, body + 20, begins, end
-    return _UNUSUAL
+        ip = start
+    else:
+        return _UNUSUAL
+    if ip >= 0:
+        length, fragment, protocol, sequence, acknowledgment, data_offset, flags, window = _IPV4_AND_TCP(data, ip + 2)
+        key, body, end = data[ip + 12 : ip + 24], ip + 20, ip + length
+    begins = body + (data_offset >> 2 & 0x3C)
+    if protocol != _TCP or fragment & 0x3FFF or data_offset < 0x50 or not begins <= end <= stop:
+        return _UNUSUAL
+    if ip == start + 18:
+        identifier = bytes((data[start + 14] & 0x0F, data[start + 15]))
+        if identifier == b"\0\0":
+            return _UNUSUAL
+        key = direction_key(key[:8], key[8:], identifier)
+    return key, sequence, acknowledgment, flags, window, body + 20, begins, end
 
 
 def plain_endpoints(data: bytes, start: int, stop: int, link_type: int) -> bytes:
-    """The endpoints of a TCP segment in a frame that lies in ``data``; empty where the frame is not usual.
-
-    For callers that need no more of the Ethernet frames that `locate` takes; the TCP header may still be damaged.
-    """
+    """The endpoints of a TCP segment in a usual Ethernet frame, else empty; the TCP header may be damaged."""
     if link_type != 1 or stop - start < 54:
         return b""
     begin = data[start + 12 : start + 15]

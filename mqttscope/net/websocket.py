@@ -1,20 +1,18 @@
 """Unwraps MQTT from WebSocket, passively (RFC 6455, permessage-deflate of RFC 7692, MQTT 5.0 section 6).
 
-`WebSocket` takes the ordered bytes of both directions and gives application bytes and remarks.  The frames of each
-direction are unwrapped, inflated and judged as they come (RFC 6455 section 5).  MQTT does not care about WebSocket
-frames (MQTT-6.0.0-2), so payload is delivered as it arrives and no frame is ever buffered.  When bytes are missing or
-wrong the position in the frames is kept only where it is certain.
+`WebSocket` takes the ordered bytes of both directions and returns application bytes and remarks.  MQTT ignores the
+borders of frames (MQTT-6.0.0-2), so payload is delivered as it arrives and no frame is buffered.
 
-After bytes that were not captured, the next frame is searched for.  A place is accepted when a complete, final binary
-frame stands there whose payload is MQTT Control Packets from its first byte to its last.  The answer depends on the
-bytes alone, never on how they were cut.  Messages compressed with context takeover cannot be read without those before
-them, so such a direction stays lost.
+After a gap between frames, the next frame is searched for: a complete, final binary frame whose payload is MQTT
+Control Packets from its first byte to its last.  The answer depends on the bytes alone, not on how they were cut.
+Messages compressed with context takeover need those before them, so such a direction stays lost.
 """
 
 from __future__ import annotations
 
 import re
 import zlib
+from codecs import utf_8_decode
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -41,14 +39,6 @@ CLOSE: Final = 8
 PING: Final = 9
 PONG: Final = 10
 
-FRAME_REASONS: Final = (
-    "unmasked_client_frame masked_server_frame reserved_bits reserved_opcode fragmented_control_frame control_too_long "
-    "continuation_without_start message_interrupted text_frame length_not_minimal length_too_large "
-    "close_payload_invalid data_after_close deflate_assumed inflate_error gap_in_framing gap_in_compressed_message "
-    "resynchronised truncated_frame"
-)
-"""Every ``Problem.reason`` of frames and gaps, separated by spaces; ``http_upgrade.HTTP_REASONS`` has the others."""
-
 MAX_INFLATE_BYTES: Final = 1024 * 1024
 """Longest piece of inflated payload.  One call of ``feed`` yields at most about 1030 times the bytes it was given."""
 MAX_PENDING_BYTES: Final = 64 * 1024
@@ -56,11 +46,11 @@ MAX_PENDING_BYTES: Final = 64 * 1024
 MAX_FINAL_BLOCKS: Final = 16
 """DEFLATE blocks with BFINAL set in one message, each of which restarts zlib."""
 WINDOW_BYTES: Final = 32 * 1024
+_NOT_KEPT: Final = f"the state inside a message of more than {MAX_PENDING_BYTES} compressed bytes was not kept"
 _INFLATE_STEP: Final = 64 * 1024
 _FLUSH: Final = b"\x00\x00\xff\xff"
 _LAST_BLOCK: Final = b"\x01\x00\x00\xff\xff"
-_NO_UTF8: Final = re.compile(r"[\udc80-\udcff]")
-"""What stands for a byte that is no UTF-8."""
+_NOT_UTF8: Final = re.compile(r"[\udc80-\udcff]")
 
 
 @dataclass(slots=True)
@@ -121,13 +111,12 @@ WebSocketEvent = Upgrade | MessageData | MessageGap | Lost | Control | Problem
 class Inflater:
     """permessage-deflate of one direction (RFC 7692): compressed messages in any chunking come in, their bytes go out.
 
-    ``zlib_object`` (up to 32 KiB of window and some tables) lives as long as a message and may be set to ``None``
+    ``zlib_object`` (a window of 32 KiB and tables) lives as long as a message.  The caller may set it to ``None``
     between any two calls, for instance to write this object down: it is rebuilt from the other fields, which are plain
-    data.  Only a message with more than ``MAX_PENDING_BYTES`` compressed bytes so far cannot be continued then, and
-    becomes an error.
+    data.  Only a message with more than ``MAX_PENDING_BYTES`` compressed bytes so far becomes an error then.
 
-    After an error the window is empty.  Messages that refer to lost history then fail too, rather than inflate to other
-    bytes, for every later window is a true suffix of what was sent.
+    After an error the window is empty, so that messages which refer to lost history fail too: every later window is a
+    true suffix of what was sent.
     """
 
     context_takeover: bool
@@ -144,7 +133,7 @@ class Inflater:
         error = None
         had, delivered = self.fed, len(out)
         if self.zlib_object is None and self.fed and not self.restart:
-            error = self._replay()
+            error = self._replay() if len(self.pending) == self.fed else _NOT_KEPT
         for at in range(0, len(data), _INFLATE_STEP):
             error = error or self._run(data[at : at + _INFLATE_STEP], out)
         if error is None and last and self.fed and not self.restart:
@@ -194,20 +183,17 @@ class Inflater:
 
     def _salvage(self, data: bytes, out: list[bytes], delivered: int) -> None:
         """Append what ``data`` holds before the byte that is wrong: zlib drops it, as much as the chunking has it."""
-        self.zlib_object = None
-        self.fed = self.finals = 0
-        self.tail.clear()
-        self._run(bytes(self.pending), [])
-        found: list[bytes] = []
+        self._replay()
+        pieces: list[bytes] = []
         for at in range(len(data)):
-            if self._run(data[at : at + 1], found):
+            if self._run(data[at : at + 1], pieces):
                 break
-        rest = b"".join(found)[delivered:]
+        rest = b"".join(pieces)[delivered:]
         out += [rest[at : at + MAX_INFLATE_BYTES] for at in range(0, len(rest), MAX_INFLATE_BYTES)]
 
     def _replay(self) -> str | None:
-        if len(self.pending) != self.fed:
-            return f"the state inside a message of more than {MAX_PENDING_BYTES} compressed bytes was not kept"
+        """Inflate what the message had so far once more."""
+        self.zlib_object = None
         self.fed = self.finals = 0
         self.tail.clear()
         return self._run(bytes(self.pending), [])
@@ -295,6 +281,12 @@ def unmask(data: bytes, key: bytes) -> bytes:
     return (int.from_bytes(data, "little") ^ mask).to_bytes(size, "little")
 
 
+def turned(key: bytes, count: int) -> bytes:
+    """A masking key for what follows ``count`` bytes."""
+    turn = count & 3
+    return key[turn:] + key[:turn]
+
+
 def read(side: Side, data: bytes, out: list[WebSocketEvent]) -> None:
     """Unwrap the frames in ``data`` as far as they go."""
     if side.header:
@@ -308,7 +300,7 @@ def read(side: Side, data: bytes, out: list[WebSocketEvent]) -> None:
                 break
             piece = data[at : at + side.remaining]
             at += len(piece)
-            _payload(side, piece, start + at - len(piece), out)
+            _payload(side, piece, 0, start + at - len(piece), out)
             continue
         if end - at < 2:
             break
@@ -343,10 +335,8 @@ def read(side: Side, data: bytes, out: list[WebSocketEvent]) -> None:
             out.append(Problem(from_client, *fatal, side.frame_offset, True))
             side.offset = start + at
             if side.searches:
-                side.held += data[at:]
-                lose(side, b"", out)
-            else:
-                lose(side, data[at:], out)
+                side.held, data = bytearray(data[at:]), b""
+            lose(side, data[at:], out)
             return
         at = body
     side.offset = start + at
@@ -405,32 +395,39 @@ def _header(side: Side, first: int, second: int, minimal: bool, out: list[WebSoc
     return None
 
 
-def _payload(side: Side, piece: bytes, place: int, out: list[WebSocketEvent]) -> None:
-    """Deliver the next payload bytes of the frame in progress, and end it with its last one."""
-    side.remaining -= len(piece)
+def _payload(side: Side, piece: bytes, missing: int, place: int, out: list[WebSocketEvent]) -> None:
+    """Deliver the next payload bytes of the frame in progress, or skip missing ones; the last byte ends the frame."""
+    key, length = side.key, len(piece) + missing
+    side.key = turned(key, length)
+    side.remaining -= length
     done = not side.remaining
-    key = side.key
     if key and piece:
         piece = unmask(piece, key)
-        turn = len(piece) & 3
-        side.key = key[turn:] + key[:turn]
     if side.opcode >= CLOSE:
         room = 0 if side.control_missing else MAX_CONTROL_BYTES - len(side.control)
         side.control += piece[:room]
-        side.control_missing += len(piece[room:])
+        side.control_missing += len(piece[room:]) + missing
     elif side.compressed and side.inflater:
-        _inflate(side, side.inflater, piece, done, out)
+        _inflate(side, side.inflater, piece, missing, out)
+    elif missing:
+        out.append(MessageGap(side.from_client, missing))
     else:
         out.append(MessageData(side.from_client, piece, side.opcode, side.message == TEXT, done, place, key))
     if done:
         _end_frame(side, out)
 
 
-def _inflate(side: Side, inflater: Inflater, piece: bytes, done: bool, out: list[WebSocketEvent]) -> None:
-    from_client, opcode, text = side.from_client, side.opcode, side.message == TEXT
+def _inflate(side: Side, inflater: Inflater, piece: bytes, missing: int, out: list[WebSocketEvent]) -> None:
+    from_client, opcode, text, done = side.from_client, side.opcode, side.message == TEXT, not side.remaining
+    if missing and not side.message_lost:
+        side.message_lost = True
+        later = "; later messages may depend on it" if inflater.context_takeover else ""
+        detail = f"{not_captured(missing)}{later}"
+        out.append(Problem(from_client, "gap_in_compressed_message", detail, side.frame_offset, False))
+        inflater.reset()
     if side.message_lost:
-        if piece:
-            out.append(Lost(from_client, len(piece)))
+        if piece or missing:
+            out.append(Lost(from_client, len(piece) + missing))
         return
     pieces: list[bytes] = []
     error = inflater.feed(piece, done and side.fin, pieces)
@@ -443,30 +440,6 @@ def _inflate(side: Side, inflater: Inflater, piece: bytes, done: bool, out: list
         out.append(Lost(from_client, len(piece)))
     elif done:
         out[-1] = MessageData(from_client, pieces[-1], opcode, text, True)
-
-
-def skip(side: Side, length: int, out: list[WebSocketEvent]) -> int:
-    """Step over missing payload bytes; returns how many of ``length`` belong to the frame in progress."""
-    length = min(length, side.remaining)
-    side.remaining -= length
-    side.offset += length
-    turn = length & 3
-    side.key = side.key[turn:] + side.key[:turn]
-    if side.opcode >= CLOSE:
-        side.control_missing += length
-    elif side.compressed and side.inflater:
-        if not side.message_lost:
-            side.message_lost = True
-            later = "; later messages may depend on it" if side.inflater.context_takeover else ""
-            detail = f"{not_captured(length)}{later}"
-            out.append(Problem(side.from_client, "gap_in_compressed_message", detail, side.frame_offset, False))
-            side.inflater.reset()
-        out.append(Lost(side.from_client, length))
-    else:
-        out.append(MessageGap(side.from_client, length))
-    if not side.remaining:
-        _end_frame(side, out)
-    return length
 
 
 def _end_frame(side: Side, out: list[WebSocketEvent]) -> None:
@@ -488,7 +461,7 @@ def _end_frame(side: Side, out: list[WebSocketEvent]) -> None:
         control.reason = control.payload[2:].decode("utf-8", "surrogateescape")
         if not (1000 <= code <= 1014 or 3000 <= code <= 4999) or code in (1004, 1005, 1006):
             wrong = f"the status code is {code}"
-        elif not control.missing and _NO_UTF8.search(control.reason):
+        elif not control.missing and _NOT_UTF8.search(control.reason):
             wrong = "the reason is not valid UTF-8"
     elif control.payload and not control.missing:
         wrong = "its payload is one byte long"
@@ -531,9 +504,8 @@ class WebSocket:
         elif side.phase in (FRAMES, SEARCHING, LOST):
             advance(side, data, out)
         elif self.handshake:
-            news: list[Upgrade | Problem] = []
-            used = self.handshake.feed(from_client, data, news)
-            self._proceed(news, out)
+            used = self.handshake.feed(from_client, data, out.append)
+            self._proceed(self.handshake, out)
             if used < len(data):
                 out += self.feed(from_client, data[used:])
         return out
@@ -542,21 +514,20 @@ class WebSocket:
         """Say that the next ``length`` bytes of one direction were not captured."""
         side = self.client if from_client else self.server
         out: list[WebSocketEvent] = []
-        news: list[Upgrade | Problem] = []
         if length <= 0:
             return out
         if side.phase is HTTP and self.handshake:
-            self.handshake.gap(from_client, length, news)
-            self._proceed(news, out)
-        elif side.phase is FRAMES and side.in_frame:
-            length -= skip(side, length, out)
-        if length and side.phase is SEARCHING:
+            self.handshake.gap(from_client, length, out.append)
+            self._proceed(self.handshake, out)
+        if side.phase is SEARCHING:
             advance(side, b"", out, final=True)
+        if side.phase is FRAMES and side.in_frame:
+            missing = min(length, side.remaining)
+            side.offset += missing
+            length -= missing
+            _payload(side, b"", missing, -1, out)
         if length and side.phase is FRAMES:
-            if side.in_frame:  # one that the end of the search found
-                length -= skip(side, length, out)
-            if length:
-                begin(side, length, out)
+            begin(side, length, out)
         if length:
             side.offset += length
             out.append(Lost(from_client, length))
@@ -566,26 +537,20 @@ class WebSocket:
         """Say that one direction ended."""
         side = self.client if from_client else self.server
         out: list[WebSocketEvent] = []
-        news: list[Upgrade | Problem] = []
         if self.handshake:
-            self.handshake.close(from_client, news)
-            self._proceed(news, out)
+            self.handshake.close(from_client, out.append)
+            self._proceed(self.handshake, out)
         if side.phase is SEARCHING:
             advance(side, b"", out, final=True)
-        if side.phase is FRAMES and (side.in_frame or side.header):
-            detail = (
-                f"{side.remaining} of its payload bytes never came" if side.in_frame else "its header is incomplete"
-            )
-            at = side.frame_offset if side.in_frame else side.offset
-            out.append(Problem(from_client, "truncated_frame", detail, at, False))
+        if side.phase is FRAMES and side.in_frame:
+            detail = f"{side.remaining} of its payload bytes never came"
+            out.append(Problem(from_client, "truncated_frame", detail, side.frame_offset, False))
+        elif side.phase is FRAMES and side.header:
+            out.append(Problem(from_client, "truncated_frame", "its header is incomplete", side.offset, False))
         return out
 
-    def _proceed(self, news: list[Upgrade | Problem], out: list[WebSocketEvent]) -> None:
-        """Pass on what the HTTP exchange says and begin with the frames of the directions that are through with it."""
-        out += news
-        handshake = self.handshake
-        if handshake is None:
-            return
+    def _proceed(self, handshake: Handshake, out: list[WebSocketEvent]) -> None:
+        """Begin with the frames of the directions that have completed the HTTP exchange."""
         agreed = handshake.response
         for side, opening in ((self.client, handshake.client), (self.server, handshake.server)):
             if agreed and side.inflater is None and side.deflate != "agreed":
@@ -598,43 +563,33 @@ class WebSocket:
                     side.deflate, side.trusted = "unknown", False
                 rest = bytes(opening.buffer)
                 opening.buffer.clear()
-                if side.phase is FRAMES:
-                    read(side, rest, out)
-                else:
-                    lose(side, rest, out)
+                proceed = read if side.phase is FRAMES else lose
+                proceed(side, rest, out)
         if self.client.phase is not HTTP and self.server.phase is not HTTP:
             self.handshake = None
 
 
 MAX_SEARCH_BYTES: Final = 64 * 1024
-"""Longest payload of a frame at which a search ends, and so what a search holds, a header aside."""
+"""Maximum payload of a frame that ends a search, and so the maximum that a search holds beside a header."""
 MAX_COMPRESSED_BYTES: Final = 4 * 1024
-"""The same for compressed payloads, which have to be inflated to be judged; so much of each is inflated."""
+"""Maximum compressed payload of a frame that ends a search, and maximum of its inflated bytes that are judged."""
 MAX_LOOKED_AT: Final = 64
-"""Packets of one frame that are looked at."""
+"""Maximum number of packets in a frame that are judged."""
 
 _PLACES: Final = re.compile(rb"[\x82\xc2]")
-_TAKEN: Final = 0
-_REFUSED: Final = 1
-_UNDECIDED: Final = 2
-_STARTS: Final = frozenset(
-    b"\x10\x20\x30\x31\x32\x33\x34\x35\x38\x3a\x3b\x3c\x3d\x40\x50\x62\x70\x82\x90\xa2\xb0\xc0\xd0\xe0\xf0"
+_LENGTHS: Final = (
+    dict.fromkeys(b"\x30\x31\x32\x33\x34\x35\x38\x3a\x3b\x3c\x3d", (3, 1 << 28))
+    | dict.fromkeys(b"\x40\x50\x62\x70\x82\x90\xa2\xb0", (2, 1 << 17))
+    | {0x10: (10, 1 << 28), 0x20: (2, 1 << 12), 0xC0: (0, 0), 0xD0: (0, 0), 0xE0: (0, 1 << 12), 0xF0: (0, 1 << 17)}
 )
-_OF_CLIENT: Final = (1, 8, 10, 12)
-_OF_SERVER: Final = (2, 9, 11, 13)
-_LENGTHS: Final = {
-    1: (10, 1 << 28),
-    2: (2, 1 << 12),
-    3: (3, 1 << 28),
-    12: (0, 0),
-    13: (0, 0),
-    14: (0, 1 << 12),
-    15: (0, 1 << 17),
-}
+"""Smallest and largest Remaining Length of packets, by the first byte of the packet."""
+_FROM_CLIENT: Final = b"\x10\x82\xa2\xc0"
+_FROM_SERVER: Final = b"\x20\x90\xb0\xd0"
+_LENGTH: Final = re.compile(rb"[\x80-\xff]{0,3}[\x00-\x7f]")
 
 
 def begin(side: Side, length: int, out: list[WebSocketEvent]) -> None:
-    """``length`` bytes are missing where a frame header should be: look for a frame after them."""
+    """Search for a frame after ``length`` bytes that are missing where a frame header should be."""
     hopeless = side.inflater is not None and side.inflater.context_takeover
     why = "; messages are compressed with context takeover, so nothing that follows can be read" if hopeless else ""
     out.append(Problem(side.from_client, "gap_in_framing", not_captured(length) + why, side.offset, True))
@@ -644,22 +599,19 @@ def begin(side: Side, length: int, out: list[WebSocketEvent]) -> None:
 
 
 def advance(side: Side, data: bytes, out: list[WebSocketEvent], *, final: bool = False) -> None:
-    """Search and unwrap by turns.  ``final``: what is not complete never will be."""
-    while True:
-        if side.phase is FRAMES:
-            read(side, data, out)
-            if side.phase is LOST and side.searches:
-                # A frame that was found, or one after it, is none after all; the bytes are in ``held``.
-                _restart(side)
-                data = b""
-                continue
-            return
-        if side.phase is not SEARCHING:
-            lose(side, data, out)
-            return
-        data = _search(side, bytes(side.held) + data, out, final=final)
+    """Search and unwrap by turns in a direction that has lost its framing.  ``final``: nothing more comes."""
+    while side.phase is not LOST:
         if side.phase is SEARCHING:
+            data = _search(side, bytes(side.held) + data, out, final=final)
+            if side.phase is SEARCHING:
+                return
+        read(side, data, out)
+        if side.phase is FRAMES:
             return
+        # The frame that the search found, or one after it, is not a frame; the bytes are in ``held``.
+        _restart(side)
+        data = b""
+    lose(side, data, out)
 
 
 def _restart(side: Side) -> None:
@@ -670,24 +622,21 @@ def _restart(side: Side) -> None:
 
 
 def _search(side: Side, data: bytes, out: list[WebSocketEvent], *, final: bool) -> bytes:
-    """Pass by what is no frame; returns the bytes from where one begins, with the phase changed, or nothing."""
-    at, found = 0, None
+    """Pass over bytes up to the next frame; returns the bytes from there with the phase changed, else nothing."""
     side.held.clear()
-    while (found := _PLACES.search(data, at)) is not None:
-        at = found.start()
-        verdict = _judge(side, data, at)
-        if verdict == _TAKEN:
+    at, is_frame = len(data), None
+    for place in _PLACES.finditer(data):
+        is_frame = _is_frame(side, data, place.start())
+        if is_frame is None and not final:
+            side.held += data[place.start() :]
+        if is_frame or side.held:
+            at = place.start()
             break
-        if verdict == _UNDECIDED and not final:
-            side.held += data[at:]
-            break
-        at += 1
-    skipped = at if found is not None else len(data)
-    if skipped:
-        side.offset += skipped
-        side.passed += skipped
-        out.append(Lost(side.from_client, skipped))
-    if found is None or side.held:
+    if at:
+        side.offset += at
+        side.passed += at
+        out.append(Lost(side.from_client, at))
+    if not is_frame:
         return b""
     detail = f"a frame begins here again, {side.passed} of the bytes that were captured are passed over"
     out.append(Problem(side.from_client, "resynchronised", detail, side.offset, False))
@@ -695,97 +644,73 @@ def _search(side: Side, data: bytes, out: list[WebSocketEvent], *, final: bool) 
     return data[at:]
 
 
-def _judge(side: Side, data: bytes, at: int) -> int:
-    """Whether a frame with packets begins at a byte that may begin one."""
-    end = len(data)
-    compressed = data[at] == 0xC2
+def _is_frame(side: Side, data: bytes, at: int) -> bool | None:
+    """Whether a frame with packets begins at a byte that may begin one; ``None``: more bytes are needed."""
+    end, compressed = len(data), data[at] == 0xC2
     if compressed and side.inflater is None:
-        return _REFUSED
+        return False
     if end - at < 2:
-        return _UNDECIDED
+        return None
     length, masked, body = data[at + 1] & 0x7F, data[at + 1] >= 0x80, at + 2
-    if masked is not side.from_client or not length or length == 127:
-        # A length of 127 is followed by one of 64 KiB and more.
-        return _REFUSED
+    if masked is not side.from_client or length in (0, 127):  # a frame of 127 is too long
+        return False
     if length == 126:
         body += 2
         if body > end:
-            return _UNDECIDED
+            return None
         length = int.from_bytes(data[at + 2 : body], "big")
         if length < 126:
-            return _REFUSED
+            return False
     if length > (MAX_COMPRESSED_BYTES if compressed else MAX_SEARCH_BYTES):
-        return _REFUSED
+        return False
     key = data[body : body + 4] if masked else b""
     body += 4 if masked else 0
-    if body > end:
-        return _UNDECIDED
     stop = body + length
-    if compressed:
-        if stop > end:
-            return _UNDECIDED
-        payload = data[body:stop]
-        return _compressed(side, unmask(payload, key) if key else payload)
-    return _holds_mqtt(side, data, body, stop, key)
-
-
-def _compressed(side: Side, payload: bytes) -> int:
+    if body > end or (compressed and stop > end):
+        return None
+    if not compressed:
+        return _holds_mqtt(side, data, body, stop, key)
     try:
-        made = zlib.decompressobj(-15).decompress(payload + _FLUSH, MAX_COMPRESSED_BYTES)
+        plain = zlib.decompressobj(-15).decompress(
+            _unmasked(data, body, stop, body, key) + _FLUSH, MAX_COMPRESSED_BYTES
+        )
     except zlib.error:
-        return _REFUSED
-    if not made:
-        return _REFUSED
-    whole = len(made) < MAX_COMPRESSED_BYTES
-    verdict = _holds_mqtt(side, made, 0, len(made) if whole else 1 << 28, b"")
-    return _REFUSED if verdict == _REFUSED else _TAKEN
+        return False
+    size = len(plain) if len(plain) < MAX_COMPRESSED_BYTES else 1 << 28
+    return bool(plain) and _holds_mqtt(side, plain, 0, size, b"") is not False
 
 
-def _holds_mqtt(side: Side, data: bytes, body: int, stop: int, key: bytes) -> int:
-    """Whether the payload from ``body`` to ``stop`` is packets that this side may send."""
+def _unmasked(data: bytes, start: int, stop: int, body: int, key: bytes) -> bytes:
+    """The bytes from ``start`` to ``stop`` of a payload that begins at ``body``."""
+    return unmask(data[start:stop], turned(key, start - body)) if key else data[start:stop]
+
+
+def _holds_mqtt(side: Side, data: bytes, body: int, stop: int, key: bytes) -> bool | None:
+    """Whether the payload from ``body`` to ``stop`` is packets of this side; ``None``: more bytes are needed."""
     at = body
     for _ in range(MAX_LOOKED_AT):
         if at >= stop:
-            return _TAKEN if at == stop and stop <= len(data) else _REFUSED if at > stop else _UNDECIDED
-        head = data[at : min(at + 7, stop)]
-        if key and head:
-            turn = (at - body) & 3
-            head = unmask(head, key[turn:] + key[:turn])
+            break
+        head = _unmasked(data, at, min(at + 7, stop), body, key)
         short = len(head) < min(7, stop - at)
-        if head and head[0] not in _STARTS:
-            return _REFUSED
-        length = shift = 0
-        used = 1
-        while True:
-            if used >= len(head):
-                return _UNDECIDED if short else _REFUSED
-            octet = head[used]
-            length |= (octet & 0x7F) << shift
-            shift += 7
-            used += 1
-            if octet < 0x80:
-                break
-            if used == 5:
-                return _REFUSED
-        kind, end = head[0] >> 4, at + used + length
-        low, high = _LENGTHS.get(kind, (2, 1 << 17))
-        if end > stop or not low <= length <= high or kind in (_OF_SERVER if side.from_client else _OF_CLIENT):
-            return _REFUSED
-        if kind == 3:
-            if len(head) < used + 2:
-                return _UNDECIDED if short else _REFUSED
-            topic = int.from_bytes(head[used : used + 2], "big")
-            if topic > length - 2:
-                return _REFUSED
-            name = data[at + used + 2 : at + used + 2 + topic]
-            if key:
-                turn = (at + used + 2 - body) & 3
-                name = unmask(name, key[turn:] + key[:turn])
-            try:
-                if not name.decode().isprintable():
-                    return _REFUSED
-            except UnicodeDecodeError as error:
-                if len(name) == topic or error.reason != "unexpected end of data":
-                    return _REFUSED
-        at = end
-    return _TAKEN if stop <= len(data) else _UNDECIDED
+        if head and head[0] not in _LENGTHS:
+            return False
+        field = _LENGTH.match(head, 1)
+        if field is None:
+            return None if short and len(head) < 5 else False
+        length = sum((octet & 0x7F) << 7 * place for place, octet in enumerate(field[0]))
+        low, high = _LENGTHS[head[0]]
+        start = at + field.end()
+        at = start + length
+        if at > stop or not low <= length <= high or head[0] in (_FROM_SERVER if side.from_client else _FROM_CLIENT):
+            return False
+        if head[0] >> 4 == 3:
+            size = head[field.end() : field.end() + 2]
+            if len(size) < 2:
+                return None if short else False
+            topic = int.from_bytes(size, "big")
+            name = _unmasked(data, start + 2, start + 2 + topic, body, key)
+            text, _ = utf_8_decode(name, "surrogateescape", len(name) == topic)
+            if topic > length - 2 or not text.isprintable():
+                return False
+    return True if stop <= len(data) else None

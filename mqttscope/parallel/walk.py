@@ -201,7 +201,7 @@ class Walk:
                     yield CaptureError(frame.capture, whole.detail, None, frame.number - 1)
                     look_ns = flows.next_look_ns
         self.frames = self.at + 1
-        if first and (incomplete := fragments.incomplete()):
+        if first and (incomplete := fragments.incomplete_by_capture().total()):
             skipped["incomplete_fragments"] += incomplete
 
     def _pass(self, at: int, now: int) -> Iterator[CaptureNotice]:

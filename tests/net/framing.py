@@ -10,6 +10,23 @@ from mqttscope.net.websocket import MessageData, WebSocket, WebSocketEvent
 CLIENT, SERVER = True, False
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="
 FLUSH = b"\x00\x00\xff\xff"
+_HTTP_REASONS = (
+    "not_http header_too_long request_not_get http_version_old upgrade_header_missing connection_header_missing "
+    "websocket_version_wrong key_missing key_invalid request_not_seen response_not_seen not_upgraded gap_in_head "
+    "truncated_head body_length_unknown accept_missing accept_wrong subprotocol_not_offered subprotocol_old "
+    "subprotocol_foreign subprotocol_missing subprotocol_wrong extension_not_offered extension_unknown "
+    "deflate_parameters_invalid"
+)
+HTTP_REASONS = frozenset(_HTTP_REASONS.split())
+"""Every ``Problem.reason`` of the HTTP exchange."""
+_FRAME_REASONS = (
+    "unmasked_client_frame masked_server_frame reserved_bits reserved_opcode fragmented_control_frame control_too_long "
+    "continuation_without_start message_interrupted text_frame length_not_minimal length_too_large "
+    "close_payload_invalid data_after_close deflate_assumed inflate_error gap_in_framing gap_in_compressed_message "
+    "resynchronised truncated_frame"
+)
+FRAME_REASONS = frozenset(_FRAME_REASONS.split())
+"""Every ``Problem.reason`` of frames and gaps."""
 
 
 def request(extra: str = "") -> bytes:

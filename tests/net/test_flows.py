@@ -43,13 +43,17 @@ def test_an_old_acknowledgment_does_not_take_back_a_newer_one() -> None:
     assert flow.initiator.acknowledged == 3
 
 
-def test_what_was_ignored_is_counted() -> None:
+def test_what_is_ignored_moves_neither_direction() -> None:
     table = FlowTable()
     lines = [*HANDSHAKE, "> S 100", "> R 90000", "< A 501 200000000", "> FA 101 501", "> FA 101 501", "> A 102:xyz 501"]
-    half = feed(table, parse(lines))[0].flow.initiator
+    flow = feed(table, parse(lines[:-3]))[0].flow
 
-    assert (half.ignored_syns, half.ignored_resets, half.implausible_acknowledgments) == (1, 1, 1)
-    assert (half.ignored_fins, half.after_end_bytes) == (1, 3)
+    assert (flow.initiator.state, flow.initiator.acknowledged, flow.responder.state) == ("open", 0, "open")
+
+    events = [render(event) for event in feed(table, parse(lines[-3:]))]
+
+    assert events == ["> closed fin", "> discarded 3 after_fin"]
+    assert (flow.initiator.state, flow.initiator.fin_offset, flow.responder.state) == ("fin", 0, "open")
 
 
 def test_a_connection_of_an_endpoint_with_itself_does_no_harm() -> None:

@@ -202,8 +202,8 @@ def test_an_unsupported_link_type_is_named(link_type: int, name: str) -> None:
     assert segment(frame(b"", link_type)) is result
 
 
-def test_every_supported_link_type_has_a_name() -> None:
-    assert set(links.LINKS) <= set(links.LINK_TYPE_NAMES)
+def test_supported_link_types_have_a_name_where_they_may_not_be_nested() -> None:
+    assert set(links.LINKS) & set(links.LINK_TYPE_NAMES) == {192, 258}
 
 
 def test_a_pktap_frame_around_an_unsupported_link_type_names_the_inner_one() -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mqttscope.net import tls_hello
 from mqttscope.net.tls_hello import MAX_ALERTS, TlsObserver, looks_like_tls, looks_like_tls_records
 from tests import corpora
 from tests.conftest import THOROUGH
@@ -305,18 +306,20 @@ def test_any_chunking_observes_the_same(cuts: list[int]) -> None:
 @given(st.data())
 @settings(max_examples=300 if THOROUGH else 150, deadline=None, derandomize=True)
 def test_mutated_bytes_and_gaps_never_raise_and_every_byte_is_accounted_for(data: st.DataObject) -> None:
-    observer = TlsObserver(max_handshake_bytes=200)
+    observer = TlsObserver()
     fed: Counter[bool] = Counter()
-    for sender, original in CONVERSATION:
-        raw = bytearray(original)
-        for at in data.draw(st.lists(st.integers(0, len(raw) - 1), max_size=4)):
-            raw[at] = data.draw(st.integers(0, 255))
-        fed[sender] += len(raw)
-        observer.feed(sender, bytes(raw))
-        length = data.draw(st.sampled_from([0, 0, 0, 1, 30, 1000]))
-        fed[sender] += length
-        observer.gap(sender, length)
-        assert len(observer.client.handshake) <= 200 + 400
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tls_hello, "MAX_HANDSHAKE_BYTES", 200)
+        for sender, original in CONVERSATION:
+            raw = bytearray(original)
+            for at in data.draw(st.lists(st.integers(0, len(raw) - 1), max_size=4)):
+                raw[at] = data.draw(st.integers(0, 255))
+            fed[sender] += len(raw)
+            observer.feed(sender, bytes(raw))
+            length = data.draw(st.sampled_from([0, 0, 0, 1, 30, 1000]))
+            fed[sender] += length
+            observer.gap(sender, length)
+            assert len(observer.client.handshake) <= 200 + 400
     assert (observer.client.offset, observer.server.offset) == (fed[CLIENT], fed[SERVER])
     assert isinstance(observer.summary(), dict)
 

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mqttscope.events import PacketEvent, UnparsedEvent
-from mqttscope.net.http_upgrade import HTTP, HTTP_REASONS, Problem, Upgrade
+from mqttscope.net.http_upgrade import HTTP, Problem, Upgrade
 from mqttscope.net.websocket import (
-    FRAME_REASONS,
     MAX_INFLATE_BYTES,
     MAX_PENDING_BYTES,
     MAX_SEARCH_BYTES,
@@ -28,7 +27,20 @@ from mqttscope.net.websocket import (
 from tests.conftest import THOROUGH
 from tests.dissect.talk import Talk, only
 from tests.each import each
-from tests.net.framing import CLIENT, SERVER, application, deflate, frame, opened, problems, reasons, request, response
+from tests.net.framing import (
+    CLIENT,
+    FRAME_REASONS,
+    HTTP_REASONS,
+    SERVER,
+    application,
+    deflate,
+    frame,
+    opened,
+    problems,
+    reasons,
+    request,
+    response,
+)
 
 KEY = b"\x11\x82\x30\xc0"
 
@@ -330,7 +342,7 @@ def test_unmasking_is_its_own_inverse_and_agrees_with_the_definition() -> None:
     assert unmask(unmask(data, key), key) == data
 
 
-REASONS = set(FRAME_REASONS.split()) | set(HTTP_REASONS.split())
+REASONS = FRAME_REASONS | HTTP_REASONS
 
 
 def merged(events: list[WebSocketEvent]) -> list[object]:
