@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from ipaddress import ip_address
-from typing import Any, ClassVar
+from typing import Any
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.finding import Confidence, Related, Report
-from mqttscope.lint.rule import Findings, Rule
+from mqttscope.lint.finding import Confidence, Related, Report, Severity
+from mqttscope.lint.rule import Needs, Rule
 from mqttscope.mqtt.codec import decode
 from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import Malformed
-from mqttscope.mqtt.packets import Publish, Subscribe
+from mqttscope.mqtt.packets import Publish
 from mqttscope.session.connection import Connection
 
 V3_1_1, V5 = ProtocolVersion.V3_1_1, ProtocolVersion.V5
@@ -65,6 +65,27 @@ def _lacks_properties(found: Malformed, payload: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return all(character.isprintable() or character in "\t\r\n" for character in text)
+
+
+class MalformedRule(Rule):
+    """A fault for which the decoder gives the words, and for which the receiver closes the connection."""
+
+    severity = Severity.ERROR
+    reason_code = 0x81
+
+
+class AnnouncedLimit(Rule):
+    """What a server announced in CONNACK and a client ignores, which may be before the CONNACK has reached it."""
+
+    severity = Severity.ERROR
+    severities = (Severity.ERROR, Severity.INFO)
+    versions = (V5,)
+    needs = Needs.OPENING
+
+    def ignored(self, field: str, message: str, at: RuleContext) -> Report:
+        """The report, as certain as it is that the client knew the CONNACK."""
+        severity, confidence = at.awareness()
+        return self.report(field, message, severity=severity, confidence=confidence)
 
 
 def is_plain(connection: Connection) -> bool:
@@ -126,34 +147,6 @@ def unanswered(rule: Rule, at: RuleContext, kind: str, answer: str) -> Iterator[
             related=(Related(f"the {name}", exchange.packet, exchange.frame, exchange.timestamp_ns),),
             sender=Direction.SERVER_TO_CLIENT,
         )
-
-
-class TopicLimit(Rule):
-    """What a profile allows of each Topic Name and Topic Filter."""
-
-    setting: ClassVar[str]
-    """Name of the setting with the limit."""
-    unit: ClassVar[str]
-
-    def check(self, packet: Publish | Subscribe, at: RuleContext) -> Findings:
-        """Compare each topic with the profile."""
-        limit = self.set[self.setting]
-        if isinstance(packet, Publish):
-            topic = packet.topic_name or ""
-            return self._told("topic_name", topic, limit) if self.count(topic) > limit else None
-        return [
-            self._told(f"subscriptions[{index}].topic_filter", row.topic_filter, limit)
-            for index, row in enumerate(packet.subscriptions or ())
-            if self.count(row.topic_filter) > limit
-        ]
-
-    def count(self, topic: str) -> int:
-        """How many units a topic has."""
-        raise NotImplementedError
-
-    def _told(self, field: str, topic: str, limit: int) -> Report:
-        told = f"{topic!r} has {self.count(topic):,} {self.unit}; {self.set['profile']} takes at most {limit:,}"
-        return self.report(field, told)
 
 
 @dataclass(slots=True)
