@@ -66,9 +66,9 @@ class Plain(Rule):
     settings: ClassVar[dict[str, int | float | str | list[str]]] = {"limit": 1, "names": ["a"]}
 
 
-def made(base: type[Rule] = Plain, **values: Any) -> type[Rule]:
+def made(base: type[Rule] = Plain, *, name: str = "Made", **values: Any) -> type[Rule]:
     """A rule like another one, but for these values."""
-    return type("Made", (base,), values)
+    return type(name, (base,), values)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_the_first_digit_of_the_code_says_how_far_one_has_to_look(digit: str, sc
 
 def test_the_slug_is_the_name_of_the_class_unless_given() -> None:
     assert Plain.slug == "plain"
-    assert type("Qos2DeliveredTwice", (Plain,), {"code": "TST102"}).slug == "qos2-delivered-twice"
+    assert made(name="Qos2DeliveredTwice", code="TST102").slug == "qos2-delivered-twice"
     assert made(code="TST103", slug="clean-start-0").slug == "clean-start-0"
 
 
@@ -131,7 +131,7 @@ def test_a_code_is_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert RULES["TST199"] is again
     # A file may have several rules, each with its code.
     with pytest.raises(TypeError, match="TST199 is the code of two rules"):
-        type("Other", (Rule,), {"code": "TST199", "__module__": first.__module__})
+        made(Rule, name="Other", code="TST199", __module__=first.__module__)
     assert RULES["TST199"] is again
 
 

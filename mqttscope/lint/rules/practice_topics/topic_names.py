@@ -238,7 +238,7 @@ class TopicOversize(TopicName):
 
     def is_fine(self, topic: str) -> bool:
         """Two comparisons clear nearly all topics."""
-        return len(topic) * 4 <= self.set["bytes"] and topic.count("/") < self.set["levels"]
+        return bool(len(topic) * 4 <= self.set["bytes"] and topic.count("/") < self.set["levels"])
 
     def describe(self, topic: str) -> str:
         """Both measures."""
