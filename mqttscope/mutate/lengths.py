@@ -164,25 +164,18 @@ def _cuts(field: Field, *, is_inside: bool) -> Iterator[Mutation]:
               kind=MutationKind.WIRE)  # fmt: skip
 
 
-def _lying(make: Callable[[int], int]) -> Callable[[Target], bytes]:
-    def change(target: Target) -> bytes:
-        layout = layout_of(target)
-        true = len(layout.body())
-        told = make(true)
-        if told < 0 or told == true:
-            raise NotApplicableError("the Remaining Length cannot lie like that")
-        return layout.join(remaining_length=write_variable_byte_integer(told))
-
-    return change
+def _lying(length_of: Callable[[int], int], target: Target) -> bytes:
+    layout = layout_of(target)
+    true = len(layout.body())
+    length = length_of(true)
+    if length < 0 or length == true:
+        raise NotApplicableError("the Remaining Length cannot lie like that")
+    return layout.join(remaining_length=write_variable_byte_integer(length))
 
 
-def _encoded(make: Callable[[bytes], bytes]) -> Callable[[Target], bytes]:
-    def change(target: Target) -> bytes:
-        layout = layout_of(target)
-        length = write_variable_byte_integer(len(layout.body()))
-        return layout.join(remaining_length=make(length))
-
-    return change
+def _encoded(form: Callable[[bytes], bytes], target: Target) -> bytes:
+    layout = layout_of(target)
+    return layout.join(remaining_length=form(write_variable_byte_integer(len(layout.body()))))
 
 
 def _not_minimal(length: bytes) -> bytes:
@@ -193,14 +186,14 @@ def _not_minimal(length: bytes) -> bytes:
 
 _FIVE = "3.1 V31-HEADER-remaining-length, 3.1.1 V311-VBI-four-bytes, 5.0 V5-VBI-four-bytes"
 _REMAINING: tuple[tuple[str, str, PacketChange, str], ...] = (
-    ("plus-one", "is one more than there are bytes", _lying(lambda true: true + 1), ""),
-    ("minus-one", "is one less than there are bytes", _lying(lambda true: true - 1), ""),
-    ("zero", "is 0 and there are bytes", _lying(lambda _: 0), ""),
-    ("doubled", "is twice what there are bytes", _lying(lambda true: 2 * true), ""),
-    ("maximum", "is 268,435,455, the most there can be", _lying(lambda _: wire.MAX_VARIABLE_BYTE_INTEGER), ""),
-    ("not-minimal", "takes one byte more than it needs", _encoded(_not_minimal), "5.0 MQTT-1.5.5-1"),
-    ("five-bytes", "runs past four bytes", _encoded(lambda _: b"\x80\x80\x80\x80\x01"), _FIVE),
-    ("all-ones", "has the continuation bit in every byte", _encoded(lambda _: b"\xff\xff\xff\xff\xff"), _FIVE),
+    ("plus-one", "is one more than there are bytes", partial(_lying, lambda true: true + 1), ""),
+    ("minus-one", "is one less than there are bytes", partial(_lying, lambda true: true - 1), ""),
+    ("zero", "is 0 and there are bytes", partial(_lying, lambda _: 0), ""),
+    ("doubled", "is twice what there are bytes", partial(_lying, lambda true: 2 * true), ""),
+    ("maximum", "is 268,435,455, the most there can be", partial(_lying, lambda _: wire.MAX_VARIABLE_BYTE_INTEGER), ""),
+    ("not-minimal", "takes one byte more than it needs", partial(_encoded, _not_minimal), "5.0 MQTT-1.5.5-1"),
+    ("five-bytes", "runs past four bytes", partial(_encoded, lambda _: b"\x80\x80\x80\x80\x01"), _FIVE),
+    ("all-ones", "has the continuation bit in every byte", partial(_encoded, lambda _: b"\xff\xff\xff\xff\xff"), _FIVE),
 )
 
 

@@ -103,52 +103,34 @@ def _strings() -> Iterator[tuple[Field, int, str]]:
             yield field, 0, ""
 
 
-def _change(field: Field, part: int, make: Callable[[bytes], bytes]) -> PacketChange:
-    """Change the bytes of the string, its own length right."""
+def _edit(field: Field, part: int, edit: Callable[[bytes], bytes], target: Target) -> bytes:
+    """Change the bytes of a string, its own length right."""
 
-    def change(target: Target) -> bytes:
-        def instead(value: bytes) -> bytes:
-            first = int.from_bytes(value[:2], "big")
-            start = 2 + first if part else 0
-            length = int.from_bytes(value[start : start + 2], "big")
-            text = make(value[start + 2 : start + 2 + length])
-            return value[:start] + len(text).to_bytes(2, "big") + text + value[start + 2 + length :]
+    def instead(value: bytes) -> bytes:
+        start = 2 + int.from_bytes(value[:2], "big") if part else 0
+        length = int.from_bytes(value[start : start + 2], "big")
+        text = edit(value[start + 2 : start + 2 + length])
+        return value[:start] + len(text).to_bytes(2, "big") + text + value[start + 2 + length :]
 
-        return with_value(target, field, instead)
-
-    return change
+    return with_value(target, field, instead)
 
 
-def _ending(field: Field, part: int, end: bytes) -> PacketChange:
-    def make(text: bytes) -> bytes:
-        return text[: LONGEST - len(end)] + end
-
-    change = _change(field, part, make)
+def _end_with(field: Field, part: int, end: bytes, target: Target) -> bytes:
     if field.name == "publish.topic_name":
-
-        def with_topic(target: Target) -> bytes | None:
-            # With a Topic Alias alone there would be nothing but the end.
-            target.packet.topic_name = target.packet.topic_name or TOPIC
-            return change(target)
-
-        return with_topic
-    return _plain_filter(field, change)
+        # With a Topic Alias alone there would be nothing but the end.
+        target.packet.topic_name = target.packet.topic_name or TOPIC
+    _without_wildcards(field, target)
+    return _edit(field, part, lambda text: text[: LONGEST - len(end)] + end, target)
 
 
-def _plain_filter(field: Field, change: PacketChange) -> PacketChange:
-    """The change of a filter without wildcards, after which nothing may stand."""
-    if "filter" not in field.path:
-        return change
-
-    def with_filter(target: Target) -> bytes | None:
+def _without_wildcards(field: Field, target: Target) -> None:
+    """Give a packet a filter that something may follow."""
+    if "filter" in field.path:
         ensure(target.packet, field.path, target.version)
         if field.path.startswith("topic_filters"):
             target.packet.topic_filters[0] = TOPIC
         else:
             target.packet.subscriptions[0].topic_filter = TOPIC
-        return change(target)
-
-    return with_filter
 
 
 def string_mutations() -> Iterator[Mutation]:
@@ -156,20 +138,24 @@ def string_mutations() -> Iterator[Mutation]:
     for field, part, suffix in _strings():
         name = field.name + suffix
         string_row = partial(field_row, field, part=suffix, field=field.name.partition(".")[2])
-        ending = partial(_ending, field, part)
+        end_with = partial(_end_with, field, part)
         for slug, (octets, words) in ILL_FORMED.items():
-            yield string_row(slug, f"ends with {words}", ending(octets), ill_formed(field), MALFORMED)
-        yield string_row("null-character", "ends with U+0000", ending(b"\0"), null_character(field), MALFORMED)
+            yield string_row(slug, f"ends with {words}", partial(end_with, octets), ill_formed(field), MALFORMED)
+        yield string_row(
+            "null-character", "ends with U+0000", partial(end_with, b"\0"), null_character(field), MALFORMED
+        )
         for rows, statements in ((CONTROL, CONTROL_CHARACTER), (NON_CHARACTERS, NON_CHARACTER)):
             for slug, (text, words) in rows.items():
-                yield string_row(slug, f"ends with {words}", ending(text.encode()), statements, discouraged=True)
+                yield string_row(
+                    slug, f"ends with {words}", partial(end_with, text.encode()), statements, discouraged=True
+                )
         legal: tuple[ProtocolVersion, ...] = () if field.path.endswith(_CONTEXT_STRINGS) else ALL_VERSIONS
         statements = ""
         if name == "connect.client_identifier":
             legal, statements = LATER, "3.1 V31-CONNECT-client-id-length"
         reaction = ANY if field.path.endswith(_MAY_REFUSE) else ACCEPT
         words = "ends with U+FEFF, a character that receivers have to keep"
-        yield string_row("byte-order-mark", words, ending(b"\xef\xbb\xbf"), "", reaction, legal=legal)
+        yield string_row("byte-order-mark", words, partial(end_with, b"\xef\xbb\xbf"), "", reaction, legal=legal)
         words = f"has 65,535 bytes, the most there can be{' (32,767 in MQTT 3.1)' if name in _SHORT_TOPICS else ''}"
         change = partial(_longest, field, part)
         yield string_row("maximum-length", words, change, statements, reaction, legal=legal)
@@ -185,13 +171,13 @@ _SHORT_TOPICS = ("publish.topic_name", "connect.will.will_topic")
 """Topics that end at 32,767 characters in 3.1."""
 
 
-def _longest(field: Field, part: int, target: Target) -> bytes | None:
+def _longest(field: Field, part: int, target: Target) -> bytes:
     longest = 32_767 if field.name in _SHORT_TOPICS and target.version == V3_1 else LONGEST
-    longer = _change(field, part, lambda text: text + b"x" * (longest - len(text)))
-    return _plain_filter(field, longer)(target)
+    _without_wildcards(field, target)
+    return _edit(field, part, lambda text: text + b"x" * (longest - len(text)), target)
 
 
-def _empty(field: Field, part: int, target: Target) -> bytes | None:
+def _empty(field: Field, part: int, target: Target) -> bytes:
     packet = target.packet
     if field.name == "publish.topic_name":
         if target.version == V5 and packet.properties and packet.properties.topic_alias is not None:
@@ -199,7 +185,7 @@ def _empty(field: Field, part: int, target: Target) -> bytes | None:
     elif field.name == "connect.client_identifier":
         # Without its own identifier a client of 3.1.1 must not ask to keep its session (MQTT-3.1.3-7).
         packet.clean_start = True
-    return _change(field, part, lambda _: b"")(target)
+    return _edit(field, part, lambda _: b"", target)
 
 
 def _value(field: Field, data: bytes) -> PacketChange:
@@ -273,7 +259,7 @@ _IDENTIFIERS = {
 def _identifiers(field: Field) -> Iterator[Mutation]:
     """Packet Identifier 0 (5.0 2.2.1), and the greatest."""
     statements = _IDENTIFIERS.get(field.packet_type, "3.1.1 MQTT-2.3.1-6, 5.0 MQTT-2.2.1-5")
-    zero, greatest = _number(field, 0), _greatest(field)
+    zero, greatest = _number(field, 0), partial(_greatest, field)
     if field.packet_type in _ASKS:
         statements += ", client 5.0 MQTT-2.2.1-3, server 5.0 MQTT-2.2.1-4"
         yield field_row(field, "zero", "is 0, which is no identifier", zero, statements, PROTOCOL_ERROR)
@@ -284,15 +270,10 @@ def _identifiers(field: Field) -> Iterator[Mutation]:
         yield field_row(field, "maximum", words, greatest, statements)
 
 
-def _greatest(field: Field) -> PacketChange:
-    change = _number(field, 65_535)
-
-    def checked(target: Target) -> bytes | None:
-        if target.sender == SERVER and getattr(target.packet, "qos", 1) == 0:
-            raise NotApplicableError("with QoS 1 it might be above what the client was granted")
-        return change(target)
-
-    return checked
+def _greatest(field: Field, target: Target) -> bytes:
+    if target.sender == SERVER and getattr(target.packet, "qos", 1) == 0:
+        raise NotApplicableError("with QoS 1 it might be above what the client was granted")
+    return with_value(target, field, lambda _: b"\xff\xff")
 
 
 def binary_mutations() -> Iterator[Mutation]:
@@ -310,25 +291,21 @@ def binary_mutations() -> Iterator[Mutation]:
         legal = () if field.path.endswith("authentication_data") else ALL_VERSIONS
         reaction = ANY if field.path == "password" else ACCEPT
         for slug, (data, words) in rows.items():
-            change = _payload(data) if rest else _binary(field, len(data).to_bytes(2, "big") + data)
+            change: PacketChange = partial(_payload, data)
+            if not rest:
+                change = partial(_binary, field, len(data).to_bytes(2, "big") + data)
             yield field_row(field, slug, words, change, "", reaction, legal=legal)
 
 
-def _binary(field: Field, whole: bytes) -> PacketChange:
-    def change(target: Target) -> bytes:
-        if field.in_will and target.packet.will is not None and target.version == V5:
-            _unmark(target.packet.will)
-        return with_value(target, field, lambda _: whole)
-
-    return change
+def _binary(field: Field, value: bytes, target: Target) -> bytes:
+    if field.in_will and target.packet.will is not None and target.version == V5:
+        _unmark(target.packet.will)
+    return with_value(target, field, lambda _: value)
 
 
-def _payload(data: bytes) -> PacketChange:
-    def change(target: Target) -> None:
-        _unmark(target.packet)
-        target.packet.payload = data
-
-    return change
+def _payload(payload: bytes, target: Target) -> None:
+    _unmark(target.packet)
+    target.packet.payload = payload
 
 
 def _unmark(owner: Any) -> None:

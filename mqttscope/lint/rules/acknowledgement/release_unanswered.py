@@ -12,7 +12,7 @@ from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Pubrec, Pubrel
 
 
-class ReleaseUnanswered(AnswerRule):
+class ReleaseRule(AnswerRule):
     """A packet of an exchange of QoS 2 without the packet that follows it."""
 
     severity = Severity.ERROR
@@ -33,7 +33,7 @@ class ReleaseUnanswered(AnswerRule):
         return self.overdue(one, f"{name} got no {self.answer} within {self.set['timeout']} s", "the PUBLISH")
 
 
-class PubrecUnanswered(ReleaseUnanswered):
+class PubrecUnanswered(ReleaseRule):
     """A PUBREC gets no PUBREL.
 
     The receiver of a QoS 2 message keeps its packet identifier until PUBREL comes, and some deliver the message only
@@ -78,7 +78,7 @@ class PubrecUnanswered(ReleaseUnanswered):
     """)
 
 
-class PubrelUnanswered(ReleaseUnanswered):
+class PubrelUnanswered(ReleaseRule):
     """A PUBREL gets no PUBCOMP.
 
     The sender of a QoS 2 message cannot use the packet identifier again, and its window stays smaller by one.  The

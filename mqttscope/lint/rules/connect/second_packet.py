@@ -10,7 +10,7 @@ from mqttscope.mqtt.packets import Connack, Connect
 from mqttscope.session.history import Sent
 
 
-class SecondPacket(Rule):
+class SecondPacketRule(Rule):
     """A packet that opens a connection, once more."""
 
     severity = Severity.ERROR
@@ -24,7 +24,7 @@ class SecondPacket(Rule):
         return self.report("", f"second {name} on one connection", related=(earlier,))
 
 
-class SecondConnect(SecondPacket):
+class SecondConnect(SecondPacketRule):
     """A client sends CONNECT twice on one connection.
 
     A connection has one session and one CONNECT; the server closes it as a protocol error.
@@ -65,7 +65,7 @@ class SecondConnect(SecondPacket):
         return self.again(at.history.connect_sent, "CONNECT") if is_connect else None
 
 
-class SecondConnack(SecondPacket):
+class SecondConnack(SecondPacketRule):
     """A server sends CONNACK twice on one connection.
 
     A connection is accepted or refused once.  A client that gets another CONNACK cannot tell which limits hold and

@@ -10,7 +10,7 @@ from mqttscope.mqtt.parts import Will
 from mqttscope.mqtt.properties import Properties
 
 
-class WillAccepted(Rule):
+class AcceptedWillRule(Rule):
     """A CONNACK that contradicts the will that it accepts."""
 
     severity = Severity.ERROR
@@ -33,7 +33,7 @@ class WillAccepted(Rule):
         raise NotImplementedError
 
 
-class WillQosAcceptedAboveMaximum(WillAccepted):
+class WillQosAcceptedAboveMaximum(AcceptedWillRule):
     """A server accepts a will whose QoS is above the Maximum QoS that it announces.
 
     The server promises a will that it cannot publish as asked; the client believes that its death will be told with
@@ -68,7 +68,7 @@ class WillQosAcceptedAboveMaximum(WillAccepted):
         return "properties.maximum_qos", message if is_above else ""
 
 
-class WillRetainAcceptedUnsupported(WillAccepted):
+class WillRetainAcceptedUnsupported(AcceptedWillRule):
     """A server accepts a retained will although it announces that it retains nothing.
 
     The will cannot be kept as asked, so that clients which subscribe later never learn that the client is gone.

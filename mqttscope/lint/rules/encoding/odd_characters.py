@@ -13,7 +13,7 @@ from mqttscope.lint.strings import WITH_STRINGS, Hit, find, shown
 _LAST_OF_PLANES = "".join(chr(plane << 16 | low) for plane in range(17) for low in (0xFFFE, 0xFFFF))
 
 
-class OddCharacter(Rule):
+class CharacterRule(Rule):
     """A character in a string, by a pattern."""
 
     looks_at = WITH_STRINGS
@@ -32,7 +32,7 @@ class OddCharacter(Rule):
         raise NotImplementedError
 
 
-class Utf8ControlCharacter(OddCharacter):
+class Utf8ControlCharacter(CharacterRule):
     """A UTF-8 string field holds a control character.
 
     The characters U+0001 to U+001F and U+007F to U+009F are not forbidden, but a receiver may treat the packet as
@@ -74,7 +74,7 @@ class Utf8ControlCharacter(OddCharacter):
         return f"the control character {hit.code_point} {where}"
 
 
-class Utf8NonCharacter(OddCharacter):
+class Utf8NonCharacter(CharacterRule):
     """A UTF-8 string field holds a code point that Unicode sets aside as no character.
 
     U+FDD0 to U+FDEF and the last two code points of every plane are for the inner use of programs.  Receivers may
@@ -113,7 +113,7 @@ class Utf8NonCharacter(OddCharacter):
         return f"{hit.code_point}, which is no character, at character {hit.index}"
 
 
-class Utf8BomPresent(OddCharacter):
+class Utf8BomPresent(CharacterRule):
     """A UTF-8 string field holds U+FEFF, which is legal, invisible and significant.
 
     A receiver keeps the bytes EF BB BF as part of the string, so a topic filter without them does not match.  Mostly

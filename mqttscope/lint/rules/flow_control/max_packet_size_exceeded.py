@@ -4,11 +4,11 @@ from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import examples
 from mqttscope.lint.rule import V5, Findings, packet_name
 from mqttscope.lint.rules.flow_control.diagnostic_property_oversizes_packet import droppable
-from mqttscope.lint.shared_checks import AnnouncedLimit
+from mqttscope.lint.shared_checks import AnnouncedLimitRule
 from mqttscope.mqtt.declare import ControlPacket
 
 
-class MaxPacketSizeExceeded(AnnouncedLimit):
+class MaxPacketSizeExceeded(AnnouncedLimitRule):
     """A packet is longer than the Maximum Packet Size of its receiver.
 
     The receiver closes the connection with 0x95 (Packet too large), and after the reconnect the same packet often comes

@@ -24,7 +24,7 @@ _LIMIT_3_1 = 32_767
 """Most characters of a topic name in MQTT 3.1."""
 
 
-class TopicName(Rule):
+class TopicNameRule(Rule):
     """A Topic Name or Topic Filter, reported once per connection."""
 
     severity = Severity.INFO
@@ -59,7 +59,7 @@ class TopicName(Rule):
         return self.report(named.field, message)
 
 
-class TopicLeadingSlash(TopicName):
+class TopicLeadingSlash(TopicNameRule):
     """A topic or topic filter begins with a slash.
 
     That is legal, but the slash does not mean a root: it makes an empty first level.  Filters that others write
@@ -98,7 +98,7 @@ class TopicLeadingSlash(TopicName):
         return "begins with '/' (empty first level)"
 
 
-class TopicEmptyLevel(TopicName):
+class TopicEmptyLevel(TopicNameRule):
     """A topic or topic filter has an empty level inside or at its end.
 
     That is legal, and nearly always a slip: a variable that was empty when the topic was put together, or a slash too
@@ -140,7 +140,7 @@ class TopicEmptyLevel(TopicName):
         return f"has an empty level ({' and '.join(places)})"
 
 
-class TopicAwkwardCharacters(TopicName):
+class TopicAwkwardCharacters(TopicNameRule):
     """A topic or topic filter holds spaces, quotes, backslashes or characters beyond ASCII.
 
     That is legal, but such names break in shells, in queries and in configuration files, and people cannot type them
@@ -195,7 +195,7 @@ def _what(text: str) -> str:
     return ", ".join(kinds)
 
 
-class TopicOversize(TopicName):
+class TopicOversize(TopicNameRule):
     """A topic or topic filter has very many levels or very many bytes.
 
     The name travels in every message and is matched against every subscription.  Managed brokers refuse it beyond

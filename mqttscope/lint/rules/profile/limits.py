@@ -16,7 +16,7 @@ PROFILE = {"profile": "the profile"}
 """Name of the profile; the last setting of each rule."""
 
 
-class ProfileLimit(Rule):
+class ProfileLimitRule(Rule):
     """A client that sends what the service of the profile does not take."""
 
     severity = Severity.ERROR
@@ -31,7 +31,7 @@ class ProfileLimit(Rule):
         return self.refused(field, sent, f"takes at most {limit:,}")
 
 
-class ProfileQos(ProfileLimit):
+class ProfileQos(ProfileLimitRule):
     """A client publishes with a higher QoS than the service of the profile supports.
 
     Services without QoS 2 close the connection when they get it, whatever they announce.
@@ -61,7 +61,7 @@ class ProfileQos(ProfileLimit):
         return self.above("qos", f"PUBLISH {at.topic!r} has QoS {packet.qos}", limit)
 
 
-class ProfilePacketSize(ProfileLimit):
+class ProfilePacketSize(ProfileLimitRule):
     """A packet is longer than the service of the profile takes.
 
     The service closes the connection, and a device that sends the same message again gets nowhere.
@@ -88,7 +88,7 @@ class ProfilePacketSize(ProfileLimit):
         return self.above("", f"{packet_name(packet)} of {length:,} bytes", limit) if length > limit else None
 
 
-class ProfilePayloadSize(ProfileLimit):
+class ProfilePayloadSize(ProfileLimitRule):
     """A message has a larger payload than the service of the profile takes.
 
     The service refuses the message or closes the connection.
@@ -117,7 +117,7 @@ class ProfilePayloadSize(ProfileLimit):
         return self.above("payload", f"PUBLISH {at.topic!r}: payload of {length:,} bytes", limit)
 
 
-class TopicLimit(ProfileLimit):
+class TopicLimitRule(ProfileLimitRule):
     """Limits of each Topic Name and Topic Filter."""
 
     looks_at = (Publish, Subscribe)
@@ -144,7 +144,7 @@ class TopicLimit(ProfileLimit):
         raise NotImplementedError
 
 
-class ProfileTopicLevels(TopicLimit):
+class ProfileTopicLevels(TopicLimitRule):
     """A topic name or topic filter has more levels than the service of the profile takes.
 
     The service refuses the message or the subscription, or closes the connection.
@@ -177,7 +177,7 @@ class ProfileTopicLevels(TopicLimit):
         return topic.count("/") + 1
 
 
-class ProfileTopicLength(TopicLimit):
+class ProfileTopicLength(TopicLimitRule):
     """A topic name or topic filter is longer than the service of the profile takes.
 
     The service refuses the message or the subscription, or closes the connection.
@@ -205,7 +205,7 @@ class ProfileTopicLength(TopicLimit):
         return utf8_length(topic)
 
 
-class ProfileWillQos(ProfileLimit):
+class ProfileWillQos(ProfileLimitRule):
     """A will has a higher QoS than the service of the profile supports.
 
     The service refuses the CONNECT.
@@ -233,7 +233,7 @@ class ProfileWillQos(ProfileLimit):
         return self.above("will.will_qos", f"CONNECT: Will QoS {qos}", limit) if qos > limit else None
 
 
-class ProfileRetain(ProfileLimit):
+class ProfileRetain(ProfileLimitRule):
     """A client publishes a retained message to a service that keeps none.
 
     The service drops the flag or refuses the message: late subscribers never get it.
@@ -264,7 +264,7 @@ class ProfileRetain(ProfileLimit):
         return self.refused("retain", f"PUBLISH {at.topic!r} is retained", "keeps no retained messages")
 
 
-class ProfileKeepAlive(ProfileLimit):
+class ProfileKeepAlive(ProfileLimitRule):
     """A client asks for a Keep Alive outside the range of the service of the profile.
 
     The service takes another value instead, or refuses the CONNECT; a device that does not know it is cut off.
@@ -299,7 +299,7 @@ class ProfileKeepAlive(ProfileLimit):
         return self.refused("keep_alive", f"CONNECT: Keep Alive {asked} s", f"takes {max(lowest, 1)} to {highest} s")
 
 
-class ProfileClientIdentifierLength(ProfileLimit):
+class ProfileClientIdentifierLength(ProfileLimitRule):
     """A Client Identifier is longer than the service of the profile takes.
 
     The service refuses the CONNECT.
@@ -340,7 +340,7 @@ class ProfileClientIdentifierLength(ProfileLimit):
         return self.above("client_identifier", f"CONNECT: Client Identifier of {length:,} bytes", limit)
 
 
-class ProfileSubscriptionsPerPacket(ProfileLimit):
+class ProfileSubscriptionsPerPacket(ProfileLimitRule):
     """A SUBSCRIBE asks for more topic filters at once than the service of the profile takes.
 
     The service refuses the packet or closes the connection.
@@ -367,7 +367,7 @@ class ProfileSubscriptionsPerPacket(ProfileLimit):
         return self.above("subscriptions", f"SUBSCRIBE with {count:,} topic filters", limit) if count > limit else None
 
 
-class ProfileVersion(ProfileLimit):
+class ProfileVersion(ProfileLimitRule):
     """A client speaks a version of MQTT that the service of the profile does not.
 
     The service refuses the CONNECT or closes the connection.

@@ -9,13 +9,13 @@ from mqttscope.mqtt.declare import FaultReport
 from mqttscope.mqtt.properties import BY_NAME
 
 
-class MalformedProperties(MalformedRule):
+class MalformedPropertiesRule(MalformedRule):
     """A fault in a property block."""
 
     versions = (V5,)
 
 
-class PropertyLengthOverrun(MalformedProperties):
+class PropertyLengthOverrun(MalformedPropertiesRule):
     """A Property Length does not end where a property ends.
 
     The block of properties is longer than the rest of the packet, or its last property crosses its end.  Nobody can
@@ -45,7 +45,7 @@ class PropertyLengthOverrun(MalformedProperties):
     """)
 
 
-class PropertyUnknown(MalformedProperties):
+class PropertyUnknown(MalformedPropertiesRule):
     """A property has an identifier that MQTT 5.0 does not know.
 
     The table has 27 of them, and none can be skipped: the length of an unknown property is unknown too, so the
@@ -72,7 +72,7 @@ class PropertyUnknown(MalformedProperties):
     """)
 
 
-class PropertyNotAllowed(MalformedProperties):
+class PropertyNotAllowed(MalformedPropertiesRule):
     """A property stands in a packet type that does not have it.
 
     Each property belongs to certain packet types, and the Will Properties are a place of their own: the Will Delay

@@ -3,12 +3,12 @@
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import examples
 from mqttscope.lint.rule import V5, Findings
-from mqttscope.lint.shared_checks import AnnouncedLimit
+from mqttscope.lint.shared_checks import AnnouncedLimitRule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Publish
 
 
-class QosExceedsMaximum(AnnouncedLimit):
+class QosExceedsMaximum(AnnouncedLimitRule):
     """A client publishes with a higher QoS than the server's Maximum QoS.
 
     The server announced in CONNACK what it supports and closes the connection with 0x9B (QoS not supported).  A client

@@ -3,12 +3,12 @@
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import examples
 from mqttscope.lint.rule import V5, Findings
-from mqttscope.lint.shared_checks import AnnouncedLimit
+from mqttscope.lint.shared_checks import AnnouncedLimitRule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Publish
 
 
-class RetainNotAvailable(AnnouncedLimit):
+class RetainNotAvailable(AnnouncedLimitRule):
     """A client publishes a retained message to a server that keeps none.
 
     The server said so in CONNACK (Retain Available 0) and closes the connection with 0x9A (Retain not supported).  A

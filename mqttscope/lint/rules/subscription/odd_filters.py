@@ -15,7 +15,7 @@ from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.topics import parse_shared, topic_filter_problem
 
 
-class OddFilter(Rule):
+class FilterRule(Rule):
     """A fault in the list of a SUBSCRIBE or UNSUBSCRIBE."""
 
     severity = Severity.ERROR
@@ -24,7 +24,7 @@ class OddFilter(Rule):
     sender = Direction.CLIENT_TO_SERVER
 
 
-class EmptyList(OddFilter):
+class EmptyListRule(FilterRule):
     """A list without any topic filter."""
 
     reason_code = 0x82
@@ -38,7 +38,7 @@ class EmptyList(OddFilter):
         return self.report("", f"{name} with packet identifier {packet.packet_identifier} has no topic filter")
 
 
-class OddOption(OddFilter):
+class OptionRule(FilterRule):
     """An option of a subscription of 5.0."""
 
     reason_code = 0x82
@@ -69,7 +69,7 @@ def topic_filters(packet: Subscribe | Unsubscribe) -> list[tuple[str, str]]:
     return [(f"topic_filters[{index}]", name) for index, name in enumerate(packet.topic_filters or ())]
 
 
-class SubscribeEmpty(EmptyList):
+class SubscribeEmpty(EmptyListRule):
     """A client sends a SUBSCRIBE that asks for no Topic Filter at all.
 
     There is nothing that the server could grant, and no SUBACK could have a code for it; servers close the connection.
@@ -99,7 +99,7 @@ class SubscribeEmpty(EmptyList):
     """)
 
 
-class UnsubscribeEmpty(EmptyList):
+class UnsubscribeEmpty(EmptyListRule):
     """A client sends an UNSUBSCRIBE that names no Topic Filter.
 
     It ends nothing, and servers close the connection because of it.
@@ -126,7 +126,7 @@ class UnsubscribeEmpty(EmptyList):
     """)
 
 
-class RetainHandlingInvalid(OddOption):
+class RetainHandlingInvalid(OptionRule):
     """A SUBSCRIBE has Retain Handling 3, which has no meaning.
 
     It is a protocol error.  Servers that do not look send retained messages or do not, as they please.
@@ -152,7 +152,7 @@ class RetainHandlingInvalid(OddOption):
         return row.retain_handling == 3
 
 
-class NoLocalOnShared(OddOption):
+class NoLocalOnShared(OptionRule):
     """A SUBSCRIBE asks for No Local on a Shared Subscription.
 
     Messages of a Shared Subscription go to one member of the group, whoever published them; a member that must not get
@@ -190,7 +190,7 @@ _HASH = {V5: "MQTT-4.7.1-1", V3_1_1: "MQTT-4.7.1-2", V3_1: "V31-FILTER-wildcards
 _PLUS = {V5: "MQTT-4.7.1-2", V3_1_1: "MQTT-4.7.1-3", V3_1: "V31-FILTER-wildcards"}
 
 
-class TopicFilterInvalid(OddFilter):
+class TopicFilterInvalid(FilterRule):
     """A Topic Filter has a wildcard where none may stand.
 
     ``#`` stands for the rest of a topic, so it has to be the last level and alone in it; ``+`` stands for one whole
@@ -235,7 +235,7 @@ class TopicFilterInvalid(OddFilter):
             yield self.report(field, message, statements=(statement,))
 
 
-class TopicFilterEmpty(OddFilter):
+class TopicFilterEmpty(FilterRule):
     """A SUBSCRIBE or UNSUBSCRIBE has a Topic Filter without any character.
 
     No topic can match it.  A setting that was never filled in is the usual cause.
@@ -274,7 +274,7 @@ _SHARES = {
 }
 
 
-class SharedFilterInvalid(OddFilter):
+class SharedFilterInvalid(FilterRule):
     """A filter that begins with $share lacks a proper ShareName or the Topic Filter after it.
 
     A Shared Subscription is ``$share/ShareName/filter``: the ShareName has at least one character and no ``+`` or

@@ -5,13 +5,13 @@ from typing import ClassVar
 
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Report, Severity
+from mqttscope.lint.finding import Confidence, Related, Report, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Needs, Rule
-from mqttscope.lint.shared_checks import unanswered
+from mqttscope.mqtt.constants import Direction
 from mqttscope.session.connection import Connection
 
 
-class UnansweredRequest(Rule):
+class UnansweredRequestRule(Rule):
     """A request without an answer until the connection ended, or a side announced its end."""
 
     severity = Severity.ERROR
@@ -23,10 +23,32 @@ class UnansweredRequest(Rule):
 
     def check_close(self, connection: Connection, at: RuleContext) -> Iterator[Report]:
         """The requests that are still open."""
-        return unanswered(self, at, self.request, self.answer)
+        if at.history.subscriptions.unread_answers:
+            return
+        end = at.timestamp_ns
+        for party in (at.history.client, at.history.server):
+            if party.disconnect is not None:
+                end = min(end, party.disconnect.timestamp_ns)
+        name, limit = self.request.upper(), float(self.set["timeout"])
+        for exchange in at.client.exchanges.values():
+            waited = (end - exchange.timestamp_ns) / 1e9
+            if exchange.kind != self.request or waited < limit:
+                continue
+            if exchange.packet_identifier in at.history.client.shared:
+                continue  # the answer to another packet that had the identifier may have been meant for this one
+            request = at.history.subscriptions.request_for(exchange.packet_identifier, self.request)
+            is_received = request is not None and at.history.server.acknowledged >= request.position > 0
+            message = f"{name} with packet identifier {exchange.packet_identifier} got no {self.answer}"
+            yield self.report(
+                "",
+                f"{message} within {waited:.0f} s",
+                confidence=None if is_received else Confidence.HEURISTIC,
+                related=(Related(f"the {name}", exchange.packet, exchange.frame, exchange.timestamp_ns),),
+                sender=Direction.SERVER_TO_CLIENT,
+            )
 
 
-class SubscribeUnanswered(UnansweredRequest):
+class SubscribeUnanswered(UnansweredRequestRule):
     """A server does not answer a SUBSCRIBE.
 
     Without SUBACK the client does not know whether it is subscribed, and its packet identifier stays in use.  The
@@ -65,7 +87,7 @@ class SubscribeUnanswered(UnansweredRequest):
     """)
 
 
-class UnsubscribeUnanswered(UnansweredRequest):
+class UnsubscribeUnanswered(UnansweredRequestRule):
     """A server does not answer an UNSUBSCRIBE.
 
     An UNSUBACK is due even where no subscription was there to be deleted; without it the packet identifier stays in

@@ -6,14 +6,14 @@ from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import examples
 from mqttscope.lint.rule import V5, Findings
 from mqttscope.lint.rules.subscription import and_more
-from mqttscope.lint.shared_checks import AnnouncedLimit
+from mqttscope.lint.shared_checks import AnnouncedLimitRule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Subscribe
 from mqttscope.mqtt.properties import SUBSCRIPTION_IDENTIFIER
 from mqttscope.mqtt.topics import parse_shared
 
 
-class UnavailableSubscription(AnnouncedLimit):
+class UnavailableRule(AnnouncedLimitRule):
     """Topic filters that need what the server does not have."""
 
     looks_at = Subscribe
@@ -39,7 +39,7 @@ class UnavailableSubscription(AnnouncedLimit):
         raise NotImplementedError
 
 
-class WildcardSubscriptionUnavailable(UnavailableSubscription):
+class WildcardSubscriptionUnavailable(UnavailableRule):
     """A client subscribes with a wildcard although the server announced that it has none.
 
     CONNACK said Wildcard Subscription Available 0, so the server answers with 0xA2 (Wildcard Subscriptions not
@@ -79,7 +79,7 @@ class WildcardSubscriptionUnavailable(UnavailableSubscription):
         return "+" in name or "#" in name
 
 
-class SubscriptionIdUnavailable(AnnouncedLimit):
+class SubscriptionIdUnavailable(AnnouncedLimitRule):
     """A SUBSCRIBE carries a Subscription Identifier although the server announced that it has none.
 
     CONNACK said Subscription Identifiers Available 0, so the server closes the connection with 0xA1 (Subscription
@@ -122,7 +122,7 @@ class SubscriptionIdUnavailable(AnnouncedLimit):
         return self.ignored("properties.subscription_identifier", f"{message}Available 0", at)
 
 
-class SharedSubscriptionUnavailable(UnavailableSubscription):
+class SharedSubscriptionUnavailable(UnavailableRule):
     """A client asks for a Shared Subscription although the server announced that it has none.
 
     CONNACK said Shared Subscription Available 0, so the server answers with 0x9E (Shared Subscriptions not supported)

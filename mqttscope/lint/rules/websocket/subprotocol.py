@@ -12,7 +12,7 @@ from mqttscope.redact.addresses import public_details
 from mqttscope.session.connection import Connection
 
 
-class Subprotocol(Rule):
+class SubprotocolRule(Rule):
     """The subprotocol, judged at the first CONNECT or at an end without any."""
 
     severity = Severity.ERROR
@@ -33,7 +33,7 @@ class Subprotocol(Rule):
         raise NotImplementedError
 
 
-class WebsocketSubprotocolMissing(Subprotocol):
+class WebsocketSubprotocolMissing(SubprotocolRule):
     """A client asks for a WebSocket without offering the subprotocol 'mqtt'.
 
     A server that carries several protocols on one port cannot know what is meant, and strict ones refuse.  The name is
@@ -68,21 +68,21 @@ class WebsocketSubprotocolMissing(Subprotocol):
 
     def judge(self, connection: Connection, at: RuleContext, confidence: Confidence | None) -> Findings:
         """Look at the offers."""
-        told = problem(connection, *NOT_OFFERED)
-        if told is None:
+        offer = problem(connection, *NOT_OFFERED)
+        if offer is None:
             return None
-        reason, detail = told
-        old = at.version == V3_1 and reason == "subprotocol_old"
+        reason, detail = offer
+        is_old = at.version == V3_1 and reason == "subprotocol_old"
         return self.report(
             "",
             f"the WebSocket upgrade does not offer the subprotocol 'mqtt': {detail}",
-            severity=Severity.INFO if old else None,
+            severity=Severity.INFO if is_old else None,
             confidence=confidence,
             sender=Direction.CLIENT_TO_SERVER,
         )
 
 
-class WebsocketSubprotocolWrong(Subprotocol):
+class WebsocketSubprotocolWrong(SubprotocolRule):
     """A server answers a WebSocket upgrade with another subprotocol than 'mqtt', or with none.
 
     Browsers close a connection whose server does not confirm what they offered, and clients of MQTT check the name.  A
@@ -128,11 +128,11 @@ class WebsocketSubprotocolWrong(Subprotocol):
         severity = None
         # It may be a token that the client had offered beside it.
         shown = public_details({"subprotocol": selected})["subprotocol"]
-        told = "no subprotocol" if selected is None else f"subprotocol {shown!r}"
-        told = f"the WebSocket upgrade was answered with {told}, must be 'mqtt'"
+        answer = "no subprotocol" if selected is None else f"subprotocol {shown!r}"
+        message = f"the WebSocket upgrade was answered with {answer}, must be 'mqtt'"
         if at.version == V3_1 and selected == OLD_SUBPROTOCOL:
             severity = Severity.INFO
         elif problem(connection, *NOT_OFFERED) is not None:
             severity = Severity.WARNING
-            told += "; since the client did not offer it, the upgrade should have been refused"
-        return self.report("", told, severity=severity, confidence=confidence, sender=Direction.SERVER_TO_CLIENT)
+            message += "; since the client did not offer it, the upgrade should have been refused"
+        return self.report("", message, severity=severity, confidence=confidence, sender=Direction.SERVER_TO_CLIENT)

@@ -19,7 +19,7 @@ LATE_NS = 60 * SECOND_NS
 """How long after the end of Will Delay a message is taken for the will."""
 
 
-class PublishedWill(DeliveryRule):
+class PublishedWillRule(DeliveryRule):
     """A message that can be nothing else than a certain will."""
 
     severities: ClassVar[tuple[Severity, ...]] = (Severity.ERROR, Severity.WARNING, Severity.INFO)
@@ -28,10 +28,10 @@ class PublishedWill(DeliveryRule):
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Look for the will that the message is."""
-        found = will_in(packet, at)
-        if found is None:
+        stored = will_in(packet, at)
+        if stored is None:
             return None
-        key, will, match = found
+        key, will, match = stored
         words = self.describe(key, will, match, packet, at)
         if words is None:
             return None
@@ -53,7 +53,7 @@ class PublishedWill(DeliveryRule):
         return (will.connect,)
 
 
-class WillPublishedAfterNormalDisconnect(PublishedWill):
+class WillPublishedAfterNormalDisconnect(PublishedWillRule):
     """A server publishes the will of a client that has left with a normal DISCONNECT.
 
     With DISCONNECT a client says that all is well and that its will is not wanted.  A server that publishes it all the
@@ -128,7 +128,7 @@ class WillPublishedAfterNormalDisconnect(PublishedWill):
         return f"although it left with DISCONNECT {since_ns / SECOND_NS:,.3f} s before"
 
 
-class WillPublishedDespiteReconnect(PublishedWill):
+class WillPublishedDespiteReconnect(PublishedWillRule):
     """A server publishes a delayed will although its client has come back in time.
 
     Will Delay is there so that a short loss of the network is no alarm: a client that takes its session up again
@@ -202,7 +202,7 @@ class WillPublishedDespiteReconnect(PublishedWill):
         return (will.connect,) if will.back is None else (will.connect, will.back)
 
 
-class WillPublishedTwice(PublishedWill):
+class WillPublishedTwice(PublishedWillRule):
     """A subscriber gets the will of one client twice for one end of its connection.
 
     A will is dropped once it is published; a server that keeps it publishes it again when it notices the end of the
