@@ -16,6 +16,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from typing import Any, TypeVar
 
 from mqttscope.errors import MqttscopeError
@@ -356,6 +357,7 @@ def row(
     )
 
 
+@cache
 def cited(statements: str, versions: tuple[ProtocolVersion, ...], side: str = "") -> tuple[str, ...]:
     """The statements of these versions in a list with commas, of both sides or of one."""
     prefix = f"{side} " if side else ""
