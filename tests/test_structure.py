@@ -233,7 +233,7 @@ def test_the_exceptions_are_of_files_that_exist() -> None:
 
 
 def test_no_small_module_serves_a_single_neighbour() -> None:
-    """What only one module needs stands in there, unless there is a reason; each rule has a file of its own."""
+    """What only one module needs stands in there, unless there is a reason; rules are listed by their area."""
     users: dict[str, set[str]] = {name(path): set() for path in FILES}
     for path in FILES:
         for node in ast.walk(tree(path)):

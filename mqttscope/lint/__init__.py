@@ -1,7 +1,8 @@
 """The linter: reports which normative statement was broken, by which side, where, and with which confidence.
 
 ===========  =================================================================================================
-rule         one check, in one file under ``rules/<area>/``; its examples are its tests and its documentation
+rule         one check, in a file of its own or of its family under ``rules/<area>/``; its examples are its tests and
+             its documentation
 finding      one report of a rule: which side, where in the bytes, which statements, how sure
 severity     ``error`` breaks a MUST, ``warning`` a SHOULD (or a MUST with exceptions the wire cannot rule out),
              ``info`` neither

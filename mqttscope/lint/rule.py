@@ -1,8 +1,9 @@
 """The base of all rules.
 
-A rule is one class in one file ``rules/<area>/<slug>.py``.  It says what it looks at and implements one of the
-``check`` methods; everything else is derived: the slug from the file, applicability from ``versions``, dispatch from
-``looks_at``, byte spans from field names, tests, explanations and pages from its docstring and examples.
+A rule is one class in one file ``rules/<area>/<slug>.py``.  Rules that differ in little but data are a family: one
+file has their base and all of them.  A rule names what it looks at and implements one of the ``check`` methods;
+everything else is derived: the slug from the class, applicability from ``versions``, dispatch from ``looks_at``, byte
+spans from field names, tests, explanations and pages from its docstring and examples.
 
 Rules read the state of the connection (`RuleContext`) and never keep a copy of it.  A rule that counts something the
 state does not have declares a ``Memory`` dataclass; there is one per key of its scope.
@@ -81,7 +82,7 @@ class Rule:
     """Three letters for the area, three digits: the first stands for the scope.  Never used again.  Rules made
     elsewhere have letters of their own, such as ``ACME101``."""
     slug: ClassVar[str]
-    """Names the pattern, not the cure: the name of the file with dashes, elsewhere that of the class."""
+    """Names the pattern, not the cure: the name of the class with dashes, unless given."""
     severity: ClassVar[Severity]
     confidence: ClassVar[Confidence] = Confidence.CERTAIN
     severities: ClassVar[tuple[Severity, ...]] = ()
@@ -153,12 +154,12 @@ class Rule:
             )
         if "scope" not in cls.__dict__:
             cls.scope = _SCOPES[cls.code[-3]]
+        if "slug" not in cls.__dict__:
+            cls.slug = _WORD.sub("-", cls.__name__).lower()
         if not cls.is_ours():
-            if "slug" not in cls.__dict__:
-                cls.slug = _WORD.sub("-", cls.__name__).lower()
             return
-        cls.slug = cls.__module__.rpartition(".")[2].replace("_", "-")
-        if cls.code in RULES and RULES[cls.code].__module__ != cls.__module__:
+        known = RULES.get(cls.code, cls)
+        if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
             raise TypeError(f"{cls.code} is the code of two rules")
         RULES[cls.code] = cls
 

@@ -1,24 +1,22 @@
-"""What several rules need: checks that differ only by a name or a measure, and durations, counted and in words.
+"""What several rules need: bases of rules of several areas, checks, and durations, counted and in words.
 
 The checks ask whether a damaged packet is well formed in the layout of another version (then an encoder took the wrong
-one), who can read a connection on its way, what the WebSocket below a connection did wrong, which requests got no
-answer, and which topics exceed a profile.
+one), who can read a connection on its way, and what the WebSocket below a connection did wrong.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from ipaddress import ip_address
-from typing import Any, ClassVar
+from typing import Any
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.finding import Confidence, Related, Report
-from mqttscope.lint.rule import Findings, Rule
+from mqttscope.lint.finding import Report, Severity
+from mqttscope.lint.rule import Needs, Rule
 from mqttscope.mqtt.codec import decode
-from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType, ProtocolVersion
+from mqttscope.mqtt.constants import MalformedReason, PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import Malformed
-from mqttscope.mqtt.packets import Publish, Subscribe
+from mqttscope.mqtt.packets import Publish
 from mqttscope.session.connection import Connection
 
 V3_1_1, V5 = ProtocolVersion.V3_1_1, ProtocolVersion.V5
@@ -67,6 +65,27 @@ def _lacks_properties(found: Malformed, payload: bytes) -> bool:
     return all(character.isprintable() or character in "\t\r\n" for character in text)
 
 
+class MalformedRule(Rule):
+    """A fault for which the decoder gives the words, and for which the receiver closes the connection."""
+
+    severity = Severity.ERROR
+    reason_code = 0x81
+
+
+class AnnouncedLimitRule(Rule):
+    """What a server announced in CONNACK and a client ignores, which may be before the CONNACK has reached it."""
+
+    severity = Severity.ERROR
+    severities = (Severity.ERROR, Severity.INFO)
+    versions = (V5,)
+    needs = Needs.OPENING
+
+    def ignored(self, field: str, message: str, at: RuleContext) -> Report:
+        """The report, as certain as it is that the client knew the CONNACK."""
+        severity, confidence = at.awareness()
+        return self.report(field, message, severity=severity, confidence=confidence)
+
+
 def is_plain(connection: Connection) -> bool:
     """Whether its packets crossed the wire as they are, and not inside TLS that was decrypted for us."""
     return connection.transport in ("tcp", "websocket")
@@ -99,61 +118,6 @@ def problem(connection: Connection, *reasons: str) -> tuple[str, str] | None:
         if one["reason"] in reasons:
             return one["reason"], one["detail"]
     return None
-
-
-def unanswered(rule: Rule, at: RuleContext, kind: str, answer: str) -> Iterator[Report]:
-    """Requests of a kind (``subscribe``) still open until the connection ended or a side announced its end."""
-    if at.history.subscriptions.unread_answers:
-        return
-    end = at.timestamp_ns
-    for party in (at.history.client, at.history.server):
-        if party.disconnect is not None:
-            end = min(end, party.disconnect.timestamp_ns)
-    limit = float(rule.set["timeout"])
-    for exchange in at.client.exchanges.values():
-        waited = (end - exchange.timestamp_ns) / 1e9
-        if exchange.kind != kind or waited < limit:
-            continue
-        if exchange.packet_identifier in at.history.client.shared:
-            continue  # the answer to another packet that had the identifier may have been meant for this one
-        request = at.history.subscriptions.request_for(exchange.packet_identifier, kind)
-        received = request is not None and at.history.server.acknowledged >= request.position > 0
-        name = kind.upper()
-        yield rule.report(
-            "",
-            f"{name} with packet identifier {exchange.packet_identifier} got no {answer} within {waited:.0f} s",
-            confidence=None if received else Confidence.HEURISTIC,
-            related=(Related(f"the {name}", exchange.packet, exchange.frame, exchange.timestamp_ns),),
-            sender=Direction.SERVER_TO_CLIENT,
-        )
-
-
-class TopicLimit(Rule):
-    """What a profile allows of each Topic Name and Topic Filter."""
-
-    setting: ClassVar[str]
-    """Name of the setting with the limit."""
-    unit: ClassVar[str]
-
-    def check(self, packet: Publish | Subscribe, at: RuleContext) -> Findings:
-        """Compare each topic with the profile."""
-        limit = self.set[self.setting]
-        if isinstance(packet, Publish):
-            topic = packet.topic_name or ""
-            return self._told("topic_name", topic, limit) if self.count(topic) > limit else None
-        return [
-            self._told(f"subscriptions[{index}].topic_filter", row.topic_filter, limit)
-            for index, row in enumerate(packet.subscriptions or ())
-            if self.count(row.topic_filter) > limit
-        ]
-
-    def count(self, topic: str) -> int:
-        """How many units a topic has."""
-        raise NotImplementedError
-
-    def _told(self, field: str, topic: str, limit: int) -> Report:
-        told = f"{topic!r} has {self.count(topic):,} {self.unit}; {self.set['profile']} takes at most {limit:,}"
-        return self.report(field, told)
 
 
 @dataclass(slots=True)

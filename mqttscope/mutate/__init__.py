@@ -6,10 +6,10 @@ flow       one recorded connection, as a list of packets of both sides
 case       one mutation applied to one flow: steps for a player, and what has to happen
 =========  ==========================================================================================
 
-Mutations come from the declarations of `mqttscope.mqtt`: by the data type of a field (``values``, ``lengths``,
-``property_blocks``), by packet (``connects``, ``requests``, ``answers``), and by flow (``connection``, ``exchanges``).
-Each says which statements of the specification it breaks in which version, or that it is legal, and what the receiver
-has to do.
+Mutations come from the declarations of `mqttscope.mqtt` by the data type of a field (``values``, ``lengths``,
+``property_blocks``), and from tables by packet (``connects``, ``requests``, ``answers``) and by flow (``connection``,
+``exchanges``).  Each row names the statements of the specification that it breaks in each version, or the versions in
+which it is legal, and what the receiver has to do.
 """
 
 from mqttscope.mutate.cases import Case, again, apply, case, cases, steps_of

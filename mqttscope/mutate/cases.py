@@ -218,6 +218,8 @@ def _changed(one: Mutation, where: Target) -> bytes:
         raise NotApplicableError("the version has no such packet")
     assert one.change_packet is not None
     made = one.change_packet(where)
+    if made is None:
+        made = where.encoded()
     if made == where.raw:
         raise NotApplicableError("the packet is like that already")
     if one.verdict(where.version, where.sender) is Verdict.LEGAL:

@@ -5,27 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from functools import cache
+from itertools import chain
 from typing import Any
 
 from mqttscope.mqtt.constants import ProtocolVersion
-from mqttscope.mutate.answers import answer_mutations, reason_code_mutations
-from mqttscope.mutate.connection import opening_mutations, transport_mutations
-from mqttscope.mutate.connects import connack_mutations, connect_mutations, version_mutations
-from mqttscope.mutate.exchanges import exchange_mutations
+from mqttscope.mutate.answers import ANSWERS, reason_code_mutations
+from mqttscope.mutate.connection import OPENING, TRANSPORT
+from mqttscope.mutate.connects import CONNACK, CONNECT, version_mutations
+from mqttscope.mutate.exchanges import EXCHANGES
 from mqttscope.mutate.flow import CLIENT
 from mqttscope.mutate.lengths import (
+    RANDOM,
     cut_mutations,
     field_length_mutations,
     header_mutations,
     presence_mutations,
-    random_mutations,
     remaining_length_mutations,
 )
 from mqttscope.mutate.mutation import Mutation
 from mqttscope.mutate.property_blocks import property_mutations
-from mqttscope.mutate.requests import filter_mutations, publish_mutations, subscribe_mutations
+from mqttscope.mutate.requests import FILTERS, PUBLISH, SUBSCRIBE
 from mqttscope.mutate.values import binary_mutations, boundary_mutations, number_mutations, string_mutations
 
+_AREAS = (CONNECT, CONNACK, PUBLISH, FILTERS, SUBSCRIBE, ANSWERS, OPENING, EXCHANGES, TRANSPORT, RANDOM)
+"""Rows of what packets and flows do; by data type and packet type the functions of `_MAKERS` make them."""
 _MAKERS = (
     header_mutations,
     string_mutations,
@@ -37,18 +40,8 @@ _MAKERS = (
     boundary_mutations,
     presence_mutations,
     property_mutations,
-    connect_mutations,
-    connack_mutations,
-    publish_mutations,
-    filter_mutations,
-    subscribe_mutations,
     reason_code_mutations,
-    answer_mutations,
     version_mutations,
-    opening_mutations,
-    exchange_mutations,
-    transport_mutations,
-    random_mutations,
 )
 ASSUMED = ProtocolVersion.V3_1_1
 """The version that is taken where nothing tells one."""
@@ -69,11 +62,10 @@ BEFORE_THE_LEVEL = ",".join(
 def catalogue() -> tuple[Mutation, ...]:
     """Every mutation there is, in the order of their names."""
     by_name: dict[str, Mutation] = {}
-    for make in _MAKERS:
-        for one in make():
-            if one.name in by_name:
-                raise ValueError(f"two mutations have the name {one.name}")
-            by_name[one.name] = one
+    for declared in chain(*_AREAS, *(make() for make in _MAKERS)):
+        if declared.name in by_name:
+            raise ValueError(f"two mutations have the name {declared.name}")
+        by_name[declared.name] = declared
     return tuple(by_name[name] for name in sorted(by_name))
 
 

@@ -10,33 +10,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from mqttscope.mqtt import fields
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.properties import Properties, Property
+from mqttscope.mutate.mutation import ANY, Mutation, MutationKind, PacketChange, Reaction, row
 
 REASON_CODE = "reason code"
 """Data type of a Byte that is a reason or return code: only values of a table are allowed."""
 BITS = fields.BITS
 """Data type of a Byte whose bits have meanings of their own."""
-_STRING_5 = {
-    "connect.client_identifier": ("MQTT-3.1.3-4",),
-    "connect.will.will_topic": ("MQTT-3.1.3-11",),
-    "connect.user_name": ("MQTT-3.1.3-12",),
-    "publish.topic_name": ("MQTT-3.3.2-1",),
-    "publish.properties.response_topic": ("MQTT-3.3.2-13",),
-    "publish.properties.content_type": ("MQTT-3.3.2-19",),
-    "subscribe.subscriptions.topic_filter": ("MQTT-3.8.3-1",),
-    "unsubscribe.topic_filters": ("MQTT-3.10.3-1",),
+_STRINGS = {
+    "connect.client_identifier": "3.1.1 MQTT-3.1.3-4, 5.0 MQTT-3.1.3-4",
+    "connect.will.will_topic": "3.1.1 MQTT-3.1.3-10, 5.0 MQTT-3.1.3-11",
+    "connect.user_name": "3.1.1 MQTT-3.1.3-11, 5.0 MQTT-3.1.3-12",
+    "publish.topic_name": "3.1.1 MQTT-3.3.2-1, 5.0 MQTT-3.3.2-1",
+    "publish.properties.response_topic": "5.0 MQTT-3.3.2-13",
+    "publish.properties.content_type": "5.0 MQTT-3.3.2-19",
+    "subscribe.subscriptions.topic_filter": "3.1.1 MQTT-3.8.3-1, 5.0 MQTT-3.8.3-1",
+    "unsubscribe.topic_filters": "3.1.1 MQTT-3.10.3-1, 5.0 MQTT-3.10.3-1",
 }
-_STRING_3_1_1 = {
-    "connect.client_identifier": ("MQTT-3.1.3-4",),
-    "connect.will.will_topic": ("MQTT-3.1.3-10",),
-    "connect.user_name": ("MQTT-3.1.3-11",),
-    "publish.topic_name": ("MQTT-3.3.2-1",),
-    "subscribe.subscriptions.topic_filter": ("MQTT-3.8.3-1",),
-    "unsubscribe.topic_filters": ("MQTT-3.10.3-1",),
-}
+"""Statements about one string that is not UTF-8."""
 TOPICS = {
     "publish.topic_name",
     "publish.properties.response_topic",
@@ -46,27 +41,16 @@ TOPICS = {
     "unsubscribe.topic_filters",
 }
 """Fields that are Topic Names or Topic Filters (5.0 4.7.3)."""
-_REPEATED = {
-    PacketType.PUBACK: "ACKS",
-    PacketType.PUBREC: "ACKS",
-    PacketType.PUBREL: "ACKS",
-    PacketType.PUBCOMP: "ACKS",
-}
-REASON_CODES_5 = {
-    PacketType.CONNACK: ("MQTT-3.2.2-8",),
-    PacketType.PUBACK: ("MQTT-3.4.2-1",),
-    PacketType.PUBREC: ("MQTT-3.5.2-1",),
-    PacketType.PUBREL: ("MQTT-3.6.2-1",),
-    PacketType.PUBCOMP: ("MQTT-3.7.2-1",),
-    PacketType.SUBACK: ("MQTT-3.9.3-2",),
-    PacketType.UNSUBACK: ("MQTT-3.11.3-2",),
-    PacketType.DISCONNECT: ("MQTT-3.14.2-1",),
-    PacketType.AUTH: ("MQTT-3.15.2-1",),
-}
-"""Statements that bind reason codes to the table of the packet."""
-REASON_CODES_3_1_1 = {PacketType.CONNACK: ("MQTT-3.2.2-6",), PacketType.SUBACK: ("MQTT-3.9.3-2",)}
-REASON_CODES_3_1 = {PacketType.CONNACK: ("V31-CONNACK-codes",), PacketType.SUBACK: ("V31-SUBACK-codes",)}
-
+FIXED_BEFORE_5 = (
+    PacketType.CONNACK,
+    PacketType.PUBACK,
+    PacketType.PUBREC,
+    PacketType.PUBREL,
+    PacketType.PUBCOMP,
+    PacketType.UNSUBACK,
+)
+"""Packets of a fixed length in 3.1.1, where a shorter one breaks another statement."""
+_ACKS = (PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBREL, PacketType.PUBCOMP)
 FORBIDDEN_VALUES: dict[str, tuple[int, str]] = {
     "receive_maximum": (0, "5.0 V5-VALUE-receive-maximum-0"),
     "maximum_packet_size": (0, "5.0 V5-VALUE-max-packet-size-0"),
@@ -146,55 +130,52 @@ def blocks() -> tuple[tuple[PacketType, int, str], ...]:
     )
 
 
-def told(field: Field, version: str, *identifiers: str) -> tuple[str, ...]:
-    """Statements with their version, where the field exists in it."""
-    known = version in {one.text for one in field.versions}
-    return tuple(f"{version} {one}" for one in identifiers) if known else ()
+def field_row(
+    field: Field,
+    /,
+    slug: str,
+    words: str,
+    change: PacketChange,
+    statements: str = "",
+    reaction: Reaction = ANY,
+    *,
+    part: str = "",
+    **more: Any,
+) -> Mutation:
+    """A mutation of a field, or of a part of its value, by its data type; ``words`` continue the sentence."""
+    more = {"kind": MutationKind.WIRE, **more}
+    sentence = f"{field.name}{part} {words}."
+    return row(f"{field.name}{part}:{slug}", sentence, change, statements, reaction, field.versions, **more)
 
 
-def ill_formed(field: Field) -> tuple[str, ...]:
-    """A string that is not UTF-8 (5.0 1.5.4, 3.1.1 1.5.3)."""
-    five = ["MQTT-1.5.4-1", *_STRING_5.get(field.name, ())]
+def ill_formed(field: Field) -> str:
+    """Statements about a string that is not UTF-8 (5.0 1.5.4, 3.1.1 1.5.3)."""
+    statements = ["3.1 V31-PUBLISH-utf, 3.1.1 MQTT-1.5.3-1, 5.0 MQTT-1.5.4-1"]
+    if field.name in _STRINGS:
+        statements.append(_STRINGS[field.name])
     if field.path.endswith("user_property") and not field.in_will:
-        five.append("MQTT-1.5.7-1")
-    return (
-        *told(field, "3.1", "V31-PUBLISH-utf"),
-        *told(field, "3.1.1", "MQTT-1.5.3-1", *_STRING_3_1_1.get(field.name, ())),
-        *told(field, "5.0", *five),
-    )
+        statements.append("5.0 MQTT-1.5.7-1")
+    return ", ".join(statements)
 
 
-def null_character(field: Field) -> tuple[str, ...]:
-    """A string with U+0000 (5.0 1.5.4, 4.7.3)."""
+def null_character(field: Field) -> str:
+    """Statements about a string with U+0000 (5.0 1.5.4, 4.7.3)."""
     if field.name not in TOPICS:
-        return (*told(field, "3.1.1", "MQTT-1.5.3-2"), *told(field, "5.0", "MQTT-1.5.4-2"))
-    return (
-        *told(field, "3.1", "V31-TOPIC-null"),
-        *told(field, "3.1.1", "MQTT-1.5.3-2", "MQTT-4.7.3-2"),
-        *told(field, "5.0", "MQTT-1.5.4-2", "MQTT-4.7.3-2"),
-    )
+        return "3.1.1 MQTT-1.5.3-2, 5.0 MQTT-1.5.4-2"
+    return "3.1 V31-TOPIC-null, 3.1.1 MQTT-1.5.3-2, 3.1.1 MQTT-4.7.3-2, 5.0 MQTT-1.5.4-2, 5.0 MQTT-4.7.3-2"
 
 
-def control_character(field: Field) -> tuple[str, ...]:
-    """A string with a control character, which it should not have."""
-    return (
-        *told(field, "3.1.1", "V311-STRING-control-characters"),
-        *told(field, "5.0", "V5-STRING-control-characters"),
-    )
+CONTROL_CHARACTER = "3.1.1 V311-STRING-control-characters, 5.0 V5-STRING-control-characters"
+"""A string should have no control character."""
+NON_CHARACTER = "3.1.1 V311-STRING-control-characters, 5.0 V5-STRING-non-characters"
+"""A string should have no code point that is not a character."""
 
 
-def non_character(field: Field) -> tuple[str, ...]:
-    """A string with a code point that is no character, which it should not have."""
-    return (*told(field, "3.1.1", "V311-STRING-control-characters"), *told(field, "5.0", "V5-STRING-non-characters"))
-
-
-def overrun(field: Field) -> tuple[str, ...]:
-    """A field that reaches past its packet, a property past its block (5.0 2.1.4, 2.2.2.2)."""
-    five = "V5-LENGTH-overrun" if field.row is None else "V5-PROP-wrong-type"
-    return (*told(field, "3.1.1", "V311-LENGTH-overrun"), *told(field, "5.0", five))
+def overrun(field: Field) -> str:
+    """Statements about a field that reaches past its packet, a property past its block (5.0 2.1.4, 2.2.2.2)."""
+    return f"3.1.1 V311-LENGTH-overrun, 5.0 {'V5-LENGTH-overrun' if field.row is None else 'V5-PROP-wrong-type'}"
 
 
 def repeated_property(packet_type: PacketType, in_will: bool) -> str:
-    """The statement that lists what must not repeat in a packet."""
-    where = "WILL" if in_will else _REPEATED.get(packet_type, packet_type.name)
-    return f"5.0 V5-PROP-repeat-{where}"
+    """The statement that lists which properties must not repeat in a packet."""
+    return f"5.0 V5-PROP-repeat-{'WILL' if in_will else 'ACKS' if packet_type in _ACKS else packet_type.name}"

@@ -16,6 +16,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from typing import Any, TypeVar
 
 from mqttscope.errors import MqttscopeError
@@ -23,13 +24,15 @@ from mqttscope.mqtt.codec import encode
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Connack, Connect, Disconnect
-from mqttscope.mutate.flow import CLIENT, SERVER, RecordedFlow, Step
+from mqttscope.mutate.flow import CLIENT, SERVER, SIDES, RecordedFlow, Step
 
 T = TypeVar("T")
 
 V3_1, V3_1_1, V5 = ProtocolVersion
 ALL_VERSIONS = (V3_1, V3_1_1, V5)
 LATER = (V3_1_1, V5)
+BEFORE_5 = (V3_1, V3_1_1)
+ONLY_5 = (V5,)
 DOMAIN = "mqttscope mutate 1"
 """Stands first in every key; the number changes when the same key has to give other choices."""
 
@@ -202,18 +205,9 @@ class FlowTarget:
         return Target(None, b"", self.version, self.sender, self.flow, 0, self.chance).limit(name, default)
 
 
-PacketChange = Callable[[Target], bytes]
+PacketChange = Callable[[Target], bytes | None]
+"""Returns the bytes of the mutated packet, or ``None`` after changing attributes of ``target.packet``."""
 FlowChange = Callable[[FlowTarget], list[Step]]
-
-
-def by_attributes(make: Callable[[Any, Target], None]) -> PacketChange:
-    """A change of attributes of the packet, which is encoded afterwards."""
-
-    def change(target: Target) -> bytes:
-        make(target.packet, target)
-        return target.encoded()
-
-    return change
 
 
 @dataclass(slots=True, frozen=True)
@@ -225,9 +219,9 @@ class Mutation:
     description: str
     """One sentence."""
     change_packet: PacketChange | None = None
-    """Gives the bytes that stand in the place of a packet."""
+    """Bytes to send in place of a packet."""
     change_flow: FlowChange | None = None
-    """Gives the steps that stand in the place of those recorded."""
+    """Steps to take in place of those recorded."""
     packet_type: PacketType | None = None
     """Type of the packet that it needs; ``None`` for any."""
     field: str = ""
@@ -311,6 +305,74 @@ def senders_of(packet_type: PacketType) -> tuple[str, ...]:
     if packet_type in _CLIENT_ONLY:
         return (CLIENT,)
     return (SERVER,) if packet_type in _SERVER_ONLY else (CLIENT, SERVER)
+
+
+def row(
+    name: str,
+    sentence: str,
+    change: Callable[[Any], Any],
+    statements: str = "",
+    reaction: Reaction = ANY,
+    versions: tuple[ProtocolVersion, ...] = ALL_VERSIONS,
+    senders: tuple[str, ...] = (),
+    *,
+    kind: MutationKind = MutationKind.PACKET,
+    field: str | None = None,
+    legal: tuple[ProtocolVersion, ...] = (),
+    calls_for: str = "",
+    discouraged: bool = False,
+    later: bool = False,
+) -> Mutation:
+    """A mutation, as the tables of the areas declare it.
+
+    The name gives the packet type (``publish``; ``flow`` and ``random`` are not packet types) and the field, unless
+    ``field`` names another one.  Without ``senders`` those of the packet type send it, and the client of a flow.
+    ``statements`` is a list with commas: ``"5.0 MQTT-3.3.4-7, server 3.1.1 MQTT-2.3.1-4"``, with the side if a
+    statement binds one side only.  Statements and ``legal`` of other versions than ``versions`` are left out.
+    """
+    target_name, _, path = name.partition(":")[0].partition(".")
+    is_flow = target_name == MutationKind.FLOW
+    packet_type = None
+    if is_flow or target_name == MutationKind.RANDOM:
+        kind = MutationKind(target_name)
+    else:
+        packet_type = PacketType[target_name.upper()]
+    return Mutation(
+        name,
+        kind,
+        sentence,
+        change_packet=None if is_flow else change,
+        change_flow=change if is_flow else None,
+        packet_type=packet_type,
+        field=path if field is None else field,
+        versions=versions,
+        senders=senders or ((CLIENT,) if packet_type is None else senders_of(packet_type)),
+        statements=cited(statements, versions),
+        sender_statements={side: cited(statements, versions, side) for side in SIDES if f"{side} " in statements},
+        discouraged=discouraged,
+        legal_in=tuple(version for version in legal if version in versions),
+        reaction=reaction,
+        calls_for=cited(calls_for, versions),
+        later=later,
+    )
+
+
+@cache
+def cited(statements: str, versions: tuple[ProtocolVersion, ...], side: str = "") -> tuple[str, ...]:
+    """The statements of these versions in a list with commas, of both sides or of one."""
+    prefix = f"{side} " if side else ""
+    listed = (text.removeprefix(prefix) for text in statements.split(", ") if text.startswith(prefix))
+    return tuple(text for text in listed if any(text.startswith(f"{version.text} ") for version in versions))
+
+
+def attributes(**values: Any) -> PacketChange:
+    """A change that sets attributes of the packet."""
+
+    def change(target: Target) -> None:
+        for name, value in values.items():
+            setattr(target.packet, name, value)
+
+    return change
 
 
 def exists_in(packet: ControlPacket | type[ControlPacket], version: ProtocolVersion, sender: str) -> bool:

@@ -1,135 +1,127 @@
-"""Mutations of property blocks (5.0 2.2.2): what is in them, where, how often, and how long they say to be."""
+"""Mutations of property blocks (5.0 2.2.2): their properties, places, repetitions, and lengths."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
-from mqttscope.mqtt.constants import PacketType, ProtocolVersion
+from mqttscope.mqtt.constants import PacketType
 from mqttscope.mqtt.properties import LISTS, PROPERTIES, USER_PROPERTY, Properties, Property
 from mqttscope.mqtt.wire import MAX_VARIABLE_BYTE_INTEGER, write_variable_byte_integer
 from mqttscope.mutate.fields import blocks, repeated_property
-from mqttscope.mutate.flow import CLIENT, SERVER
 from mqttscope.mutate.layout import LENGTH, Layout, Piece, layout_of
 from mqttscope.mutate.mutation import (
     ACCEPT,
     ANY,
     MALFORMED,
+    ONLY_5,
     PROTOCOL_ERROR,
     Mutation,
     MutationKind,
     NotApplicableError,
     Reaction,
     Target,
-    senders_of,
+    row,
 )
 from mqttscope.mutate.samples import PROPERTY_VALUES, ensure_block, set_block, with_property
 
-V5 = ProtocolVersion.V5
-_TOLD_FOR_THE_WILL_ONLY = ("payload_format_indicator", "message_expiry_interval")
+_ONLY_BINDS_THE_WILL = ("payload_format_indicator", "message_expiry_interval")
 """In PUBLISH no sentence of the standard says that these must not repeat."""
-
-
-def _name(kind: PacketType, prefix: str) -> str:
-    return f"{kind.name.lower()}.{prefix}properties"
+_OPTIONAL = (PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBREL, PacketType.PUBCOMP, PacketType.DISCONNECT)
+"""An acknowledgement may end before its properties, so there nothing is missing."""
 
 
 def property_mutations() -> Iterator[Mutation]:
     """Every mutation of every property block."""
     for kind, owner, prefix in blocks():
-        for row in PROPERTIES:
-            if owner not in row.packets:
-                yield _not_allowed(kind, prefix, row)
-            elif row.name != "user_property":
-                yield _repeated(kind, prefix, row)
-        yield from _unknown(kind, prefix)
-        yield from _lengths(kind, prefix)
-        yield _many(kind, prefix)
-        yield _identifier(kind, prefix)
+        for declared in PROPERTIES:
+            if owner not in declared.packets:
+                yield _not_allowed(kind, prefix, declared)
+            elif declared.name != "user_property":
+                yield _repeated(kind, prefix, declared)
+        yield from _of_block(kind, prefix)
 
 
-def _with_items(target: Target, prefix: str, *added: tuple[int, object], where: int | None = None) -> bytes:
-    items = list(ensure_block(target.packet, prefix).items)
-    at = len(items) if where is None else where
-    items[at:at] = added
-    set_block(target.packet, prefix, Properties.of(items))
-    return target.encoded()
+def _of_block(kind: PacketType, prefix: str) -> Iterator[Mutation]:
+    block = f"{kind.name.lower()}.{prefix}properties"
+    owner = f"{kind.name}'s Will" if prefix else kind.name
+    for slug, words, length_of, statements in _LENGTHS:
+        sentence = f"The Property Length of {owner} {words}."
+        reaction = MALFORMED if statements else ANY
+        change = partial(_lie, prefix, length_of)
+        name = f"{block}.{LENGTH}:{slug}"
+        yield row(name, sentence, change, statements, reaction, ONLY_5, kind=MutationKind.WIRE)
+    is_last = kind == PacketType.CONNACK
+    is_optional = kind in _OPTIONAL
+    yield from (
+        *(row(f"{block}:{slug}", f"{kind.name} has a property with the identifier 0x{identifier:02x}, which no "
+              "property has.", partial(_add, prefix, identifier, b"\x01"), "5.0 V5-PROP-unknown", MALFORMED, ONLY_5)
+          for slug, identifier in (("unknown-00", 0), ("unknown-7f", 0x7F), ("unknown-two-bytes", 0x80))),
+        row(f"{block}:missing", f"{owner} has no Property Length.", partial(_remove_length, prefix),
+            "5.0 MQTT-2.2.2-1" if is_last else "", MALFORMED if is_last or is_optional else ANY, ONLY_5,
+            legal=ONLY_5 if is_optional else ()),
+        # User Properties may come as often as there is room (5.0 2.2.2.2).
+        row(f"{block}.user_property:thousand", f"{owner} has 1,000 User Properties more.", partial(_thousand, prefix),
+            "", ACCEPT, ONLY_5, legal=ONLY_5 if kind != PacketType.AUTH else ()),
+        # A property identifier is a Variable Byte Integer, so it too has a shortest form (5.0 2.2.2.2).
+        row(f"{block}:identifier-not-minimal", f"The identifier of a property of {owner} takes two bytes.",
+            partial(_lengthen_identifier, prefix), "5.0 MQTT-1.5.5-1", MALFORMED, ONLY_5, kind=MutationKind.WIRE),
+    )  # fmt: skip
 
 
-def _not_allowed(kind: PacketType, prefix: str, row: Property) -> Mutation:
-    def change(target: Target) -> bytes:
-        return _with_items(target, prefix, (row.identifier, PROPERTY_VALUES[row.name]))
+def _append(target: Target, prefix: str, *added: tuple[int, object]) -> None:
+    set_block(target.packet, prefix, Properties.of((*ensure_block(target.packet, prefix).items, *added)))
 
-    place = "its Will" if prefix else "it"
-    return Mutation(
-        f"{_name(kind, prefix)}:with-{row.name.replace('_', '-')}",
-        MutationKind.PACKET,
-        f"{kind.name} has the property {row.name}, which {place} must not have.",
-        change_packet=change,
-        packet_type=kind,
-        field=f"{prefix}properties",
-        versions=(V5,),
-        senders=senders_of(kind),
-        statements=("5.0 V5-PROP-not-allowed",),
-        reaction=Reaction(MALFORMED.demand, (0x81, 0x82)),
+
+def _add(prefix: str, identifier: int, value: object, target: Target) -> None:
+    _append(target, prefix, (identifier, value))
+
+
+def _thousand(prefix: str, target: Target) -> None:
+    _append(target, prefix, *((USER_PROPERTY, (f"name{number}", "value")) for number in range(1000)))
+
+
+def _not_allowed(kind: PacketType, prefix: str, declared: Property) -> Mutation:
+    return row(
+        f"{kind.name.lower()}.{prefix}properties:with-{declared.name.replace('_', '-')}",
+        f"{kind.name} has the property {declared.name}, which {'its Will' if prefix else 'it'} must not have.",
+        partial(_add, prefix, declared.identifier, PROPERTY_VALUES[declared.name]),
+        "5.0 V5-PROP-not-allowed",
+        Reaction(MALFORMED.demand, (0x81, 0x82)),
+        ONLY_5,
     )
 
 
-def _repeated(kind: PacketType, prefix: str, row: Property) -> Mutation:
-    def change(target: Target) -> bytes:
-        block = ensure_block(target.packet, prefix)
-        value = block.first(row.identifier)
-        if value is None:
-            value = PROPERTY_VALUES[row.name]
-            if row.name == "topic_alias" and not target.limit("topic_alias_maximum", 0):
-                raise NotApplicableError("the receiver takes no Topic Alias")
-            block = with_property(block, row.name, value)
-            if row.name == "authentication_data" and block.authentication_method is None:
-                block = with_property(block, "authentication_method", PROPERTY_VALUES["authentication_method"])
-            set_block(target.packet, prefix, block)
-        return _with_items(target, prefix, (row.identifier, value))
-
-    statement = repeated_property(kind, bool(prefix))
-    by_sender: dict[str, tuple[str, ...]] = {}
-    statements: tuple[str, ...] = (statement,)
-    if row.name in LISTS and kind == PacketType.PUBLISH:
-        # Several are what a server sends for several subscriptions; a client sends none (5.0 MQTT-3.3.4-6).
-        statements, by_sender = (), {CLIENT: ("5.0 MQTT-3.3.4-6",)}
-    if kind == PacketType.DISCONNECT and row.name == "session_expiry_interval":
-        by_sender = {SERVER: ("5.0 MQTT-3.14.2-2",)}
-    return Mutation(
-        f"{_name(kind, prefix)}.{row.name}:repeated",
-        MutationKind.PACKET,
-        f"{kind.name} has the property {row.name} twice{' in its Will' if prefix else ''}.",
-        change_packet=change,
-        packet_type=kind,
-        field=f"{prefix}properties.{row.name}",
-        versions=(V5,),
-        senders=senders_of(kind),
-        statements=statements,
-        sender_statements=by_sender,
-        discouraged=kind == PacketType.PUBLISH and not prefix and row.name in _TOLD_FOR_THE_WILL_ONLY,
-        reaction=PROTOCOL_ERROR,
+def _repeated(kind: PacketType, prefix: str, declared: Property) -> Mutation:
+    statements = repeated_property(kind, bool(prefix))
+    if declared.name in LISTS and kind == PacketType.PUBLISH:
+        # Several are what a server sends for several subscriptions; a client sends none.
+        statements = "client 5.0 MQTT-3.3.4-6"
+    if kind == PacketType.DISCONNECT and declared.name == "session_expiry_interval":
+        statements += ", server 5.0 MQTT-3.14.2-2"
+    return row(
+        f"{kind.name.lower()}.{prefix}properties.{declared.name}:repeated",
+        f"{kind.name} has the property {declared.name} twice{' in its Will' if prefix else ''}.",
+        partial(_repeat, prefix, declared),
+        statements,
+        PROTOCOL_ERROR,
+        ONLY_5,
+        discouraged=kind == PacketType.PUBLISH and not prefix and declared.name in _ONLY_BINDS_THE_WILL,
     )
 
 
-def _unknown(kind: PacketType, prefix: str) -> Iterator[Mutation]:
-    for slug, identifier in (("unknown-00", 0), ("unknown-7f", 0x7F), ("unknown-two-bytes", 0x80)):
-
-        def change(target: Target, identifier: int = identifier) -> bytes:
-            return _with_items(target, prefix, (identifier, b"\x01"))
-
-        yield Mutation(
-            f"{_name(kind, prefix)}:{slug}",
-            MutationKind.PACKET,
-            f"{kind.name} has a property with the identifier 0x{identifier:02x}, which no property has.",
-            change_packet=change,
-            packet_type=kind,
-            field=f"{prefix}properties",
-            versions=(V5,),
-            senders=senders_of(kind),
-            statements=("5.0 V5-PROP-unknown",),
-            reaction=MALFORMED,
-        )
+def _repeat(prefix: str, declared: Property, target: Target) -> None:
+    block = ensure_block(target.packet, prefix)
+    value = block.first(declared.identifier)
+    if value is None:
+        value = PROPERTY_VALUES[declared.name]
+        if declared.name == "topic_alias" and not target.limit("topic_alias_maximum", 0):
+            raise NotApplicableError("the receiver takes no Topic Alias")
+        block = with_property(block, declared.name, value)
+        if declared.name == "authentication_data" and block.authentication_method is None:
+            block = with_property(block, "authentication_method", PROPERTY_VALUES["authentication_method"])
+        set_block(target.packet, prefix, block)
+    _append(target, prefix, (declared.identifier, value))
 
 
 def _taken_apart(target: Target, prefix: str) -> tuple[Layout, Piece, int]:
@@ -140,19 +132,16 @@ def _taken_apart(target: Target, prefix: str) -> tuple[Layout, Piece, int]:
     layout = layout_of(target)
     layout.right_property_lengths()
     name = f"{prefix}properties.{LENGTH}"
-    size = sum(len(one.data) for index, one in enumerate(layout.pieces) if layout.block(index) == name)
+    size = sum(len(piece.data) for index, piece in enumerate(layout.pieces) if layout.block(index) == name)
     return layout, layout.piece(name), size
 
 
-def _lie(prefix: str, make: Callable[[int], bytes]) -> Callable[[Target], bytes]:
-    def change(target: Target) -> bytes:
-        layout, piece, size = _taken_apart(target, prefix)
-        if prefix and layout.index("properties.property_length") >= 0:
-            layout.right_property_lengths()
-        piece.data = make(size)
-        return layout.join(blocks=False)
-
-    return change
+def _lie(prefix: str, length_of: Callable[[int], bytes], target: Target) -> bytes:
+    layout, piece, size = _taken_apart(target, prefix)
+    if prefix and layout.index("properties.property_length") >= 0:
+        layout.right_property_lengths()
+    piece.data = length_of(size)
+    return layout.join(blocks=False)
 
 
 def _longer(size: int) -> bytes:
@@ -160,114 +149,32 @@ def _longer(size: int) -> bytes:
     return data[:-1] + bytes((data[-1] | 0x80, 0))
 
 
-def _lengths(kind: PacketType, prefix: str) -> Iterator[Mutation]:
-    """A Property Length that lies or is written wrongly, and none at all (5.0 2.2.2.1)."""
-    wrong_type = ("5.0 V5-PROP-wrong-type",)
-    rows: tuple[tuple[str, str, Callable[[int], bytes], tuple[str, ...]], ...] = (
-        ("plus-one", "is one more than it has bytes", lambda size: write_variable_byte_integer(size + 1), ()),
-        ("minus-one", "ends inside its last property", lambda size: write_variable_byte_integer(size - 1), wrong_type),
-        ("zero", "is 0 and there are properties", lambda _: b"\0", ()),
-        (
-            "overrun",
-            "is more than the packet has bytes",
-            lambda _: write_variable_byte_integer(MAX_VARIABLE_BYTE_INTEGER),
-            wrong_type,
-        ),
-        ("not-minimal", "takes one byte more than it needs", _longer, ("5.0 MQTT-1.5.5-1",)),
-        ("five-bytes", "runs past four bytes", lambda _: b"\x80\x80\x80\x80\x01", ("5.0 V5-VBI-four-bytes",)),
-    )
-    for slug, words, make, statements in rows:
-        yield Mutation(
-            f"{_name(kind, prefix)}.{LENGTH}:{slug}",
-            MutationKind.WIRE,
-            f"The Property Length of {kind.name}{chr(39) + 's Will' if prefix else ''} {words}.",
-            change_packet=_lie(prefix, make),
-            packet_type=kind,
-            field=f"{prefix}properties.{LENGTH}",
-            versions=(V5,),
-            senders=senders_of(kind),
-            statements=statements,
-            reaction=MALFORMED if statements else ANY,
-        )
-
-    def remove(target: Target) -> bytes:
-        set_block(target.packet, prefix, Properties()) if _has(target, prefix) else ensure_block(target.packet, prefix)
-        layout = layout_of(target)
-        del layout.pieces[layout.index(f"{prefix}properties.{LENGTH}")]
-        return layout.join(blocks=False)
-
-    # An acknowledgement may end before its properties, so there nothing is missing.
-    optional = kind in _OPTIONAL
-    bare_end = kind in (PacketType.CONNACK,)
-    yield Mutation(
-        f"{_name(kind, prefix)}:missing",
-        MutationKind.PACKET,
-        f"{kind.name}{chr(39) + 's Will' if prefix else ''} has no Property Length.",
-        change_packet=remove,
-        packet_type=kind,
-        field=f"{prefix}properties",
-        versions=(V5,),
-        senders=senders_of(kind),
-        statements=("5.0 MQTT-2.2.2-1",) if bare_end else (),
-        legal_in=(V5,) if optional else (),
-        reaction=MALFORMED if bare_end or optional else ANY,
-    )
+_WRONG_TYPE = "5.0 V5-PROP-wrong-type"
+_LENGTHS: tuple[tuple[str, str, Callable[[int], bytes], str], ...] = (
+    ("plus-one", "is one more than it has bytes", lambda size: write_variable_byte_integer(size + 1), ""),
+    ("minus-one", "ends inside its last property", lambda size: write_variable_byte_integer(size - 1), _WRONG_TYPE),
+    ("zero", "is 0 and there are properties", lambda _: b"\0", ""),
+    ("overrun", "is more than the packet has bytes",
+     lambda _: write_variable_byte_integer(MAX_VARIABLE_BYTE_INTEGER), _WRONG_TYPE),
+    ("not-minimal", "takes one byte more than it needs", _longer, "5.0 MQTT-1.5.5-1"),
+    ("five-bytes", "runs past four bytes", lambda _: b"\x80\x80\x80\x80\x01", "5.0 V5-VBI-four-bytes"),
+)  # fmt: skip
+"""Property Lengths that lie or are written wrongly (5.0 2.2.2.1)."""
 
 
-_OPTIONAL = (
-    PacketType.PUBACK,
-    PacketType.PUBREC,
-    PacketType.PUBREL,
-    PacketType.PUBCOMP,
-    PacketType.DISCONNECT,
-)
-
-
-def _has(target: Target, prefix: str) -> bool:
+def _remove_length(prefix: str, target: Target) -> bytes:
     owner = target.packet.will if prefix else target.packet
-    return owner is not None and owner.properties is not None
+    if owner is not None and owner.properties is not None:
+        set_block(target.packet, prefix, Properties())
+    else:
+        ensure_block(target.packet, prefix)
+    layout = layout_of(target)
+    del layout.pieces[layout.index(f"{prefix}properties.{LENGTH}")]
+    return layout.join(blocks=False)
 
 
-def _many(kind: PacketType, prefix: str) -> Mutation:
-    """User Properties may come as often as there is room (5.0 2.2.2.2)."""
-
-    def change(target: Target) -> bytes:
-        return _with_items(target, prefix, *((USER_PROPERTY, (f"name{number}", "value")) for number in range(1000)))
-
-    return Mutation(
-        f"{_name(kind, prefix)}.user_property:thousand",
-        MutationKind.PACKET,
-        f"{kind.name}{chr(39) + 's Will' if prefix else ''} has 1,000 User Properties more.",
-        change_packet=change,
-        packet_type=kind,
-        field=f"{prefix}properties.user_property",
-        versions=(V5,),
-        senders=senders_of(kind),
-        legal_in=(V5,) if kind != PacketType.AUTH else (),
-        reaction=ACCEPT,
-    )
-
-
-def _identifier(kind: PacketType, prefix: str) -> Mutation:
-    """A property identifier is a Variable Byte Integer, so it too has a shortest form (5.0 2.2.2.2)."""
-
-    def change(target: Target) -> bytes:
-        layout, _, _ = _taken_apart(target, prefix)
-        name = f"{prefix}properties.{LENGTH}"
-        index = next(at for at in range(len(layout.pieces)) if layout.block(at) == name)
-        piece = layout.pieces[index]
-        piece.data = bytes((piece.data[0] | 0x80, 0)) + piece.data[1:]
-        return layout.join()
-
-    return Mutation(
-        f"{_name(kind, prefix)}:identifier-not-minimal",
-        MutationKind.WIRE,
-        f"The identifier of a property of {kind.name}{chr(39) + 's Will' if prefix else ''} takes two bytes.",
-        change_packet=change,
-        packet_type=kind,
-        field=f"{prefix}properties",
-        versions=(V5,),
-        senders=senders_of(kind),
-        statements=("5.0 MQTT-1.5.5-1",),
-        reaction=MALFORMED,
-    )
+def _lengthen_identifier(prefix: str, target: Target) -> bytes:
+    layout, length, _ = _taken_apart(target, prefix)
+    piece = next(piece for index, piece in enumerate(layout.pieces) if layout.block(index) == length.field)
+    piece.data = bytes((piece.data[0] | 0x80, 0)) + piece.data[1:]
+    return layout.join()

@@ -100,6 +100,12 @@ def with_property(block: Properties | None, name: str, value: Any) -> Properties
     return Properties.of([*items, (number, value)])
 
 
+def without_properties(block: Properties | None, *names: str) -> Properties | None:
+    """The block without these properties."""
+    numbers = {BY_NAME[name].identifier for name in names}
+    return block and Properties.of(item for item in block.items if item[0] not in numbers)
+
+
 def get_block(packet: Any, prefix: str) -> Properties | None:
     """The property block of a packet, or with ``will.`` of its Will."""
     owner = packet.will if prefix else packet

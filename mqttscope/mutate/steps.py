@@ -127,3 +127,14 @@ def sends(target: FlowTarget, *, start: int = 0) -> list[int]:
 def marked(step: Step) -> Step:
     """The step as one of the mutation's."""
     return replace(step, mutated=True)
+
+
+def twice(target: FlowTarget, index: int) -> list[Step]:
+    """The steps with one of them repeated."""
+    return [*target.steps[: index + 1], marked(target.steps[index]), *target.steps[index + 1 :]]
+
+
+def instead(target: FlowTarget, index: int, packet: ControlPacket) -> list[Step]:
+    """The steps with another packet in place of one."""
+    step = replace(send(packet, target.version), entry=index)
+    return [*target.steps[:index], step, *target.steps[index + 1 :]]

@@ -6,29 +6,36 @@ Some are legal: packets whose lengths are where a Variable Byte Integer gets one
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 from mqttscope.mqtt import wire
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
-from mqttscope.mqtt.properties import BY_NAME, USER_PROPERTY, Properties
+from mqttscope.mqtt.properties import USER_PROPERTY, Properties
 from mqttscope.mutate.fields import (
+    CONTROL_CHARACTER,
     FORBIDDEN_VALUES,
+    NON_CHARACTER,
     TOPICS,
     Field,
     all_fields,
     blocks,
-    control_character,
+    field_row,
     ill_formed,
-    non_character,
     null_character,
 )
-from mqttscope.mutate.flow import CLIENT, SERVER
+from mqttscope.mutate.flow import SERVER
 from mqttscope.mutate.layout import LENGTH, LONGEST, layout_of, with_value
 from mqttscope.mutate.mutation import (
     ACCEPT,
     ALL_VERSIONS,
     ANY,
+    LATER,
     MALFORMED,
+    ONLY_5,
     PROTOCOL_ERROR,
+    V3_1,
+    V5,
     Demand,
     Mutation,
     MutationKind,
@@ -36,11 +43,9 @@ from mqttscope.mutate.mutation import (
     PacketChange,
     Reaction,
     Target,
-    senders_of,
+    row,
 )
-from mqttscope.mutate.samples import TOPIC, ensure, ensure_block, set_block
-
-V3_1, V3_1_1, V5 = ProtocolVersion
+from mqttscope.mutate.samples import TOPIC, ensure, ensure_block, set_block, without_properties
 
 ILL_FORMED = {
     "utf8-overlong": (b"\xc0\xaf", "an overlong form (C0 AF for a slash)"),
@@ -84,206 +89,112 @@ _CONTEXT_NUMBERS = (
 )
 """Numbers whose other values are legal only with other packets that fit them."""
 _ASKS = (PacketType.PUBLISH, PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE)
-_IN_SUBACK = (PacketType.SUBACK, PacketType.UNSUBACK)
-_FORMAT_INDICATOR = BY_NAME["payload_format_indicator"].identifier
 _EMPTY_PAIR = 5
 """Bytes of a User Property with neither name nor value: its identifier and two lengths."""
 
 
 def _strings() -> Iterator[tuple[Field, int, str]]:
-    """Every string field; of a pair both parts: field, part, name."""
+    """Every string field; of a pair both parts: field, part, and what is added to the name for it."""
     for field in all_fields():
         if field.wire == wire.UTF8_PAIR.name:
-            yield field, 0, f"{field.name}.name"
-            yield field, 1, f"{field.name}.value"
+            yield field, 0, ".name"
+            yield field, 1, ".value"
         elif field.wire == wire.UTF8.name and field.path != "protocol_name":
-            yield field, 0, field.name
+            yield field, 0, ""
 
 
-def _change(field: Field, part: int, make: Callable[[bytes], bytes]) -> PacketChange:
-    """Change the bytes of the string, its own length right."""
+def _edit(field: Field, part: int, edit: Callable[[bytes], bytes], target: Target) -> bytes:
+    """Change the bytes of a string, its own length right."""
 
-    def change(target: Target) -> bytes:
-        def instead(value: bytes) -> bytes:
-            first = int.from_bytes(value[:2], "big")
-            start = 2 + first if part else 0
-            length = int.from_bytes(value[start : start + 2], "big")
-            text = make(value[start + 2 : start + 2 + length])
-            return value[:start] + len(text).to_bytes(2, "big") + text + value[start + 2 + length :]
+    def instead(value: bytes) -> bytes:
+        start = 2 + int.from_bytes(value[:2], "big") if part else 0
+        length = int.from_bytes(value[start : start + 2], "big")
+        text = edit(value[start + 2 : start + 2 + length])
+        return value[:start] + len(text).to_bytes(2, "big") + text + value[start + 2 + length :]
 
-        return with_value(target, field, instead)
-
-    return change
+    return with_value(target, field, instead)
 
 
-def _ending(field: Field, part: int, end: bytes) -> PacketChange:
-    def make(text: bytes) -> bytes:
-        return text[: LONGEST - len(end)] + end
-
-    change = _change(field, part, make)
+def _end_with(field: Field, part: int, end: bytes, target: Target) -> bytes:
     if field.name == "publish.topic_name":
-
-        def with_topic(target: Target) -> bytes:
-            # With a Topic Alias alone there would be nothing but the end.
-            target.packet.topic_name = target.packet.topic_name or TOPIC
-            return change(target)
-
-        return with_topic
-    return _plain_filter(field, change)
+        # With a Topic Alias alone there would be nothing but the end.
+        target.packet.topic_name = target.packet.topic_name or TOPIC
+    _without_wildcards(field, target)
+    return _edit(field, part, lambda text: text[: LONGEST - len(end)] + end, target)
 
 
-def _plain_filter(field: Field, change: PacketChange) -> PacketChange:
-    """The change of a filter without wildcards, after which nothing may stand."""
-    if "filter" not in field.path:
-        return change
-
-    def with_filter(target: Target) -> bytes:
+def _without_wildcards(field: Field, target: Target) -> None:
+    """Give a packet a filter that something may follow."""
+    if "filter" in field.path:
         ensure(target.packet, field.path, target.version)
         if field.path.startswith("topic_filters"):
             target.packet.topic_filters[0] = TOPIC
         else:
             target.packet.subscriptions[0].topic_filter = TOPIC
-        return change(target)
-
-    return with_filter
-
-
-def _legal(field: Field) -> bool:
-    return not field.path.endswith(_CONTEXT_STRINGS)
 
 
 def string_mutations() -> Iterator[Mutation]:
     """Every mutation of every string field."""
-    for field, part, name in _strings():
-        senders, versions = senders_of(field.packet_type), field.versions
-        common = {
-            "kind": MutationKind.WIRE,
-            "packet_type": field.packet_type,
-            "field": field.name.partition(".")[2],
-            "versions": versions,
-            "senders": senders,
-        }
+    for field, part, suffix in _strings():
+        name = field.name + suffix
+        string_row = partial(field_row, field, part=suffix, field=field.name.partition(".")[2])
+        end_with = partial(_end_with, field, part)
         for slug, (octets, words) in ILL_FORMED.items():
-            yield Mutation(
-                f"{name}:{slug}",
-                description=f"{name} ends with {words}.",
-                change_packet=_ending(field, part, octets),
-                statements=ill_formed(field),
-                reaction=MALFORMED,
-                **common,  # type: ignore[arg-type]
-            )
-        yield Mutation(
-            f"{name}:null-character",
-            description=f"{name} ends with U+0000.",
-            change_packet=_ending(field, part, b"\0"),
-            statements=null_character(field),
-            reaction=MALFORMED,
-            **common,  # type: ignore[arg-type]
+            yield string_row(slug, f"ends with {words}", partial(end_with, octets), ill_formed(field), MALFORMED)
+        yield string_row(
+            "null-character", "ends with U+0000", partial(end_with, b"\0"), null_character(field), MALFORMED
         )
-        for rows, statements in ((CONTROL, control_character), (NON_CHARACTERS, non_character)):
+        for rows, statements in ((CONTROL, CONTROL_CHARACTER), (NON_CHARACTERS, NON_CHARACTER)):
             for slug, (text, words) in rows.items():
-                yield Mutation(
-                    f"{name}:{slug}",
-                    description=f"{name} ends with {words}.",
-                    change_packet=_ending(field, part, text.encode()),
-                    statements=statements(field),
-                    discouraged=True,
-                    **common,  # type: ignore[arg-type]
+                yield string_row(
+                    slug, f"ends with {words}", partial(end_with, text.encode()), statements, discouraged=True
                 )
-        may_refuse = field.path.endswith(_MAY_REFUSE)
-        legal = versions if _legal(field) else ()
-        yield Mutation(
-            f"{name}:byte-order-mark",
-            description=f"{name} ends with U+FEFF, a character that receivers have to keep.",
-            change_packet=_ending(field, part, b"\xef\xbb\xbf"),
-            legal_in=legal if name != "connect.client_identifier" else (V3_1_1, V5),
-            reaction=ANY if may_refuse else ACCEPT,
-            **common,  # type: ignore[arg-type]
-        )
-        yield _longest(field, part, name, common)
-        yield _empty(field, part, name, common)
+        legal: tuple[ProtocolVersion, ...] = () if field.path.endswith(_CONTEXT_STRINGS) else ALL_VERSIONS
+        statements = ""
+        if name == "connect.client_identifier":
+            legal, statements = LATER, "3.1 V31-CONNECT-client-id-length"
+        reaction = ANY if field.path.endswith(_MAY_REFUSE) else ACCEPT
+        words = "ends with U+FEFF, a character that receivers have to keep"
+        yield string_row("byte-order-mark", words, partial(end_with, b"\xef\xbb\xbf"), "", reaction, legal=legal)
+        words = f"has 65,535 bytes, the most there can be{' (32,767 in MQTT 3.1)' if name in _SHORT_TOPICS else ''}"
+        change = partial(_longest, field, part)
+        yield string_row("maximum-length", words, change, statements, reaction, legal=legal)
+        if name in TOPICS:
+            legal, reaction, statements = (), _REFUSE_TOPIC, "3.1.1 MQTT-4.7.3-1, 5.0 MQTT-4.7.3-1"
+        if name == "publish.topic_name":
+            reaction = Reaction(Demand.CLOSE, (0x82, 0x90, 0x81))
+            statements = f"3.1 V31-PUBLISH-topic-length, {statements}, 5.0 V5-PUBLISH-empty-topic"
+        yield string_row("empty", "is empty", partial(_empty, field, part), statements, reaction, legal=legal)
 
 
-def _longest(field: Field, part: int, name: str, common: dict[str, object]) -> Mutation:
-    """The longest string; in 3.1 topics end at 32,767 characters and Client Identifiers at 23."""
-    short_topic = name in ("publish.topic_name", "connect.will.will_topic")
-
-    def change(target: Target) -> bytes:
-        longest = 32_767 if short_topic and target.version == V3_1 else LONGEST
-        longer = _change(field, part, lambda text: text + b"x" * (longest - len(text)))
-        return _plain_filter(field, longer)(target)
-
-    legal = field.versions if _legal(field) else ()
-    statements: tuple[str, ...] = ()
-    if name == "connect.client_identifier":
-        legal, statements = (V3_1_1, V5), ("3.1 V31-CONNECT-client-id-length",)
-    return Mutation(
-        f"{name}:maximum-length",
-        description=f"{name} has 65,535 bytes, the most there can be"
-        + (" (32,767 in MQTT 3.1)." if short_topic else "."),
-        change_packet=change,
-        legal_in=legal,
-        statements=statements,
-        reaction=ANY if field.path.endswith(_MAY_REFUSE) else ACCEPT,
-        **common,  # type: ignore[arg-type]
-    )
+_SHORT_TOPICS = ("publish.topic_name", "connect.will.will_topic")
+"""Topics that end at 32,767 characters in 3.1."""
 
 
-def _empty(field: Field, part: int, name: str, common: dict[str, object]) -> Mutation:
-    """The empty string: nothing special, but for topics and Client Identifiers."""
-    plain = _change(field, part, lambda text: b"")
-    statements: tuple[str, ...] = ()
-    legal = field.versions if _legal(field) else ()
-    reaction = ACCEPT
-    change: PacketChange = plain
-    if name == "publish.topic_name":
+def _longest(field: Field, part: int, target: Target) -> bytes:
+    longest = 32_767 if field.name in _SHORT_TOPICS and target.version == V3_1 else LONGEST
+    _without_wildcards(field, target)
+    return _edit(field, part, lambda text: text + b"x" * (longest - len(text)), target)
 
-        def change(target: Target) -> bytes:
-            if target.version == V5 and target.packet.properties and target.packet.properties.topic_alias is not None:
-                raise NotApplicableError("a PUBLISH with a Topic Alias may have an empty Topic Name")
-            return plain(target)
 
-        legal, reaction = (), Reaction(Demand.CLOSE, (0x82, 0x90, 0x81))
-        statements = (
-            "3.1 V31-PUBLISH-topic-length",
-            "3.1.1 MQTT-4.7.3-1",
-            "5.0 MQTT-4.7.3-1",
-            "5.0 V5-PUBLISH-empty-topic",
-        )
-    elif name in TOPICS:
-        legal, reaction = (), _REFUSE_TOPIC
-        statements = ("3.1.1 MQTT-4.7.3-1", "5.0 MQTT-4.7.3-1")
-        statements = tuple(one for one in statements if ProtocolVersion.from_text(one.split()[0]) in field.versions)
-    elif name == "connect.client_identifier":
+def _empty(field: Field, part: int, target: Target) -> bytes:
+    packet = target.packet
+    if field.name == "publish.topic_name":
+        if target.version == V5 and packet.properties and packet.properties.topic_alias is not None:
+            raise NotApplicableError("a PUBLISH with a Topic Alias may have an empty Topic Name")
+    elif field.name == "connect.client_identifier":
+        # Without its own identifier a client of 3.1.1 must not ask to keep its session (MQTT-3.1.3-7).
+        packet.clean_start = True
+    return _edit(field, part, lambda _: b"", target)
 
-        def change(target: Target) -> bytes:
-            # Without its own identifier a client of 3.1.1 must not ask to keep its session (MQTT-3.1.3-7).
-            target.packet.clean_start = True
-            return plain(target)
 
-        legal, reaction = (V3_1_1, V5), ANY
-        statements = ("3.1 V31-CONNECT-client-id-length",)
-    elif field.path.endswith(_MAY_REFUSE):
-        reaction = ANY
-    return Mutation(
-        f"{name}:empty",
-        description=f"{name} is empty.",
-        change_packet=change,
-        legal_in=legal,
-        statements=statements,
-        reaction=reaction,
-        **common,  # type: ignore[arg-type]
-    )
+def _value(field: Field, data: bytes) -> PacketChange:
+    return lambda target: with_value(target, field, lambda _: data)
 
 
 def _number(field: Field, value: int) -> PacketChange:
     width = _WIDTHS[field.wire]
-    data = value.to_bytes(width, "big") if width else wire.write_variable_byte_integer(value)
-
-    def change(target: Target) -> bytes:
-        return with_value(target, field, lambda _: data)
-
-    return change
+    return _value(field, value.to_bytes(width, "big") if width else wire.write_variable_byte_integer(value))
 
 
 def _contextual(field: Field) -> bool:
@@ -316,107 +227,53 @@ def number_mutations() -> Iterator[Mutation]:
             values["sign-bit"] = 1 << 8 * width - 1
         if not width:
             values |= {f"boundary-{value}": value for value in VARIABLE_BYTE_INTEGER_BOUNDARIES}
+        invalid = Reaction(Demand.CLOSE, (0x94, 0x82)) if name == "topic_alias" else PROTOCOL_ERROR
         for slug, value in values.items():
-            wrong = value == forbidden if forbidden == 0 else 0 < forbidden <= value
-            yield Mutation(
-                f"{field.name}:{slug}",
-                MutationKind.WIRE,
-                f"{field.name} is {value:,}{', which is forbidden' if wrong else ''}.",
-                change_packet=_number(field, value),
-                packet_type=field.packet_type,
-                field=field.name.partition(".")[2],
-                versions=field.versions,
-                senders=senders_of(field.packet_type),
-                statements=(statement,) if wrong else (),
-                legal_in=field.versions if not wrong and not _contextual(field) else (),
-                reaction=_forbidden_reaction(name) if wrong else ACCEPT,
-            )
+            change = _number(field, value)
+            if value == forbidden or 0 < forbidden < value:
+                yield field_row(field, slug, f"is {value:,}, which is forbidden", change, statement, invalid)
+            else:
+                legal = () if _contextual(field) else ALL_VERSIONS
+                yield field_row(field, slug, f"is {value:,}", change, "", ACCEPT, legal=legal)
         if not width:
-            yield from _variable_byte_integers(field)
+            for slug, data, words, statement in _LONG_FORMS:
+                yield field_row(field, slug, words, _value(field, data), statement, MALFORMED)
 
 
-def _forbidden_reaction(name: str) -> Reaction:
-    return Reaction(Demand.CLOSE, (0x94, 0x82)) if name == "topic_alias" else PROTOCOL_ERROR
-
-
-def _variable_byte_integers(field: Field) -> Iterator[Mutation]:
-    rows = (
-        ("not-minimal", b"\x81\x00", "is written in one byte more than it needs", "5.0 MQTT-1.5.5-1"),
-        ("five-bytes", b"\x80\x80\x80\x80\x01", "is written in five bytes", "5.0 V5-VBI-four-bytes"),
-    )
-    for slug, data, words, statement in rows:
-
-        def change(target: Target, data: bytes = data) -> bytes:
-            return with_value(target, field, lambda _: data)
-
-        yield Mutation(
-            f"{field.name}:{slug}",
-            MutationKind.WIRE,
-            f"{field.name} {words}.",
-            change_packet=change,
-            packet_type=field.packet_type,
-            field=field.name.partition(".")[2],
-            versions=field.versions,
-            senders=senders_of(field.packet_type),
-            statements=(statement,),
-            reaction=MALFORMED,
-        )
+_LONG_FORMS = (
+    ("not-minimal", b"\x81\x00", "is written in one byte more than it needs", "5.0 MQTT-1.5.5-1"),
+    ("five-bytes", b"\x80\x80\x80\x80\x01", "is written in five bytes", "5.0 V5-VBI-four-bytes"),
+)
+"""Forms of a Variable Byte Integer that are too long."""
+_IDENTIFIERS = {
+    PacketType.PUBLISH: "3.1 V31-MSGID-nonzero, 3.1.1 MQTT-2.3.1-1, 3.1 V31-PUBLISH-msgid-nonzero",
+    PacketType.SUBSCRIBE: "3.1 V31-MSGID-nonzero, 3.1.1 MQTT-2.3.1-1",
+    PacketType.UNSUBSCRIBE: "3.1 V31-MSGID-nonzero, 3.1.1 MQTT-2.3.1-1",
+    PacketType.SUBACK: "3.1.1 MQTT-2.3.1-7, 5.0 MQTT-2.2.1-6",
+    PacketType.UNSUBACK: "3.1.1 MQTT-2.3.1-7, 5.0 MQTT-2.2.1-6",
+    PacketType.PUBCOMP: "5.0 MQTT-2.2.1-5",
+}
+"""Statements about wrong identifiers; of other packet types those about PUBACK, PUBREC and PUBREL."""
 
 
 def _identifiers(field: Field) -> Iterator[Mutation]:
     """Packet Identifier 0 (5.0 2.2.1), and the greatest."""
-    kind = field.packet_type
-    asks = kind in _ASKS
-    by_sender: dict[str, tuple[str, ...]] = {}
-    statements: tuple[str, ...]
-    if asks:
-        statements = ("3.1 V31-MSGID-nonzero", "3.1.1 MQTT-2.3.1-1")
-        by_sender = {CLIENT: ("5.0 MQTT-2.2.1-3",), SERVER: ("5.0 MQTT-2.2.1-4",)}
-        if kind == PacketType.PUBLISH:
-            statements = (*statements, "3.1 V31-PUBLISH-msgid-nonzero")
-    elif kind in _IN_SUBACK:
-        statements = ("3.1.1 MQTT-2.3.1-7", "5.0 MQTT-2.2.1-6")
-    elif kind == PacketType.PUBCOMP:
-        statements = ("5.0 MQTT-2.2.1-5",)
+    statements = _IDENTIFIERS.get(field.packet_type, "3.1.1 MQTT-2.3.1-6, 5.0 MQTT-2.2.1-5")
+    zero, greatest = _number(field, 0), partial(_greatest, field)
+    if field.packet_type in _ASKS:
+        statements += ", client 5.0 MQTT-2.2.1-3, server 5.0 MQTT-2.2.1-4"
+        yield field_row(field, "zero", "is 0, which is no identifier", zero, statements, PROTOCOL_ERROR)
+        yield field_row(field, "maximum", "is 65,535, the greatest", greatest, "", ACCEPT, legal=ALL_VERSIONS)
     else:
-        statements = ("3.1.1 MQTT-2.3.1-6", "5.0 MQTT-2.2.1-5")
-    refused = Reaction(Demand.CLOSE, (0x82, 0x81))
-    yield Mutation(
-        f"{field.name}:zero",
-        MutationKind.WIRE,
-        f"{field.name} is 0, which is no identifier.",
-        change_packet=_number(field, 0),
-        packet_type=kind,
-        field="packet_identifier",
-        senders=senders_of(kind),
-        statements=statements,
-        sender_statements=by_sender,
-        reaction=refused if asks else ANY,
-    )
-    yield Mutation(
-        f"{field.name}:maximum",
-        MutationKind.WIRE,
-        f"{field.name} is 65,535"
-        + (", the greatest." if asks else ", which belongs to nothing that waits for an answer."),
-        change_packet=_greatest(field),
-        packet_type=kind,
-        field="packet_identifier",
-        senders=senders_of(kind),
-        statements=() if asks else statements,
-        legal_in=(V3_1, V3_1_1, V5) if asks else (),
-        reaction=ACCEPT if asks else ANY,
-    )
+        yield field_row(field, "zero", "is 0, which is no identifier", zero, statements)
+        words = "is 65,535, which belongs to nothing that waits for an answer"
+        yield field_row(field, "maximum", words, greatest, statements)
 
 
-def _greatest(field: Field) -> PacketChange:
-    change = _number(field, 65_535)
-
-    def checked(target: Target) -> bytes:
-        if target.sender == SERVER and getattr(target.packet, "qos", 1) == 0:
-            raise NotApplicableError("with QoS 1 it might be above what the client was granted")
-        return change(target)
-
-    return checked
+def _greatest(field: Field, target: Target) -> bytes:
+    if target.sender == SERVER and getattr(target.packet, "qos", 1) == 0:
+        raise NotApplicableError("with QoS 1 it might be above what the client was granted")
+    return with_value(target, field, lambda _: b"\xff\xff")
 
 
 def binary_mutations() -> Iterator[Mutation]:
@@ -429,106 +286,65 @@ def binary_mutations() -> Iterator[Mutation]:
         rows = {
             "empty": (b"", "is empty"),
             "any-bytes": (bytes(range(256)), "has every byte there is"),
-            "maximum-length": (b"\0" * longest, f"has {longest:,} bytes"),
+            "large" if rest else "maximum-length": (b"\0" * longest, f"has {longest:,} bytes"),
         }
+        legal = () if field.path.endswith("authentication_data") else ALL_VERSIONS
+        reaction = ANY if field.path == "password" else ACCEPT
         for slug, (data, words) in rows.items():
-            whole = data if rest else len(data).to_bytes(2, "big") + data
-            legal = not field.path.endswith(("authentication_data",))
-            yield Mutation(
-                f"{field.name}:{'large' if rest and slug == 'maximum-length' else slug}",
-                MutationKind.WIRE,
-                f"{field.name} {words}.",
-                change_packet=_payload(data) if rest else _binary(field, whole),
-                packet_type=field.packet_type,
-                field=field.name.partition(".")[2],
-                versions=field.versions,
-                senders=senders_of(field.packet_type),
-                legal_in=field.versions if legal else (),
-                reaction=ANY if field.path == "password" else ACCEPT,
-            )
+            change: PacketChange = partial(_payload, data)
+            if not rest:
+                change = partial(_binary, field, len(data).to_bytes(2, "big") + data)
+            yield field_row(field, slug, words, change, "", reaction, legal=legal)
 
 
-def _binary(field: Field, whole: bytes) -> PacketChange:
-    def change(target: Target) -> bytes:
-        if field.in_will and target.packet.will is not None and target.version == V5:
-            _unmark(target.packet.will)
-        return with_value(target, field, lambda _: whole)
-
-    return change
+def _binary(field: Field, value: bytes, target: Target) -> bytes:
+    if field.in_will and target.packet.will is not None and target.version == V5:
+        _unmark(target.packet.will)
+    return with_value(target, field, lambda _: value)
 
 
-def _payload(data: bytes) -> PacketChange:
-    def change(target: Target) -> bytes:
-        _unmark(target.packet)
-        target.packet.payload = data
-        return target.encoded()
-
-    return change
+def _payload(payload: bytes, target: Target) -> None:
+    _unmark(target.packet)
+    target.packet.payload = payload
 
 
-def _unmark(owner: object) -> None:
+def _unmark(owner: Any) -> None:
     """Take back the promise that the payload is UTF-8 (5.0 3.3.2.3.2)."""
-    block = owner.properties  # type: ignore[attr-defined]
-    if block is not None:
-        kept = [(number, value) for number, value in block.items if number != _FORMAT_INDICATOR]
-        owner.properties = type(block).of(kept)  # type: ignore[attr-defined]
+    owner.properties = without_properties(owner.properties, "payload_format_indicator")
 
 
 def boundary_mutations() -> Iterator[Mutation]:
     """PUBLISH with a Remaining Length at each boundary, and property blocks up to that of three bytes."""
+    wire_row = partial(row, kind=MutationKind.WIRE)
     for length in VARIABLE_BYTE_INTEGER_BOUNDARIES:
-        yield Mutation(
-            f"publish.remaining_length:boundary-{length}",
-            MutationKind.WIRE,
-            f"The payload fills PUBLISH up to a Remaining Length of {length:,}.",
-            change_packet=_filled(length),
-            packet_type=PacketType.PUBLISH,
-            field="remaining_length",
-            senders=senders_of(PacketType.PUBLISH),
-            legal_in=ALL_VERSIONS,
-            reaction=ACCEPT,
-        )
+        name = f"publish.remaining_length:boundary-{length}"
+        words = f"The payload fills PUBLISH up to a Remaining Length of {length:,}."
+        yield wire_row(name, words, partial(_fill, length), "", ACCEPT, legal=ALL_VERSIONS)
     for kind, _, prefix in blocks():
         where = f"{'Will ' if prefix else ''}properties of {kind.name}"
+        legal = ONLY_5 if kind != PacketType.AUTH else ()
         for length in VARIABLE_BYTE_INTEGER_BOUNDARIES[:4]:
-            yield Mutation(
-                f"{kind.name.lower()}.{prefix}properties.{LENGTH}:boundary-{length}",
-                MutationKind.WIRE,
-                f"A User Property fills the {where} up to {length:,} bytes.",
-                change_packet=_padded(prefix, length),
-                packet_type=kind,
-                field=f"{prefix}properties.{LENGTH}",
-                versions=(V5,),
-                senders=senders_of(kind),
-                legal_in=(V5,) if kind != PacketType.AUTH else (),
-                reaction=ACCEPT,
-            )
+            name = f"{kind.name.lower()}.{prefix}properties.{LENGTH}:boundary-{length}"
+            words = f"A User Property fills the {where} up to {length:,} bytes."
+            yield wire_row(name, words, partial(_pad, prefix, length), "", ACCEPT, ONLY_5, legal=legal)
 
 
-def _filled(length: int) -> PacketChange:
-    def change(target: Target) -> bytes:
-        packet = target.packet
-        _unmark(packet)
-        packet.payload = b""
-        room = length - len(layout_of(target).body())
-        if room < 0:
-            raise NotApplicableError(f"the packet is longer than {length:,} bytes without its payload")
-        packet.payload = bytes(room)
-        return target.encoded()
-
-    return change
+def _fill(length: int, target: Target) -> None:
+    packet = target.packet
+    _unmark(packet)
+    packet.payload = b""
+    room = length - len(layout_of(target).body())
+    if room < 0:
+        raise NotApplicableError(f"the packet is longer than {length:,} bytes without its payload")
+    packet.payload = bytes(room)
 
 
-def _padded(prefix: str, length: int) -> PacketChange:
-    def change(target: Target) -> bytes:
-        block = ensure_block(target.packet, prefix)
-        room = length - _size(target, prefix) - _EMPTY_PAIR
-        if not 0 <= room <= LONGEST:
-            raise NotApplicableError(f"no User Property fills the properties up to {length:,} bytes")
-        set_block(target.packet, prefix, Properties.of([*block.items, (USER_PROPERTY, ("", "x" * room))]))
-        return target.encoded()
-
-    return change
+def _pad(prefix: str, length: int, target: Target) -> None:
+    block = ensure_block(target.packet, prefix)
+    room = length - _size(target, prefix) - _EMPTY_PAIR
+    if not 0 <= room <= LONGEST:
+        raise NotApplicableError(f"no User Property fills the properties up to {length:,} bytes")
+    set_block(target.packet, prefix, Properties.of([*block.items, (USER_PROPERTY, ("", "x" * room))]))
 
 
 def _size(target: Target, prefix: str) -> int:

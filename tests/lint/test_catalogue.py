@@ -57,15 +57,49 @@ def test_a_rule_has_examples_and_says_what_it_looks_at(rule: type[Rule]) -> None
     assert rule.versions
 
 
-@each_rule
-def test_the_file_is_named_after_the_rule(rule: type[Rule]) -> None:
-    path = Path(inspect.getfile(rule))
+def family(rule: type[Rule]) -> list[type[Rule]]:
+    """The rules of the file of a rule, in the order of the file."""
+    return sorted(
+        (other for other in RULES.values() if other.__module__ == rule.__module__),
+        key=lambda other: inspect.getsourcelines(other)[1],
+    )
 
-    assert path.stem.replace("_", "-") == rule.slug
+
+@each_rule
+def test_the_class_is_named_after_the_rule(rule: type[Rule]) -> None:
     assert rule.__name__.lower() == rule.slug.replace("-", "")
     assert re.fullmatch(r"[A-Z]{3}[1-5]\d\d", rule.code)
     assert rule.__module__.startswith("mqttscope.lint.rules.")
+
+
+@each("rule", [rule for rule in RULES.values() if len(family(rule)) == 1], ids=lambda rule: str(rule.code))
+def test_the_file_of_one_rule_is_named_after_it(rule: type[Rule]) -> None:
+    path = Path(inspect.getfile(rule))
+
+    assert path.stem.replace("_", "-") == rule.slug
     assert path.read_text("utf-8").startswith(f'"""{rule.code}."""')
+
+
+def test_rules_in_one_file_are_a_family() -> None:
+    """They have a base of their own, and their file names the code of each: alone, or as an end of ``to``."""
+    families = {rule.__module__: family(rule) for rule in RULES.values() if len(family(rule)) > 1}
+
+    assert len(families) > 10
+    for module, rules in families.items():
+        codes, _, what = (inspect.getdoc(sys.modules[module]) or "").partition(": ")
+        assert named(codes) == sorted(rule.code for rule in rules), module
+        assert what.endswith("."), module
+        assert set.intersection(*({*rule.__mro__} for rule in rules)) - {Rule, object}, module
+
+
+def named(codes: str) -> list[str]:
+    """Codes in words: ``SUB101, SUB105 to SUB109``."""
+    listed: list[str] = []
+    for part in codes.split(", "):
+        first, _, last = part.partition(" to ")
+        numbers = range(int(first[3:]), int((last or first)[3:]) + 1)
+        listed += (f"{first[:3]}{number}" for number in numbers)
+    return sorted(listed)
 
 
 @each_rule
@@ -142,7 +176,10 @@ def test_an_unknown_name_gets_a_suggestion(name: str, hint: str) -> None:
 
 
 def source_of(rule: type[Rule]) -> str:
-    return inspect.getsource(sys.modules[rule.__module__])
+    """The file of the rule; of a family the class and its bases."""
+    if len(family(rule)) == 1:
+        return inspect.getsource(sys.modules[rule.__module__])
+    return "".join(inspect.getsource(cls) for cls in rule.__mro__ if cls not in (Rule, object))
 
 
 @each_rule

@@ -66,9 +66,9 @@ class Plain(Rule):
     settings: ClassVar[dict[str, int | float | str | list[str]]] = {"limit": 1, "names": ["a"]}
 
 
-def made(base: type[Rule] = Plain, **values: Any) -> type[Rule]:
+def made(base: type[Rule] = Plain, *, name: str = "Made", **values: Any) -> type[Rule]:
     """A rule like another one, but for these values."""
-    return type("Made", (base,), values)
+    return type(name, (base,), values)
 
 
 @pytest.mark.parametrize(
@@ -98,8 +98,10 @@ def test_the_first_digit_of_the_code_says_how_far_one_has_to_look(digit: str, sc
     assert made(code=f"TST{digit}00").scope is scope
 
 
-def test_the_slug_of_a_rule_from_elsewhere_is_the_name_of_its_class() -> None:
+def test_the_slug_is_the_name_of_the_class_unless_given() -> None:
     assert Plain.slug == "plain"
+    assert made(name="Qos2DeliveredTwice", code="TST102").slug == "qos2-delivered-twice"
+    assert made(code="TST103", slug="clean-start-0").slug == "clean-start-0"
 
 
 def test_a_class_without_a_code_of_its_own_is_only_a_base() -> None:
@@ -127,7 +129,10 @@ def test_a_code_is_given_once(monkeypatch: pytest.MonkeyPatch) -> None:
     # A module that is read again defines its rule again.
     again = made(Rule, code="TST199", __module__=first.__module__)
     assert RULES["TST199"] is again
-    assert again.slug == "first"
+    # A file may have several rules, each with its code.
+    with pytest.raises(TypeError, match="TST199 is the code of two rules"):
+        made(Rule, name="Other", code="TST199", __module__=first.__module__)
+    assert RULES["TST199"] is again
 
 
 def test_settings_are_those_of_the_class_unless_given() -> None:

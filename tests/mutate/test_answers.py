@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from mqttscope.lint.catalogue import all_statements
 from mqttscope.mqtt import Malformed, MalformedReason, decode
-from mqttscope.mqtt.constants import PacketType, allowed_reason_codes
+from mqttscope.mqtt.constants import PacketType, ProtocolVersion, allowed_reason_codes
 from mqttscope.mutate import NotApplicableError
-from mqttscope.mutate.answers import reason_code_mutations
+from mqttscope.mutate.answers import STATEMENTS, reason_code_mutations
+from mqttscope.mutate.fields import REASON_CODE, all_fields
 from mqttscope.mutate.flow import SERVER
 from tests.mutate.talk import V3_1_1, V5, authenticated, good, packet_of
 
@@ -48,3 +50,13 @@ def test_authentication_with_another_method_or_none() -> None:
     assert not none.properties  # type: ignore[union-attr]
     with pytest.raises(NotApplicableError):
         packet_of("auth.authentication_method:other", flow=good(V5))
+
+
+@pytest.mark.parametrize("version", STATEMENTS, ids=lambda version: str(version.text))
+def test_every_packet_with_a_table_of_codes_has_its_statement(version: ProtocolVersion) -> None:
+    table = STATEMENTS[version]
+    fields = [field for field in all_fields() if field.wire == REASON_CODE and version in field.versions]
+
+    assert set(table) == {field.packet_type for field in fields}
+    assert {f"{version.text} {identifier}" for identifier in table.values()} <= set(all_statements())
+    assert all(len(allowed_reason_codes(kind, version)) > 1 for kind in table)

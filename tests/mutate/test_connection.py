@@ -6,7 +6,7 @@ import pytest
 
 from mqttscope.mqtt import Connack, Connect, PacketType, Properties
 from mqttscope.mutate import Action, NotApplicableError
-from mqttscope.mutate.connection import opening_mutations
+from mqttscope.mutate.connection import OPENING
 from mqttscope.mutate.flow import CLIENT, SERVER, SIDES, MutatedFlow, recorded_steps
 from mqttscope.mutate.steps import SECOND
 from tests.mutate.talk import V3_1, V3_1_1, V5, authenticated, good, limited, made, mutated
@@ -47,7 +47,7 @@ def test_a_connection_that_was_refused_has_no_inside() -> None:
 
 
 def test_every_type_has_its_wrong_direction() -> None:
-    wrong = {one.name for one in opening_mutations() if ":wrong-direction" in one.name}
+    wrong = {one.name for one in OPENING if ":wrong-direction" in one.name}
 
     assert wrong == {
         f"flow:wrong-direction-{name}"

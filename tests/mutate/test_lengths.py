@@ -9,10 +9,10 @@ from mqttscope.mqtt.codec import packet_end
 from mqttscope.mutate import Chance, MutationKind, NotApplicableError, Verdict, apply, mutation
 from mqttscope.mutate.fields import all_fields
 from mqttscope.mutate.flow import SERVER
-from mqttscope.mutate.lengths import cut_mutations, header_mutations, presence_mutations, random_mutations
+from mqttscope.mutate.lengths import RANDOM, cut_mutations, header_mutations, presence_mutations
 from tests.mutate.talk import V3_1, V3_1_1, V5, good, packet_of, reason
 
-MUTATIONS = list(random_mutations())
+MUTATIONS = list(RANDOM)
 
 
 @pytest.mark.parametrize("one", MUTATIONS, ids=lambda one: one.name)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
-from mqttscope.mutate import Chance, Demand, Mutation, MutationKind, Verdict
+from mqttscope.mqtt import PacketType, Publish, decode
+from mqttscope.mutate import Chance, Demand, Mutation, MutationKind, Verdict, apply
 from mqttscope.mutate.flow import CLIENT, SERVER
-from mqttscope.mutate.mutation import MALFORMED, V3_1, V3_1_1, V5, Reaction
+from mqttscope.mutate.mutation import MALFORMED, V3_1, V3_1_1, V5, Reaction, attributes, row
+from tests.mutate.talk import good
 
 
 def test_the_same_key_gives_the_same_choices_on_every_version_of_python() -> None:
@@ -93,3 +96,52 @@ def test_a_receiver_can_be_bound_where_the_sender_is_not() -> None:
     assert level.reaction_in(V5) == MALFORMED
     assert level.demanded_by(V5) == ("5.0 MQTT-3.1.2-2",)
     assert level.reaction_in(V3_1_1).demand is Demand.ANY
+
+
+unchanged: Any = attributes()
+
+
+def test_the_name_of_a_row_gives_its_packet_type_its_field_and_its_senders() -> None:
+    packet = row("publish.topic_name:odd", "A sentence.", unchanged)
+    flow = row("flow:odd-3.1", "A sentence.", unchanged)
+    random = row("random:odd", "A sentence.", unchanged)
+
+    assert (packet.kind, packet.packet_type, packet.field) == (MutationKind.PACKET, PacketType.PUBLISH, "topic_name")
+    assert packet.senders == (CLIENT, SERVER)
+    assert row("connack:odd", "A sentence.", unchanged).senders == (SERVER,)
+    assert row("publish:odd", "A sentence.", unchanged, senders=(SERVER,)).senders == (SERVER,)
+    assert row("publish:odd", "A sentence.", unchanged, field="qos").field == "qos"
+    assert (flow.kind, flow.packet_type, flow.field, flow.senders) == (MutationKind.FLOW, None, "", (CLIENT,))
+    assert flow.change_flow is unchanged
+    assert flow.change_packet is None
+    assert (random.kind, random.packet_type) == (MutationKind.RANDOM, None)
+    assert random.change_packet is unchanged
+
+
+def test_a_row_with_the_name_of_no_packet_is_refused() -> None:
+    with pytest.raises(KeyError, match="PUBLISHED"):
+        row("published:odd", "A sentence.", unchanged)
+
+
+def test_statements_of_a_row_are_those_of_its_versions_some_for_one_side() -> None:
+    listed = "5.0 MQTT-3.3.1-4, 3.1.1 MQTT-3.3.1-4, server 5.0 MQTT-2.2.1-4, server 3.1.1 MQTT-2.3.1-4, client 3.1 a"
+    later = row(
+        "publish:odd", "A sentence.", unchanged, listed, versions=(V5,), legal=(V3_1,), calls_for="5.0 a, 3.1 b"
+    )
+    every = row("publish:odd", "A sentence.", unchanged, listed)
+
+    assert (later.statements, later.calls_for, later.legal_in) == (("5.0 MQTT-3.3.1-4",), ("5.0 a",), ())
+    assert later.sender_statements == {CLIENT: (), SERVER: ("5.0 MQTT-2.2.1-4",)}
+    assert every.statements == ("5.0 MQTT-3.3.1-4", "3.1.1 MQTT-3.3.1-4")
+    assert every.broken(V3_1_1, SERVER) == ("3.1.1 MQTT-3.3.1-4", "3.1.1 MQTT-2.3.1-4")
+    assert every.broken(V3_1, CLIENT) == ("3.1 a",)
+    assert row("publish:odd", "A sentence.", unchanged).sender_statements == {}
+
+
+def test_a_change_of_attributes_leaves_the_encoding_to_who_applies_it() -> None:
+    mutation = row("publish:odd", "A sentence.", attributes(topic_name="odd", payload=b"odd"))
+    case = apply(mutation, good(V5), Chance("test"), sender=CLIENT)
+    changed = decode(case.steps[case.at].data, V5)
+
+    assert isinstance(changed, Publish)
+    assert (changed.topic_name, changed.payload) == ("odd", b"odd")

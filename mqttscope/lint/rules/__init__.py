@@ -1,4 +1,4 @@
-"""The rules, one file each, and what several of them have to ask before they conclude something."""
+"""The rules by area, and what several of them have to ask before they conclude something."""
 
 from mqttscope.events import MalformedEvent
 from mqttscope.lint.context import RuleContext

@@ -3,8 +3,8 @@
 from mqttscope.events import MalformedEvent
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings
+from mqttscope.lint.shared_checks import MalformedRule
 from mqttscope.mqtt.constants import MalformedReason, ProtocolVersion
 from mqttscope.mqtt.declare import FaultReport
 from mqttscope.mqtt.packets import Connect
@@ -19,7 +19,7 @@ _WITHOUT_FLAG: dict[ProtocolVersion, tuple[tuple[int, str], ...]] = {
 """Statements that forbid a field while its flag is 0."""
 
 
-class ConnectPayloadMismatch(Rule):
+class ConnectPayloadMismatch(MalformedRule):
     """The payload of a CONNECT does not hold the fields that its connect flags announce.
 
     Fields stand in a fixed order and only the flags say which of them are there.  A field without its flag, or a flag
@@ -31,8 +31,6 @@ class ConnectPayloadMismatch(Rule):
     """
 
     code = "CON104"
-    severity = Severity.ERROR
-    reason_code = 0x81
     statements = {
         V5: {
             "MQTT-3.1.2-9": "connect.will",

@@ -3,8 +3,10 @@
 from collections.abc import Iterable
 
 from mqttscope.lint.context import RuleContext
+from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.message_model import Messages, Pairing
-from mqttscope.lint.rule import Needs
+from mqttscope.lint.rule import Needs, Rule
+from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Publish
 from mqttscope.session.matching import Match, Subscribed
 
@@ -12,6 +14,16 @@ ALL_SUBSCRIPTIONS = Needs.OPENING | Needs.SESSION_BIRTH | Needs.WHOLE_RECEIVER
 """What a capture must have for the table of subscriptions to hold all of them."""
 SECOND_NS = 1_000_000_000
 _SHOWN = 3
+
+
+class DeliveryRule(Rule):
+    """A message to a subscriber that its subscriptions do not explain; the capture may lack what does."""
+
+    severity = Severity.ERROR
+    confidence = Confidence.LIKELY
+    looks_at = Publish
+    sender = Direction.SERVER_TO_CLIENT
+    needs = ALL_SUBSCRIPTIONS
 
 
 def filters_of(subscriptions: Iterable[Subscribed]) -> str:

@@ -6,11 +6,10 @@ from dataclasses import dataclass, field
 from mqttscope.lint.broker_watch import SECOND_NS
 from mqttscope.lint.context import ConnectionKey, RuleContext
 from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Report, Severity
+from mqttscope.lint.finding import Related, Report
 from mqttscope.lint.message_model import MAX_WAITING, SETTLE_NS, Messages, Sent
-from mqttscope.lint.rule import ALL_VERSIONS, V3_1, V3_1_1, V5, Findings, Rule
-from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, filters_of, paired, steady_match
-from mqttscope.mqtt.constants import Direction
+from mqttscope.lint.rule import ALL_VERSIONS, V3_1, V3_1_1, V5, Findings
+from mqttscope.lint.rules.delivery import DeliveryRule, filters_of, paired, steady_match
 from mqttscope.mqtt.packets import Publish
 from mqttscope.session.connection import Connection
 
@@ -38,7 +37,7 @@ class Others:
     by_connection: dict[ConnectionKey, dict[tuple[str, int], Other]] = field(default_factory=dict)
 
 
-class DeliveryQosWrong(Rule):
+class DeliveryQosWrong(DeliveryRule):
     """A message is delivered with another QoS than the lower one of published and granted.
 
     A lower QoS loses messages that both sides wanted to be safe; a higher one makes acknowledgments that nobody asked
@@ -50,8 +49,6 @@ class DeliveryQosWrong(Rule):
     """
 
     code = "DLV411"
-    severity = Severity.ERROR
-    confidence = Confidence.LIKELY
     versions = ALL_VERSIONS
     statements = {
         V5: {"MQTT-3.3.4-2": ""},
@@ -59,9 +56,6 @@ class DeliveryQosWrong(Rule):
         V3_1: {"V31-PUBLISH-retained-original-qos": ""},
     }
     also = {V5: ("MQTT-3.8.4-8",), V3_1_1: ("MQTT-3.8.4-6",)}
-    looks_at = Publish
-    sender = Direction.SERVER_TO_CLIENT
-    needs = ALL_SUBSCRIPTIONS
     settings = {"timeout": 10}
     models = (Messages,)
     Memory = Others

@@ -2,14 +2,13 @@
 
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
-from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
-from mqttscope.mqtt.constants import Direction
+from mqttscope.lint.finding import Severity
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings
+from mqttscope.lint.rules.delivery import DeliveryRule
 from mqttscope.mqtt.packets import Publish
 
 
-class DollarTopicMatchedWildcard(Rule):
+class DollarTopicMatchedWildcard(DeliveryRule):
     """A message on a topic that begins with $ reaches a client whose filters begin with a wildcard.
 
     Topics like ``$SYS/...`` belong to the server, and ``#`` must not collect them; clients that want them say so.
@@ -19,14 +18,9 @@ class DollarTopicMatchedWildcard(Rule):
     """
 
     code = "DLV206"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.INFO)
-    confidence = Confidence.LIKELY
     statements = {V5: {"MQTT-4.7.2-1": ""}, V3_1_1: {"MQTT-4.7.2-1": ""}}
-    looks_at = Publish
     signs = ("unmatched",)
-    sender = Direction.SERVER_TO_CLIENT
-    needs = ALL_SUBSCRIPTIONS
 
     good = examples("""
         a filter that names the level

@@ -4,17 +4,16 @@ import zlib
 
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V5, Findings, Rule
-from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, SECOND_NS, filters_of
-from mqttscope.mqtt.constants import Direction
+from mqttscope.lint.finding import Confidence
+from mqttscope.lint.rule import V5, Findings
+from mqttscope.lint.rules.delivery import SECOND_NS, DeliveryRule, filters_of
 from mqttscope.mqtt.packets import Publish
 
 MIN_LENGTH = 8
 """Payloads of fewer bytes are easily those of another client."""
 
 
-class NoLocalViolated(Rule):
+class NoLocalViolated(DeliveryRule):
     """A client gets a message back that it published itself, although all its subscriptions have No Local.
 
     Bridges and chats use No Local against loops: what comes back is published again, and again.  A message of the last
@@ -25,14 +24,9 @@ class NoLocalViolated(Rule):
     """
 
     code = "DLV205"
-    severity = Severity.ERROR
-    confidence = Confidence.LIKELY
     versions = (V5,)
     statements = {V5: {"MQTT-3.8.3-3": ""}}
-    looks_at = Publish
     signs = ("no_local",)
-    sender = Direction.SERVER_TO_CLIENT
-    needs = ALL_SUBSCRIPTIONS
     settings = {"window": 60}
 
     good = examples(r"""

@@ -4,10 +4,9 @@ import zlib
 
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
-from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, SECOND_NS
-from mqttscope.mqtt.constants import Direction
+from mqttscope.lint.finding import Confidence, Related
+from mqttscope.lint.rule import V3_1_1, V5, Findings
+from mqttscope.lint.rules.delivery import SECOND_NS, DeliveryRule
 from mqttscope.mqtt.packets import Publish
 from mqttscope.session.matching import Match, Subscribed
 
@@ -17,7 +16,7 @@ PAIRS = 3
 """Messages that came twice in a row before it counts as two copies of each."""
 
 
-class StaleSubscriptionUsed(Rule):
+class StaleSubscriptionUsed(DeliveryRule):
     """A subscription was replaced, but what it asked for before is still in effect.
 
     A second SUBSCRIBE with the same Topic Filter replaces the first: its QoS and its Subscription Identifier count from
@@ -30,13 +29,8 @@ class StaleSubscriptionUsed(Rule):
     """
 
     code = "DLV208"
-    severity = Severity.ERROR
-    confidence = Confidence.LIKELY
     statements = {V5: {"MQTT-3.8.4-3": ""}, V3_1_1: {"MQTT-3.8.4-3": ""}}
-    looks_at = Publish
     signs = ("replaced",)
-    sender = Direction.SERVER_TO_CLIENT
-    needs = ALL_SUBSCRIPTIONS
     settings = {"grace": 5}
 
     good = examples("""

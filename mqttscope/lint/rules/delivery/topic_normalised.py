@@ -2,14 +2,12 @@
 
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
-from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
-from mqttscope.mqtt.constants import Direction
+from mqttscope.lint.rule import V3_1_1, V5, Findings
+from mqttscope.lint.rules.delivery import DeliveryRule
 from mqttscope.mqtt.packets import Publish
 
 
-class TopicNormalised(Rule):
+class TopicNormalised(DeliveryRule):
     """A message matches a filter of the client only after its topic was changed.
 
     Topics are compared character by character: ``A`` is not ``a``, ``a//b`` has an empty level in it, ``/a`` is not
@@ -20,13 +18,8 @@ class TopicNormalised(Rule):
     """
 
     code = "DLV209"
-    severity = Severity.ERROR
-    confidence = Confidence.LIKELY
     statements = {V5: {"MQTT-4.7.3-4": ""}, V3_1_1: {"MQTT-4.7.3-4": ""}}
-    looks_at = Publish
     signs = ("unmatched",)
-    sender = Direction.SERVER_TO_CLIENT
-    needs = ALL_SUBSCRIPTIONS
 
     good = examples("""
         an empty level in both

@@ -2,14 +2,15 @@
 
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
+from mqttscope.lint.finding import Confidence
+from mqttscope.lint.rule import V3_1_1, V5, Findings
 from mqttscope.lint.rules import nothing_understood
+from mqttscope.lint.shared_checks import MalformedRule
 from mqttscope.mqtt.constants import MalformedReason
 from mqttscope.mqtt.declare import FaultReport
 
 
-class PacketTruncated(Rule):
+class PacketTruncated(MalformedRule):
     """A field reaches past the end of its packet, or the sender closes the connection inside a packet.
 
     The Remaining Length says where the packet ends, and a field in it announces more bytes than are left: one of the
@@ -21,8 +22,6 @@ class PacketTruncated(Rule):
     """
 
     code = "ENC107"
-    severity = Severity.ERROR
-    reason_code = 0x81
     statements = {V5: {"V5-LENGTH-overrun": ""}, V3_1_1: {"V311-LENGTH-overrun": ""}}
     also = {
         V5: ("MQTT-3.1.2-17", "MQTT-3.1.2-19", "MQTT-3.3.2-1"),

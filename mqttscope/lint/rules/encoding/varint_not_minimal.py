@@ -3,12 +3,13 @@
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V5, Findings, Rule
+from mqttscope.lint.rule import V5, Findings
+from mqttscope.lint.shared_checks import MalformedRule
 from mqttscope.mqtt.constants import MalformedReason, type_name
 from mqttscope.mqtt.declare import ControlPacket
 
 
-class VarintNotMinimal(Rule):
+class VarintNotMinimal(MalformedRule):
     """A Variable Byte Integer takes more bytes than its value needs.
 
     MQTT 5.0 demands the shortest form, and strict receivers treat the packet as malformed.  MQTT 3.1 and 3.1.1 do not
@@ -19,9 +20,7 @@ class VarintNotMinimal(Rule):
     """
 
     code = "ENC105"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.INFO)
-    reason_code = 0x81
     statements = {V5: {"MQTT-1.5.5-1": ""}}
     looks_at = ControlPacket
     signs = ("not_minimal",)

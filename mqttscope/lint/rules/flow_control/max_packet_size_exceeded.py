@@ -2,13 +2,13 @@
 
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V5, Findings, Needs, Rule, packet_name
+from mqttscope.lint.rule import V5, Findings, packet_name
 from mqttscope.lint.rules.flow_control.diagnostic_property_oversizes_packet import droppable
+from mqttscope.lint.shared_checks import AnnouncedLimitRule
 from mqttscope.mqtt.declare import ControlPacket
 
 
-class MaxPacketSizeExceeded(Rule):
+class MaxPacketSizeExceeded(AnnouncedLimitRule):
     """A packet is longer than the Maximum Packet Size of its receiver.
 
     The receiver closes the connection with 0x95 (Packet too large), and after the reconnect the same packet often comes
@@ -19,15 +19,11 @@ class MaxPacketSizeExceeded(Rule):
     """
 
     code = "FLW202"
-    severity = Severity.ERROR
-    severities = (Severity.ERROR, Severity.INFO)
     reason_code = 0x95
-    versions = (V5,)
     statements = {V5: {"MQTT-3.1.2-24": "server", "MQTT-3.2.2-15": "client"}}
     also = {V5: ("MQTT-3.1.2-25",)}
     looks_at = ControlPacket
     signs = ("oversized",)
-    needs = Needs.OPENING
 
     good = examples("""
         exactly the limit, both ways
@@ -55,11 +51,6 @@ class MaxPacketSizeExceeded(Rule):
         size = len(packet.raw) + packet.missing
         if size <= limit or droppable(packet, limit):
             return None
-        severity, confidence = at.awareness()
         whose = "server" if at.from_client else "client"
-        return self.report(
-            "",
-            f"{packet_name(packet)} is {size:,} bytes long, the {whose} accepts at most {limit:,}",
-            severity=severity,
-            confidence=confidence,
-        )
+        message = f"{packet_name(packet)} is {size:,} bytes long, the {whose} accepts at most {limit:,}"
+        return self.ignored("", message, at)

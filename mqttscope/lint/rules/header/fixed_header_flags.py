@@ -3,8 +3,9 @@
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule, packet_name
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, packet_name
 from mqttscope.lint.rules import lawful_elsewhere
+from mqttscope.lint.shared_checks import MalformedRule
 from mqttscope.mqtt.constants import MalformedReason
 from mqttscope.mqtt.declare import ControlPacket, FaultReport
 from mqttscope.mqtt.packets import (
@@ -27,7 +28,7 @@ _WITH_QOS = (Pubrel, Subscribe, Unsubscribe)
 _DUP, _QOS, _QOS_1 = 0x08, 0x06, 0x02
 
 
-class FixedHeaderFlags(Rule):
+class FixedHeaderFlags(MalformedRule):
     """The four flag bits of the fixed header are not those that the packet type has.
 
     They are 0010 for PUBREL, SUBSCRIBE and UNSUBSCRIBE and 0000 for all others but PUBLISH; the receiver treats
@@ -38,9 +39,7 @@ class FixedHeaderFlags(Rule):
     """
 
     code = "HDR102"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.INFO)
-    reason_code = 0x81
     statements = {
         V5: {
             "MQTT-2.1.3-1": "",

@@ -2,14 +2,14 @@
 
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings
 from mqttscope.lint.rules import lawful_elsewhere, nothing_understood
+from mqttscope.lint.shared_checks import MalformedRule
 from mqttscope.mqtt.constants import MalformedReason, PacketType
 from mqttscope.mqtt.declare import FaultReport
 
 
-class PacketTypeReserved(Rule):
+class PacketTypeReserved(MalformedRule):
     """A packet has a type that is reserved.
 
     Type 0 is no packet in any version, and type 15 (AUTH) came with MQTT 5.0.  The receiver closes the connection.
@@ -20,8 +20,6 @@ class PacketTypeReserved(Rule):
     """
 
     code = "HDR101"
-    severity = Severity.ERROR
-    reason_code = 0x81
     statements = {
         V5: {"V5-TYPE-reserved": ""},
         V3_1_1: {"V311-TYPE-reserved": ""},

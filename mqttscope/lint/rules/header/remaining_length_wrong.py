@@ -2,17 +2,16 @@
 
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings
 from mqttscope.lint.rules import lawful_elsewhere, nothing_understood
-from mqttscope.lint.shared_checks import other_layout
+from mqttscope.lint.shared_checks import MalformedRule, other_layout
 from mqttscope.mqtt.constants import MalformedReason, PacketType
 from mqttscope.mqtt.declare import FaultReport
 
 _PINGS = (PacketType.PINGREQ, PacketType.PINGRESP)
 
 
-class RemainingLengthWrong(Rule):
+class RemainingLengthWrong(MalformedRule):
     """A packet has another Remaining Length than its type allows.
 
     PINGREQ and PINGRESP have no body; before MQTT 5.0 acknowledgements have two bytes and DISCONNECT has none.  The
@@ -23,8 +22,6 @@ class RemainingLengthWrong(Rule):
     """
 
     code = "HDR104"
-    severity = Severity.ERROR
-    reason_code = 0x81
     statements = {V5: {"V5-LENGTH-empty-packets": "pingreq,pingresp"}, V3_1_1: {"V311-LENGTH-fixed": ""}}
     also = {V3_1_1: ("MQTT-3.2.2-6",), V3_1: ("V31-DISCONNECT-client-only",)}
     malformed = (MalformedReason.REMAINING_LENGTH_WRONG,)

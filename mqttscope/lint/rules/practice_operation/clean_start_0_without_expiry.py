@@ -19,6 +19,7 @@ class CleanStart0WithoutExpiry(Rule):
     """
 
     code = "OPS106"
+    slug = "clean-start-0-without-expiry"
     severity = Severity.WARNING
     versions = (V5,)
     looks_at = Connect

@@ -2,16 +2,16 @@
 
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V5, Findings, Rule
-from mqttscope.lint.shared_checks import REFUSAL_OF_3_1_1, other_layout
+from mqttscope.lint.finding import Confidence
+from mqttscope.lint.rule import V5, Findings
+from mqttscope.lint.shared_checks import REFUSAL_OF_3_1_1, MalformedRule, other_layout
 from mqttscope.mqtt.constants import MalformedReason, PacketType, type_name
 from mqttscope.mqtt.declare import FaultReport, Malformed
 
 _REASON = MalformedReason.PROPERTY_LENGTH_MISSING
 
 
-class PropertyLengthMissing(Rule):
+class PropertyLengthMissing(MalformedRule):
     """A packet of MQTT 5.0 has no Property Length where its properties should be.
 
     An empty set of properties is written as one zero byte.  Where it is missing the receiver takes what follows for a
@@ -22,8 +22,6 @@ class PropertyLengthMissing(Rule):
     """
 
     code = "PRP101"
-    severity = Severity.ERROR
-    reason_code = 0x81
     versions = (V5,)
     statements = {V5: {"MQTT-2.2.2-1": ""}}
     malformed = (_REASON,)

@@ -2,13 +2,13 @@
 
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V5, Findings, Needs, Rule
+from mqttscope.lint.rule import V5, Findings
+from mqttscope.lint.shared_checks import AnnouncedLimitRule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Publish
 
 
-class QosExceedsMaximum(Rule):
+class QosExceedsMaximum(AnnouncedLimitRule):
     """A client publishes with a higher QoS than the server's Maximum QoS.
 
     The server announced in CONNACK what it supports and closes the connection with 0x9B (QoS not supported).  A client
@@ -18,17 +18,13 @@ class QosExceedsMaximum(Rule):
     """
 
     code = "PUB209"
-    severity = Severity.ERROR
-    severities = (Severity.ERROR, Severity.INFO)
     reason_code = 0x9B
-    versions = (V5,)
     statements = {V5: {"MQTT-3.2.2-11": ""}}
     also = {V5: ("V5-PUBLISH-qos-above-max",)}
     looks_at = Publish
     sender = Direction.CLIENT_TO_SERVER
     when = "qos"
     signs = ("above_maximum",)
-    needs = Needs.OPENING
 
     good = examples("""
         as much as the server takes
@@ -46,10 +42,5 @@ class QosExceedsMaximum(Rule):
         maximum = at.connection.maximum_qos
         if packet.qos <= maximum or packet.qos == 3:
             return None
-        severity, confidence = at.awareness()
-        return self.report(
-            "qos",
-            f"PUBLISH {at.topic!r} has QoS {packet.qos}, the server's Maximum QoS is {maximum}",
-            severity=severity,
-            confidence=confidence,
-        )
+        message = f"PUBLISH {at.topic!r} has QoS {packet.qos}, the server's Maximum QoS is {maximum}"
+        return self.ignored("qos", message, at)

@@ -3,13 +3,13 @@
 from mqttscope.events import MalformedEvent
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings
+from mqttscope.lint.shared_checks import MalformedRule
 from mqttscope.mqtt.constants import MalformedReason
 from mqttscope.mqtt.declare import FaultReport
 
 
-class QosInvalid(Rule):
+class QosInvalid(MalformedRule):
     """A PUBLISH has both QoS bits set, and there is no QoS 3.
 
     The receiver cannot know whether a packet identifier follows the topic, so it closes the connection as for any
@@ -19,8 +19,6 @@ class QosInvalid(Rule):
     """
 
     code = "PUB101"
-    severity = Severity.ERROR
-    reason_code = 0x81
     statements = {V5: {"MQTT-3.3.1-4": ""}, V3_1_1: {"MQTT-3.3.1-4": ""}, V3_1: {"V31-HEADER-qos3": ""}}
     malformed = (MalformedReason.QOS_INVALID,)
 

@@ -2,13 +2,13 @@
 
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V5, Findings, Needs, Rule
+from mqttscope.lint.rule import V5, Findings
+from mqttscope.lint.shared_checks import AnnouncedLimitRule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Publish
 
 
-class RetainNotAvailable(Rule):
+class RetainNotAvailable(AnnouncedLimitRule):
     """A client publishes a retained message to a server that keeps none.
 
     The server said so in CONNACK (Retain Available 0) and closes the connection with 0x9A (Retain not supported).  A
@@ -18,16 +18,12 @@ class RetainNotAvailable(Rule):
     """
 
     code = "PUB210"
-    severity = Severity.ERROR
-    severities = (Severity.ERROR, Severity.INFO)
     reason_code = 0x9A
-    versions = (V5,)
     statements = {V5: {"MQTT-3.2.2-14": ""}}
     also = {V5: ("V5-PUBLISH-retain-unavailable",)}
     looks_at = Publish
     sender = Direction.CLIENT_TO_SERVER
     when = "retain"
-    needs = Needs.OPENING
 
     good = examples("""
         RETAIN 0
@@ -50,10 +46,5 @@ class RetainNotAvailable(Rule):
         """Compare with what CONNACK announced."""
         if at.connection.retain_available:
             return None
-        severity, confidence = at.awareness()
-        return self.report(
-            "retain",
-            f"PUBLISH {at.topic!r} has RETAIN 1, the server announced Retain Available 0",
-            severity=severity,
-            confidence=confidence,
-        )
+        message = f"PUBLISH {at.topic!r} has RETAIN 1, the server announced Retain Available 0"
+        return self.ignored("retain", message, at)

@@ -5,16 +5,15 @@ import zlib
 from mqttscope.lint.broker_watch import SECOND_NS, doubt
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
+from mqttscope.lint.finding import Related, Severity
 from mqttscope.lint.retained_store import RetainedStore
-from mqttscope.lint.rule import ALL_VERSIONS, V3_1, V3_1_1, Findings, Rule
-from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
+from mqttscope.lint.rule import ALL_VERSIONS, V3_1, V3_1_1, Findings
+from mqttscope.lint.rules.delivery import DeliveryRule
 from mqttscope.lint.rules.retained import askers
-from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Publish
 
 
-class RetainFlagMissingOnInitial(Rule):
+class RetainFlagMissingOnInitial(DeliveryRule):
     """A stored message that answers a SUBSCRIBE has RETAIN 0.
 
     The flag tells the subscriber that this is the state so far and not something that has just happened; without it
@@ -26,15 +25,10 @@ class RetainFlagMissingOnInitial(Rule):
     """
 
     code = "RET411"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING, Severity.INFO)
-    confidence = Confidence.LIKELY
     versions = ALL_VERSIONS
     statements = {V3_1_1: {"MQTT-3.3.1-8": ""}}
     also = {V3_1: ("V31-PUBLISH-retain-on-subscribe",)}
-    looks_at = Publish
-    sender = Direction.SERVER_TO_CLIENT
-    needs = ALL_SUBSCRIPTIONS
     settings = {"grace": 5, "window": 2}
     models = (RetainedStore,)
     about = RetainedStore, "awaited"

@@ -5,15 +5,14 @@ import zlib
 from mqttscope.lint.broker_watch import SECOND_NS, doubt
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
+from mqttscope.lint.finding import Related, Severity
 from mqttscope.lint.retained_store import RetainedStore
-from mqttscope.lint.rule import V5, Findings, Rule
-from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, filters_of
-from mqttscope.mqtt.constants import Direction
+from mqttscope.lint.rule import V5, Findings
+from mqttscope.lint.rules.delivery import DeliveryRule, filters_of
 from mqttscope.mqtt.packets import Publish
 
 
-class RetainFlagNotPropagated(Rule):
+class RetainFlagNotPropagated(DeliveryRule):
     """A live message loses its RETAIN 1 on the way to a subscription with Retain As Published.
 
     Bridges and recorders ask for the flag so that they can keep or pass on what the publisher meant to be retained;
@@ -25,14 +24,9 @@ class RetainFlagNotPropagated(Rule):
     """
 
     code = "RET409"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING)
-    confidence = Confidence.LIKELY
     versions = (V5,)
     statements = {V5: {"MQTT-3.3.1-13": ""}}
-    looks_at = Publish
-    sender = Direction.SERVER_TO_CLIENT
-    needs = ALL_SUBSCRIPTIONS
     settings = {"window": 5}
     models = (RetainedStore,)
     about = RetainedStore, "live"

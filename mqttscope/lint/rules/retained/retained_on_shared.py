@@ -2,14 +2,13 @@
 
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import V5, Findings, Rule
-from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, filters_of
-from mqttscope.mqtt.constants import Direction
+from mqttscope.lint.finding import Related
+from mqttscope.lint.rule import V5, Findings
+from mqttscope.lint.rules.delivery import DeliveryRule, filters_of
 from mqttscope.mqtt.packets import Publish
 
 
-class RetainedOnShared(Rule):
+class RetainedOnShared(DeliveryRule):
     """A client gets a retained message because of a Shared Subscription.
 
     Members of a group share live messages.  If each of them got the retained ones when it joins, a job that was done
@@ -19,14 +18,9 @@ class RetainedOnShared(Rule):
     """
 
     code = "RET204"
-    severity = Severity.ERROR
-    confidence = Confidence.LIKELY
     versions = (V5,)
     statements = {V5: {"V5-SHARED-no-retained": ""}}
-    looks_at = Publish
-    sender = Direction.SERVER_TO_CLIENT
     when = "retain"
-    needs = ALL_SUBSCRIPTIONS
 
     good = examples("""
         a live message

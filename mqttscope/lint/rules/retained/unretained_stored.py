@@ -5,16 +5,15 @@ import zlib
 from mqttscope.lint.broker_watch import doubt
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
+from mqttscope.lint.finding import Related, Severity
 from mqttscope.lint.retained_store import RetainedStore
-from mqttscope.lint.rule import ALL_VERSIONS, V3_1_1, V5, Findings, Rule
-from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
+from mqttscope.lint.rule import ALL_VERSIONS, V3_1_1, V5, Findings
+from mqttscope.lint.rules.delivery import DeliveryRule
 from mqttscope.lint.rules.retained import askers
-from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Publish
 
 
-class UnretainedStored(Rule):
+class UnretainedStored(DeliveryRule):
     """A message that was published with RETAIN 0 comes back as a retained message.
 
     Such a message is for those who are there; what a new subscriber gets is the last one with RETAIN 1.  A server that
@@ -25,16 +24,11 @@ class UnretainedStored(Rule):
     """
 
     code = "RET408"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING, Severity.INFO)
-    confidence = Confidence.LIKELY
     versions = ALL_VERSIONS
     statements = {V5: {"MQTT-3.3.1-8": ""}, V3_1_1: {"MQTT-3.3.1-12": ""}}
     also = {V5: ("MQTT-3.1.2-14",), V3_1_1: ("MQTT-3.1.2-16",)}
-    looks_at = Publish
-    sender = Direction.SERVER_TO_CLIENT
     when = "retain"
-    needs = ALL_SUBSCRIPTIONS
     models = (RetainedStore,)
 
     good = examples("""

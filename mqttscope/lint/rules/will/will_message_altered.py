@@ -3,17 +3,16 @@
 from mqttscope.lint.broker_watch import SECOND_NS, doubt
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Report, Severity
-from mqttscope.lint.rule import ALL_VERSIONS, V3_1_1, V5, Findings, Rule
-from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
+from mqttscope.lint.finding import Report, Severity
+from mqttscope.lint.rule import ALL_VERSIONS, V3_1_1, V5, Findings
+from mqttscope.lint.rules.delivery import DeliveryRule
 from mqttscope.lint.rules.will import was_there, will_in
 from mqttscope.lint.wills import DUE, KEPT, StoredWill, Wills, summaries
-from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Publish
 from mqttscope.session.matching import Match
 
 
-class WillMessageAltered(Rule):
+class WillMessageAltered(DeliveryRule):
     """A will is not published as its CONNECT says.
 
     A will has a QoS, a RETAIN flag and properties like any other message, and its client is not there any more to
@@ -24,17 +23,12 @@ class WillMessageAltered(Rule):
     """
 
     code = "WIL408"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING, Severity.INFO)
-    confidence = Confidence.LIKELY
     versions = ALL_VERSIONS
     statements = {
         V5: {"MQTT-3.1.2-14": "", "MQTT-3.1.2-15": "", "MQTT-3.1.3-10": ""},
         V3_1_1: {"MQTT-3.1.2-16": "", "MQTT-3.1.2-17": ""},
     }
-    looks_at = Publish
-    sender = Direction.SERVER_TO_CLIENT
-    needs = ALL_SUBSCRIPTIONS
     settings = {"window": 60}
     models = (Wills,)
     about = Wills, "topics"

@@ -1,19 +1,20 @@
-"""SUB103."""
+"""SUB103, SUB104: faults of the options of a subscription."""
 
 from collections.abc import Iterator
 
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings
 from mqttscope.lint.rules import lawful_elsewhere
 from mqttscope.lint.rules.subscription import faulty_filter, options_span
+from mqttscope.lint.shared_checks import MalformedRule
 from mqttscope.mqtt.constants import Direction, MalformedReason
 from mqttscope.mqtt.declare import FaultReport
 from mqttscope.mqtt.packets import Subscribe
 
 
-class SubscriptionOptionsReserved(Rule):
+class SubscriptionOptionsReserved(MalformedRule):
     """A SUBSCRIBE sets reserved bits in the options byte after a Topic Filter.
 
     MQTT 5.0 reserves bits 6 and 7, MQTT 3.1.1 all but the two QoS bits; a server has to treat the packet as malformed
@@ -24,9 +25,7 @@ class SubscriptionOptionsReserved(Rule):
     """
 
     code = "SUB103"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.INFO)
-    reason_code = 0x81
     statements = {V5: {"MQTT-3.8.3-5": ""}, V3_1_1: {"MQTT-3.8.3-4": ""}}
     also = {V3_1: ("V31-SUBSCRIBE-qos",)}
     looks_at = Subscribe
@@ -68,4 +67,37 @@ class SubscriptionOptionsReserved(Rule):
         """The decoder's words, with the filter, unless it may be MQTT 3.1 that is spoken."""
         if lawful_elsewhere(at):
             return None
+        return self.report(fault.field, f"SUBSCRIBE{faulty_filter(fault.field, at)}: {fault.detail}")
+
+
+class SubscribeQosInvalid(MalformedRule):
+    """A SUBSCRIBE asks for QoS 3, which does not exist.
+
+    Both QoS bits of the options byte are set.  Servers refuse the whole packet and close the connection, so that the
+    other filters in it are not subscribed either.
+
+    Instead, ask for QoS 0, 1 or 2.
+    """
+
+    code = "SUB104"
+    reason_code = 0x82
+    statements = {V5: {"V5-SUBSCRIBE-qos-3": ""}, V3_1: {"V31-SUBSCRIBE-qos": ""}}
+    also = {V3_1_1: ("MQTT-3.8.3-4",)}
+    malformed = (MalformedReason.SUBSCRIPTION_QOS_INVALID,)
+
+    good = examples("""
+        QoS 2 is the highest
+            opened; > subscribe 10 a/b:2; < suback 10 2
+    """)
+    bad = examples("""
+        both QoS bits
+            opened; > raw 82 09 000a00 0003 "a/b" 03 !subscriptions[0].maximum_qos
+        in 3.1.1, in the second filter
+            opened 3.1.1; > subscribe 10 a:0 b:3 !subscriptions[1].maximum_qos
+        in 3.1
+            opened 3.1; > subscribe 10 a:3 !subscriptions[0].maximum_qos
+    """)
+
+    def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
+        """The decoder's words, with the filter."""
         return self.report(fault.field, f"SUBSCRIBE{faulty_filter(fault.field, at)}: {fault.detail}")

@@ -1,0 +1,99 @@
+"""CON212, CON214: CONNECT and CONNACK, which a connection has once."""
+
+from mqttscope.lint.context import RuleContext
+from mqttscope.lint.examples import examples
+from mqttscope.lint.finding import Related, Severity
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.declare import Malformed
+from mqttscope.mqtt.packets import Connack, Connect
+from mqttscope.session.history import Sent
+
+
+class SecondPacketRule(Rule):
+    """A packet that opens a connection, once more."""
+
+    severity = Severity.ERROR
+    signs = ("again",)
+
+    def again(self, first: Sent | None, name: str) -> Findings:
+        """The report, if there was a first one."""
+        if first is None:
+            return None
+        earlier = Related(f"the first {name}", first.packet, first.frame, first.timestamp_ns)
+        return self.report("", f"second {name} on one connection", related=(earlier,))
+
+
+class SecondConnect(SecondPacketRule):
+    """A client sends CONNECT twice on one connection.
+
+    A connection has one session and one CONNECT; the server closes it as a protocol error.
+
+    Instead, open a new TCP connection for another CONNECT.
+    """
+
+    code = "CON212"
+    reason_code = 0x82
+    statements = {V3_1: {"V31-CONNECT-second": ""}}
+    also = {V5: ("MQTT-3.1.0-2",), V3_1_1: ("MQTT-3.1.0-2",)}
+    looks_at = Connect
+    sender = Direction.CLIENT_TO_SERVER
+
+    good = examples("""
+        one CONNECT
+            opened
+    """)
+    bad = examples("""
+        and one more
+            opened; > connect !
+        one more whose Client Identifier is longer than the packet
+            opened 3.1.1; > raw 10 0e 0004 "MQTT" 0402003c00096331 !
+        one more that breaks off
+            opened; > raw 10 20 0004 "MQTT" 0502003c00 !; > fin
+    """)
+
+    def check(self, packet: Connect, at: RuleContext) -> Findings:
+        """The state knows the first one."""
+        return self.again(at.history.connect_sent, "CONNECT")
+
+    def check_damaged(self, found: Malformed, at: RuleContext) -> Findings:
+        """A packet that cannot be read to its end: the protocol name shows that it is a CONNECT."""
+        packet = found.packet
+        if found.complete or not at.from_client or not isinstance(packet, Connect):
+            return None
+        is_connect = packet.protocol_name in ("MQTT", "MQIsdp")
+        return self.again(at.history.connect_sent, "CONNECT") if is_connect else None
+
+
+class SecondConnack(SecondPacketRule):
+    """A server sends CONNACK twice on one connection.
+
+    A connection is accepted or refused once.  A client that gets another CONNACK cannot tell which limits hold and
+    closes the connection.
+
+    Instead, answer the one CONNECT once, and close the connection on a second CONNECT.
+    """
+
+    code = "CON214"
+    statements = {V5: {"MQTT-3.2.0-2": ""}}
+    looks_at = Connack
+    sender = Direction.SERVER_TO_CLIENT
+
+    good = examples("""
+        one CONNACK
+            opened
+        one refusal
+            opened < code=0x88; < fin
+    """)
+    bad = examples("""
+        and one more
+            opened; < connack !
+        two together in 3.1.1
+            > connect 3.1.1; < connack & connack !
+        accepted after a refusal
+            opened < code=0x87; opened < !
+    """)
+
+    def check(self, packet: Connack, at: RuleContext) -> Findings:
+        """The state knows the first one."""
+        return self.again(at.history.connack_sent, "CONNACK")

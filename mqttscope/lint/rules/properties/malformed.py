@@ -1,0 +1,112 @@
+"""PRP102 to PRP104: property blocks that nobody can read."""
+
+from mqttscope.lint.context import RuleContext
+from mqttscope.lint.examples import examples
+from mqttscope.lint.rule import V5, Findings
+from mqttscope.lint.shared_checks import MalformedRule
+from mqttscope.mqtt.constants import MalformedReason
+from mqttscope.mqtt.declare import FaultReport
+from mqttscope.mqtt.properties import BY_NAME
+
+
+class MalformedPropertiesRule(MalformedRule):
+    """A fault in a property block."""
+
+    versions = (V5,)
+
+
+class PropertyLengthOverrun(MalformedPropertiesRule):
+    """A Property Length does not end where a property ends.
+
+    The block of properties is longer than the rest of the packet, or its last property crosses its end.  Nobody can
+    tell what belongs to the properties and what comes after them, so the receiver treats the packet as malformed.
+
+    Instead, compute the Property Length from the encoded bytes of all properties, identifiers included.
+    """
+
+    code = "PRP102"
+    statements = {V5: {"V5-PROP-wrong-type": ""}}
+    malformed = (MalformedReason.PROPERTY_LENGTH_OVERRUN,)
+
+    good = examples("""
+        a block that ends with its property
+            opened; > raw 30 0a 0003 "a/b" 0201016869
+    """)
+    bad = examples("""
+        two bytes for a property of three
+            opened; > raw 30 0b 0003 "a/b" 0223 0001 "h" 69 !properties.topic_alias
+        a block that is longer than the packet
+            opened; > raw 30 09 0003 "a/b" 0a010102 !properties
+        a string that crosses the end of the block
+            opened; > raw 30 0c 0003 "a/b" 04030005616263 !properties.content_type
+        in the Will Properties
+            > raw 10 1a 0004 "MQTT" 0506003c00 0002 "c1" 0218000000 0001 "a" 0001 "b"
+                !will.properties.will_delay_interval
+    """)
+
+
+class PropertyUnknown(MalformedPropertiesRule):
+    """A property has an identifier that MQTT 5.0 does not know.
+
+    The table has 27 of them, and none can be skipped: the length of an unknown property is unknown too, so the
+    receiver treats the packet as malformed.
+
+    Instead, put what has no property of its own into a User Property.
+    """
+
+    code = "PRP103"
+    statements = {V5: {"V5-PROP-unknown": ""}}
+    malformed = (MalformedReason.PROPERTY_UNKNOWN,)
+
+    good = examples("""
+        a known property
+            opened; > raw 30 0a 0003 "a/b" 0201016869
+    """)
+    bad = examples("""
+        identifier 0x7f
+            opened; > raw 30 0a 0003 "a/b" 027f006869 !properties.unknown_0x7f
+        identifier 0x00 after a known property
+            opened; > raw 30 0c 0003 "a/b" 04010100006869 !properties.unknown_0x00
+        an identifier of two bytes
+            opened; > raw 30 0b 0003 "a/b" 038001006869 !properties.unknown_0x80
+    """)
+
+
+class PropertyNotAllowed(MalformedPropertiesRule):
+    """A property stands in a packet type that does not have it.
+
+    Each property belongs to certain packet types, and the Will Properties are a place of their own: the Will Delay
+    Interval goes nowhere else, Topic Alias and Subscription Identifier do not go there.  The receiver treats the packet
+    as malformed.
+
+    Instead, send the property in a packet that has it, or as a User Property.
+    """
+
+    code = "PRP104"
+    statements = {V5: {"V5-PROP-not-allowed": ""}}
+    malformed = (MalformedReason.PROPERTY_NOT_ALLOWED,)
+
+    good = examples("""
+        a Topic Alias in a PUBLISH
+            opened < topic_alias_maximum=10; > publish a/b hi topic_alias=1
+        a Will Delay Interval in the Will Properties
+            opened will=a/b will_payload=gone will.will_delay_interval=5
+    """)
+    bad = examples("""
+        a Topic Alias in a SUBSCRIBE
+            opened < topic_alias_maximum=10; > raw 82 0c 000a03230001 0003 "a/b" 01 !properties.topic_alias
+        a Subscription Identifier in a SUBACK
+            opened; < suback 10 0 subscription_identifier=1 !properties.subscription_identifier
+        a Will Delay Interval in the CONNECT itself
+            > connect will_delay_interval=5 !properties.will_delay_interval
+        a Topic Alias in the Will Properties
+            > connect will=a/b will_payload=gone will.topic_alias=1 !will.properties.topic_alias
+    """)
+
+    def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
+        """Name the property by its number too."""
+        kind = (at.event.type or "packet").upper()  # type: ignore[union-attr]
+        name = fault.field.rpartition(".")[2]
+        number = BY_NAME[name].identifier
+        place = "the Will Properties" if fault.field.startswith("will.") else kind
+        return self.report(fault.field, f"{kind}: property {name} (0x{number:02x}) is not allowed in {place}")

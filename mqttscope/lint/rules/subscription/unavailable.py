@@ -1,0 +1,156 @@
+"""SUB213 to SUB215: what the server announced in CONNACK that it does not have."""
+
+from typing import ClassVar
+
+from mqttscope.lint.context import RuleContext
+from mqttscope.lint.examples import examples
+from mqttscope.lint.rule import V5, Findings
+from mqttscope.lint.rules.subscription import and_more
+from mqttscope.lint.shared_checks import AnnouncedLimitRule
+from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Subscribe
+from mqttscope.mqtt.properties import SUBSCRIPTION_IDENTIFIER
+from mqttscope.mqtt.topics import parse_shared
+
+
+class UnavailableRule(AnnouncedLimitRule):
+    """Topic filters that need what the server does not have."""
+
+    looks_at = Subscribe
+    sender = Direction.CLIENT_TO_SERVER
+    signs = ("unavailable",)
+    announced: ClassVar[str]
+    """The property of CONNACK."""
+
+    def check(self, packet: Subscribe, at: RuleContext) -> Findings:
+        """Compare with what CONNACK announced; one finding, however many filters the packet has."""
+        if getattr(at.connection, self.announced):
+            return None
+        rows = packet.subscriptions or ()
+        wrong = [index for index, row in enumerate(rows) if self.needs_it(row.topic_filter)]
+        if not wrong:
+            return None
+        what = self.announced.replace("_", " ").title()
+        message = f"SUBSCRIBE {rows[wrong[0]].topic_filter!r}{and_more(len(wrong))}: the server announced {what} 0"
+        return self.ignored(f"subscriptions[{wrong[0]}].topic_filter", message, at)
+
+    def needs_it(self, topic_filter: str) -> bool:
+        """Whether a filter needs what CONNACK announced as not available."""
+        raise NotImplementedError
+
+
+class WildcardSubscriptionUnavailable(UnavailableRule):
+    """A client subscribes with a wildcard although the server announced that it has none.
+
+    CONNACK said Wildcard Subscription Available 0, so the server answers with 0xA2 (Wildcard Subscriptions not
+    supported) and may close the connection.  A client that subscribes before the CONNACK has reached it only guesses,
+    so then the finding is likely at best.
+
+    Instead, wait for the CONNACK, and subscribe to each topic by its name.
+    """
+
+    code = "SUB213"
+    announced = "wildcard_subscription_available"
+    reason_code = 0xA2
+    statements = {V5: {"V5-SUBSCRIBE-wildcard-unavailable": ""}}
+
+    good = examples("""
+        no wildcard
+            opened < wildcard_subscription_available=0; > subscribe 10 a/b:1; < suback 10 1
+        absent means available
+            opened; > subscribe 10 a/#:1; < suback 10 1
+    """)
+    bad = examples("""
+        a wildcard where the server has none
+            opened < wildcard_subscription_available=0; > subscribe 10 a/#:1 !subscriptions[0].topic_filter
+        in the filter of a share
+            opened < wildcard_subscription_available=0; > subscribe 10 a:1 $share/g/+:1 !subscriptions[1].topic_filter
+        one finding for many filters
+            opened < wildcard_subscription_available=0
+            > subscribe 10 a:1 a/#:1 b/#:1 +:1 !subscriptions[1].topic_filter
+        sent before the CONNACK had arrived
+            opened < wildcard_subscription_available=0; crossing > subscribe 10 a/#:1 !subscriptions[0].topic_filter
+    """)
+
+    def needs_it(self, topic_filter: str) -> bool:
+        """Whether it has a wildcard, apart from the name of a share."""
+        share = parse_shared(topic_filter)
+        name = topic_filter if share is None else share[1]
+        return "+" in name or "#" in name
+
+
+class SubscriptionIdUnavailable(AnnouncedLimitRule):
+    """A SUBSCRIBE carries a Subscription Identifier although the server announced that it has none.
+
+    CONNACK said Subscription Identifiers Available 0, so the server closes the connection with 0xA1 (Subscription
+    Identifiers not supported).  A client that subscribes before the CONNACK has reached it only guesses, so then the
+    finding is likely at best.
+
+    Instead, wait for the CONNACK, and find the handler of a message by its topic.
+    """
+
+    code = "SUB214"
+    looks_at = Subscribe
+    sender = Direction.CLIENT_TO_SERVER
+    signs = ("unavailable",)
+    reason_code = 0xA1
+    statements = {V5: {"V5-SUBSCRIBE-id-unavailable": ""}}
+
+    good = examples("""
+        no identifier
+            opened < subscription_identifier_available=0; > subscribe 10 a:1; < suback 10 1
+        absent means available
+            opened; > subscribe 10 a:1 subscription_identifier=1; < suback 10 1
+    """)
+    bad = examples("""
+        an identifier where the server has none
+            opened < subscription_identifier_available=0
+            > subscribe 10 a:1 subscription_identifier=1 !properties.subscription_identifier
+        sent before the CONNACK had arrived
+            opened < subscription_identifier_available=0
+            crossing > subscribe 10 a:1 subscription_identifier=1 !properties.subscription_identifier
+    """)
+
+    def check(self, packet: Subscribe, at: RuleContext) -> Findings:
+        """Look at the property of the packet."""
+        if at.connection.subscription_identifier_available or packet.properties is None:
+            return None
+        identifier = packet.properties.first(SUBSCRIPTION_IDENTIFIER)
+        if identifier is None:
+            return None
+        message = f"SUBSCRIBE has Subscription Identifier {identifier}: the server announced Subscription Identifiers "
+        return self.ignored("properties.subscription_identifier", f"{message}Available 0", at)
+
+
+class SharedSubscriptionUnavailable(UnavailableRule):
+    """A client asks for a Shared Subscription although the server announced that it has none.
+
+    CONNACK said Shared Subscription Available 0, so the server answers with 0x9E (Shared Subscriptions not supported)
+    and may close the connection.  A client that subscribes before the CONNACK has reached it only guesses, so then the
+    finding is likely at best.
+
+    Instead, wait for the CONNACK, and subscribe without ``$share/``.
+    """
+
+    code = "SUB215"
+    announced = "shared_subscription_available"
+    reason_code = 0x9E
+    statements = {V5: {"V5-SUBSCRIBE-shared-unavailable": ""}}
+
+    good = examples("""
+        an ordinary subscription
+            opened < shared_subscription_available=0; > subscribe 10 a:1; < suback 10 1
+        absent means available
+            opened; > subscribe 10 $share/g/a:1; < suback 10 1
+    """)
+    bad = examples("""
+        a share where the server has none
+            opened < shared_subscription_available=0; > subscribe 10 $share/g/a:1 !subscriptions[0].topic_filter
+        sent before the CONNACK had arrived
+            opened < shared_subscription_available=0
+            crossing > subscribe 10 $share/g/a:1 !subscriptions[0].topic_filter
+    """)
+
+    def needs_it(self, topic_filter: str) -> bool:
+        """Whether it is the filter of a share."""
+        return topic_filter.startswith("$share/")
