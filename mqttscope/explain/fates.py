@@ -85,6 +85,8 @@ class Wanted:
     connection: int
     since_ns: int
     """Since when the broker may know it: its SUBSCRIBE, or the CONNACK where that came later."""
+    granted_ns: int | None = None
+    """Time of the SUBACK, which proves that the broker had the subscription."""
     code: int | None = None
     ended_ns: int | None = None
     ended_frame: int = 0

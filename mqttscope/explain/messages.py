@@ -231,10 +231,11 @@ class MessageWatch:
                 self._filters[plain] = {}
                 self._index.add(plain, plain)
             self._filters[plain][_key(event.connection)] = None
+            before = known.filters.get(row.topic_filter)
             known.filters[row.topic_filter] = Wanted(
                 row.topic_filter, plain, share is not None, row.maximum_qos,
                 bool(row.no_local), event.timestamp_ns, event.frame, event.capture, event.connection.number,
-                event.timestamp_ns,
+                event.timestamp_ns, before.granted_ns if before is not None and before.ended_ns is None else None,
             )  # fmt: skip
 
     def _granted(self, event: PacketEvent, found: packets.Suback) -> None:
@@ -244,6 +245,8 @@ class MessageWatch:
             wanted = known.filters.get(one)
             if wanted is not None:
                 wanted.code = code
+                if code < FAILURE and wanted.granted_ns is None:
+                    wanted.granted_ns = event.timestamp_ns
                 wanted.qos = min(wanted.qos, code) if code < 0x80 else wanted.qos
 
     def _publish(self, event: PacketEvent, found: packets.Publish) -> None:
@@ -545,6 +548,20 @@ class MessageWatch:
                 Fate.QUOTA_FULL, "its Receive Maximum was used up: it had not acknowledged earlier messages",
                 "Let the client acknowledge messages sooner, or raise its Receive Maximum.",
             )  # fmt: skip
+        # Two connections have no common order: the broker may have taken the later of two packets first.
+        if held.number != one.connection:
+            if wanted.granted_ns is None or wanted.granted_ns > one.timestamp_ns:
+                asked = f"asked for {name} {describe.span(one.timestamp_ns - wanted.asked_ns)} before"
+                said = "no SUBACK was captured"
+                if wanted.granted_ns is not None:
+                    said = f"its SUBACK came {describe.span(wanted.granted_ns - one.timestamp_ns)} after the message"
+                return made(Fate.SUBSCRIBED_LATER, f"{asked}, and {said}: the broker may have taken the message first")
+            if wanted.ended_ns is not None and wanted.ended_ns <= _due_ns(one):
+                later = describe.span(wanted.ended_ns - one.timestamp_ns)
+                return made(
+                    Fate.UNSUBSCRIBED, f"ended its subscription to {name} {later} later", frame=wanted.ended_frame,
+                    now=wanted.ended_ns,
+                )  # fmt: skip
         end_ns, end_frame = client.ends.get(held.number, (0, 0))
         after = describe.span(end_ns - one.timestamp_ns)
         if one.timestamp_ns <= end_ns <= _due_ns(one):
@@ -768,5 +785,5 @@ def _is_loss(fate: Fate, message: Published, held: Held, client: Subscriber) -> 
     return any(returned_ns > message.timestamp_ns for returned_ns, *_ in client.returns)
 
 
-def _rank(one: Wanted) -> tuple[bool, bool, int]:
-    return one.ended_ns is None, one.code is None or one.code < 0x80, one.qos
+def _rank(one: Wanted) -> tuple[bool, bool, bool, int]:
+    return one.ended_ns is None, one.code is None or one.code < 0x80, one.granted_ns is not None, one.qos

@@ -119,6 +119,35 @@ def test_unsubscribed_and_subscribed_later() -> None:
     assert fate(then=subscribed())[0] is Fate.SUBSCRIBED_LATER
 
 
+def test_a_subscription_counts_from_its_suback_on_for_messages_of_other_connections() -> None:
+    asked, granted = subscribed()
+    again = client(Subscribe(packet_identifier=2, subscriptions=[Subscription(TOPIC, maximum_qos=1)]))
+
+    assert fate(asked, then=(granted, LATER)) == (
+        Fate.SUBSCRIBED_LATER,
+        f"asked for {TOPIC} 30.0 ms before, and its SUBACK came 20.0 ms after the message: the broker may have taken the"
+        " message first",
+    )
+    assert fate(asked, then=(LATER,))[1].endswith("no SUBACK was captured: the broker may have taken the message first")
+    assert fate(asked, granted, then=(LATER,))[0] is Fate.NOT_SENT
+    assert fate(asked, granted, again, then=(LATER,))[0] is Fate.NOT_SENT
+
+
+def test_a_subscription_that_ends_at_once_may_have_ended_before_the_message() -> None:
+    ended = client(Unsubscribe(packet_identifier=2, topic_filters=[TOPIC]))
+
+    assert fate(*subscribed(), then=(ended, LATER))[0] is Fate.UNSUBSCRIBED
+    assert fate(*subscribed(), then=(client(Pingreq(), after=1.1), ended, LATER))[0] is Fate.NOT_SENT
+
+
+def test_a_client_gets_its_own_message_once_it_has_asked() -> None:
+    """One connection has one order: the SUBACK need not come before the message."""
+    asked, granted = subscribed()
+    trace = traced(TOPIC, *opened(client_identifier="reader"), asked, client(MESSAGE), granted, ANSWER, LATER)
+
+    assert [one.fate for one in trace.messages[0].deliveries] == [Fate.NOT_SENT]
+
+
 def test_a_message_that_the_broker_refuses() -> None:
     trace = traced(
         TOPIC,
