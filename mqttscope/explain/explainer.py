@@ -165,9 +165,9 @@ class Explainer:
         connection = event.connection
         story = self._story(connection)
         del self.stories[connection.number]
+        story.facts = self.watch.facts(connection.flow_key, connection.opened_ns)
         story.end(event.timestamp_ns, event.frame, event.capture)
         story.finished = connection.closed_how == "capture_end"
-        story.facts = self.watch.facts(connection.flow_key, connection.opened_ns)
         case = Case(story, self.book, self.watch)
         story.own = any(one.certainty.rank for detect in OWN for one in detect(case))
         story.special = any(one.certainty.rank for detect in SPECIAL for one in detect(case))

@@ -92,7 +92,7 @@ class Case:
         return [
             one
             for one in reversed(self.story.broken)
-            if one.by == by and start <= one.timestamp_ns and self.story.is_before(one)
+            if one.by == by and start <= one.timestamp_ns and self.story.is_before(one, by)
         ]
 
     def last_packet(self, side: str) -> list[Evidence]:

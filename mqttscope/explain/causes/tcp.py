@@ -22,6 +22,9 @@ BOTH_NS = SECOND // 5
 """A RST of each side within this time, from one device between them."""
 
 
+_GAPPED = Evidence("bytes of the client are missing in the capture: its DISCONNECT may be among them")
+
+
 def without_packets(case: Case) -> Iterator[Candidate]:
     """The TCP connection was refused or not answered, or neither side sent anything on it."""
     story, connection = case.story, case.connection
@@ -63,6 +66,8 @@ def half_open(case: Case) -> Iterator[Candidate]:
         sender, silent = case.half(side), case.half(other_side(side))
         if sender is None or silent is None or not silent.segments or case.connection.one_sided:
             continue
+        if silent.finished is not None and (sender.unanswered_ns or 0) > silent.finished.timestamp_ns:
+            continue  # it had closed: nothing more was to come
         last, repeat = silent.last, sender.last_repeat
         if sender.repeats < LEAST_REPEATS or repeat is None or last is None or sender.unanswered_ns is None:
             continue
@@ -88,7 +93,7 @@ def _half_open(case: Case, side: str, sender: Half, silent: Half, repeat: Seen) 
             sender.unanswered_frame, began,
         ),
     ]  # fmt: skip
-    if last is not None:
+    if last is not None and last.timestamp_ns <= story.ended_ns:
         reasons.append(
             Evidence(
                 f"the last segment of {MEANING[other]} came {describe.span(story.ended_ns - last.timestamp_ns)} before"
@@ -338,16 +343,18 @@ def _plain(case: Case) -> Candidate:
         if case.how == "reset":
             headline = "The broker reset the connection (RST), and nothing in the capture says why."
             cause = Cause.SERVER_RESET
-        return candidate(cause, Certainty.HYPOTHESIS, headline, [*reasons, *not_all(case)], weight=10)
+        missing = [_GAPPED] if case.connection.client_side.gapped else []
+        return candidate(cause, Certainty.HYPOTHESIS, headline, [*reasons, *not_all(case)], missing, weight=10)
     sure = Certainty.LIKELY
-    doubts = []
+    doubts: list[Evidence] = []
     if case.how == "reset":
-        headline, cause = "The client reset the connection (RST) without a DISCONNECT.", Cause.CLIENT_RESET
+        did, cause = "The client reset the connection (RST)", Cause.CLIENT_RESET
     else:
-        headline, cause = "The client closed the connection without a DISCONNECT.", Cause.CLIENT_CLOSED
+        did, cause = "The client closed the connection", Cause.CLIENT_CLOSED
+    headline = f"{did} without a DISCONNECT."
     if case.connection.client_side.gapped:
-        sure = Certainty.HYPOTHESIS
-        doubts.append(Evidence("bytes of the client are missing in the capture: its DISCONNECT may be among them"))
+        sure, headline = Certainty.HYPOTHESIS, f"{did}; no DISCONNECT was captured."
+        doubts.append(_GAPPED)
     back = twin(case)
     if back is not None:
         reasons.insert(-1, Evidence(f"the client connected again as #{back.connection} ({back.client})", back.frame,

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from mqttscope.explain import Cause, Certainty
+import pytest
+
+from mqttscope.explain import Cause, Certainty, Explanation
 from mqttscope.lint.examples import client, closes, on, opened, server
-from mqttscope.mqtt.packets import Pingreq, Pingresp, Publish
-from tests.explain.running import capture, explain, explained, only
+from mqttscope.mqtt.packets import Disconnect, Pingreq, Pingresp, Publish
+from tests.dissect.conversations import CLIENT, SERVER, Conversation, numbered
+from tests.dissect.talk import CONNACK, Talk, Tape, connect
+from tests.explain.running import capture, explain, explained, of_segments, only
 
 
 def test_the_lost_link_stands_after_the_keep_alive_that_ran_out() -> None:
@@ -75,3 +79,97 @@ def test_an_open_connection_with_a_client_that_is_silent_for_too_long_is_told() 
 
     assert (found[0].cause, found[0].first.certainty) == (Cause.HALF_OPEN, Certainty.HYPOTHESIS)
     assert found[1].cause is Cause.STILL_OPEN
+
+
+LATE = Publish(topic_name="late", payload=b"1")
+
+
+def ended_together(*, reads_on: bool) -> list[Explanation]:
+    """A server closes three connections at once; the clients send more, and a server that reads on acknowledges it."""
+    tape = Tape()
+    talks = [Conversation(tape) for _ in range(3)]
+    for number, talk in enumerate(talks):
+        talk.keys = Talk(client_port=50_000 + number).keys
+        talk.open().begin(connect(client_identifier=f"dev-{number}"))
+        talk.say(SERVER, CONNACK)
+        talk.live().ack(CLIENT)
+    tape.wait(1)
+    for talk in talks:
+        talk.fin(SERVER)
+    for talk in talks:
+        talk.ack(CLIENT).wait(0.1).say(CLIENT, LATE)
+        if reads_on:
+            talk.ack(SERVER).fin(CLIENT)
+            talk.ack(SERVER)
+        else:
+            talk.reset(SERVER)
+    return of_segments(numbered(tape.segments))
+
+
+def test_a_server_that_reads_on_after_its_fin_did_not_stop() -> None:
+    stopped, half_closed = ended_together(reads_on=False), ended_together(reads_on=True)
+
+    assert [one.cause for one in stopped] == [Cause.SERVER_RESTART] * 3
+    assert [one.cause for one in half_closed] == [Cause.SERVER_CLOSED] * 3
+    told = [each.text for each in half_closed[0].first.reasons]
+    assert "the broker acknowledged 9 bytes that came after its FIN: it did not stop" in told
+
+
+def closed_and_repeated(*, before: bool) -> Explanation:
+    """The client sends again and again until a reset comes; ``before``: the server had closed before that."""
+    talk = Conversation().open().whole()
+    if before:
+        talk.ack(CLIENT).fin(SERVER)
+    (sent,) = talk.ack(CLIENT).wait(3).say(CLIENT, LATE)
+    for pause in (0.4, 0.8, 1.6, 3.2):
+        talk.wait(pause).repeat(sent)
+    talk.reset(SERVER)
+    return of_segments(numbered(talk.tape.segments))[0]
+
+
+def test_a_server_that_had_closed_is_no_lost_path() -> None:
+    causes = [each.cause for each in closed_and_repeated(before=True).candidates]
+    assert causes == [Cause.SERVER_CLOSED]
+    assert Cause.HALF_OPEN in [each.cause for each in closed_and_repeated(before=False).candidates]
+
+
+@pytest.mark.parametrize("heard", [True, False])
+def test_packets_behind_a_gap_came_before_the_end_if_its_sender_acknowledges_them(heard: bool) -> None:
+    """A gap is waited for, so that a DISCONNECT behind it is complete after the FIN that answers it."""
+    talk = Conversation().open().whole()
+    talk.stacks[CLIENT].next += 4
+    talk.say(CLIENT, Disconnect())
+    reached = talk.stacks[CLIENT].next
+    if not heard:
+        talk.stacks[CLIENT].next = reached - 2
+    talk.fin(SERVER)
+    talk.stacks[CLIENT].next = reached
+    talk.fin(CLIENT)
+    talk.ack(SERVER)
+    (explanation,) = of_segments(numbered(talk.tape.segments))
+
+    assert explanation.cause is (Cause.NORMAL if heard else Cause.SERVER_CLOSED)
+
+
+def test_packets_behind_a_gap_came_before_the_fin_of_their_sender() -> None:
+    talk = Conversation().open().whole()
+    talk.stacks[CLIENT].next += 4
+    talk.say(CLIENT, Disconnect())
+    talk.fin(CLIENT)
+    talk.wait(0.02).fin(SERVER)
+    talk.ack(CLIENT)
+    (explanation,) = of_segments(numbered(talk.tape.segments))
+
+    assert explanation.cause is Cause.NORMAL
+
+
+def test_an_end_after_a_gap_is_not_said_to_lack_a_disconnect() -> None:
+    talk = Conversation().open().whole()
+    talk.stacks[CLIENT].next += 6
+    talk.fin(CLIENT)
+    talk.fin(SERVER)
+    talk.ack(CLIENT)
+    (explanation,) = of_segments(numbered(talk.tape.segments))
+
+    assert explanation.first.headline == "The client closed the connection; no DISCONNECT was captured."
+    assert explanation.first.certainty is Certainty.HYPOTHESIS
