@@ -40,8 +40,32 @@ class Case:
 
     @property
     def by(self) -> str | None:
-        """Who closed the transport first; ``None`` where the capture has one direction, which does not show that."""
-        return None if self.connection.one_sided else self.connection.closed_by
+        """Who closed first; ``None`` where the capture has one direction, which does not show that."""
+        if self.connection.one_sided:
+            return None
+        return "client" if self.goodbye is not None else self.connection.closed_by
+
+    @property
+    def goodbye(self) -> Evidence | None:
+        """What shows that the client ended what wraps MQTT, which the FIN of the server answered."""
+        connection = self.connection
+        client = self.half("client")
+        if connection.closed_by != "server" or connection.closed_how != "fin" or client is None:
+            return None
+        history = connection.history
+        if history is not None and 0 < history.client.closing_ns <= (history.server.closing_ns or self.ended_ns):
+            return Evidence("the client sent a Close frame", None, history.client.closing_ns)
+        if not connection.decrypted:
+            return None
+        last = self.story.last_of("client")
+        sent = [one for one in client.recent if one.length and one.timestamp_ns <= self.ended_ns]
+        if last is None or not sent or sent[-1].frame <= last.frame:
+            return None
+        if any(one.sequence == sent[-1].sequence for one in sent[:-1]) or client.repeats:
+            return None
+        # With the keys all packets are known: only an alert has none, and close_notify is the one in good order.
+        one = sent[-1]
+        return Evidence("the client ended TLS (a record without a packet)", one.frame, one.timestamp_ns, one.capture)
 
     @property
     def how(self) -> str:

@@ -195,7 +195,9 @@ def server_restart(case: Case) -> Iterator[Candidate]:
     story, server = case.story, case.connection.server
     if case.how not in ("fin", "reset") or case.by != "server" or story.disconnects or story.own:
         return
-    together = _together(case)
+    # With bytes missing it may have had a DISCONNECT of the client to answer, as it has all day.
+    unclear = case.connection.client_side.gapped
+    together = [] if unclear else _together(case)
     refused = case.watch.unanswered(server, case.ended_ns, case.ended_ns + GONE_NS)
     if refused and case.book.begun_in(server, case.ended_ns + 1, refused[0].timestamp_ns):
         # It took clients in the meantime: what refused them later is another event.
@@ -203,7 +205,7 @@ def server_restart(case: Case) -> Iterator[Candidate]:
     stayed = len(case.book.open.get(server, ()))
     count = len(together) + 1
     whole = count >= 2 and count > stayed - len(case.book.begun_in(server, case.ended_ns, case.ended_ns + GONE_NS))
-    if (not refused and count < LEAST_TOGETHER and not whole) or went_on(case, together) is not None:
+    if (not refused and (unclear or (count < LEAST_TOGETHER and not whole))) or went_on(case, together) is not None:
         return
     first, last = _first_and_last(case, together)
     reasons: list[Evidence | None] = []

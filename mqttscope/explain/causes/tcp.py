@@ -18,6 +18,8 @@ SILENCE_NS = 3 * SECOND
 """So long after the other side's last segment."""
 LATE_NS = 5 * SECOND
 """How far beyond the Keep Alive a client of an open connection is silent before that is reported."""
+BOOT_NS = SECOND // 2
+"""Minimum time that a device or a server needs to lose its state and be on the network again."""
 BOTH_NS = SECOND // 5
 """A RST of each side within this time, from one device between them."""
 
@@ -207,6 +209,9 @@ def device_restart(case: Case) -> Iterator[Candidate]:
         return
     if case.how != "reset" or not case.connection.end_disowned or case.by is None:
         return
+    heard = (case.half(case.by) or Half()).last
+    if heard is not None and not story.set_back and 0 <= case.ended_ns - heard.timestamp_ns < BOOT_NS:
+        return  # it has just reset the connection: its first RST, which acknowledges something, was lost
     asked = [one for one in (case.half(other_side(case.by)) or Half()).recent if one.timestamp_ns <= case.ended_ns]
     reasons: list[Evidence | None] = []
     if asked:
@@ -275,11 +280,18 @@ def _oddities(case: Case, sender: Half, peer: Half, reset: Seen) -> Iterator[str
         distance(sender.end, reset.sequence) not in (0, 1, -1)
         and not case.connection.end_disowned
         and not sender.finished
+        and (reset.flags & ACK or all(one.acknowledgment != reset.sequence for one in peer.recent))
     ):
+        # A stack that answers a segment of a connection that is over takes what that acknowledges.
         off = distance(sender.end, reset.sequence)
         if off > 1 or not sender.outstanding:
             yield f"its sequence number is {abs(off):,} bytes {'after' if off > 0 else 'before'} where {who} stood"
-    after = [one for one in sender.recent if one.timestamp_ns > reset.timestamp_ns and one.length]
+    # Data from before the reset may come after it, where the network changes the order.
+    after = [
+        one
+        for one in sender.recent
+        if one.timestamp_ns > reset.timestamp_ns and one.length and distance(reset.sequence, one.sequence) >= 0
+    ]
     if after:
         yield f"{who} sent data after its RST, as if it knew nothing of it (frame {after[0].frame})"
     both = [one for one in peer.resets if abs(one.timestamp_ns - reset.timestamp_ns) <= BOTH_NS]
@@ -330,7 +342,7 @@ def plain_end(case: Case) -> Iterator[Candidate]:
 
 
 def _plain(case: Case) -> Candidate:
-    reasons = [*case.last_packet("client"), *case.last_packet("server"), case.closing()]
+    reasons = [*case.last_packet("client"), *case.last_packet("server"), *filter(None, (case.goodbye,)), case.closing()]
     if case.by is None:
         cause = Cause.CLIENT_CLOSED if case.connection.closed_by == "client" else Cause.SERVER_CLOSED
         headline = (

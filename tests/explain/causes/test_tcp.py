@@ -7,6 +7,7 @@ import pytest
 from mqttscope.explain import Cause, Certainty, Explanation
 from mqttscope.lint.examples import client, closes, on, opened, server
 from mqttscope.mqtt.packets import Disconnect, Pingreq, Pingresp, Publish
+from mqttscope.net.segment import RST
 from tests.dissect.conversations import CLIENT, SERVER, Conversation, numbered
 from tests.dissect.talk import CONNACK, Talk, Tape, connect
 from tests.explain.running import capture, explain, explained, of_segments, only
@@ -173,3 +174,34 @@ def test_an_end_after_a_gap_is_not_said_to_lack_a_disconnect() -> None:
 
     assert explanation.first.headline == "The client closed the connection; no DISCONNECT was captured."
     assert explanation.first.certainty is Certainty.HYPOTHESIS
+
+
+def test_ends_with_missing_bytes_are_no_restart() -> None:
+    """With a short snap length each DISCONNECT is missing, and its answer looks like an end of the server."""
+    tape = Tape()
+    talks = [Conversation(tape) for _ in range(3)]
+    for number, talk in enumerate(talks):
+        talk.keys = Talk(client_port=50_000 + number).keys
+        talk.open().begin(connect(client_identifier=f"dev-{number}"))
+        talk.say(SERVER, CONNACK)
+        talk.live().ack(CLIENT)
+    for talk in talks:
+        talk.stacks[CLIENT].next += 2
+        talk.fin(SERVER)
+        talk.fin(CLIENT)
+        talk.ack(SERVER)
+    explanations = of_segments(numbered(tape.segments))
+
+    assert [[each.cause for each in one.candidates] for one in explanations] == [[Cause.SERVER_CLOSED]] * 3
+    assert explanations[0].first.doubts[-1].text.endswith("its DISCONNECT may be among them")
+
+
+@pytest.mark.parametrize(("seconds", "cause"), [(0.49, Cause.CLIENT_RESET), (0.5, Cause.DEVICE_RESTART)])
+def test_a_device_needs_time_to_start_again(seconds: float, cause: Cause) -> None:
+    """A client that resets answers what is under way with resets that acknowledge nothing; the first may be lost."""
+    talk = Conversation().open().whole()
+    talk.say(CLIENT, Pingreq())
+    talk.wait(seconds - 0.002).say(SERVER, Pingresp())
+    talk.put(CLIENT, RST)
+
+    assert of_segments(numbered(talk.tape.segments))[0].cause is cause
