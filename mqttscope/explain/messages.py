@@ -118,7 +118,9 @@ class MessageWatch:
             if known is not None and event.connection.closed_how != "capture_end":
                 if len(known.ends) >= MAX_FILTERS:
                     del known.ends[next(iter(known.ends))]
-                known.ends.setdefault(event.connection.number, (event.timestamp_ns, event.frame))
+                # The server may have closed before the client's DISCONNECT.
+                end = event.timestamp_ns, event.frame
+                known.ends[event.connection.number] = min(known.ends.get(event.connection.number, end), end)
             if known is not None and known.connection is event.connection:
                 known.connection, known.keeps = None, _keeps(event.connection)
                 known.was_cut = event.connection.disconnect_by is None

@@ -27,6 +27,8 @@ from mqttscope.mqtt.packets import (
 from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import Properties
 from mqttscope.net.segment import ACK, Segment
+from tests.dissect.conversations import CLIENT, SERVER, Conversation, numbered
+from tests.dissect.talk import CONNACK, Talk, connect
 from tests.explain.running import capture, traced
 
 TOPIC = "plant/7/alarm"
@@ -201,6 +203,26 @@ def test_a_client_that_left_or_was_left_gets_nothing_more(end: Step) -> None:
     assert fate(*subscribed(), end, then=(LATER,))[0] is Fate.SESSION_GONE
     kept = {"clean_start": True, "properties": Properties(session_expiry_interval=60)}
     assert fate(*subscribed(), end, then=(LATER,), **kept)[0] is Fate.OFFLINE
+
+
+def test_a_server_that_has_closed_sends_nothing_more_though_it_reads_on() -> None:
+    reader = Conversation().open().whole()
+    tape = reader.tape
+    writer = Conversation(tape)
+    writer.keys = Talk(client_port=50_001).keys
+    writer.open().begin(connect(client_identifier="writer"))
+    writer.say(SERVER, CONNACK)
+    reader.fin(SERVER)
+    writer.say(CLIENT, Publish(topic_name="cmd/1", payload=b"on"))
+    writer.ack(SERVER)
+    reader.wait(2).say(CLIENT, Disconnect())
+    reader.fin(CLIENT)
+    reader.ack(SERVER)
+    watch = MessageWatch("cmd/1")
+    for event in dissect_segments(numbered(tape.segments)):
+        watch.feed(event)
+
+    assert [one.fate for one in watch.trace().messages[0].deliveries] == [Fate.SESSION_GONE]
 
 
 def test_a_message_that_the_broker_refuses() -> None:

@@ -11,6 +11,7 @@ from mqttscope.explain.book import Arrival, Book
 from mqttscope.explain.model import Broken, Candidate, Cause, Certainty, Evidence
 from mqttscope.explain.segments import Half, SegmentWatch
 from mqttscope.explain.story import Story
+from mqttscope.net.segment import ACK, distance
 from mqttscope.session.connection import Connection
 
 SECOND = 1_000_000_000
@@ -43,7 +44,26 @@ class Case:
         """Who closed first; ``None`` where the capture has one direction, which does not show that."""
         if self.connection.one_sided:
             return None
+        if self.answered is not None:
+            return other_side(self.connection.closed_by or "")
         return "client" if self.goodbye is not None else self.connection.closed_by
+
+    @property
+    def answered(self) -> Evidence | None:
+        """A FIN of the other side that the capture lacks, and that the first FIN which it has acknowledges."""
+        by = self.connection.closed_by
+        if by is None or self.connection.closed_how != "fin":
+            return None
+        closing, other = self.half(by), self.half(other_side(by))
+        if closing is None or other is None or closing.finished is None or other.finished is not None:
+            return None
+        seen = closing.finished
+        # Later segments may continue after the FIN: what counts is the end of the data.
+        ends = [(one.sequence + one.length) & 0xFFFFFFFF for one in other.recent if one.length]
+        if not seen.flags & ACK or not ends or min(distance(end, seen.acknowledgment) for end in ends) != 1:
+            return None
+        text = f"it acknowledges a FIN of {MEANING[other_side(by)]} that the capture lacks"
+        return Evidence(text, seen.frame, seen.timestamp_ns, seen.capture)
 
     @property
     def goodbye(self) -> Evidence | None:

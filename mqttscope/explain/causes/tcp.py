@@ -342,7 +342,15 @@ def plain_end(case: Case) -> Iterator[Candidate]:
 
 
 def _plain(case: Case) -> Candidate:
-    reasons = [*case.last_packet("client"), *case.last_packet("server"), *filter(None, (case.goodbye,)), case.closing()]
+    before = filter(None, (case.goodbye, case.answered))
+    reasons = [*case.last_packet("client"), *case.last_packet("server"), *before, case.closing()]
+    connection = case.connection
+    if connection.one_sided == "server_to_client":
+        return candidate(
+            Cause.NOT_SHOWN, Certainty.CERTAIN,
+            "Nothing that the client sent was captured: whether it said goodbye with DISCONNECT is unknown.", reasons,
+            weight=10,
+        )  # fmt: skip
     if case.by is None:
         cause = Cause.CLIENT_CLOSED if case.connection.closed_by == "client" else Cause.SERVER_CLOSED
         headline = (

@@ -7,7 +7,7 @@ import pytest
 from mqttscope.explain import Cause, Certainty, Explanation
 from mqttscope.lint.examples import client, closes, on, opened, server
 from mqttscope.mqtt.packets import Disconnect, Pingreq, Pingresp, Publish
-from mqttscope.net.segment import RST
+from mqttscope.net.segment import ACK, RST
 from tests.dissect.conversations import CLIENT, SERVER, Conversation, numbered
 from tests.dissect.talk import CONNACK, Talk, Tape, connect
 from tests.explain.running import capture, explain, explained, of_segments, only
@@ -205,3 +205,29 @@ def test_a_device_needs_time_to_start_again(seconds: float, cause: Cause) -> Non
     talk.put(CLIENT, RST)
 
     assert of_segments(numbered(talk.tape.segments))[0].cause is cause
+
+
+def test_a_fin_that_the_capture_lacks_came_first() -> None:
+    """The FIN of the client acknowledges one more than the server's data."""
+    talk = Conversation().open().whole()
+    talk.stacks[SERVER].next += 1
+    talk.fin(CLIENT)
+    talk.ack(SERVER)
+    (explanation,) = of_segments(numbered(talk.tape.segments))
+
+    assert explanation.cause is Cause.SERVER_CLOSED
+    told = [each.text for each in explanation.first.reasons]
+    assert "it acknowledges a FIN of the broker that the capture lacks" in told
+
+
+def test_data_from_before_a_reset_is_no_trace_of_a_device_between() -> None:
+    """The network may deliver it later; data with numbers after the reset is one."""
+    causes = []
+    for behind in (0, 9):
+        talk = Conversation().open().whole()
+        sequence = talk.stacks[CLIENT].next
+        talk.put(CLIENT, RST | ACK, sequence=sequence)
+        talk.put(CLIENT, ACK, b"\xc0\0", sequence=sequence - 2 + behind)
+        causes.append(of_segments(numbered(talk.tape.segments))[0].cause)
+
+    assert causes == [Cause.CLIENT_RESET, Cause.MIDDLEBOX_RESET]
