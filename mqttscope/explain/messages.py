@@ -503,12 +503,12 @@ class MessageWatch:
         held = one.held.get(key)
         if held is None or held.wanted is None or held.wanted.since_ns > one.timestamp_ns:
             return self._without(one, client)
-        wanted, name = held.wanted, describe.name(held.wanted.topic_filter)
+        wanted, name, number = held.wanted, describe.name(held.wanted.topic_filter), held.number
 
         def made(
             fate: Fate, said: str, *advice: str, frame: int = wanted.frame, now: int = wanted.asked_ns
         ) -> Delivery:
-            return Delivery(client.name, held.number, fate, said, frame, now, wanted.capture, advice)
+            return Delivery(client.name, number, fate, said, frame, now, wanted.capture, advice)
 
         if wanted.ended_ns is not None and wanted.ended_ns <= one.timestamp_ns:
             ago = describe.span(one.timestamp_ns - wanted.ended_ns)

@@ -201,8 +201,8 @@ def test_a_client_that_does_not_read_is_not_sent_more() -> None:
 def test_a_client_that_left_or_was_left_gets_nothing_more(end: Step) -> None:
     """Whatever its transport does: a FIN ends what its sender says."""
     assert fate(*subscribed(), end, then=(LATER,))[0] is Fate.SESSION_GONE
-    kept = {"clean_start": True, "properties": Properties(session_expiry_interval=60)}
-    assert fate(*subscribed(), end, then=(LATER,), **kept)[0] is Fate.OFFLINE
+    kept = Properties(session_expiry_interval=60)
+    assert fate(*subscribed(), end, then=(LATER,), properties=kept)[0] is Fate.OFFLINE
 
 
 def test_a_server_that_has_closed_sends_nothing_more_though_it_reads_on() -> None:

@@ -277,15 +277,14 @@ def _oddities(case: Case, sender: Half, peer: Half, reset: Seen) -> Iterator[str
     if reset.ttl is not None and usual is not None and reset.ttl != usual and len(sender.ttls) <= 2:
         yield f"the RST has TTL {reset.ttl}; all other segments of {who} have {usual}"
     if (
-        distance(sender.end, reset.sequence) not in (0, 1, -1)
+        distance(sender.end, reset.sequence) < -1
+        and not sender.outstanding
         and not case.connection.end_disowned
         and not sender.finished
         and (reset.flags & ACK or all(one.acknowledgment != reset.sequence for one in peer.recent))
     ):
         # A stack that answers a segment of a connection that is over takes what that acknowledges.
-        off = distance(sender.end, reset.sequence)
-        if off > 1 or not sender.outstanding:
-            yield f"its sequence number is {abs(off):,} bytes {'after' if off > 0 else 'before'} where {who} stood"
+        yield f"its sequence number is {-distance(sender.end, reset.sequence):,} bytes before where {who} stood"
     # Data from before the reset may come after it, where the network changes the order.
     after = [
         one
@@ -301,6 +300,10 @@ def _oddities(case: Case, sender: Half, peer: Half, reset: Seen) -> Iterator[str
 
 def _weak_oddities(sender: Half, reset: Seen) -> Iterator[str]:
     """What adds to that, and proves little alone."""
+    ahead = distance(sender.end, reset.sequence)
+    if ahead > 1 and not sender.finished:
+        # The network may have lost these bytes.
+        yield f"its sequence number is {ahead:,} bytes after where its sender stood"
     known = [one.identification for one in sender.recent if one.identification is not None]
     before = [one for one in known if one]
     if reset.identification is not None and len(before) >= 2:

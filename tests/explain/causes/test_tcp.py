@@ -231,3 +231,12 @@ def test_data_from_before_a_reset_is_no_trace_of_a_device_between() -> None:
         causes.append(of_segments(numbered(talk.tape.segments))[0].cause)
 
     assert causes == [Cause.CLIENT_RESET, Cause.MIDDLEBOX_RESET]
+
+
+def test_a_reset_behind_lost_data_is_the_client_s_own() -> None:
+    """At the server the last segment may be missing, and the reset comes with the number after it."""
+    talk = Conversation().open().whole()
+    talk.stacks[CLIENT].next += 10
+    talk.put(CLIENT, RST | ACK)
+
+    assert of_segments(numbered(talk.tape.segments))[0].cause is Cause.CLIENT_RESET
