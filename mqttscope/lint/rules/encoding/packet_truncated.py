@@ -15,8 +15,9 @@ class PacketTruncated(Rule):
     The Remaining Length says where the packet ends, and a field in it announces more bytes than are left: one of the
     two lengths is wrong, or text was counted in characters and not in bytes.  The receiver closes the connection.  A
     packet that the capture cut off is not meant: only a sender that closes in good order can leave one unfinished.
-    Where the other side had closed before, it may have had no reason to send the rest: that is a guess.  After a
-    DISCONNECT of the other side nobody waits for the rest: a server closes and drops what it still had to send.
+    Where the other side had closed before, or the capture lacks what it sent, it may have had no reason to send the
+    rest: that is a guess.  After a DISCONNECT of the other side nobody waits for the rest: a server closes and drops what
+    it still had to send.
 
     Instead, compute the Remaining Length from the encoded bytes of all fields, and send packets whole.
     """
@@ -75,6 +76,10 @@ class PacketTruncated(Rule):
                 return self.report(
                     fault.field, f"{told}; the {other} had closed before", confidence=Confidence.HEURISTIC
                 )
+            side = at.connection.side(at.event.direction.opposite)  # type: ignore[union-attr]
+            if side.gapped or not side.packets:
+                # A DISCONNECT of the other side may be among what the capture lacks.
+                return self.report(fault.field, told, confidence=Confidence.HEURISTIC)
             return self.report(fault.field, told)
         left = f"{fault.field} {fault.detail}" if fault.field else fault.detail
         return self.report(fault.field, f"{kind}: {left} within its {len(found.raw)} bytes")
