@@ -294,7 +294,8 @@ def _oddities(case: Case, sender: Half, peer: Half, reset: Seen) -> Iterator[str
     if after:
         yield f"{who} sent data after its RST, as if it knew nothing of it (frame {after[0].frame})"
     both = [one for one in peer.resets if abs(one.timestamp_ns - reset.timestamp_ns) <= BOTH_NS]
-    if both and not reset.flags & ACK == both[0].flags & ACK == 0 and distance(peer.end, both[0].sequence) == 0:
+    # A reset without an acknowledgment is the answer of a stack to what came after an end.
+    if both and reset.flags & both[0].flags & ACK and distance(peer.end, both[0].sequence) == 0:
         yield f"both sides were reset at the same time (frame {both[0].frame})"
 
 

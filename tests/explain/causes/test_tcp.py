@@ -240,3 +240,12 @@ def test_a_reset_behind_lost_data_is_the_client_s_own() -> None:
     talk.put(CLIENT, RST | ACK)
 
     assert of_segments(numbered(talk.tape.segments))[0].cause is Cause.CLIENT_RESET
+
+
+@pytest.mark.parametrize(("flags", "cause"), [(RST, Cause.CLIENT_RESET), (RST | ACK, Cause.MIDDLEBOX_RESET)])
+def test_two_resets_are_of_a_device_between_unless_one_answers_what_came_late(flags: int, cause: Cause) -> None:
+    talk = Conversation().open().whole().ack(CLIENT)
+    talk.reset(CLIENT)
+    talk.wait(0.1).put(SERVER, flags)
+
+    assert of_segments(numbered(talk.tape.segments))[0].cause is cause
