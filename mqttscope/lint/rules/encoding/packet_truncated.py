@@ -16,8 +16,7 @@ class PacketTruncated(Rule):
     two lengths is wrong, or text was counted in characters and not in bytes.  The receiver closes the connection.  A
     packet that the capture cut off is not meant: only a sender that closes in good order can leave one unfinished.
     Where the other side had closed before, or the capture lacks what it sent, it may have had no reason to send the
-    rest: that is a guess.  After a DISCONNECT of the other side nobody waits for the rest: a server closes and drops
-    what it still had to send.
+    rest: that is a guess.  A server need not send the rest to a client that has sent DISCONNECT.
 
     Instead, compute the Remaining Length from the encoded bytes of all fields, and send packets whole.
     """
@@ -68,7 +67,7 @@ class PacketTruncated(Rule):
         kind = "packet" if kind in (None, "reserved") else kind.upper()
         if fault.reason is MalformedReason.TRUNCATED:
             sender, other = ("client", "server") if at.from_client else ("server", "client")
-            if at.connection.disconnect_by == other:
+            if at.connection.disconnect_by == other == "client":
                 return None
             told = f"the {sender} closed the connection inside a {kind}: {fault.detail}"
             if at.connection.closed_by == other:
