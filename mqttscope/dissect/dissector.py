@@ -444,7 +444,10 @@ class Dissector:
         connection.copied_segments = flow.initiator.copied_segments + flow.responder.copied_segments
         first = flow.initiator if (connection.closed_by == "client") is dialogue.client_is_initiator else flow.responder
         connection.end_acknowledged = 0 <= first.fin_offset < first.acknowledged
-        served = flow.responder if dialogue.client_is_initiator else flow.initiator
+        asked, served = flow.initiator, flow.responder
+        if not dialogue.client_is_initiator:
+            asked, served = served, asked
+        connection.client_unacknowledged = max(0, asked.offset - asked.acknowledged)
         connection.server_unacknowledged = max(0, served.offset - served.acknowledged)
         # A FIN counts one, whether or not it was captured.
         beyond = (one.acknowledged - one.offset for one in (flow.initiator, flow.responder))

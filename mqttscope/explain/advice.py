@@ -196,6 +196,7 @@ ADVICE: dict[Cause, tuple[str, ...]] = {
         "Look in the log of the broker and of a load balancer before it: a time-out, a crash, or a limit.",
     ),
     Cause.STILL_OPEN: ("Capture for longer.",),
+    Cause.NOT_SHOWN: ("Capture both directions of the connection.",),
     Cause.UNREADABLE: ("Decrypt with --keylog FILE, or capture where MQTT is not encrypted.",),
 }  # fmt: skip
 """By cause, the most useful first."""

@@ -139,6 +139,7 @@ class Book:
         if not known:
             self.open.pop(connection.server, None)
         said = bool(story.disconnects) or (story.connack is not None and bool(story.connack.code))
+        said = said or connection.client_side.gapped  # a DISCONNECT may be among the missing bytes
         _of(self.ends, connection.server).append(
             End(
                 connection.number, connection.client, connection.client_identifier, story.ended_ns, story.ended_frame,

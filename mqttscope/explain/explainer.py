@@ -19,7 +19,7 @@ from mqttscope.explain import describe
 from mqttscope.explain.book import Book
 from mqttscope.explain.causes import mqtt, said, tcp, timing
 from mqttscope.explain.causes.case import MEANING, RETURN_NS, Case, in_frames
-from mqttscope.explain.model import Candidate, Cause, Evidence, Explanation, Moment, Totals
+from mqttscope.explain.model import QUIET, Candidate, Cause, Evidence, Explanation, Moment, Totals
 from mqttscope.explain.segments import SegmentWatch
 from mqttscope.explain.story import Story
 from mqttscope.lint.finding import Finding
@@ -57,11 +57,11 @@ PLAIN_WEIGHT = 20
 PLAIN = frozenset(
     (
         Cause.CLIENT_CLOSED, Cause.CLIENT_RESET, Cause.SERVER_CLOSED, Cause.SERVER_RESET, Cause.STILL_OPEN,
-        Cause.UNREADABLE,
+        Cause.UNREADABLE, Cause.NOT_SHOWN,
     )
 )  # fmt: skip
 """The explanation where nothing shows why."""
-NEVER = frozenset((Cause.NORMAL, Cause.NO_MQTT, Cause.CLIENT_DISCONNECT, Cause.STILL_OPEN, Cause.UNREADABLE))
+NEVER = QUIET | {Cause.CLIENT_DISCONNECT}
 
 
 class Explainer:
@@ -165,9 +165,9 @@ class Explainer:
         connection = event.connection
         story = self._story(connection)
         del self.stories[connection.number]
+        story.facts = self.watch.facts(connection.flow_key, connection.opened_ns)
         story.end(event.timestamp_ns, event.frame, event.capture)
         story.finished = connection.closed_how == "capture_end"
-        story.facts = self.watch.facts(connection.flow_key, connection.opened_ns)
         case = Case(story, self.book, self.watch)
         story.own = any(one.certainty.rank for detect in OWN for one in detect(case))
         story.special = any(one.certainty.rank for detect in SPECIAL for one in detect(case))
@@ -199,6 +199,8 @@ class Explainer:
             totals.open += 1
         elif made.cause is Cause.UNREADABLE:
             totals.unreadable += 1
+        elif made.cause is Cause.NOT_SHOWN:
+            totals.not_shown += 1
         elif made.is_quiet:
             totals.quiet += 1
         else:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from mqttscope.explain.model import Evidence
+from mqttscope.mqtt.wire import counted
 from mqttscope.session.connection import Connection
 
 
@@ -29,6 +30,10 @@ class Fate(StrEnum):
     NOT_CAPTURED = "not_captured"
     """It may be in a gap of the capture, or in a direction that the capture does not have."""
     CONNECTION_ENDED = "connection_ended"
+    NOT_RECEIVED = "not_received"
+    """Nothing shows that the broker received the message."""
+    STALLED = "stalled"
+    """The client had not read or acknowledged what the broker had sent before."""
     NOT_SENT = "not_sent"
     """It should have come."""
 
@@ -85,6 +90,8 @@ class Wanted:
     connection: int
     since_ns: int
     """Since when the broker may know it: its SUBSCRIBE, or the CONNACK where that came later."""
+    granted_ns: int | None = None
+    """Time of the SUBACK, which proves that the broker had the subscription."""
     code: int | None = None
     ended_ns: int | None = None
     ended_frame: int = 0
@@ -132,12 +139,27 @@ class Held:
     """Maximum Packet Size of the client."""
     one_sided: bool = False
     keeps: bool = False
-    """Whether the session had survived the end of its connection, where the client was away."""
+    """Whether the session survives the end of its connection."""
     was_cut: bool = False
     """Whether that connection had ended without DISCONNECT."""
     left_ns: int = 0
     left_frame: int = 0
     """When that connection had ended."""
+    reader: Connection | None = None
+    """The connection, while it is open."""
+
+    @property
+    def backlog(self) -> str:
+        """What shows that the broker may have waited to send more to the client; empty where nothing does."""
+        if self.reader is None:
+            return ""
+        if self.reader.server_unacknowledged:
+            return (
+                f"never acknowledged {counted(self.reader.server_unacknowledged, 'byte')} that the broker had sent it"
+            )
+        tcp = self.reader.details.get("tcp")
+        own = tcp.get("client_to_server") if isinstance(tcp, dict) else None
+        return "had not read what came before: its TCP window was closed" if own and own["zero_windows"] else ""
 
 
 @dataclass(slots=True)
@@ -158,6 +180,10 @@ class Published:
     capture: str
     key: tuple[str, str]
     """Of the publisher."""
+    source: Connection
+    """The connection of the publisher."""
+    end: int
+    """Offset of its last byte and one in what the publisher sent."""
     is_whole: bool = True
     """Whether the capture has all of its bytes."""
     code: int | None = None
@@ -168,6 +194,28 @@ class Published:
     """Time, frame, capture and connection of its deliveries."""
     shares: set[str] = field(default_factory=set)
     """Filters of the Shared Subscriptions that have got their copy."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all got it that had a subscription for it when it was published."""
+        for key, held in self.held.items():
+            wanted = held.wanted
+            if wanted is None or key in self.got or (wanted.no_local and key == self.key):
+                continue
+            if wanted.shared and wanted.topic_filter in self.shares:
+                continue
+            if wanted.ended_ns is None and (wanted.code or 0) < 0x80:
+                return False
+        return True
+
+    @property
+    def is_received(self) -> bool:
+        """Whether the broker has acknowledged the message, or its bytes.
+
+        What wraps MQTT makes bytes more: those that lack an acknowledgment of TCP hold at most as many of MQTT.
+        """
+        received = self.source.client_side.stream_offset - self.source.client_unacknowledged
+        return self.answer is not None or self.end <= received
 
 
 @dataclass(slots=True)

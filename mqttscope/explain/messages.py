@@ -9,6 +9,7 @@ from __future__ import annotations
 import zlib
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from difflib import SequenceMatcher
 from typing import Protocol
 
@@ -117,12 +118,11 @@ class MessageWatch:
             if known is not None and event.connection.closed_how != "capture_end":
                 if len(known.ends) >= MAX_FILTERS:
                     del known.ends[next(iter(known.ends))]
-                known.ends[event.connection.number] = event.timestamp_ns, event.frame
+                # The server may have closed before the client's DISCONNECT.
+                end = event.timestamp_ns, event.frame
+                known.ends[event.connection.number] = min(known.ends.get(event.connection.number, end), end)
             if known is not None and known.connection is event.connection:
-                interval = event.connection.session_expiry_interval
-                version = event.connection.version
-                kept = bool(interval) if version == ProtocolVersion.V5 else event.connection.clean_start is False
-                known.connection, known.keeps = None, kept
+                known.connection, known.keeps = None, _keeps(event.connection)
                 known.was_cut = event.connection.disconnect_by is None
                 if event.connection.closed_how != "capture_end":
                     known.left_ns, known.left_frame = event.timestamp_ns, event.frame
@@ -148,6 +148,9 @@ class MessageWatch:
             self._subscribe(event, found)
         elif isinstance(found, packets.Suback) and not from_client:
             self._granted(event, found)
+        elif isinstance(found, packets.Disconnect):
+            # From here on nothing is sent, however long the transport stays open.
+            self._client(event.connection).ends[event.connection.number] = event.timestamp_ns, event.frame
         elif isinstance(found, packets.Unsubscribe) and from_client:
             known = self._client(event.connection)
             for one in found.topic_filters or ():
@@ -231,10 +234,11 @@ class MessageWatch:
                 self._filters[plain] = {}
                 self._index.add(plain, plain)
             self._filters[plain][_key(event.connection)] = None
+            before = known.filters.get(row.topic_filter)
             known.filters[row.topic_filter] = Wanted(
                 row.topic_filter, plain, share is not None, row.maximum_qos,
                 bool(row.no_local), event.timestamp_ns, event.frame, event.capture, event.connection.number,
-                event.timestamp_ns,
+                event.timestamp_ns, before.granted_ns if before is not None and before.ended_ns is None else None,
             )  # fmt: skip
 
     def _granted(self, event: PacketEvent, found: packets.Suback) -> None:
@@ -244,6 +248,8 @@ class MessageWatch:
             wanted = known.filters.get(one)
             if wanted is not None:
                 wanted.code = code
+                if code < FAILURE and wanted.granted_ns is None:
+                    wanted.granted_ns = event.timestamp_ns
                 wanted.qos = min(wanted.qos, code) if code < 0x80 else wanted.qos
 
     def _publish(self, event: PacketEvent, found: packets.Publish) -> None:
@@ -257,7 +263,7 @@ class MessageWatch:
             publisher.name, connection.number, key[0], event.topic or "", found.qos, bool(found.retain),
             len(found.raw) + found.missing, zlib.crc32(found.payload),
             None if block is None else block.message_expiry_interval, event.frame, event.timestamp_ns, event.capture,
-            key, is_whole=not found.missing,
+            key, connection, event.stream_offset + len(found.raw) + found.missing, is_whole=not found.missing,
         )  # fmt: skip
         if len(self.published) >= MAX_MESSAGES:
             self._make_room()
@@ -334,7 +340,7 @@ class MessageWatch:
             one.got.setdefault(key, (event.timestamp_ns, event.frame, event.capture, connection.number))
             if share is not None:
                 one.shares.add(share)
-            if _is_complete(one):
+            if one.is_complete:
                 self._complete[number] = None
                 self._unwanted.pop(number, None)
             return
@@ -497,12 +503,12 @@ class MessageWatch:
         held = one.held.get(key)
         if held is None or held.wanted is None or held.wanted.since_ns > one.timestamp_ns:
             return self._without(one, client)
-        wanted, name = held.wanted, describe.name(held.wanted.topic_filter)
+        wanted, name, number = held.wanted, describe.name(held.wanted.topic_filter), held.number
 
         def made(
             fate: Fate, said: str, *advice: str, frame: int = wanted.frame, now: int = wanted.asked_ns
         ) -> Delivery:
-            return Delivery(client.name, held.number, fate, said, frame, now, wanted.capture, advice)
+            return Delivery(client.name, number, fate, said, frame, now, wanted.capture, advice)
 
         if wanted.ended_ns is not None and wanted.ended_ns <= one.timestamp_ns:
             ago = describe.span(one.timestamp_ns - wanted.ended_ns)
@@ -525,6 +531,14 @@ class MessageWatch:
             return made(Fate.NOT_CONCERNED, f"published it itself, and its subscription to {name} has No Local")
         if wanted.shared and wanted.topic_filter in one.shares:
             return made(Fate.NOT_CONCERNED, f"another member of the share got it ({name})")
+        if not one.is_received:
+            return made(
+                Fate.NOT_RECEIVED, "nothing shows that the broker received the message", frame=one.frame,
+                now=one.timestamp_ns,
+            )  # fmt: skip
+        ended_ns, ended_frame = client.ends.get(held.number, (0, 0))
+        if held.online and 0 < ended_ns <= one.timestamp_ns:
+            held = replace(held, online=False, left_ns=ended_ns, left_frame=ended_frame)
         return self._online(one, client, held, made) if held.online else self._offline(one, client, held, made)
 
     def _online(self, one: Published, client: Subscriber, held: Held, made: _Making) -> Delivery:
@@ -545,6 +559,22 @@ class MessageWatch:
                 Fate.QUOTA_FULL, "its Receive Maximum was used up: it had not acknowledged earlier messages",
                 "Let the client acknowledge messages sooner, or raise its Receive Maximum.",
             )  # fmt: skip
+        # Two connections have no common order: the broker may have taken the later of two packets first.
+        if held.number != one.connection:
+            if wanted.granted_ns is None or wanted.granted_ns > one.timestamp_ns:
+                asked = f"asked for {name} {describe.span(one.timestamp_ns - wanted.asked_ns)} before"
+                said = "no SUBACK was captured"
+                if wanted.granted_ns is not None:
+                    said = f"its SUBACK came {describe.span(wanted.granted_ns - one.timestamp_ns)} after the message"
+                return made(Fate.SUBSCRIBED_LATER, f"{asked}, and {said}: the broker may have taken the message first")
+            if wanted.ended_ns is not None and wanted.ended_ns <= _due_ns(one):
+                later = describe.span(wanted.ended_ns - one.timestamp_ns)
+                return made(
+                    Fate.UNSUBSCRIBED, f"ended its subscription to {name} {later} later", frame=wanted.ended_frame,
+                    now=wanted.ended_ns,
+                )  # fmt: skip
+        if held.backlog:
+            return made(Fate.STALLED, held.backlog, "Let the client read what comes, or subscribe to less.")
         end_ns, end_frame = client.ends.get(held.number, (0, 0))
         after = describe.span(end_ns - one.timestamp_ns)
         if one.timestamp_ns <= end_ns <= _due_ns(one):
@@ -727,8 +757,16 @@ def _held(client: Subscriber, topic: str) -> Held | None:
         )  # fmt: skip
     full = connection.server_side.in_flight >= connection.client_side.receive_maximum
     return Held(
-        found, True, connection.number, full, connection.client_side.maximum_packet_size, bool(connection.one_sided)
-    )
+        found, True, connection.number, full, connection.client_side.maximum_packet_size, bool(connection.one_sided),
+        _keeps(connection), reader=connection,
+    )  # fmt: skip
+
+
+def _keeps(connection: Connection) -> bool:
+    """Whether a session survives its connection, as far as the client has asked for it."""
+    if connection.version == ProtocolVersion.V5:
+        return bool(connection.session_expiry_interval)
+    return connection.clean_start is False
 
 
 def _told_first(one: Delivery) -> tuple[int, str]:
@@ -743,19 +781,6 @@ def _due_ns(one: Published) -> int:
     return max((now for now, *_ in one.got.values() if now <= until_ns), default=until_ns)
 
 
-def _is_complete(one: Published) -> bool:
-    """Whether all got it that had a subscription for it when it was published."""
-    for key, held in one.held.items():
-        wanted = held.wanted
-        if wanted is None or key in one.got or (wanted.no_local and key == one.key):
-            continue
-        if wanted.shared and wanted.topic_filter in one.shares:
-            continue
-        if wanted.ended_ns is None and (wanted.code or 0) < 0x80:
-            return False
-    return True
-
-
 def _is_loss(fate: Fate, message: Published, held: Held, client: Subscriber) -> bool:
     """Whether a client that did not get a message had reason to expect it.
 
@@ -768,5 +793,5 @@ def _is_loss(fate: Fate, message: Published, held: Held, client: Subscriber) -> 
     return any(returned_ns > message.timestamp_ns for returned_ns, *_ in client.returns)
 
 
-def _rank(one: Wanted) -> tuple[bool, bool, int]:
-    return one.ended_ns is None, one.code is None or one.code < 0x80, one.qos
+def _rank(one: Wanted) -> tuple[bool, bool, bool, int]:
+    return one.ended_ns is None, one.code is None or one.code < 0x80, one.granted_ns is not None, one.qos

@@ -66,9 +66,11 @@ class Cause(StrEnum):
     """The capture ends while the connection is open."""
     UNREADABLE = "unreadable"
     """The content is encrypted, and the end of its transport shows no cause."""
+    NOT_SHOWN = "not_shown"
+    """Nothing of the client was captured, so that nothing shows whether it sent DISCONNECT."""
 
 
-QUIET = frozenset((Cause.NORMAL, Cause.NO_MQTT, Cause.STILL_OPEN, Cause.UNREADABLE))
+QUIET = frozenset((Cause.NORMAL, Cause.NO_MQTT, Cause.STILL_OPEN, Cause.UNREADABLE, Cause.NOT_SHOWN))
 """Ordinary ends, which need no explanation."""
 
 
@@ -216,3 +218,5 @@ class Totals:
     """Ends that need an explanation, by their cause."""
     dropped: dict[str, int] = field(default_factory=dict)
     """What had to be forgotten at a limit, by its name."""
+    not_shown: int = 0
+    """Ended, without a packet of the client in the capture."""

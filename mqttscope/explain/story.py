@@ -13,6 +13,7 @@ from mqttscope.explain.segments import FlowFacts
 from mqttscope.lint.finding import Finding, Severity
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
+from mqttscope.net.segment import ACK, distance
 from mqttscope.redact.findings import Hiding, conceal
 from mqttscope.session.connection import Connection
 
@@ -95,6 +96,8 @@ class Story:
     ended_frame: int = 0
     ended_capture: str = ""
     ended: bool = False
+    ahead: frozenset[str] = frozenset()
+    """Sides that sent nothing after the end, whenever their packets were complete in the capture."""
     last_ns: int = 0
     last_frame: int = 0
     set_back: int = 0
@@ -113,20 +116,40 @@ class Story:
         """The transport has ended; what came after that says nothing about its cause."""
         self._clock(timestamp_ns, frame, capture)
         self.ended_ns, self.ended_frame, self.ended_capture, self.ended = timestamp_ns, frame, capture, True
-        self.disconnects = {by: one for by, one in self.disconnects.items() if self.is_before(one)}
-        self.refusals = list(filter(self.is_before, self.refusals))
-        if self.ping is not None and not self.is_before(self.ping):
+        self.ahead = self._ahead()
+        self.disconnects = {by: one for by, one in self.disconnects.items() if self.is_before(one, by)}
+        self.refusals = [one for one in self.refusals if self.is_before(one, "server")]
+        if self.ping is not None and not self.is_before(self.ping, "client"):
             self.ping = None
 
-    def is_before(self, one: Moment | Said | Refusal | Broken) -> bool:
-        """Whether something came before the end."""
-        if not self.ended:
+    def _ahead(self) -> frozenset[str]:
+        """Sides that sent nothing after the end: the side that closed, and one whose stream it had acknowledged.
+
+        Packets after a gap are complete when the gap is given up, which may be after the end.
+        """
+        connection, facts, by = self.connection, self.facts, self.connection.closed_by
+        if facts is None or by is None or connection.one_sided or connection.closed_how not in ("fin", "reset"):
+            return frozenset()
+        closing, other = facts.half(connection.client), facts.half(connection.server)
+        if by == "server":
+            closing, other = other, closing
+        seen = closing.finished if connection.closed_how == "fin" else next(iter(closing.resets), None)
+        if seen is None or seen.frame != self.ended_frame:
+            return frozenset()
+        sent = (other.end - bool(other.finished)) & 0xFFFFFFFF
+        heard = seen.flags & ACK and other.begun and distance(sent, seen.acknowledgment) >= 0
+        return frozenset(("client", "server")) if heard else frozenset((by,))
+
+    def is_before(self, one: Moment | Said | Refusal | Broken, by: str) -> bool:
+        """Whether something that a side sent came before the end."""
+        if not self.ended or by in self.ahead:
             return True
         return one.frame <= self.ended_frame if self.set_back else one.timestamp_ns <= self.ended_ns
 
     def until_end(self, one: Moment) -> int | None:
-        """Time between something and the end; ``None`` where the clock was set back between them."""
-        return None if one.frame < self.set_back else max(0, self.ended_ns - one.timestamp_ns)
+        """Time between something and the end; ``None`` where the clock was set back between them, or nobody knows."""
+        waited = one.by in self.ahead and one.timestamp_ns > self.ended_ns
+        return None if waited or one.frame < self.set_back else max(0, self.ended_ns - one.timestamp_ns)
 
     def packet(self, event: PacketEvent) -> None:
         """Take note of a packet, before it is applied to its connection."""
@@ -185,7 +208,7 @@ class Story:
 
     def last_of(self, side: str) -> Moment | None:
         """The last packet of a side before the end."""
-        return next(filter(self.is_before, reversed(self.last[side])), None)
+        return next((one for one in reversed(self.last[side]) if self.is_before(one, side)), None)
 
     @property
     def silent_ns(self) -> int | None:

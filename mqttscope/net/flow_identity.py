@@ -306,7 +306,11 @@ def _strange(half: HalfStream, peer: HalfStream, segment: Segment, window: int =
 
 def is_stray(half: HalfStream, peer: HalfStream, segment: Segment) -> bool:
     """Whether both numbers of a segment are far from the flow's, and not because the capture lost a part of both."""
-    if half.state is UNSEEN or not all(_strange(half, peer, segment)):
+    if half.state is UNSEEN:
+        # What acknowledges other numbers than those of the SYN is late, of the connection before.
+        acknowledges = segment.flags & ACK and peer.initial_sequence >= 0
+        return bool(acknowledges) and not 0 <= peer.locate(segment.acknowledgment) <= LOST_WINDOW
+    if not all(_strange(half, peer, segment)):
         return False
     ahead = half.locate(segment.sequence) - half.offset, peer.locate(segment.acknowledgment) - peer.offset
     return not all(0 < distance <= LOST_WINDOW for distance in ahead)

@@ -216,6 +216,8 @@ class Connection:
     """Whether the other side acknowledged the first FIN: it was still there."""
     server_unacknowledged: int = 0
     """Bytes that the server sent last and the client never acknowledged; known when the connection is closed."""
+    client_unacknowledged: int = 0
+    """The same of the client: nothing shows that the server received them."""
     unseen_bytes: int = 0
     """Bytes that a side acknowledged and that the capture never showed, beside those reported as gaps: a reset ended
     the connection before more came; known when it is closed."""

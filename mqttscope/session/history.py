@@ -235,6 +235,8 @@ class PeerHistory:
     """Frames of its WebSocket that held one packet each."""
     odd_frame: str = ""
     """What its last frame did instead, for messages; empty where it held one packet."""
+    first_odd_ns: int = 0
+    """When the first such frame was complete; 0 while there is none."""
 
     def has_sent(self, packet_identifier: int) -> bool:
         """Whether it sent a PUBLISH with this packet identifier on this connection."""
@@ -257,6 +259,8 @@ class PeerHistory:
         else:
             self.odd_frame = ""
             self.frames += number
+        if self.odd_frame and not self.first_odd_ns:
+            self.first_odd_ns = self.segment_ns
 
     def repeats(self, packet: Publish, topic: str | None, before: Exchange) -> bool:
         """Whether a PUBLISH brings the message again that its packet identifier had in an exchange, its last one."""

@@ -66,8 +66,8 @@ def collected(chosen: Callable[[str], object]) -> list[Any]:
     """Captures of both collections that tshark has counted, as parameters."""
 
     def names(rows: dict[str, dict[str, str]]) -> list[str]:
-        # Those of trials have no count; what they are for is in their own tests.
-        return [name for name in rows if not name.startswith("trials/") and chosen(name)]
+        # Those of trials and stacks have no count; what they are for is in their own tests.
+        return [name for name in rows if not name.startswith(("trials/", "stacks/")) and chosen(name)]
 
     return [*names(ROWS), *corpora.cases(corpora.INDEX, names(FURTHER))]
 

@@ -13,7 +13,7 @@ import pytest
 from mqttscope.dissect import Dissector, dissect_segments
 from mqttscope.events import ConnectionClosed, ConnectionOpened, DiscardedEvent, GapEvent, PacketEvent
 from mqttscope.mqtt import Disconnect, Publish, Subscribe, Subscription
-from mqttscope.net.segment import ACK, PSH, SYN
+from mqttscope.net.segment import ACK, FIN, PSH, RST, SYN
 from tests.conftest import ROOT
 from tests.dissect.conversations import CLIENT, SERVER, Conversation, numbered, packets_of
 from tests.dissect.talk import CONNACK, PINGREQ, PINGRESP, connect, wire
@@ -133,6 +133,22 @@ def refused_and_tried_again() -> list[Conversation]:
     first.reset(SERVER)
     second = Conversation(first.tape).wait(0.5)
     return [first, second.open().whole().finish()]
+
+
+@case
+def old_fin_before_the_answer() -> list[Conversation]:
+    first = Conversation().open().whole()
+    first.say(CLIENT, Disconnect())
+    first.fin(CLIENT)
+    first.fin(SERVER)
+    second = Conversation(first.wait(0.2).tape, (70_000, 900_000))
+    second.syn()
+    first.ack(SERVER)
+    first.put(SERVER, FIN | ACK, sequence=first.stacks[SERVER].next - 1)
+    first.put(CLIENT, RST, sequence=first.stacks[CLIENT].next)
+    second.wait(0.05).put(CLIENT, SYN, sequence=70_000)
+    second.syn_ack()
+    return [first, second.ack(CLIENT).whole("a/2").finish()]
 
 
 # Sent again with a later clock.

@@ -10,10 +10,21 @@ from mqttscope.events import PacketEvent
 from mqttscope.explain import messages
 from mqttscope.explain.fates import Fate, Trace
 from mqttscope.explain.messages import MessageWatch, likeness
-from mqttscope.lint.examples import Step, client, closes, conversation, lost, on, opened, segments, server
-from mqttscope.mqtt.packets import Connack, Disconnect, Pingreq, Puback, Publish, Suback, Subscribe, Unsubscribe
+from mqttscope.lint.examples import Step, acknowledges, client, closes, conversation, lost, on, opened, segments, server
+from mqttscope.mqtt.packets import (
+    Connack,
+    Disconnect,
+    Pingreq,
+    Puback,
+    Publish,
+    Suback,
+    Subscribe,
+    Unsubscribe,
+)
 from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import Properties
+from tests.dissect.conversations import CLIENT, SERVER, Conversation, numbered
+from tests.dissect.talk import CONNACK, Talk, connect
 from tests.explain.running import capture, traced
 
 TOPIC = "plant/7/alarm"
@@ -117,6 +128,63 @@ def test_unsubscribed_and_subscribed_later() -> None:
 
     assert fate(*subscribed(), ended)[0] is Fate.UNSUBSCRIBED
     assert fate(then=subscribed())[0] is Fate.SUBSCRIBED_LATER
+
+
+def test_a_subscription_counts_from_its_suback_on_for_messages_of_other_connections() -> None:
+    asked, granted = subscribed()
+    again = client(Subscribe(packet_identifier=2, subscriptions=[Subscription(TOPIC, maximum_qos=1)]))
+
+    found, said = fate(asked, then=(granted, LATER))
+    assert found is Fate.SUBSCRIBED_LATER
+    assert said.startswith(
+        f"asked for {TOPIC} 30.0 ms before, and its SUBACK came 20.0 ms after the message: the broker"
+    )
+    assert fate(asked, then=(LATER,))[1].endswith("no SUBACK was captured: the broker may have taken the message first")
+    assert fate(asked, granted, then=(LATER,))[0] is Fate.NOT_SENT
+    assert fate(asked, granted, again, then=(LATER,))[0] is Fate.NOT_SENT
+
+
+def test_a_subscription_that_ends_at_once_may_have_ended_before_the_message() -> None:
+    ended = client(Unsubscribe(packet_identifier=2, topic_filters=[TOPIC]))
+
+    assert fate(*subscribed(), then=(ended, LATER))[0] is Fate.UNSUBSCRIBED
+    assert fate(*subscribed(), then=(client(Pingreq(), after=1.1), ended, LATER))[0] is Fate.NOT_SENT
+
+
+def test_a_client_gets_its_own_message_once_it_has_asked() -> None:
+    """One connection has one order: the SUBACK need not come before the message."""
+    asked, granted = subscribed()
+    trace = traced(TOPIC, *opened(client_identifier="reader"), asked, client(MESSAGE), granted, ANSWER, LATER)
+
+    assert [one.fate for one in trace.messages[0].deliveries] == [Fate.NOT_SENT]
+
+
+@pytest.mark.parametrize("end", [client(Disconnect()), closes("server")], ids=["DISCONNECT", "FIN of the server"])
+def test_a_client_that_left_or_was_left_gets_nothing_more(end: Step) -> None:
+    """Whatever its transport does: a FIN ends what its sender says."""
+    assert fate(*subscribed(), end, then=(LATER,))[0] is Fate.SESSION_GONE
+    kept = Properties(session_expiry_interval=60)
+    assert fate(*subscribed(), end, then=(LATER,), properties=kept)[0] is Fate.OFFLINE
+
+
+def test_a_server_that_has_closed_sends_nothing_more_though_it_reads_on() -> None:
+    reader = Conversation().open().whole()
+    tape = reader.tape
+    writer = Conversation(tape)
+    writer.keys = Talk(client_port=50_001).keys
+    writer.open().begin(connect(client_identifier="writer"))
+    writer.say(SERVER, CONNACK)
+    reader.fin(SERVER)
+    writer.say(CLIENT, Publish(topic_name="cmd/1", payload=b"on"))
+    writer.ack(SERVER)
+    reader.wait(2).say(CLIENT, Disconnect())
+    reader.fin(CLIENT)
+    reader.ack(SERVER)
+    watch = MessageWatch("cmd/1")
+    for event in dissect_segments(numbered(tape.segments)):
+        watch.feed(event)
+
+    assert [one.fate for one in watch.trace().messages[0].deliveries] == [Fate.SESSION_GONE]
 
 
 def test_a_message_that_the_broker_refuses() -> None:
@@ -331,7 +399,8 @@ def test_a_message_that_no_member_got_is_missed_by_all_of_them() -> None:
 
 
 def test_the_copy_of_a_members_other_subscription_is_not_the_copy_of_the_share() -> None:
-    trace = traced(TOPIC, *shared_by("plant/#"), *on(2, client(ON)), server(ON), LATER)
+    taken = on(1, acknowledges("client"))
+    trace = traced(TOPIC, *shared_by("plant/#"), *taken, *on(2, client(ON), acknowledges("server")), server(ON), LATER)
     (one,) = trace.messages
     assert {each.client: each.fate for each in one.deliveries} == {"one": Fate.DELIVERED, "two": Fate.NOT_SENT}
 
@@ -467,7 +536,8 @@ def test_no_loss_where_the_capture_lacks_bytes() -> None:
 def test_no_loss_among_messages_that_look_alike() -> None:
     again = on(1, client(Publish(topic_name=TOPIC, qos=1, packet_identifier=6, payload=b"hot")))
     assert losses(*READER, *WRITER, *again, LATER) == []
-    other = on(1, client(Publish(topic_name=TOPIC, qos=1, packet_identifier=6, payload=b"hotter")))
+    hotter = Publish(topic_name=TOPIC, qos=1, packet_identifier=6, payload=b"hotter")
+    other = on(1, client(hotter), server(Puback(packet_identifier=6)))
     assert len(losses(*READER, *WRITER, *other, LATER)) == 2
 
 

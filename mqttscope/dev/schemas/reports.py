@@ -218,7 +218,7 @@ _MESSAGE = record({
 
 def explanations() -> Schema:
     """The document of ``explain --format json``."""
-    counted = dict.fromkeys(("connections", "normal", "open", "unreadable"), COUNT)
+    counted = dict.fromkeys(("connections", "normal", "open", "unreadable", "not_shown"), COUNT)
     return record({
         "schema": VERSION_1, "explanations": each(_EXPLANATION),
         "totals": maybe(record({**counted, "causes": mapping(COUNT), "dropped": mapping(COUNT)})),

@@ -11,6 +11,7 @@ from mqttscope.explain.book import Arrival, Book
 from mqttscope.explain.model import Broken, Candidate, Cause, Certainty, Evidence
 from mqttscope.explain.segments import Half, SegmentWatch
 from mqttscope.explain.story import Story
+from mqttscope.net.segment import ACK, distance
 from mqttscope.session.connection import Connection
 
 SECOND = 1_000_000_000
@@ -40,8 +41,51 @@ class Case:
 
     @property
     def by(self) -> str | None:
-        """Who closed the transport first; ``None`` where the capture has one direction, which does not show that."""
-        return None if self.connection.one_sided else self.connection.closed_by
+        """Who closed first; ``None`` where the capture has one direction, which does not show that."""
+        if self.connection.one_sided:
+            return None
+        if self.answered is not None:
+            return other_side(self.connection.closed_by or "")
+        return "client" if self.goodbye is not None else self.connection.closed_by
+
+    @property
+    def answered(self) -> Evidence | None:
+        """A FIN of the other side that the capture lacks, and that the first FIN which it has acknowledges."""
+        by = self.connection.closed_by
+        if by is None or self.connection.closed_how != "fin":
+            return None
+        closing, other = self.half(by), self.half(other_side(by))
+        if closing is None or other is None or closing.finished is None or other.finished is not None:
+            return None
+        seen = closing.finished
+        # Later segments may continue after the FIN: what counts is the end of the data.
+        ends = [(one.sequence + one.length) & 0xFFFFFFFF for one in other.recent if one.length]
+        if not seen.flags & ACK or not ends or min(distance(end, seen.acknowledgment) for end in ends) != 1:
+            return None
+        text = f"it acknowledges a FIN of {MEANING[other_side(by)]} that the capture lacks"
+        return Evidence(text, seen.frame, seen.timestamp_ns, seen.capture)
+
+    @property
+    def goodbye(self) -> Evidence | None:
+        """What shows that the client ended what wraps MQTT, which the FIN of the server answered."""
+        connection = self.connection
+        client = self.half("client")
+        if connection.closed_by != "server" or connection.closed_how != "fin" or client is None:
+            return None
+        history = connection.history
+        if history is not None and 0 < history.client.closing_ns <= (history.server.closing_ns or self.ended_ns):
+            return Evidence("the client sent a Close frame", None, history.client.closing_ns)
+        if not connection.decrypted:
+            return None
+        last = self.story.last_of("client")
+        sent = [one for one in client.recent if one.length and one.timestamp_ns <= self.ended_ns]
+        if last is None or not sent or sent[-1].frame <= last.frame:
+            return None
+        if any(one.sequence == sent[-1].sequence for one in sent[:-1]) or client.repeats:
+            return None
+        # With the keys all packets are known: only an alert has none, and close_notify is the one in good order.
+        one = sent[-1]
+        return Evidence("the client ended TLS (a record without a packet)", one.frame, one.timestamp_ns, one.capture)
 
     @property
     def how(self) -> str:
@@ -92,7 +136,7 @@ class Case:
         return [
             one
             for one in reversed(self.story.broken)
-            if one.by == by and start <= one.timestamp_ns and self.story.is_before(one)
+            if one.by == by and start <= one.timestamp_ns and self.story.is_before(one, by)
         ]
 
     def last_packet(self, side: str) -> list[Evidence]:

@@ -21,6 +21,8 @@ from mqttscope.explain.causes.case import (
 from mqttscope.explain.model import Broken, Candidate, Cause, Certainty, Evidence
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.mqtt.constants import PacketType
+from mqttscope.mqtt.wire import counted
+from mqttscope.net.segment import distance
 
 LEAST_TOGETHER = 3
 """So many do, where others stay."""
@@ -193,7 +195,9 @@ def server_restart(case: Case) -> Iterator[Candidate]:
     story, server = case.story, case.connection.server
     if case.how not in ("fin", "reset") or case.by != "server" or story.disconnects or story.own:
         return
-    together = _together(case)
+    # With bytes missing it may have had a DISCONNECT of the client to answer, as it has all day.
+    unclear = case.connection.client_side.gapped
+    together = [] if unclear else _together(case)
     refused = case.watch.unanswered(server, case.ended_ns, case.ended_ns + GONE_NS)
     if refused and case.book.begun_in(server, case.ended_ns + 1, refused[0].timestamp_ns):
         # It took clients in the meantime: what refused them later is another event.
@@ -201,7 +205,7 @@ def server_restart(case: Case) -> Iterator[Candidate]:
     stayed = len(case.book.open.get(server, ()))
     count = len(together) + 1
     whole = count >= 2 and count > stayed - len(case.book.begun_in(server, case.ended_ns, case.ended_ns + GONE_NS))
-    if (not refused and count < LEAST_TOGETHER and not whole) or went_on(case, together) is not None:
+    if (not refused and (unclear or (count < LEAST_TOGETHER and not whole))) or went_on(case, together) is not None:
         return
     first, last = _first_and_last(case, together)
     reasons: list[Evidence | None] = []
@@ -239,6 +243,9 @@ def server_restart(case: Case) -> Iterator[Candidate]:
 def went_on(case: Case, together: list[End]) -> Evidence | None:
     """What shows that the server ran on when it ended connections: a restart ends all, and accepts none meanwhile."""
     server = case.connection.server
+    read = _read_after_end(case)
+    if read:
+        return Evidence(f"the broker acknowledged {counted(read, 'byte')} that came after its FIN: it did not stop")
     first, last = _first_and_last(case, together)
     ended = {case.connection.number, *(one.connection for one in together)}
     other = case.book.survivor(server, first, last, ended)
@@ -255,6 +262,15 @@ def went_on(case: Case, together: list[End]) -> Evidence | None:
             one.frame, one.timestamp_ns, one.capture,
         )  # fmt: skip
     return None
+
+
+def _read_after_end(case: Case) -> int:
+    """Bytes that the server acknowledged after its own FIN: a host answers them with RST once nobody reads."""
+    client, server = case.half("client"), case.half("server")
+    if client is None or server is None or server.finished is None or case.how != "fin" or server.resets:
+        return 0
+    gained = distance(server.finished.acknowledgment, client.acknowledged)
+    return max(0, gained - bool(client.finished)) if client.is_acknowledged else 0
 
 
 def not_all(case: Case) -> list[Evidence]:

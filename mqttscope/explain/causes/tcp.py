@@ -18,8 +18,13 @@ SILENCE_NS = 3 * SECOND
 """So long after the other side's last segment."""
 LATE_NS = 5 * SECOND
 """How far beyond the Keep Alive a client of an open connection is silent before that is reported."""
+BOOT_NS = SECOND // 2
+"""Minimum time that a device or a server needs to lose its state and be on the network again."""
 BOTH_NS = SECOND // 5
 """A RST of each side within this time, from one device between them."""
+
+
+_GAPPED = Evidence("bytes of the client are missing in the capture: its DISCONNECT may be among them")
 
 
 def without_packets(case: Case) -> Iterator[Candidate]:
@@ -63,6 +68,8 @@ def half_open(case: Case) -> Iterator[Candidate]:
         sender, silent = case.half(side), case.half(other_side(side))
         if sender is None or silent is None or not silent.segments or case.connection.one_sided:
             continue
+        if silent.finished is not None and (sender.unanswered_ns or 0) > silent.finished.timestamp_ns:
+            continue  # it had closed: nothing more was to come
         last, repeat = silent.last, sender.last_repeat
         if sender.repeats < LEAST_REPEATS or repeat is None or last is None or sender.unanswered_ns is None:
             continue
@@ -88,7 +95,7 @@ def _half_open(case: Case, side: str, sender: Half, silent: Half, repeat: Seen) 
             sender.unanswered_frame, began,
         ),
     ]  # fmt: skip
-    if last is not None:
+    if last is not None and last.timestamp_ns <= story.ended_ns:
         reasons.append(
             Evidence(
                 f"the last segment of {MEANING[other]} came {describe.span(story.ended_ns - last.timestamp_ns)} before"
@@ -202,6 +209,9 @@ def device_restart(case: Case) -> Iterator[Candidate]:
         return
     if case.how != "reset" or not case.connection.end_disowned or case.by is None:
         return
+    heard = (case.half(case.by) or Half()).last
+    if heard is not None and not story.set_back and 0 <= case.ended_ns - heard.timestamp_ns < BOOT_NS:
+        return  # it has just reset the connection: its first RST, which acknowledges something, was lost
     asked = [one for one in (case.half(other_side(case.by)) or Half()).recent if one.timestamp_ns <= case.ended_ns]
     reasons: list[Evidence | None] = []
     if asked:
@@ -267,23 +277,34 @@ def _oddities(case: Case, sender: Half, peer: Half, reset: Seen) -> Iterator[str
     if reset.ttl is not None and usual is not None and reset.ttl != usual and len(sender.ttls) <= 2:
         yield f"the RST has TTL {reset.ttl}; all other segments of {who} have {usual}"
     if (
-        distance(sender.end, reset.sequence) not in (0, 1, -1)
+        distance(sender.end, reset.sequence) < -1
+        and not sender.outstanding
         and not case.connection.end_disowned
         and not sender.finished
+        and (reset.flags & ACK or all(one.acknowledgment != reset.sequence for one in peer.recent))
     ):
-        off = distance(sender.end, reset.sequence)
-        if off > 1 or not sender.outstanding:
-            yield f"its sequence number is {abs(off):,} bytes {'after' if off > 0 else 'before'} where {who} stood"
-    after = [one for one in sender.recent if one.timestamp_ns > reset.timestamp_ns and one.length]
+        # A stack that answers a segment of a connection that is over takes what that acknowledges.
+        yield f"its sequence number is {-distance(sender.end, reset.sequence):,} bytes before where {who} stood"
+    # Data from before the reset may come after it, where the network changes the order.
+    after = [
+        one
+        for one in sender.recent
+        if one.timestamp_ns > reset.timestamp_ns and one.length and distance(reset.sequence, one.sequence) >= 0
+    ]
     if after:
         yield f"{who} sent data after its RST, as if it knew nothing of it (frame {after[0].frame})"
     both = [one for one in peer.resets if abs(one.timestamp_ns - reset.timestamp_ns) <= BOTH_NS]
-    if both and not reset.flags & ACK == both[0].flags & ACK == 0 and distance(peer.end, both[0].sequence) == 0:
+    # A reset without an acknowledgment is the answer of a stack to what came after an end.
+    if both and reset.flags & both[0].flags & ACK and distance(peer.end, both[0].sequence) == 0:
         yield f"both sides were reset at the same time (frame {both[0].frame})"
 
 
 def _weak_oddities(sender: Half, reset: Seen) -> Iterator[str]:
     """What adds to that, and proves little alone."""
+    ahead = distance(sender.end, reset.sequence)
+    if ahead > 1 and not sender.finished:
+        # The network may have lost these bytes.
+        yield f"its sequence number is {ahead:,} bytes after where its sender stood"
     known = [one.identification for one in sender.recent if one.identification is not None]
     before = [one for one in known if one]
     if reset.identification is not None and len(before) >= 2:
@@ -325,7 +346,15 @@ def plain_end(case: Case) -> Iterator[Candidate]:
 
 
 def _plain(case: Case) -> Candidate:
-    reasons = [*case.last_packet("client"), *case.last_packet("server"), case.closing()]
+    before = filter(None, (case.goodbye, case.answered))
+    reasons = [*case.last_packet("client"), *case.last_packet("server"), *before, case.closing()]
+    connection = case.connection
+    if connection.one_sided == "server_to_client":
+        return candidate(
+            Cause.NOT_SHOWN, Certainty.CERTAIN,
+            "Nothing that the client sent was captured: whether it said goodbye with DISCONNECT is unknown.", reasons,
+            weight=10,
+        )  # fmt: skip
     if case.by is None:
         cause = Cause.CLIENT_CLOSED if case.connection.closed_by == "client" else Cause.SERVER_CLOSED
         headline = (
@@ -338,16 +367,18 @@ def _plain(case: Case) -> Candidate:
         if case.how == "reset":
             headline = "The broker reset the connection (RST), and nothing in the capture says why."
             cause = Cause.SERVER_RESET
-        return candidate(cause, Certainty.HYPOTHESIS, headline, [*reasons, *not_all(case)], weight=10)
+        missing = [_GAPPED] if case.connection.client_side.gapped else []
+        return candidate(cause, Certainty.HYPOTHESIS, headline, [*reasons, *not_all(case)], missing, weight=10)
     sure = Certainty.LIKELY
-    doubts = []
+    doubts: list[Evidence] = []
     if case.how == "reset":
-        headline, cause = "The client reset the connection (RST) without a DISCONNECT.", Cause.CLIENT_RESET
+        did, cause = "The client reset the connection (RST)", Cause.CLIENT_RESET
     else:
-        headline, cause = "The client closed the connection without a DISCONNECT.", Cause.CLIENT_CLOSED
+        did, cause = "The client closed the connection", Cause.CLIENT_CLOSED
+    headline = f"{did} without a DISCONNECT."
     if case.connection.client_side.gapped:
-        sure = Certainty.HYPOTHESIS
-        doubts.append(Evidence("bytes of the client are missing in the capture: its DISCONNECT may be among them"))
+        sure, headline = Certainty.HYPOTHESIS, f"{did}; no DISCONNECT was captured."
+        doubts.append(_GAPPED)
     back = twin(case)
     if back is not None:
         reasons.insert(-1, Evidence(f"the client connected again as #{back.connection} ({back.client})", back.frame,

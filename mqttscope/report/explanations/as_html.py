@@ -29,7 +29,13 @@ MAX_MESSAGES = 1_000
 """How many messages are explained one by one; further ones are counted."""
 KINDS = {Certainty.CERTAIN: "error", Certainty.LIKELY: "warning", Certainty.HYPOTHESIS: ""}
 """Classes of explanations by how sure they are."""
-_ENDS = {Cause.NORMAL: "disconnected", Cause.STILL_OPEN: "open", Cause.UNREADABLE: "unknown", Cause.NO_MQTT: "unknown"}
+_ENDS = {
+    Cause.NORMAL: "disconnected",
+    Cause.STILL_OPEN: "open",
+    Cause.UNREADABLE: "unknown",
+    Cause.NOT_SHOWN: "unknown",
+    Cause.NO_MQTT: "unknown",
+}
 _TOLD = {
     "broken": "ended in trouble",
     "disconnected": "ended with DISCONNECT",

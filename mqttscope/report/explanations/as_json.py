@@ -63,6 +63,7 @@ class Json:
                 "normal": totals.quiet,
                 "open": totals.open,
                 "unreadable": totals.unreadable,
+                "not_shown": totals.not_shown,
                 "causes": totals.causes,
                 "dropped": totals.dropped,
             },

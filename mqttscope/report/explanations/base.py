@@ -56,6 +56,7 @@ TITLES: dict[Cause, str] = {
     Cause.SERVER_RESET: "broker reset",
     Cause.STILL_OPEN: "still open",
     Cause.UNREADABLE: "encrypted",
+    Cause.NOT_SHOWN: "not captured",
 }
 """Causes in a few words."""
 
@@ -100,6 +101,8 @@ def verdict(totals: Totals | None, shown: Counter[Cause], asked: str) -> list[st
         rest.append(f"{plural(totals.open, 'connection')} {verb} still open where the capture ends")
     if totals.unreadable:
         rest.append(f"{plural(totals.unreadable, 'TLS connection')} could not be read")
+    if totals.not_shown:
+        rest.append(f"of {plural(totals.not_shown, 'connection')} only what the broker sent was captured")
     others = "; ".join(rest)
     if not totals.connections:
         return ["There is no MQTT connection to explain."]

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from mqttscope.explain import Cause, Certainty
+import pytest
+
+from mqttscope.explain import Cause, Certainty, Explanation
 from mqttscope.lint.examples import client, closes, on, opened, server
-from mqttscope.mqtt.packets import Pingreq, Pingresp, Publish
-from tests.explain.running import capture, explain, explained, only
+from mqttscope.mqtt.packets import Disconnect, Pingreq, Pingresp, Publish
+from mqttscope.net.segment import ACK, RST
+from tests.dissect.conversations import CLIENT, SERVER, Conversation, numbered
+from tests.dissect.talk import CONNACK, Talk, Tape, connect
+from tests.explain.running import capture, explain, explained, of_segments, only
 
 
 def test_the_lost_link_stands_after_the_keep_alive_that_ran_out() -> None:
@@ -75,3 +80,172 @@ def test_an_open_connection_with_a_client_that_is_silent_for_too_long_is_told() 
 
     assert (found[0].cause, found[0].first.certainty) == (Cause.HALF_OPEN, Certainty.HYPOTHESIS)
     assert found[1].cause is Cause.STILL_OPEN
+
+
+LATE = Publish(topic_name="late", payload=b"1")
+
+
+def ended_together(*, reads_on: bool) -> list[Explanation]:
+    """A server closes three connections at once; the clients send more, and a server that reads on acknowledges it."""
+    tape = Tape()
+    talks = [Conversation(tape) for _ in range(3)]
+    for number, talk in enumerate(talks):
+        talk.keys = Talk(client_port=50_000 + number).keys
+        talk.open().begin(connect(client_identifier=f"dev-{number}"))
+        talk.say(SERVER, CONNACK)
+        talk.live().ack(CLIENT)
+    tape.wait(1)
+    for talk in talks:
+        talk.fin(SERVER)
+    for talk in talks:
+        talk.ack(CLIENT).wait(0.1).say(CLIENT, LATE)
+        if reads_on:
+            talk.ack(SERVER).fin(CLIENT)
+            talk.ack(SERVER)
+        else:
+            talk.reset(SERVER)
+    return of_segments(numbered(tape.segments))
+
+
+def test_a_server_that_reads_on_after_its_fin_did_not_stop() -> None:
+    stopped, half_closed = ended_together(reads_on=False), ended_together(reads_on=True)
+
+    assert [one.cause for one in stopped] == [Cause.SERVER_RESTART] * 3
+    assert [one.cause for one in half_closed] == [Cause.SERVER_CLOSED] * 3
+    told = [each.text for each in half_closed[0].first.reasons]
+    assert "the broker acknowledged 9 bytes that came after its FIN: it did not stop" in told
+
+
+def closed_and_repeated(*, before: bool) -> Explanation:
+    """The client sends again and again until a reset comes; ``before``: the server had closed before that."""
+    talk = Conversation().open().whole()
+    if before:
+        talk.ack(CLIENT).fin(SERVER)
+    (sent,) = talk.ack(CLIENT).wait(3).say(CLIENT, LATE)
+    for pause in (0.4, 0.8, 1.6, 3.2):
+        talk.wait(pause).repeat(sent)
+    talk.reset(SERVER)
+    return of_segments(numbered(talk.tape.segments))[0]
+
+
+def test_a_server_that_had_closed_is_no_lost_path() -> None:
+    causes = [each.cause for each in closed_and_repeated(before=True).candidates]
+    assert causes == [Cause.SERVER_CLOSED]
+    assert Cause.HALF_OPEN in [each.cause for each in closed_and_repeated(before=False).candidates]
+
+
+@pytest.mark.parametrize("heard", [True, False])
+def test_packets_behind_a_gap_came_before_the_end_if_its_sender_acknowledges_them(heard: bool) -> None:
+    """A gap is waited for, so that a DISCONNECT behind it is complete after the FIN that answers it."""
+    talk = Conversation().open().whole()
+    talk.stacks[CLIENT].next += 4
+    talk.say(CLIENT, Disconnect())
+    reached = talk.stacks[CLIENT].next
+    if not heard:
+        talk.stacks[CLIENT].next = reached - 2
+    talk.fin(SERVER)
+    talk.stacks[CLIENT].next = reached
+    talk.fin(CLIENT)
+    talk.ack(SERVER)
+    (explanation,) = of_segments(numbered(talk.tape.segments))
+
+    assert explanation.cause is (Cause.NORMAL if heard else Cause.SERVER_CLOSED)
+
+
+def test_packets_behind_a_gap_came_before_the_fin_of_their_sender() -> None:
+    talk = Conversation().open().whole()
+    talk.stacks[CLIENT].next += 4
+    talk.say(CLIENT, Disconnect())
+    talk.fin(CLIENT)
+    talk.wait(0.02).fin(SERVER)
+    talk.ack(CLIENT)
+    (explanation,) = of_segments(numbered(talk.tape.segments))
+
+    assert explanation.cause is Cause.NORMAL
+
+
+def test_an_end_after_a_gap_is_not_said_to_lack_a_disconnect() -> None:
+    talk = Conversation().open().whole()
+    talk.stacks[CLIENT].next += 6
+    talk.fin(CLIENT)
+    talk.fin(SERVER)
+    talk.ack(CLIENT)
+    (explanation,) = of_segments(numbered(talk.tape.segments))
+
+    assert explanation.first.headline == "The client closed the connection; no DISCONNECT was captured."
+    assert explanation.first.certainty is Certainty.HYPOTHESIS
+
+
+def test_ends_with_missing_bytes_are_no_restart() -> None:
+    """With a short snap length each DISCONNECT is missing, and its answer looks like an end of the server."""
+    tape = Tape()
+    talks = [Conversation(tape) for _ in range(3)]
+    for number, talk in enumerate(talks):
+        talk.keys = Talk(client_port=50_000 + number).keys
+        talk.open().begin(connect(client_identifier=f"dev-{number}"))
+        talk.say(SERVER, CONNACK)
+        talk.live().ack(CLIENT)
+    for talk in talks:
+        talk.stacks[CLIENT].next += 2
+        talk.fin(SERVER)
+        talk.fin(CLIENT)
+        talk.ack(SERVER)
+    explanations = of_segments(numbered(tape.segments))
+
+    assert [[each.cause for each in one.candidates] for one in explanations] == [[Cause.SERVER_CLOSED]] * 3
+    assert explanations[0].first.doubts[-1].text.endswith("its DISCONNECT may be among them")
+
+
+@pytest.mark.parametrize(("seconds", "cause"), [(0.49, Cause.CLIENT_RESET), (0.5, Cause.DEVICE_RESTART)])
+def test_a_device_needs_time_to_start_again(seconds: float, cause: Cause) -> None:
+    """A client that resets answers what is under way with resets that acknowledge nothing; the first may be lost."""
+    talk = Conversation().open().whole()
+    talk.say(CLIENT, Pingreq())
+    talk.wait(seconds - 0.002).say(SERVER, Pingresp())
+    talk.put(CLIENT, RST)
+
+    assert of_segments(numbered(talk.tape.segments))[0].cause is cause
+
+
+def test_a_fin_that_the_capture_lacks_came_first() -> None:
+    """The FIN of the client acknowledges one more than the server's data."""
+    talk = Conversation().open().whole()
+    talk.stacks[SERVER].next += 1
+    talk.fin(CLIENT)
+    talk.ack(SERVER)
+    (explanation,) = of_segments(numbered(talk.tape.segments))
+
+    assert explanation.cause is Cause.SERVER_CLOSED
+    told = [each.text for each in explanation.first.reasons]
+    assert "it acknowledges a FIN of the broker that the capture lacks" in told
+
+
+def test_data_from_before_a_reset_is_no_trace_of_a_device_between() -> None:
+    """The network may deliver it later; data with numbers after the reset is one."""
+    causes = []
+    for behind in (0, 9):
+        talk = Conversation().open().whole()
+        sequence = talk.stacks[CLIENT].next
+        talk.put(CLIENT, RST | ACK, sequence=sequence)
+        talk.put(CLIENT, ACK, b"\xc0\0", sequence=sequence - 2 + behind)
+        causes.append(of_segments(numbered(talk.tape.segments))[0].cause)
+
+    assert causes == [Cause.CLIENT_RESET, Cause.MIDDLEBOX_RESET]
+
+
+def test_a_reset_behind_lost_data_is_the_client_s_own() -> None:
+    """At the server the last segment may be missing, and the reset comes with the number after it."""
+    talk = Conversation().open().whole()
+    talk.stacks[CLIENT].next += 10
+    talk.put(CLIENT, RST | ACK)
+
+    assert of_segments(numbered(talk.tape.segments))[0].cause is Cause.CLIENT_RESET
+
+
+@pytest.mark.parametrize(("flags", "cause"), [(RST, Cause.CLIENT_RESET), (RST | ACK, Cause.MIDDLEBOX_RESET)])
+def test_two_resets_are_of_a_device_between_unless_one_answers_what_came_late(flags: int, cause: Cause) -> None:
+    talk = Conversation().open().whole().ack(CLIENT)
+    talk.reset(CLIENT)
+    talk.wait(0.1).put(SERVER, flags)
+
+    assert of_segments(numbered(talk.tape.segments))[0].cause is cause

@@ -29,7 +29,9 @@ def crossed(*after: Step) -> Explanation:
     first = next(at for at, one in enumerate(found) if one.flags & FIN)
     sent = [at for at, one in enumerate(found) if one.payload][-len(after) :]
     order = [one for at, one in enumerate(found) if at not in sent and at < first]
-    late = [found[first], *(found[at] for at in sent), *found[first + 1 :]]
+    # The server had not received it when it closed.
+    late = [replace(found[first], acknowledgment=found[sent[0]].sequence), *(found[at] for at in sent)]
+    late += found[first + 1 :]
     base = found[sent[0]].timestamp_ns
     order += [
         replace(one, frame=found[sent[0]].frame + at, timestamp_ns=base + at * 1000, acknowledgment=one.acknowledgment)

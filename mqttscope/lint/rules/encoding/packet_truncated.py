@@ -16,7 +16,8 @@ class PacketTruncated(MalformedRule):
     The Remaining Length says where the packet ends, and a field in it announces more bytes than are left: one of the
     two lengths is wrong, or text was counted in characters and not in bytes.  The receiver closes the connection.  A
     packet that the capture cut off is not meant: only a sender that closes in good order can leave one unfinished.
-    Where the other side had closed before, it may have had no reason to send the rest: that is a guess.
+    Where the other side had closed before, or the capture lacks what it sent, it may have had no reason to send the
+    rest: that is a guess.  A server need not send the rest to a client that has sent DISCONNECT.
 
     Instead, compute the Remaining Length from the encoded bytes of all fields, and send packets whole.
     """
@@ -36,6 +37,8 @@ class PacketTruncated(MalformedRule):
             opened; > publish a; > raw 30 08 00
         a reset inside a packet
             opened; > publish a; > raw 30 08 00; > reset
+        the server closes inside a packet that the client, which has sent DISCONNECT, does not wait for
+            opened; < raw 30 08 0003612f; > disconnect; < fin; > fin
         MQTT 3.1 lets a CONNECT end before the user name that its flags announce
             version 3.1; > raw 10 10 0006 "MQIsdp" 0382003c 0002 "c1"; < connack
     """)
@@ -63,12 +66,18 @@ class PacketTruncated(MalformedRule):
         kind = "packet" if kind in (None, "reserved") else kind.upper()
         if fault.reason is MalformedReason.TRUNCATED:
             sender, other = ("client", "server") if at.from_client else ("server", "client")
+            if at.connection.disconnect_by == other == "client":
+                return None
             told = f"the {sender} closed the connection inside a {kind}: {fault.detail}"
             if at.connection.closed_by == other:
                 # It may have been about to send the rest.
                 return self.report(
                     fault.field, f"{told}; the {other} had closed before", confidence=Confidence.HEURISTIC
                 )
+            side = at.connection.side(at.event.direction.opposite)  # type: ignore[union-attr]
+            if side.gapped or not side.packets:
+                # A DISCONNECT of the other side may be among what the capture lacks.
+                return self.report(fault.field, told, confidence=Confidence.HEURISTIC)
             return self.report(fault.field, told)
         left = f"{fault.field} {fault.detail}" if fault.field else fault.detail
         return self.report(fault.field, f"{kind}: {left} within its {len(found.raw)} bytes")

@@ -14,7 +14,7 @@ class WebsocketAlignmentAssumed(Rule):
     A frame may hold a part of a packet, or several.  A receiver that takes each frame for one packet fails as soon as a
     library or a proxy cuts the stream in another way.  It is a guess from what comes together: frames with one packet
     each were taken before, the last frame was none, and the receiver closed within ``timeout`` seconds without saying
-    anything in MQTT and without another rule finding fault with what came.
+    anything in MQTT since the first such frame and without another rule finding fault with what came.
 
     Instead, feed the payload of all frames into one stream and read packets from that.
     """
@@ -32,6 +32,9 @@ class WebsocketAlignmentAssumed(Rule):
         the server says another reason
             upgraded; > frame connect; < frame connack; > frame pingreq; < frame pingresp; > frame pingreq | pingreq
             < frame disconnect code=0x8b; < fin
+        the receiver has read such frames before
+            upgraded; > frame connect; < frame connack; > frame pingreq; < frame pingresp
+            > frame pingreq | pingreq; < frame pingresp | pingresp; > frame pingreq | pingreq; < fin
         the client closes
             upgraded; > frame connect 3.1.1; < frame connack; > frame pingreq; < frame pingresp
             > frame pingreq | pingreq; > fin
@@ -67,7 +70,7 @@ class WebsocketAlignmentAssumed(Rule):
             return None
         # A packet that is cut off by the end was whole as far as it came.
         blamed = [one for one in history.reported if one.sender is receiver.opposite and one.timestamp_ns < closed_ns]
-        if blamed or answered_ns > sender.segment_ns or (sender.malformed and sender.malformed_ns < closed_ns):
+        if blamed or answered_ns > sender.first_odd_ns or (sender.malformed and sender.malformed_ns < closed_ns):
             return None
         return self.report(
             "",

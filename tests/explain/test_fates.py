@@ -1,0 +1,48 @@
+"""What decides whether a message was lost: whether its broker had it, and whether its reader could take it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mqttscope.dissect import dissect_segments
+from mqttscope.explain.fates import Fate
+from mqttscope.explain.messages import MessageWatch
+from mqttscope.lint.examples import Step, acknowledges, client, conversation, on, opened, segments, server
+from mqttscope.mqtt.packets import Pingreq, Pingresp, Publish
+from mqttscope.net.segment import ACK, Segment
+from tests.explain.running import traced
+from tests.explain.test_messages import ANSWER, LATER, MESSAGE, TOPIC, subscribed
+
+
+def test_a_message_is_lost_only_if_the_broker_received_it() -> None:
+    sent = Publish(topic_name=TOPIC, payload=b"hot")
+    reader = (*opened(client_identifier="reader"), *subscribed())
+    writer = on(1, *opened(client_identifier="writer"), client(sent))
+
+    def fates(*steps: Step) -> list[Fate]:
+        return [one.fate for one in traced(TOPIC, *reader, *writer, *steps, LATER).messages[0].deliveries]
+
+    assert fates() == [Fate.NOT_RECEIVED]
+    assert fates(*on(1, acknowledges("server"))) == [Fate.NOT_SENT]
+    assert fates(*on(1, server(Pingresp()))) == [Fate.NOT_SENT]
+
+
+def test_a_client_that_does_not_read_is_not_sent_more() -> None:
+    """Neither zero windows nor bytes without an acknowledgment let a broker send."""
+    steps = (
+        *opened(client_identifier="reader"), *subscribed(), acknowledges("client"),
+        *on(1, *opened(client_identifier="writer"), client(MESSAGE), ANSWER), client(Pingreq(), after=1.5),
+    )  # fmt: skip
+
+    def fates(segments_of: list[Segment]) -> list[Fate]:
+        watch = MessageWatch(TOPIC)
+        for event in dissect_segments(segments_of):
+            watch.feed(event)
+        return [one.fate for one in watch.trace().messages[0].deliveries if one.client == "reader"]
+
+    taken = list(segments(conversation("", *steps)))
+    assert fates(taken) == [Fate.NOT_SENT]
+    closed = [replace(one, window=0) if one.flags == ACK and not one.payload else one for one in taken]
+    assert fates(closed) == [Fate.STALLED]
+    retained = server(Publish(topic_name="other", payload=b"old"))
+    assert fates(list(segments(conversation("", *steps, retained)))) == [Fate.STALLED]
