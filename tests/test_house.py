@@ -92,6 +92,11 @@ def is_self(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) and node.id == "self"
 
 
+def is_rule(node: ast.AST) -> bool:
+    """Whether a class is a rule of the linter, which is found by what it inherits from."""
+    return isinstance(node, ast.ClassDef) and any(ast.unparse(base).endswith("Rule") for base in node.bases)
+
+
 def several_meanings(product: list[ast.Module]) -> set[str]:
     """Names of classes that several modules define."""
     names = Counter(node.name for module in product for node in module.body if isinstance(node, ast.ClassDef))
@@ -102,7 +107,8 @@ def only_tests_call(product: list[ast.Module], tests: list[ast.Module], document
     """Functions and classes that tests use, and neither the product nor its documents name."""
     known, tested, documented = used(product), used(tests), set(WORD.findall(documents))
     kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-    defined = {node.name for module in product for node in ast.walk(module) if isinstance(node, kinds)}
+    nodes = [node for module in product for node in ast.walk(module) if isinstance(node, kinds)]
+    defined = {node.name for node in nodes if not is_rule(node)}
     return {
         name
         for name in defined.difference(documented, *CALLED_BY_LIBRARIES.values())
@@ -176,12 +182,13 @@ def helper(): ...
 def documented(): ...
 def data_received(): ...
 class _Lonely: ...
+class Found(PacketRule): ...
 """
 
 
 def test_what_the_lists_hold() -> None:
     module = ast.parse(SOURCE)
-    tests = ast.parse("helper(); documented(); data_received(); Row().asked")
+    tests = ast.parse("helper(); documented(); data_received(); Row().asked; Found()")
 
     assert several_meanings([module, ast.parse("class Row: ...\ndef other():\n    class _Lonely: ...")]) == {"Row"}
     assert only_tests_call([module], [tests], "the function documented") == {"helper", "asked"}
