@@ -9,6 +9,9 @@ from mqttscope.explain.model import Evidence
 from mqttscope.mqtt.wire import counted
 from mqttscope.session.connection import Connection
 
+NEVER = 1 << 62
+"""A time that does not come."""
+
 
 class Fate(StrEnum):
     """What became of a message for one client."""
@@ -194,6 +197,15 @@ class Published:
     """Time, frame, capture and connection of its deliveries."""
     shares: set[str] = field(default_factory=set)
     """Filters of the Shared Subscriptions that have got their copy."""
+
+    @property
+    def latest_ns(self) -> int:
+        """Time by which the broker had received it; without an answer, far away if its connection lost segments."""
+        if self.answer is not None and self.answer.timestamp_ns is not None:
+            return self.answer.timestamp_ns
+        tcp = self.source.details.get("tcp")
+        own = tcp.get("client_to_server") if isinstance(tcp, dict) else None
+        return NEVER if own and own["retransmitted_segments"] else self.timestamp_ns
 
     @property
     def is_complete(self) -> bool:

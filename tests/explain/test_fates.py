@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from mqttscope.dissect import dissect_segments
 from mqttscope.explain.fates import Fate
 from mqttscope.explain.messages import MessageWatch
 from mqttscope.lint.examples import Step, acknowledges, client, conversation, on, opened, segments, server
 from mqttscope.mqtt.packets import Pingreq, Pingresp, Publish
 from mqttscope.net.segment import ACK, Segment
+from tests.dissect.conversations import CLIENT, SERVER, Conversation, numbered
+from tests.dissect.talk import CONNACK, Talk, connect
 from tests.explain.running import traced
 from tests.explain.test_messages import ANSWER, LATER, MESSAGE, TOPIC, subscribed
 
@@ -46,3 +50,27 @@ def test_a_client_that_does_not_read_is_not_sent_more() -> None:
     assert fates(closed) == [Fate.STALLED]
     retained = server(Publish(topic_name="other", payload=b"old"))
     assert fates(list(segments(conversation("", *steps, retained)))) == [Fate.STALLED]
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_message_that_was_sent_again_may_have_come_late(again: bool) -> None:
+    """Only an answer says when the broker had it."""
+    reader = Conversation().open()
+    reader.begin(connect(client_identifier="reader"))
+    reader.say(SERVER, CONNACK)
+    reader.live().ack(CLIENT)
+    writer = Conversation(reader.tape)
+    writer.keys = Talk(client_port=50_001).keys
+    writer.open().begin(connect(client_identifier="writer"))
+    writer.say(SERVER, CONNACK)
+    (sent,) = writer.say(CLIENT, Publish(topic_name="cmd/1", payload=b"on"))
+    if again:
+        writer.wait(0.5).repeat(sent)
+    writer.ack(SERVER).wait(1.5)
+    reader.finish()
+    watch = MessageWatch("cmd/1")
+    for event in dissect_segments(numbered(reader.tape.segments)):
+        watch.feed(event)
+
+    expected = Fate.CONNECTION_ENDED if again else Fate.NOT_SENT
+    assert [one.fate for one in watch.trace().messages[0].deliveries] == [expected]
