@@ -226,8 +226,12 @@ class Published:
 
         What wraps MQTT makes bytes more: those that lack an acknowledgment of TCP hold at most as many of MQTT.
         """
-        received = self.source.client_side.stream_offset - self.source.client_unacknowledged
-        return self.answer is not None or self.end <= received
+        source = self.source
+        if self.answer is not None:
+            return True
+        if source.closed_by == "server" and 0 < source.closed_ns <= self.timestamp_ns:
+            return False  # who has closed need not read what its host acknowledges
+        return self.end <= source.client_side.stream_offset - source.client_unacknowledged
 
 
 @dataclass(slots=True)
