@@ -9,6 +9,9 @@ from mqttscope.explain.model import Evidence
 from mqttscope.mqtt.wire import counted
 from mqttscope.session.connection import Connection
 
+NEVER = 1 << 62
+"""A time that does not come."""
+
 
 class Fate(StrEnum):
     """What became of a message for one client."""
@@ -196,6 +199,15 @@ class Published:
     """Filters of the Shared Subscriptions that have got their copy."""
 
     @property
+    def latest_ns(self) -> int:
+        """Time by which the broker had received it; without an answer, far away if its connection lost segments."""
+        if self.answer is not None and self.answer.timestamp_ns is not None:
+            return self.answer.timestamp_ns
+        tcp = self.source.details.get("tcp")
+        own = tcp.get("client_to_server") if isinstance(tcp, dict) else None
+        return NEVER if own and own["retransmitted_segments"] else self.timestamp_ns
+
+    @property
     def is_complete(self) -> bool:
         """Whether all got it that had a subscription for it when it was published."""
         for key, held in self.held.items():
@@ -214,8 +226,12 @@ class Published:
 
         What wraps MQTT makes bytes more: those that lack an acknowledgment of TCP hold at most as many of MQTT.
         """
-        received = self.source.client_side.stream_offset - self.source.client_unacknowledged
-        return self.answer is not None or self.end <= received
+        source = self.source
+        if self.answer is not None:
+            return True
+        if source.closed_by == "server" and 0 < source.closed_ns <= self.timestamp_ns:
+            return False  # who has closed need not read what its host acknowledges
+        return self.end <= source.client_side.stream_offset - source.client_unacknowledged
 
 
 @dataclass(slots=True)

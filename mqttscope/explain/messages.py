@@ -777,7 +777,7 @@ def _told_first(one: Delivery) -> tuple[int, str]:
 
 def _due_ns(one: Published) -> int:
     """When a message should have come: when the last one got it of those who did at once, else within a second."""
-    until_ns = one.timestamp_ns + SECOND
+    until_ns = one.latest_ns + SECOND
     return max((now for now, *_ in one.got.values() if now <= until_ns), default=until_ns)
 
 

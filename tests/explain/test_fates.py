@@ -10,6 +10,8 @@ from mqttscope.explain.messages import MessageWatch
 from mqttscope.lint.examples import Step, acknowledges, client, conversation, on, opened, segments, server
 from mqttscope.mqtt.packets import Pingreq, Pingresp, Publish
 from mqttscope.net.segment import ACK, Segment
+from tests.dissect.conversations import CLIENT, SERVER, Conversation, numbered
+from tests.dissect.talk import CONNACK, Talk, connect
 from tests.explain.running import traced
 from tests.explain.test_messages import ANSWER, LATER, MESSAGE, TOPIC, subscribed
 
@@ -46,3 +48,37 @@ def test_a_client_that_does_not_read_is_not_sent_more() -> None:
     assert fates(closed) == [Fate.STALLED]
     retained = server(Publish(topic_name="other", payload=b"old"))
     assert fates(list(segments(conversation("", *steps, retained)))) == [Fate.STALLED]
+
+
+def fate_of_message(*, again: bool = False, closed: bool = False) -> Fate:
+    """A message that its reader, which leaves 1.5 s later, never gets; ``again``: its bytes were sent again.
+
+    ``closed``: the broker had closed the connection of the writer, and its host still acknowledged what came.
+    """
+    reader = Conversation().open()
+    reader.begin(connect(client_identifier="reader"))
+    reader.say(SERVER, CONNACK)
+    reader.live().ack(CLIENT)
+    writer = Conversation(reader.tape)
+    writer.keys = Talk(client_port=50_001).keys
+    writer.open().begin(connect(client_identifier="writer"))
+    writer.say(SERVER, CONNACK)
+    if closed:
+        writer.fin(SERVER)
+    (sent,) = writer.say(CLIENT, Publish(topic_name="cmd/1", payload=b"on"))
+    if again:
+        writer.wait(0.5).repeat(sent)
+    writer.ack(SERVER).wait(1.5)
+    reader.finish()
+    watch = MessageWatch("cmd/1")
+    for event in dissect_segments(numbered(reader.tape.segments)):
+        watch.feed(event)
+    (delivery,) = watch.trace().messages[0].deliveries
+    return delivery.fate
+
+
+def test_what_tcp_acknowledges_is_not_all_that_a_broker_has() -> None:
+    """Only an answer says when it had a message that was sent again, and whether it still read."""
+    assert fate_of_message() is Fate.NOT_SENT
+    assert fate_of_message(again=True) is Fate.CONNECTION_ENDED
+    assert fate_of_message(closed=True) is Fate.NOT_RECEIVED
