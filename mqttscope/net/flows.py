@@ -321,6 +321,8 @@ class FlowTable(FlowRegister):
                 report.discarded(len(segment.payload), "in_reset")
             if plausible_reset(half, peer, segment):
                 flow.disowned = disowns(half, segment)
+                if segment.flags & ACK and peer.state is not UNSEEN:
+                    peer.acknowledge(segment.acknowledgment, peer_report)
                 half.flush(report)
                 peer.flush(peer_report)
                 half.reset(report)

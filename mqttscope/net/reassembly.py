@@ -266,6 +266,8 @@ class HalfStream:
     """The payloads delivered last, up to ``offset`` and without gaps between them."""
     beginning: bytes = b""
     """The first bytes of the stream, once the history does not reach back to them."""
+    began_empty: bool = False
+    """The first segment that was captured was empty: if it was a keep-alive probe, the start is one too low."""
     held_place: tuple[int, int, str] = (0, 0, "")
     """Frame, time and capture of a held start."""
     given_up: list[tuple[int, int]] = field(default_factory=list)
@@ -373,7 +375,8 @@ class HalfStream:
         # Bytes further ahead cannot have been sent.
         if self.acknowledged < position <= max(self.offset, self.sent, self.acknowledged) + START_WINDOW:
             self.acknowledged = position
-        if self.state is HELD:
+        # An acknowledgment of less than the held start says that bytes before it are still under way.
+        if self.state is HELD and position >= 0:
             self.release(report)
 
     def receive_empty(self, sequence: int, young: bool, report: _Report) -> None:
@@ -382,6 +385,7 @@ class HalfStream:
         if self.state is UNSEEN:
             self.sequence = sequence
             self.state = ASSUMED
+            self.began_empty = True
             return
         if self.state is HELD:
             self.release(report)
@@ -425,6 +429,10 @@ class HalfStream:
             return
         if self._movable():
             if start < 0 or start > PLAUSIBLE_WINDOW:
+                self._rebase(start)
+            elif start == 1 and self.began_empty:
+                # The segment that the capture began with was a keep-alive probe.
+                self.keep_alive_probes += 1
                 self._rebase(start)
             elif start > 0 and young:
                 # What was under way when the capture began is not lost by it.

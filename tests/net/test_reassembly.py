@@ -243,6 +243,56 @@ def test_segments_behind_a_handshake(lines: list[str], expected: list[str]) -> N
     assert play(HANDSHAKE + lines) == ["opened", *expected, UNFINISHED]
 
 
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        pytest.param(
+            ["> A 104:def 501", "< A 501 101", "> A 101:abc 501", "< A 501 107"],
+            ["> 0:abcdef"],
+            id="the first segment is out of order, and the other side waits for what is before it",
+        ),
+        pytest.param(
+            ["> A 104:def 501", "< A 501 104", "> A 101:abc 501"],
+            ["> 0:def", "> discarded 3 before_start"],
+            id="the other side has all before it: what comes is older than the capture",
+        ),
+        pytest.param(
+            ["> A 100 501 t=0", "< A 501 101 t=0.1", "> A 101:abc 501 t=9"],
+            ["> 0:abc"],
+            id="a keep-alive probe comes first",
+        ),
+        pytest.param(
+            ["> A 100 501 t=0", "< A 501 102 t=0.1", "> A 102:bc 501 t=9", "< A 501 104 t=9.1", "> A 104:d 501 t=19"],
+            ["> gap 0+2 not_captured", "> 2:bc", "> 4:d"],
+            id="an empty segment comes first, and two bytes are missing",
+        ),
+        pytest.param(
+            ["< A 501 100 t=0", "> A 101:abc 501 t=9", "< A 501 104 t=9.1", "> A 104:d 501 t=19"],
+            ["> gap 0+1 not_captured", "> 1:abc", "> 4:d"],
+            id="an acknowledgment comes first, and says where the stream is",
+        ),
+    ],
+)
+def test_segments_of_a_connection_that_is_joined(lines: list[str], expected: list[str]) -> None:
+    assert play(lines) == ["opened", *expected, UNFINISHED]
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (["< RA 501 104"], ["> 0:abc"]),
+        (["< RA 501 105"], ["> 0:abc"]),
+        (["< RA 501 106"], ["> 0:abc", "> gap 3+2 not_captured"]),
+        (["< R 501 106"], ["> 0:abc"]),
+    ],
+    ids=["all that was captured", "one byte more, which may be a FIN", "two bytes more", "no acknowledgment"],
+)
+def test_a_reset_may_acknowledge_what_the_capture_lacks(lines: list[str], expected: list[str]) -> None:
+    events = play([*HANDSHAKE, "> A 101:abc 501", *lines])
+
+    assert [event for event in events if event.startswith(("> 0", "> gap"))] == expected
+
+
 def test_counters_say_what_came_again() -> None:
     table = FlowTable()
     lines = [
