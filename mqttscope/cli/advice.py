@@ -78,6 +78,7 @@ class OfConnections(Protocol):
     discarded_bytes: int
     one_sided: int
     overlaps: int
+    damaged_segments: int
 
     @property
     def copied_segments(self) -> int:
@@ -126,7 +127,17 @@ def counted_of_connections(
         yield f"{counted(dissector.one_sided, 'connection')} {have} one direction only in the capture"
     if dissector.overlaps:
         places = counted(dissector.overlaps, "place")
-        yield f"bytes of a stream came again with other content in {places}; those that came first are shown"
+        yield (
+            f"bytes of a stream are in doubt in {places}: they came again with other content, and those that came first"
+            " are shown, or their receiver accepted them although their checksum is wrong"
+        )
+    if dissector.damaged_segments:
+        were = "was" if dissector.damaged_segments == 1 else "were"
+        damaged = counted(dissector.damaged_segments, "segment")
+        yield (
+            f"{damaged} with a wrong checksum {were} damaged on the way and not read: no receiver acknowledged such"
+            " bytes (--dont-verify-checksums reads them)"
+        )
 
 
 def selected_nothing(

@@ -32,7 +32,7 @@ TYPES = (
     ("kind", pa.string()), ("flow", pa.binary()), ("timestamp_ns", pa.int64()), ("file", pa.int32()),
     ("frame", pa.int64()), ("direction", pa.binary()), ("sequence", pa.int64()), ("acknowledgment", pa.int64()),
     ("flags", pa.int32()), ("window", pa.int32()), ("payload", pa.binary()), ("missing", pa.int64()),
-    ("capture", pa.string()), ("clock_ns", pa.int64()), ("options", pa.binary()),
+    ("capture", pa.string()), ("clock_ns", pa.int64()), ("options", pa.binary()), ("checksum", pa.int32()),
 )  # fmt: skip
 INPUT = pa.schema(TYPES)
 assert INPUT.names == list(SEGMENT_COLUMNS)
