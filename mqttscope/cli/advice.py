@@ -132,11 +132,11 @@ def counted_of_connections(
             " are shown, or their receiver accepted them although their checksum is wrong"
         )
     if dissector.damaged_segments:
-        were = "was" if dissector.damaged_segments == 1 else "were"
+        were, them = ("was", "it") if dissector.damaged_segments == 1 else ("were", "them")
         damaged = counted(dissector.damaged_segments, "segment")
         yield (
-            f"{damaged} with a wrong checksum {were} damaged on the way and not read: no receiver acknowledged such"
-            " bytes (--dont-verify-checksums reads them)"
+            f"{damaged} with a wrong checksum {were} not read: no receiver accepted {them}"
+            f" (--dont-verify-checksums reads {them})"
         )
 
 

@@ -8,7 +8,7 @@ beside its flow (`Flow.damaged`), and neither begins, continues, ends nor resets
 - A valid copy of its bytes comes: it was damaged.
 - The other side acknowledges it, and no valid copy was captured: the receiver has accepted it, so it is used as
   captured.  In a direction without a right checksum this holds for all further ones.
-- `UNPROVEN` different ones in directions without any right checksum: a tool has made the capture.
+- `UNPROVEN` different ones come, and neither direction has shown a right checksum: a tool has made the capture.
 
 docs/connections.md has the list.
 """
@@ -16,12 +16,13 @@ docs/connections.md has the list.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 from typing import Final
 
 from mqttscope.net.checksum import RIGHT, UNJUDGED, WRONG
 from mqttscope.net.flow import Flow, FlowEvent, FlowReport
 from mqttscope.net.reassembly import NEVER, START_WINDOW, UNSEEN, HalfStream
-from mqttscope.net.segment import ACK, FIN, RST, SYN, Segment, distance, plain_key
+from mqttscope.net.segment import ACK, FIN, RST, SYN, Segment, advance, distance, plain_key
 from mqttscope.net.tap_views import halves
 
 MAX_DAMAGED_SEGMENTS: Final = 64
@@ -31,8 +32,6 @@ DAMAGED_WAIT_NS: Final = 120_000_000_000
 """Maximum time for which a segment waits for its valid copy: the longest retransmission time-out of Linux."""
 UNPROVEN: Final = 3
 """Minimum number of different segments without any right checksum that are used although nothing acknowledges them."""
-UNPROVEN_AT_END: Final = 2
-"""The same when nothing more comes.  A single one may be of another connection: damage to a port leads here."""
 
 
 def due_ns(flow: Flow) -> int:
@@ -41,8 +40,9 @@ def due_ns(flow: Flow) -> int:
 
 
 def unproven(flow: Flow) -> list[Segment]:
-    """Those of directions that have shown no right checksum."""
-    return [segment for segment in flow.damaged if halves(flow, segment)[0].checksums == UNJUDGED]
+    """Those for which neither their direction nor the other one, whose acknowledgments decide, has a right checksum."""
+    loose = [(segment, *halves(flow, segment)) for segment in flow.damaged]
+    return [segment for segment, half, peer in loose if half.checksums == UNJUDGED and peer.checksums != RIGHT]
 
 
 def different(segments: list[Segment]) -> int:
@@ -74,8 +74,13 @@ def _is_replaced(flow: Flow, segment: Segment) -> bool:
     return half.buffer.covers(max(start, half.offset), end)
 
 
-def is_accepted(flow: Flow, segment: Segment, answer: Segment) -> bool:
-    """Whether a valid segment acknowledges one with a wrong checksum."""
+def accepted(flow: Flow, answer: Segment) -> list[Segment]:
+    """What is used because a segment acknowledges it, before that one."""
+    return to_be_used(flow, [segment for segment in flow.damaged if _acknowledges(answer, segment)])
+
+
+def _acknowledges(answer: Segment, segment: Segment) -> bool:
+    """Whether a segment acknowledges one of the other side."""
     if plain_key(answer.key) == plain_key(segment.key) or answer.flags & (ACK | RST) != ACK:
         return False
     length = len(segment.payload) + bool(segment.flags & SYN) + bool(segment.flags & FIN)
@@ -99,28 +104,33 @@ def drop(flow: Flow, segments: list[Segment], events: list[FlowEvent]) -> None:
 
 
 def used(flow: Flow, segment: Segment, events: list[FlowEvent]) -> Segment:
-    """A segment as it is used.  If checksums are right otherwise, no more than its bytes is, and they are in doubt."""
+    """A segment as it is used.  If checksums are right otherwise, its bytes are in doubt, and its clock is ignored."""
     half = halves(flow, segment)[0]
     if half.checksums != RIGHT:
         half.checksums = WRONG
         return replace(segment, checksum=UNJUDGED)
     half.overlaps += 1
     _report(flow, half, segment, events).overlap(len(segment.payload), half.locate(segment.sequence))
-    return replace(segment, flags=segment.flags & FIN, options=b"", checksum=UNJUDGED)
+    return replace(segment, flags=segment.flags & (FIN | ACK), options=b"", checksum=UNJUDGED)
 
 
-def to_be_used(flow: Flow, accepted: list[Segment]) -> list[Segment]:
-    """Accepted segments, with all that wait of a direction which has shown no right checksum."""
-    whole = [id(half) for half, _ in (halves(flow, segment) for segment in accepted) if half.checksums != RIGHT]
-    numbers = {id(segment) for segment in accepted}
+def to_be_used(flow: Flow, segments: list[Segment]) -> list[Segment]:
+    """These segments, with all that wait of a direction which has shown no right checksum."""
+    whole = [id(half) for half, _ in (halves(flow, segment) for segment in segments) if half.checksums != RIGHT]
+    numbers = {id(segment) for segment in segments}
     return [one for one in flow.damaged if id(one) in numbers or id(halves(flow, one)[0]) in whole]
 
 
 def last_to_be_used(flow: Flow) -> list[Segment]:
     """What is used of the segments that wait when nothing more comes."""
     loose = unproven(flow)
-    accepted = loose if different(loose) >= UNPROVEN_AT_END else []
-    return to_be_used(flow, accepted + unanswered(flow))
+    # A single one, or two without anything in common, may be of another connection: damage to a port leads here.
+    last = loose if any(_belong_together(*pair) for pair in combinations(loose, 2)) else []
+    for segment in flow.damaged:
+        half = halves(flow, segment)[0]
+        if segment.payload and half.checksums == RIGHT and half.overlaps and not half.damaged_segments:
+            last.append(segment)  # others were accepted, and none was damaged: a tool has changed them
+    return to_be_used(flow, last + unanswered(flow))
 
 
 def unanswered(flow: Flow, now: int = NEVER) -> list[Segment]:
@@ -131,6 +141,12 @@ def unanswered(flow: Flow, now: int = NEVER) -> list[Segment]:
         for half, peer in (halves(flow, segment),)
         if segment.payload and half.checksums == RIGHT and not peer.segments and half.deadline_ns <= now
     ]
+
+
+def _belong_together(first: Segment, second: Segment) -> bool:
+    """Whether a segment acknowledges one of the other side, or brings the data after that of its own side."""
+    follows = first.payload and second.payload and advance(first.sequence, len(first.payload)) == second.sequence
+    return _acknowledges(second, first) or (plain_key(first.key) == plain_key(second.key) and bool(follows))
 
 
 def _report(flow: Flow, half: HalfStream, segment: Segment, events: list[FlowEvent]) -> FlowReport:

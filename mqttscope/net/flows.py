@@ -15,9 +15,9 @@ from mqttscope.net.beginnings import is_syn, last_beginning
 from mqttscope.net.checksum import RIGHT, UNJUDGED, WRONG
 from mqttscope.net.damage import (
     UNPROVEN,
+    accepted,
     different,
     drop,
-    is_accepted,
     is_too_much,
     replaced,
     take,
@@ -228,9 +228,8 @@ class FlowTable(FlowRegister):
         if segment.checksum == WRONG and self.verify_checksums and self._set_aside(segment, events):
             return events
         entry = self._known(segment)
-        if entry is not None and (flow := entry[0]).damaged:
-            accepted = [kept for kept in flow.damaged if is_accepted(flow, kept, segment)]
-            self._use_damaged(flow, to_be_used(flow, accepted), events)
+        if entry is not None and entry[0].damaged:
+            self._use_damaged(entry[0], accepted(entry[0], segment), events)
         self._route(segment, events)
         entry = self._known(segment)
         if entry is not None:
@@ -272,6 +271,7 @@ class FlowTable(FlowRegister):
 
     def _use_damaged(self, flow: Flow, segments: list[Segment], events: list[FlowEvent]) -> None:
         for segment in take(flow, segments):
+            self._use_damaged(flow, accepted(flow, segment), events)
             self._route(used(flow, segment, events), events)
 
     def _route(self, segment: Segment, events: list[FlowEvent]) -> None:

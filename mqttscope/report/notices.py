@@ -44,7 +44,7 @@ _DISCARDED = {
     "before_start": "before the first byte that was read",
     "late_copy": "that came again after the end",
     "late": "that came after their gap was given up",
-    "damaged": "that were damaged on the way: wrong checksum",
+    "damaged": "of a damaged segment: wrong checksum",
 }
 _UNPARSED = {
     "resynchronised": "skipped to find the next packet",

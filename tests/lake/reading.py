@@ -76,14 +76,14 @@ def segment_rows(found: Sequence[Segment], file: int = 0) -> list[tuple[Any, ...
     return [
         ("segment", group_key(one.key), one.timestamp_ns, file, one.frame, one.key, one.sequence, one.acknowledgment,
          one.flags, one.window, one.payload, one.missing, one.capture, clock_ns,
-         one.options)
+         one.options, one.checksum)
         for one, clock_ns in zip(found, accumulate((one.timestamp_ns for one in found), max), strict=True)
     ]  # fmt: skip
 
 
 def remembered_row(flow: bytes, state: bytes, kind: str = "state") -> tuple[Any, ...]:
     """What earlier ingests remember of a flow, as an input row."""
-    return (kind, flow, 0, 0, 0, b"", 0, 0, 0, 0, state, 0, "", 0, None)
+    return (kind, flow, 0, 0, 0, b"", 0, 0, 0, 0, state, 0, "", 0, None, None)
 
 
 def read_segments(path: Path) -> list[Segment]:
