@@ -10,6 +10,7 @@ import pytest
 from mqttscope.net import damage
 from mqttscope.net.damage import DAMAGED_WAIT_NS, MAX_DAMAGED_BYTES, MAX_DAMAGED_SEGMENTS
 from mqttscope.net.flows import FlowTable
+from mqttscope.net.reassembly import START_WINDOW
 from mqttscope.net.segment import Segment
 from tests.conftest import ROOT
 from tests.net.script import UNFINISHED, feed, parse, play, render
@@ -179,7 +180,7 @@ def test_so_many_segments_show_that_a_tool_has_made_the_capture(count: int) -> N
 
 @pytest.mark.parametrize(
     ("acknowledges", "waits"),
-    [(103, True), (104, False), (104 + damage.START_WINDOW, False), (105 + damage.START_WINDOW, True)],
+    [(103, True), (104, False), (104 + START_WINDOW, False), (105 + START_WINDOW, True)],
 )
 def test_an_acknowledgment_of_all_of_its_bytes_accepts_a_segment(acknowledges: int, waits: bool) -> None:
     table = FlowTable()
