@@ -128,8 +128,8 @@ def counted_of_connections(
     if dissector.overlaps:
         places = counted(dissector.overlaps, "place")
         yield (
-            f"bytes of a stream are in doubt in {places}: they came again with other content, and those that came first"
-            " are shown, or their receiver accepted them although their checksum is wrong"
+            f"bytes of a stream came again with other content, or were accepted with a wrong checksum, in {places};"
+            " those that came first are shown"
         )
     if dissector.damaged_segments:
         were, them = ("was", "it") if dissector.damaged_segments == 1 else ("were", "them")

@@ -199,7 +199,7 @@ def test_batches_hold_one_kind_and_bounded_rows() -> None:
 
 def test_other_rows_are_passed_over() -> None:
     rows = segment_rows(mixed_tape().segments)
-    noise = [("error", b"", 0, 0, 0, None, None, None, None, None, None, None, "a.pcap", 0, None)] * 3
+    noise = [("error", b"", 0, 0, 0, None, None, None, None, None, None, None, "a.pcap", 0, None, None)] * 3
 
     assert by_kernel(noise + rows, LakeOptions()) == by_kernel(rows, LakeOptions())
     assert not list(kernel([], LakeOptions()))
