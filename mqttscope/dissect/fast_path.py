@@ -18,9 +18,9 @@ from mqttscope.events import Event, PacketEvent
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.stream import StreamItem
-from mqttscope.net.checksum import WRONG
+from mqttscope.net.checksum import WRONG, judge_checksum
 from mqttscope.net.flows import acknowledged
-from mqttscope.net.usual_frames import judge, locate
+from mqttscope.net.usual_frames import locate
 from mqttscope.session.connection import Connection
 
 OVERLAP_NS: Final = 10_000_000
@@ -143,9 +143,15 @@ class FastPath:
         if entry is None:
             return False
         verifies = self._flows.verify_checksums
+        start = options_at - 20
+        addresses = start - (32 if len(key) == 36 else 8)
         if payload_at == payload_end:
             # Damage does no harm to a segment without data that acknowledges nothing new.
-            if verifies and acknowledgment != entry[2].sequence and judge(data, key, options_at, payload_end) == WRONG:
+            if (
+                acknowledgment != entry[2].sequence
+                and verifies
+                and judge_checksum(data, addresses, start, payload_end) == WRONG
+            ):
                 return False
             if not self._flows.continues(
                 entry, sequence, acknowledgment, flags, window, b"", b"", number, timestamp_ns, capture
@@ -163,7 +169,7 @@ class FastPath:
         if dialogue.phase is MQTT:
             if connection is None or not connection.version_known:
                 return False
-            if verifies and judge(data, key, options_at, payload_end) == WRONG:
+            if verifies and judge_checksum(data, addresses, start, payload_end) == WRONG:
                 return False
         elif dialogue.phase is not IGNORED:
             return False
