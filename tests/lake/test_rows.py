@@ -96,8 +96,9 @@ def check_connections(wanted: list[Row], tables: Tables) -> None:
             shown[row["transport"]] = json.loads(row["details"])
         if row["proxy"] is not None:
             shown["proxy"] = row["proxy"]
-        # Damaged segments with data are rows of gaps.
-        assert not any(side.pop("damaged_segments") for side in line["tcp"].values())
+        for side in shown["tcp"].values():
+            # Damaged segments are rows of gaps; the column has no counter of them.
+            side.setdefault("damaged_segments", 0)
         assert shown == line
 
 
