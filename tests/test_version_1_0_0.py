@@ -98,7 +98,11 @@ def rows(lake: Path) -> dict[str, list[dict[str, Any]]]:
     from tests.lake.reading import ordered
     from tests.lake.test_writer import tables_of
 
-    ordered_rows: dict[str, list[dict[str, Any]]] = ordered(tables_of(lake), places=False)
+    tables = tables_of(lake)
+    for row in tables["connections"]:
+        # Counters of TCP have come since.
+        row["details"] = row["details"].replace('"damaged_segments":0,', "")
+    ordered_rows: dict[str, list[dict[str, Any]]] = ordered(tables, places=False)
     return ordered_rows
 
 

@@ -297,6 +297,7 @@ class Source:
         raise_errors: bool = False,
         payloads: Payloads = (),
         deduplicate: bool = False,
+        verify_checksums: bool = True,
     ) -> None:
         self.names = capture_names(captures)
         if not self.names:
@@ -319,6 +320,7 @@ class Source:
         self._ports, self._version = read_ports(ports), read_version(version)
         self._was_read = False
         self.deduplicate = arguments.flag("deduplicate", deduplicate)
+        self.verify_checksums = arguments.flag("verify_checksums", verify_checksums)
         self.raise_errors = arguments.flag("raise_errors", raise_errors)
         self.errors: list[CaptureError] = []
         """What could not be read, of the reading that began last."""
@@ -346,6 +348,7 @@ class Source:
                 ports=dict(self._ports),
                 version=self._version,
                 decrypting=reading.decrypting,
+                verify_checksums=self.verify_checksums,
                 count_by_connection=count_by_connection,
             )
         )
@@ -593,6 +596,7 @@ def open(  # noqa: A001 - mqttscope.open reads as gzip.open does
     payload_limit: int = PAYLOAD_LIMIT,
     payloads: Payloads = (),
     deduplicate: bool = False,
+    verify_checksums: bool = True,
     show_secrets: bool = False,
     raise_errors: bool = False,
 ) -> Captures:
@@ -604,6 +608,7 @@ def open(  # noqa: A001 - mqttscope.open reads as gzip.open does
     connections whose CONNECT is not in the capture.  ``payload_limit``: bytes of each payload in `Event.to_dict`.
     ``payloads``: decoders by topic, a configuration file or tables (docs/payloads.md), for `Packet.value` and filters.
     ``deduplicate``: the captures are those of several taps, whose frames are read once (docs/taps.md).
+    ``verify_checksums``: discard segments that were damaged, by their TCP checksum (docs/connections.md).
     ``show_secrets``: show passwords and tokens.  ``raise_errors``: raise `CaptureReadError` for a capture that cannot
     be read to its end, after the packets that could be read, instead of noting it in ``errors``.
 
@@ -613,6 +618,6 @@ def open(  # noqa: A001 - mqttscope.open reads as gzip.open does
     """
     source = Source(
         captures, filter=filter, keys=keys, ports=ports, version=version, raise_errors=raise_errors, payloads=payloads,
-        deduplicate=deduplicate,
+        deduplicate=deduplicate, verify_checksums=verify_checksums,
     )  # fmt: skip
     return Captures(source, payload_limit=payload_limit, show_secrets=show_secrets)

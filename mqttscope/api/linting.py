@@ -103,12 +103,14 @@ def lint(
     ports: Ports = (),
     version: str | None = None,
     deduplicate: bool = False,
+    verify_checksums: bool = True,
     show_secrets: bool = False,
     raise_errors: bool = False,
 ) -> Findings:
     """Judge captures; returns all findings, of every severity and confidence.
 
-    ``captures``, ``filter``, ``keys``, ``ports``, ``version``, ``deduplicate`` and ``raise_errors`` are as for `open`;
+    ``captures``, ``filter``, ``keys``, ``ports``, ``version``, ``deduplicate``, ``verify_checksums`` and
+    ``raise_errors`` are as for `open`;
     a filter chooses findings by their packets.  ``select``, ``extend_select`` and ``ignore`` take codes, prefixes and
     names of rules as ``mqttscope lint`` does (docs/rules.md).  ``rules``: rules that run as well unless they are
     ignored, as classes or as instances with settings: those of one's own (docs/adding-a-rule.md), which the other three
@@ -121,7 +123,7 @@ def lint(
     """
     source = Source(
         captures, filter=filter, keys=keys, ports=ports, version=version, raise_errors=raise_errors,
-        deduplicate=deduplicate,
+        deduplicate=deduplicate, verify_checksums=verify_checksums,
     )  # fmt: skip
     limits = read_path(profile, "profile")
     arguments.flag("show_secrets", show_secrets)

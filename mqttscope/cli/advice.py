@@ -78,6 +78,7 @@ class OfConnections(Protocol):
     discarded_bytes: int
     one_sided: int
     overlaps: int
+    damaged_segments: int
 
     @property
     def copied_segments(self) -> int:
@@ -126,7 +127,17 @@ def counted_of_connections(
         yield f"{counted(dissector.one_sided, 'connection')} {have} one direction only in the capture"
     if dissector.overlaps:
         places = counted(dissector.overlaps, "place")
-        yield f"bytes of a stream came again with other content in {places}; those that came first are shown"
+        yield (
+            f"bytes of a stream came again with other content, or were accepted with a wrong checksum, in {places};"
+            " those that came first are shown"
+        )
+    if dissector.damaged_segments:
+        were, them = ("was", "it") if dissector.damaged_segments == 1 else ("were", "them")
+        damaged = counted(dissector.damaged_segments, "segment")
+        yield (
+            f"{damaged} with a wrong checksum {were} not read: no receiver accepted {them}"
+            f" (--dont-verify-checksums reads {them})"
+        )
 
 
 def selected_nothing(

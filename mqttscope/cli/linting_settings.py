@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -217,7 +217,7 @@ def resolve(
         baseline,
         None if profile is None else profile.title,
         bool(read.exit_zero if given.exit_zero is None else given.exit_zero),
-        Options(ports={**named, **dict(protocol.ports)}, version=version),
+        replace(protocol.dissection(), ports={**named, **dict(protocol.ports)}, version=version),
         Suppressions(read.patterns, datetime.datetime.now(datetime.UTC).date()),
         frozenset(given.complete or read.complete),
         given.every,

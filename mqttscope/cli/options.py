@@ -161,7 +161,7 @@ def ports_option() -> Any:
 
 @options
 class ProtocolOptions:
-    """Where MQTT is spoken, and in which version."""
+    """Where MQTT is spoken, in which version, and whether segments may be damaged."""
 
     ports: tuple[tuple[int, str], ...] = ports_option()
     mqtt_version: ProtocolVersion | None = option(
@@ -169,11 +169,19 @@ class ProtocolOptions:
         help="Version of connections whose CONNECT was not captured. [default: auto]",
     )  # fmt: skip
 
+    dont_verify_checksums: bool = option(
+        READING, "--dont-verify-checksums", is_flag=True,
+        help="Use segments as captured, also if their TCP checksum shows that they were damaged.",
+    )  # fmt: skip
+
     def dissection(self, *, decrypting: bool = False) -> Options:
         """The same for the dissector."""
         from mqttscope.dissect import Options
 
-        return Options(ports=dict(self.ports), version=self.mqtt_version, decrypting=decrypting)
+        return Options(
+            ports=dict(self.ports), version=self.mqtt_version, decrypting=decrypting,
+            verify_checksums=not self.dont_verify_checksums,
+        )  # fmt: skip
 
 
 @options

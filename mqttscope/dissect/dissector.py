@@ -39,6 +39,7 @@ from mqttscope.mqtt.declare import PACKETS
 from mqttscope.mqtt.packets import Connack, Connect, Publish
 from mqttscope.mqtt.stream import StreamItem
 from mqttscope.net.flow import (
+    NOT_BEGUN,
     Flow,
     FlowAlarm,
     FlowClosed,
@@ -73,13 +74,15 @@ class Dissector:
 
     def __init__(self, options: Options | None = None) -> None:
         self.options = options or Options()
-        self.flows = FlowTable()
+        self.flows = FlowTable(verify_checksums=self.options.verify_checksums)
         self.cut_bytes = 0
         """Bytes of payload that the snap length cut off, of any flow."""
         self.closed_bytes = 0
         """Bytes of payload of flows that are over."""
         self.overlaps = 0
-        """Places where bytes came again with other content."""
+        """Places where bytes came again with other content, or were accepted with a wrong checksum."""
+        self.damaged_segments = 0
+        """Segments with data that were damaged, of MQTT connections and of such that never began."""
         self.discarded_segments = 0
         """Segments with data that no connection took, of MQTT connections and of such that were over."""
         self.discarded_bytes = 0
@@ -241,7 +244,7 @@ class Dissector:
         elif isinstance(event, StreamOverlap):
             self.overlaps += 1
             if dialogue.connection is not None:
-                # Which of the two the receiver has read, nobody knows.
+                # Nobody knows which bytes the receiver has read.
                 dialogue.connection.side(
                     C2S if event.from_initiator is dialogue.client_is_initiator else S2C
                 ).gapped = True
@@ -340,10 +343,13 @@ class Dissector:
             return
         connection = spoken.connection
         direction = C2S if event.from_initiator is spoken.client_is_initiator else S2C
-        connection.discarded_segments += 1
-        connection.discarded_bytes += event.length
-        self.discarded_segments += 1
-        self.discarded_bytes += event.length
+        if event.reason == "damaged":
+            self.damaged_segments += 1
+        else:
+            connection.discarded_segments += 1
+            connection.discarded_bytes += event.length
+            self.discarded_segments += 1
+            self.discarded_bytes += event.length
         if event.reason in _MISSING:
             if isinstance(spoken, Over):
                 spoken.part_sides()
@@ -407,6 +413,10 @@ class Dissector:
             yield from self.packet_events.late_items(dialogue, from_client, items, at)
 
     def _end_of_flow(self, dialogue: FlowState, event: FlowClosed) -> Iterator[Event]:
+        if event.flow.first_frame == NOT_BEGUN:
+            self.damaged_segments += len(dialogue.discarded)
+            event.flow.context = None
+            return
         if dialogue.phase is UNDECIDED:
             dialogue.give_up(self.options)
             yield from self._begin(dialogue)
@@ -665,6 +675,7 @@ COUNTERS: Final = (
     "duplicate_segments",
     "copied_segments",
     "out_of_order_segments",
+    "damaged_segments",
     "overlaps",
     "zero_windows",
     "keep_alive_probes",

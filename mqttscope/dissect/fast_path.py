@@ -18,6 +18,7 @@ from mqttscope.events import Event, PacketEvent
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.stream import StreamItem
+from mqttscope.net.checksum import WRONG, judge_checksum
 from mqttscope.net.flows import acknowledged
 from mqttscope.net.usual_frames import locate
 from mqttscope.session.connection import Connection
@@ -141,7 +142,17 @@ class FastPath:
         entry = self._flows.entry(key)
         if entry is None:
             return False
+        verifies = self._flows.verify_checksums
+        start = options_at - 20
+        addresses = start - (32 if len(key) == 36 else 8)
         if payload_at == payload_end:
+            # Damage does no harm to a segment without data that acknowledges nothing new.
+            if (
+                acknowledgment != entry[2].sequence
+                and verifies
+                and judge_checksum(data, addresses, start, payload_end) == WRONG
+            ):
+                return False
             if not self._flows.continues(
                 entry, sequence, acknowledgment, flags, window, b"", b"", number, timestamp_ns, capture
             ):
@@ -157,6 +168,8 @@ class FastPath:
         connection = dialogue.connection
         if dialogue.phase is MQTT:
             if connection is None or not connection.version_known:
+                return False
+            if verifies and judge_checksum(data, addresses, start, payload_end) == WRONG:
                 return False
         elif dialogue.phase is not IGNORED:
             return False

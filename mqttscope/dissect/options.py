@@ -30,6 +30,8 @@ class Options:
     """Somebody decrypts: flows of TLS are kept in view even where nothing says yet that they carry MQTT."""
     detect: bool = True
     """Look for MQTT on every port, not only on those named and well known."""
+    verify_checksums: bool = field(default=True, repr=False)
+    """Segments whose checksum is wrong may be damaged.  Not in ``repr``, which tells lakes of 1.0.0 apart."""
     count_by_connection: bool = False
     """Number the packets of each connection from 0 instead of those of the run: such numbers do not depend on what
     else was captured."""

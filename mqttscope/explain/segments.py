@@ -10,6 +10,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from mqttscope.net.checksum import RIGHT, UNJUDGED, WRONG
 from mqttscope.net.frame import CaptureNotice, Frame, Plaintext
 from mqttscope.net.segment import ACK, FIN, RST, SYN, Segment, distance, endpoints, flow_key, is_ipv4_key, plain_key
 
@@ -67,6 +68,10 @@ class Half:
     finished: Seen | None = None
     """The first FIN."""
     resets: list[Seen] = field(default_factory=list)
+    damaged: list[Seen] = field(default_factory=list)
+    """The last segments with a wrong checksum; nothing else of them is believed."""
+    is_verified: bool = False
+    """Whether a checksum was right, so that a wrong one is an exception."""
     recent: list[Seen] = field(default_factory=list)
     """The last segments, resets aside."""
     ttls: dict[int, int] = field(default_factory=dict)
@@ -182,6 +187,11 @@ class SegmentWatch:
         together = flow_key(key)
         known = self.flows.get(together)
         begins = segment.flags & (SYN | ACK) == SYN
+        if known is not None and segment.checksum != UNJUDGED:
+            sender = known[-1].halves[key != known[-1].key]
+            if segment.checksum == WRONG and sender.is_verified:
+                _keep(sender.damaged, self._seen(segment, key))
+                return
         if known is None:
             if len(self.flows) >= MAX_FLOWS:
                 self.flows.popitem(last=False)
@@ -197,6 +207,7 @@ class SegmentWatch:
             facts.syn_sequence = segment.sequence
         from_first = key == facts.key
         own, other = facts.halves if from_first else facts.halves[::-1]
+        own.is_verified = own.is_verified or segment.checksum == RIGHT
         seen = self._seen(segment, key)
         if segment.flags & RST:
             _keep(own.resets, seen)

@@ -120,6 +120,7 @@ TRANSPORTS = ("tcp", "websocket", "tls")
 GAP_REASONS = ("not_captured", "cut", "unproven")
 DISCARD_REASONS = (
     "after_fin", "after_close", "after_reset", "late_copy", "late", "before_start", "out_of_window", "in_reset",
+    "damaged",
 )  # fmt: skip
 CLOSINGS = ("fin", "reset", "port_reused", "idle", "evicted", "capture_end")
 UNPARSED_REASONS = ("resynchronised", "gap", "too_large", "not_mqtt", *CLOSINGS[1:])

@@ -32,7 +32,14 @@ MAX_CHOSEN_WAITING = 1 << 20
 _MARK = 5
 """Columns of a row that marks an event as part of the selection."""
 Row = tuple[Any, ...]
-OF_CONNECTIONS: Final = ("discarded_segments", "discarded_bytes", "copied_segments", "one_sided", "overlaps")
+OF_CONNECTIONS: Final = (
+    "discarded_segments",
+    "discarded_bytes",
+    "copied_segments",
+    "one_sided",
+    "overlaps",
+    "damaged_segments",
+)
 """What a dissector counts of connections, for the lines on standard error."""
 
 
@@ -59,6 +66,7 @@ class Sums:
     copied_segments: int = 0
     one_sided: int = 0
     overlaps: int = 0
+    damaged_segments: int = 0
     other_tls: dict[str, int] = field(default_factory=dict)
     named_otherwise: dict[tuple[int, str, str], int] = field(default_factory=dict)
     chosen_events: int = 0

@@ -41,13 +41,14 @@ from mqttscope.lake.state import dump
 from mqttscope.lake.tables import LOOK, Collector, batch, event_batch
 from mqttscope.lint.failures import Failures
 from mqttscope.lint.finding import Scope
+from mqttscope.net.checksum import UNJUDGED
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.net.segment import Segment, flow_key, group_key
 from mqttscope.session.history import NEVER_NS
 
 SEGMENT_COLUMNS = (
     "kind", "flow", "timestamp_ns", "file", "frame", "direction", "sequence", "acknowledgment", "flags", "window",
-    "payload", "missing", "capture", "clock_ns", "options",
+    "payload", "missing", "capture", "clock_ns", "options", "checksum",
 )  # fmt: skip
 """Columns that are read of a row; ``kind`` is ``segment``, ``state`` (its bytes in ``payload``) or something else."""
 ORDER = ("flow", "kind_order", "file", "frame")
@@ -88,6 +89,7 @@ class Row(NamedTuple):
     capture: str
     clock_ns: int
     options: bytes | None
+    checksum: int | None
 
 
 def _flow_of(row: Row) -> bytes | None:
@@ -307,7 +309,7 @@ def _segments(rows: Iterable[Row], dissector: Dissector, collector: Collector, l
         collector.position.segment(row.clock_ns, row.file, row.frame)
         segment = Segment(
             row.direction, row.sequence, row.acknowledgment, row.flags, row.window, row.payload or b"",
-            row.missing or 0, row.frame, row.timestamp_ns, row.capture, row.options or b"",
+            row.missing or 0, row.frame, row.timestamp_ns, row.capture, row.options or b"", row.checksum or UNJUDGED,
         )  # fmt: skip
         events = late.events(segment) if late is not None else None
         if events is None:

@@ -78,7 +78,8 @@ PUBLIC = Replacing((ControlPacket, Malformed, Unparsed), public_object)
 
 def forget_secrets(flow: Flow) -> None:
     """Take the secrets out of what a flow holds; it continues as before."""
-    flow.kept = [replace(one, payload=covered(one.payload, _in_stream(one.payload))) for one in flow.kept]
+    for waiting in (flow.kept, flow.damaged):
+        waiting[:] = [replace(one, payload=covered(one.payload, _in_stream(one.payload))) for one in waiting]
     flow.past.clear()
     dialogue = flow.context
     if not isinstance(dialogue, FlowState):

@@ -70,6 +70,8 @@ def _by_direction(kind: pa.DataType) -> pa.DataType:
     return pa.struct([("client_to_server", kind), ("server_to_client", kind)])
 
 
+_TCP_COUNTERS = [(name, L) for name in COUNTERS if name != "damaged_segments"]
+"""Without those that rows of the table of gaps hold one by one."""
 _ID = Column("connection_id", S, "the connection: the same however the captures were cut (`lake.keys`)")
 _PLACE = (
     Column("capture", S, "the capture of the frame"),
@@ -170,7 +172,7 @@ CONNECTIONS = TableSchema(
         Column("one_sided", S, "the direction, where the captures have segments of one alone"),
         Column("late", B, "captures that came later than newer ones: what lies around it may be a row of its own; "
                "no rule of wider scope judges it"),
-        Column("tcp", _by_direction(pa.struct([(name, L) for name in COUNTERS])), "counters of TCP"),
+        Column("tcp", _by_direction(pa.struct(_TCP_COUNTERS)), "counters of TCP"),
         Column("proxy", pa.struct([("client", S), ("server", S)]), "what a PROXY protocol header tells"),
         Column("details", S, "of WebSocket or TLS: a JSON object as `inspect` shows it; null for plain TCP"),
         Column("not_utf8", NOT_UTF8),

@@ -30,6 +30,7 @@ class OfConnections:
     copied_segments: int = 0
     one_sided: int = 0
     overlaps: int = 0
+    damaged_segments: int = 0
 
 
 @dataclass(slots=True)
@@ -121,8 +122,10 @@ def _of_connections(root: Place, names: Sequence[str]) -> tuple[OfConnections, i
 
 def _discarded(root: Place, names: Sequence[str], made: OfConnections) -> None:
     """Count the segments that no connection took."""
-    for row in _rows_of(root, names, ["event", "length"]):
-        if row["event"] == "discarded":
+    for row in _rows_of(root, names, ["event", "length", "reason"]):
+        if row["event"] == "discarded" and row["reason"] == "damaged":
+            made.damaged_segments += 1
+        elif row["event"] == "discarded":
             made.discarded_segments += 1
             made.discarded_bytes += row["length"] or 0
 

@@ -274,6 +274,8 @@ def settings_digest(options: LakeOptions) -> str:
         told += repr(sorted(options.complete))
     if options.deduplicate:
         told += "deduplicate"
+    if not options.dissect.verify_checksums:
+        told += "checksums not verified"
     return hashlib.sha256(told.encode()).hexdigest()
 
 
@@ -290,6 +292,7 @@ def option_words(options: LakeOptions) -> dict[str, str]:
         "detection on every port": "on" if reading.detect else "off",
         "decryption": "on" if reading.decrypting else "off",
         "--deduplicate": "on" if options.deduplicate else "off",
+        "--dont-verify-checksums": "off" if reading.verify_checksums else "on",
         _VERSION: _version(),
         _RULES: "\n".join(_rule_words(rule) for rule in options.rules),
     }

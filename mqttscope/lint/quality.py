@@ -124,7 +124,7 @@ class Quality:
     gapped: int = 0
     """Connections of which bytes are missing."""
     ambiguous: int = 0
-    """Connections of which bytes came again with other content."""
+    """Connections of which bytes came again with other content, or were accepted with a wrong checksum."""
     open_ended: int = 0
     """Connections that did not end in the capture."""
     encrypted: int = 0
@@ -251,7 +251,12 @@ class Quality:
             (self.unanswered - self.unawaited, "connection", "without CONNACK", inside),
             (self.unawaited, "connection", "without CONNACK when the capture ended", outside),
             (self.gapped, "connection", "with lost bytes", inside),
-            (self.ambiguous, "connection", "with bytes that came again with other content", inside),
+            (
+                self.ambiguous,
+                "connection",
+                "with bytes that came again with other content, or with a wrong checksum",
+                inside,
+            ),
             (self.encrypted, "connection", "inside TLS, not checked", inside),
             (self.open_ended, "connection", "without an end in the capture", LackPlace.END),
             (self.lost_bytes, "byte", f"lost{cut}", inside),
@@ -378,7 +383,7 @@ def _is_attempt(connection: Connection) -> bool:
 
 
 def _has_overlaps(connection: Connection) -> bool:
-    """Whether a side sent bytes again with other content."""
+    """Whether bytes of a side are in doubt: sent again with other content, or accepted with a wrong checksum."""
     return _counted_segments(connection, "overlaps") > 0
 
 

@@ -9,9 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final
 
 from mqttscope.net.reassembly import NEVER, HalfStream
 from mqttscope.net.segment import Segment
+
+NOT_BEGUN: Final = -1
+"""First frame of a flow of which nothing but segments with a wrong checksum was captured so far."""
 
 
 class Verdict(Enum):
@@ -45,6 +49,7 @@ class Flow:
     opened_ns: int
     """Capture time of the first segment."""
     first_frame: int
+    """`NOT_BEGUN` if it only waits (``damaged``)."""
     capture: str
     """The capture of the first segment."""
     last_timestamp_ns: int
@@ -81,6 +86,8 @@ class Flow:
     """Segments with data or SYN that came again, one after the other, with a SYN or SYN-ACK among them."""
     doubled: bool = False
     """A second view was seen of it."""
+    damaged: list[Segment] = field(default_factory=list)
+    """Segments with a wrong checksum that wait for a valid copy or an acknowledgment (`damage`)."""
     past: list[Flow] = field(default_factory=list)
     """The connections before it, of which a second view may still show something."""
 
@@ -139,14 +146,14 @@ class StreamGap:
 
 @dataclass(slots=True)
 class StreamOverlap:
-    """Bytes came again with other content; those delivered first stand."""
+    """Bytes in doubt: they came again with other content (the first stand), or were accepted with a wrong checksum."""
 
     flow: Flow
     from_initiator: bool
     length: int
-    """How many bytes differ."""
+    """How many bytes differ, or have a wrong checksum."""
     offset: int
-    """Position of the first byte that differs."""
+    """Position of the first of them."""
     frame: int
     timestamp_ns: int
     capture: str
@@ -178,7 +185,8 @@ class SegmentDiscarded:
     """``after_fin``: after the FIN of its own side; ``after_close``, ``after_reset``: the connection was over;
     ``late_copy``: after that too, but its bytes were delivered before; ``late``: its bytes fill a gap that was given
     up and reported before; ``before_start``: before the first byte delivered; ``out_of_window``: its numbers belong
-    to no connection that is known; ``in_reset``: text beside a RST."""
+    to no connection that is known; ``in_reset``: text beside a RST; ``damaged``: its checksum is wrong, and
+    the receiver did not accept it."""
     frame: int
     timestamp_ns: int
     capture: str

@@ -18,9 +18,11 @@ from heapq import heapify, heappop, heappush, nsmallest
 from operator import attrgetter
 from typing import Final
 
+from mqttscope.net.damage import drop, last_to_be_used, unanswered
+from mqttscope.net.damage import due_ns as damaged_due_ns
 from mqttscope.net.flow import Entry, Flow, FlowAlarm, FlowClosed, FlowEvent, FlowReport
 from mqttscope.net.reassembly import ASSUMED, HELD, NEVER, OPEN, RESET, HalfStream, Pieces
-from mqttscope.net.segment import plain_key, reverse_key
+from mqttscope.net.segment import Segment, plain_key, reverse_key
 from mqttscope.net.tap_views import VIEW_NS
 
 _SECOND: Final = 1_000_000_000
@@ -64,12 +66,15 @@ class FlowRegister:
         max_buffered_bytes: int = MAX_BUFFERED_BYTES,
         max_buffered_segments: int = MAX_BUFFERED_SEGMENTS,
         max_total_buffered_bytes: int = MAX_TOTAL_BUFFERED_BYTES,
+        verify_checksums: bool = True,
     ) -> None:
         self.max_flows = max(1, max_flows)
         self.idle_timeout_ns = idle_timeout_ns
         self.max_buffered_bytes = max_buffered_bytes
         self.max_buffered_segments = max_buffered_segments
         self.max_total_buffered_bytes = max_total_buffered_bytes
+        self.verify_checksums = verify_checksums
+        """Whether segments with a wrong checksum wait until it is clear whether they were damaged (`damage`)."""
         self.flows: dict[bytes, Flow] = {}
         """Open flows, and flows that closed recently, by ``Flow.key``."""
         self.buffered_bytes = 0
@@ -179,6 +184,7 @@ class FlowRegister:
     def _conclude(self, flow: Flow, place: _Place, events: list[FlowEvent]) -> None:
         """Close the flow when both directions ended."""
         if flow.initiator.ended and flow.responder.ended:
+            drop(flow, flow.damaged, events)
             reset = RESET in (flow.initiator.state, flow.responder.state)
             self._mark_closed(flow, "reset" if reset else "fin", place, events)
         else:
@@ -208,6 +214,7 @@ class FlowRegister:
 
     def _end(self, flow: Flow, how: str, place: _Place, events: list[FlowEvent]) -> None:
         """Close a flow that has an open direction, and give up its holes."""
+        self._decide_damaged(flow, events)
         self._decide(flow, events)
         if flow.closed:
             return
@@ -224,8 +231,8 @@ class FlowRegister:
             flow.past.clear()
         deadline = min(flow.initiator.deadline_ns, flow.responder.deadline_ns)
         idle_ns = flow.last_timestamp_ns + self.idle_timeout_ns + 1
-        flow.check_ns = min(deadline, idle_ns, flow.kept_until_ns, flow.alarm_ns)
-        flow.clear = flow.initiator.clear and flow.responder.clear and not flow.kept
+        flow.check_ns = min(deadline, idle_ns, flow.kept_until_ns, flow.alarm_ns, damaged_due_ns(flow))
+        flow.clear = flow.initiator.clear and flow.responder.clear and not flow.kept and not flow.damaged
         self._queue(flow, flow.check_ns)
 
     def alarm(self, flow: Flow, due_ns: int) -> None:
@@ -250,8 +257,19 @@ class FlowRegister:
         """Decide about the segments that are kept of a flow, without more evidence."""
         raise NotImplementedError
 
+    def _decide_damaged(self, flow: Flow, events: list[FlowEvent]) -> None:
+        """Decide about the segments with a wrong checksum, without more evidence."""
+        if flow.damaged:
+            self._use_damaged(flow, last_to_be_used(flow), events)
+            drop(flow, flow.damaged, events)
+
+    def _use_damaged(self, flow: Flow, segments: list[Segment], events: list[FlowEvent]) -> None:
+        """Use segments with a wrong checksum as captured."""
+        raise NotImplementedError
+
     def _expire(self, flow: Flow, now: int, events: list[FlowEvent]) -> None:
         """Give up the holes of a flow whose deadline has come."""
+        self._use_damaged(flow, unanswered(flow, now), events)
         # The frame is the flow's own last one, so that the result does not depend on which other flow moved the time.
         place = last_place(flow)
         before = flow.initiator.buffer.size + flow.responder.buffer.size
@@ -287,6 +305,8 @@ class FlowRegister:
             del self._queued[flow.key]
             if flow.kept_until_ns <= due_ns:
                 self._decide(flow, events)
+            if damaged_due_ns(flow) <= due_ns:
+                self._decide_damaged(flow, events)
             if flow.closed:
                 continue
             if flow.alarm_ns <= due_ns:

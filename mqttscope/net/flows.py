@@ -12,7 +12,20 @@ from operator import attrgetter
 from typing import Final
 
 from mqttscope.net.beginnings import is_syn, last_beginning
-from mqttscope.net.flow import Entry, Flow, FlowEvent, FlowOpened, FlowReport, StreamData, Verdict
+from mqttscope.net.checksum import RIGHT, UNJUDGED, WRONG
+from mqttscope.net.damage import (
+    UNPROVEN,
+    accepted,
+    different,
+    drop,
+    is_too_much,
+    replaced,
+    take,
+    to_be_used,
+    unproven,
+    used,
+)
+from mqttscope.net.flow import NOT_BEGUN, Entry, Flow, FlowEvent, FlowOpened, FlowReport, StreamData, Verdict
 from mqttscope.net.flow_expiry import LINGER_NS, FlowRegister, last_place
 from mqttscope.net.flow_identity import (
     LATE_NS,
@@ -79,7 +92,7 @@ class FlowTable(FlowRegister):
         that its payload is `delivered`.
         """
         entry = self._index.get(segment.key)
-        if entry is None or segment.missing:
+        if entry is None or segment.missing or (segment.checksum == WRONG and self.verify_checksums):
             return None
         taken = self.continues(
             entry,
@@ -212,8 +225,54 @@ class FlowTable(FlowRegister):
         events: list[FlowEvent] = []
         if segment.timestamp_ns >= self._next_sweep_ns:
             self._sweep(segment.timestamp_ns, events)
+        if segment.checksum == WRONG and self.verify_checksums and self._set_aside(segment, events):
+            return events
+        entry = self._known(segment)
+        if entry is not None and entry[0].damaged:
+            self._use_damaged(entry[0], accepted(entry[0], segment), events)
         self._route(segment, events)
+        entry = self._known(segment)
+        if entry is not None:
+            flow = entry[0]
+            if segment.checksum == RIGHT:
+                halves(flow, segment)[0].checksums = RIGHT
+            if flow.damaged:
+                drop(flow, replaced(flow), events)
+                if not flow.closed:
+                    self._refresh(flow)
         return events
+
+    def _known(self, segment: Segment) -> Entry | None:
+        """The flow between the endpoints of a segment, whatever its tags."""
+        return self._index.get(segment.key) or self._index.get(self._plain.get(plain_key(segment.key), b""))
+
+    def _set_aside(self, segment: Segment, events: list[FlowEvent]) -> bool:
+        """Have a segment with a wrong checksum wait; ``False`` if it is to be used as captured."""
+        entry = self._known(segment)
+        if entry is None:
+            if segment.flags & RST:
+                return True
+            entry = self._open(segment, events)
+            entry[0].initiator_known, entry[0].first_frame = False, NOT_BEGUN
+        flow = entry[0]
+        checksums = halves(flow, segment)[0].checksums
+        if checksums == WRONG or (flow.closed and checksums == UNJUDGED):
+            return False
+        flow.damaged.append(segment)
+        loose = unproven(flow)
+        if different(loose) >= UNPROVEN:
+            self._use_damaged(flow, to_be_used(flow, loose), events)
+        drop(flow, flow.damaged if flow.closed else replaced(flow), events)
+        while is_too_much(flow.damaged):
+            drop(flow, flow.damaged[:1], events)
+        if not flow.closed:
+            self._refresh(flow)
+        return True
+
+    def _use_damaged(self, flow: Flow, segments: list[Segment], events: list[FlowEvent]) -> None:
+        for segment in take(flow, segments):
+            self._use_damaged(flow, accepted(flow, segment), events)
+            self._route(used(flow, segment, events), events)
 
     def _route(self, segment: Segment, events: list[FlowEvent]) -> None:
         """Find out which connection a segment belongs to, and give it to that one."""
@@ -305,6 +364,8 @@ class FlowTable(FlowRegister):
         elif segment.flags & SYN and not segment.flags & RST:
             entry = self._learn_roles(entry, segment)
         flow, half, peer, from_initiator = entry
+        if flow.first_frame == NOT_BEGUN:
+            flow.first_frame, flow.opened_ns, flow.capture = place
         report = FlowReport(flow, from_initiator, place, events)
         peer_report = FlowReport(flow, not from_initiator, place, events)
         if flow.closed:
@@ -501,6 +562,7 @@ def _continued(half: HalfStream) -> HalfStream:
         half.sequence,
         acknowledged=max(0, half.acknowledged - half.offset),
         fin_offset=half.fin_offset - half.offset if half.fin_offset >= 0 else -1,
+        checksums=half.checksums,
     )
 
 

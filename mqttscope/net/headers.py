@@ -5,9 +5,9 @@
 
 Lengths come from the IP header, so padding and trailers do not count; where segmentation offload left an IP length of
 0, the frame's length on the wire takes its place.  An IP length beyond the frame's length on the wire ends there: what
-the wire did not carry is not missing from the capture, and sequence numbers show any loss.  Checksums are not verified:
-frames captured on the sending host are seen before the network interface fills them in, and are as good as any other.
-The addresses are those of the innermost IP header, whatever a routing header or a home address option says.
+the wire did not carry is not missing from the capture, and sequence numbers show any loss.  The addresses
+are those of the innermost IP header, whatever a routing header or a home address option says; then, and where bytes are
+missing, the checksum proves nothing unless it is right.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from struct import unpack_from
 from typing import Final
 
 from mqttscope.net import links
+from mqttscope.net.checksum import UNJUDGED, WRONG, judge_checksum
 from mqttscope.net.frame import Frame
 from mqttscope.net.segment import Fragment, NotSegment, Segment, direction_key, unread
-from mqttscope.net.usual_frames import locate
+from mqttscope.net.usual_frames import judge, locate
 
 MAX_TUNNELS: Final = 8
 """How many tunnels one frame may nest."""
@@ -64,6 +65,8 @@ _L2TP: Final = 115
 _AUTHENTICATION: Final = 51
 _IN_IP: Final = {4: 4, 41: 6}
 _OPTIONS: Final = frozenset((0, 43, 60, 135, 139, 140))
+_OTHER_ADDRESSES: Final = frozenset((43, 60, 135, 139, 140))
+"""Extension headers that may name the addresses that the checksum covers: routing, home address, HIP, shim6."""
 _FRAGMENT: Final = 44
 _EXTENSIONS: Final = _OPTIONS | {_FRAGMENT, _AUTHENTICATION}
 _FRAGMENTED_IPV4: Final = frozenset((_TCP, _UDP, _GRE, _AUTHENTICATION, 4, 41))
@@ -137,6 +140,7 @@ def segment(frame: Frame) -> Segment | Fragment | NotSegment:
     made.timestamp_ns = frame.timestamp_ns
     made.capture = frame.capture
     made.options = data[options:start]
+    made.checksum = judge(data, key, options, end)
     return made
 
 
@@ -185,6 +189,7 @@ def _ipv4(
     length = (first & 0x0F) * 4
     if length < 20 or 0 < total < length:
         return IP_HEADER_LENGTH
+    provable = length == 20 < total <= end - offset
     if total:
         if offset + total < end:
             end = offset + total
@@ -197,7 +202,7 @@ def _ipv4(
         return _short(body, end)
     addresses = data[offset + 12 : offset + 20]
     if not fragment & 0x3FFF:
-        return transport(frame, data, protocol, body, stop, end, addresses, encapsulation, depth)
+        return transport(frame, data, protocol, body, stop, end, addresses, encapsulation, depth, provable)
     if protocol not in _FRAGMENTED_IPV4:
         return ESP if protocol == _ESP else NOT_TCP
     return Fragment(
@@ -226,6 +231,7 @@ def _ipv6(
     if data[offset] >> 4 != 6:
         return IP_VERSION
     length = data[offset + 4] << 8 | data[offset + 5]
+    provable = 0 < length <= end - body
     if length:
         if body + length < end:
             end = body + length
@@ -233,7 +239,8 @@ def _ipv6(
                 stop = end
     elif end - offset > MAX_OFFLOAD_LENGTH:
         return IP_TOO_LONG
-    return transport(frame, data, data[offset + 6], body, stop, end, data[offset + 8 : body], encapsulation, depth)
+    addresses = data[offset + 8 : body]
+    return transport(frame, data, data[offset + 6], body, stop, end, addresses, encapsulation, depth, provable)
 
 
 def transport(
@@ -246,12 +253,13 @@ def transport(
     addresses: bytes,
     encapsulation: bytes,
     depth: int,
+    provable: bool = True,
 ) -> Segment | Fragment | NotSegment:
     """Follow an IP protocol number from the end of an IP header to the TCP segment.
 
     ``data[offset:stop]`` is what was captured of the datagram's payload, ``end - offset`` its length on the wire.
     ``addresses`` is the source followed by the destination, ``depth`` the number of tunnels around.  Number, time and
-    capture come from ``frame``.
+    capture come from ``frame``.  ``provable``: a wrong checksum of TCP would prove damage.
     """
     if protocol == _TCP:
         if offset + 20 > stop:
@@ -261,6 +269,9 @@ def transport(
         if data_offset < 0x50 or start > end:
             return TCP_DATA_OFFSET
         payload = data[start:stop]
+        checksum = UNJUDGED
+        if stop == end:
+            checksum = judge_checksum(addresses + data[offset:end], 0, len(addresses), len(addresses) + end - offset)
         return Segment(
             direction_key(addresses, data[offset : offset + 4], encapsulation),
             sequence,
@@ -273,6 +284,7 @@ def transport(
             frame.timestamp_ns,
             frame.capture,
             data[offset + 20 : min(start, stop)],
+            UNJUDGED if checksum == WRONG and not provable else checksum,
         )
     located: links.Located | NotSegment
     if protocol == _UDP:
@@ -283,7 +295,7 @@ def transport(
         version = _IN_IP[protocol]
         located = version, offset, end, encapsulation + MARK_IN_IP[version]
     elif protocol == _AUTHENTICATION or (protocol in _EXTENSIONS and len(addresses) == 32):
-        return _extensions(frame, data, protocol, offset, stop, end, addresses, encapsulation, depth)
+        return _extensions(frame, data, protocol, offset, stop, end, addresses, encapsulation, depth, provable)
     else:
         return ESP if protocol == _ESP else L2TP_3 if protocol == _L2TP else NOT_TCP
     if isinstance(located, NotSegment):
@@ -301,6 +313,7 @@ def _extensions(
     addresses: bytes,
     encapsulation: bytes,
     depth: int,
+    provable: bool,
 ) -> Segment | Fragment | NotSegment:
     """Skip IPv6 extension headers (RFC 8200 section 4) and the Authentication Header, which IPv4 has too (RFC 4302)."""
     for _ in range(MAX_EXTENSION_HEADERS):
@@ -328,12 +341,13 @@ def _extensions(
             length = (data[offset + 1] + 2) * 4
         else:
             length = (data[offset + 1] + 1) * 8
+        provable = provable and protocol not in _OTHER_ADDRESSES
         protocol = data[offset]
         offset += length
         if offset > stop:
             return _short(offset, end)
         if protocol not in _EXTENSIONS:
-            return transport(frame, data, protocol, offset, stop, end, addresses, encapsulation, depth)
+            return transport(frame, data, protocol, offset, stop, end, addresses, encapsulation, depth, provable)
     return TOO_MANY_EXTENSION_HEADERS
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Protocol
 
+from mqttscope.net.checksum import UNJUDGED
 from mqttscope.net.segment import MASK, advance, distance
 
 
@@ -95,6 +96,13 @@ class Pieces:
             return False
         at = start - self.starts[index]
         return self.parts[index][at : at + len(payload)] == payload
+
+    def covers(self, start: int, end: int) -> bool:
+        """Whether nothing is missing between two stream offsets."""
+        for index, at in enumerate(self.starts):
+            if at <= start < end:
+                start = max(start, self._end_of(index))
+        return start >= end
 
     def shift(self, count: int) -> None:
         """Subtract ``count`` from all stream offsets."""
@@ -272,6 +280,8 @@ class HalfStream:
     """Frame, time and capture of a held start."""
     given_up: list[tuple[int, int]] = field(default_factory=list)
     """The latest gaps, each as the stream offsets of its start and its end, less the bytes that arrived later."""
+    checksums: int = UNJUDGED
+    """What they have shown so far: ``RIGHT``, or ``WRONG`` if the receiver accepted wrong ones and none was right."""
     stray_sequence: int = -1
     stray_count: int = 0
 
@@ -289,7 +299,9 @@ class HalfStream:
     """Segments with data that brought nothing new."""
     out_of_order_segments: int = 0
     overlaps: int = 0
-    """Segments that repeated known bytes with other content."""
+    """Segments that repeated known bytes with other content, or were accepted with a wrong checksum."""
+    damaged_segments: int = 0
+    """Segments with a wrong checksum that the receiver did not accept."""
     keep_alive_probes: int = 0
     zero_windows: int = 0
     """Segments of this side that advertised a window of 0."""

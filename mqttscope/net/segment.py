@@ -9,10 +9,12 @@ A frame without a TCP segment has a reason (`NotSegment.reason`).  Most are ordi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from ipaddress import IPv4Address, IPv6Address
 from typing import Final
+
+from mqttscope.net.checksum import UNJUDGED
 
 MODULUS: Final = 1 << 32
 MASK: Final = MODULUS - 1
@@ -61,6 +63,8 @@ class Segment:
     capture: str
     options: bytes = b""
     """The options of the TCP header with their padding, as far as they were captured."""
+    checksum: int = field(default=UNJUDGED, compare=False)
+    """What its checksum proves: `checksum.UNJUDGED`, ``RIGHT`` or ``WRONG``."""
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ OVERLAP_NS = 10_000_000
 """So much may the frames at the edge of two rotated captures be out of order."""
 _SUMS = (
     "cut_bytes", "closed_bytes", "overlaps", "discarded_segments", "discarded_bytes", "closed_copies", "one_sided",
+    "damaged_segments",
 )  # fmt: skip
 """Counters of a dissector that are added up."""
 

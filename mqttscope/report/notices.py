@@ -44,6 +44,7 @@ _DISCARDED = {
     "before_start": "before the first byte that was read",
     "late_copy": "that came again after the end",
     "late": "that came after their gap was given up",
+    "damaged": "of a damaged segment: wrong checksum",
 }
 _UNPARSED = {
     "resynchronised": "skipped to find the next packet",
@@ -183,7 +184,7 @@ def later(line: Wrapped, connection: Connection, painter: Painter) -> None:
 
 def discarded(line: Wrapped, event: DiscardedEvent) -> None:
     """Bytes of a segment that no connection takes."""
-    style = "note" if event.reason == "late_copy" else "error"
+    style = "note" if event.reason in ("late_copy", "damaged") else "error"
     line.add(f"{counted(event.length, 'byte')} {_DISCARDED.get(event.reason, event.reason)}", style)
 
 

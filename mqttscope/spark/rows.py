@@ -67,6 +67,7 @@ COLUMNS = {
     "payload": "binary",
     "missing": "bigint",
     "options": "binary",
+    "checksum": "int",
     "fragment": "struct<" + ",".join(f"{name}:{kind}" for name, kind in _FRAGMENT) + ">",
     "message": "string",
     "offset": "bigint",
@@ -203,6 +204,7 @@ _OF_SEGMENT: dict[str, Callable[[Any], Any]] = {
     "payload": attrgetter("payload"),
     "missing": attrgetter("missing"),
     "options": attrgetter("options"),
+    "checksum": attrgetter("checksum"),
 }
 _OF_FRAGMENT: dict[str, Callable[[Any], Any]] = {
     "frame": attrgetter("frame"),

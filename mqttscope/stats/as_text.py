@@ -114,6 +114,7 @@ def _trouble_in_words(row: CaptureRow) -> list[str]:
         (row.dropped, "frame", " dropped while capturing"),
         (tcp["retransmitted_segments"], "TCP retransmission", ""),
         (tcp["out_of_order_segments"], "segment", " out of order"),
+        (tcp["damaged_segments"], "damaged segment", ""),
         (tcp["zero_windows"], "zero window", ""),
         (row.error_count, "capture error", ""),
     ]
@@ -300,6 +301,7 @@ def _trouble(traffic: Traffic) -> str:
         (gaps, "gap" if gaps == 1 else "gaps"),
         (sum(counts[at.UNPARSED : at.UNPARSED + 2]), "unparsed"),
         (tcp["retransmitted_segments"], "retr."),
+        (tcp["damaged_segments"], "damaged"),
         (tcp["zero_windows"], "0-win."),
     )
     return ", ".join(f"{count:,} {word}" for count, word in bad if count)

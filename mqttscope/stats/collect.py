@@ -188,7 +188,7 @@ class Statistics:
             self._bad(event, at.MALFORMED, at.MALFORMED_BYTES, found_bytes)
         elif isinstance(event, UnparsedEvent):
             self._bad(event, at.UNPARSED, at.UNPARSED_BYTES, event.unparsed.length)
-        elif isinstance(event, DiscardedEvent):
+        elif isinstance(event, DiscardedEvent) and event.reason != "damaged":
             found = self._capture_row(event.capture)
             found.discarded_segments += 1
             found.discarded_bytes += event.length

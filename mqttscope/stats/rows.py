@@ -136,7 +136,7 @@ ALIAS_HITS: Final = 92
 SAVED: Final = 94
 """Bytes of Topic Names that aliases stood for."""
 TCP: Final = 96
-"""20 numbers: ``TCP_COUNTERS`` of the client, then those of the server."""
+"""22 numbers: ``TCP_COUNTERS`` of the client, then those of the server."""
 TCP_COUNTERS: Final = (
     "data_segments",
     "empty_segments",
@@ -145,6 +145,7 @@ TCP_COUNTERS: Final = (
     "duplicate_segments",
     "copied_segments",
     "out_of_order_segments",
+    "damaged_segments",
     "overlaps",
     "zero_windows",
     "keep_alive_probes",

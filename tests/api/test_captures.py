@@ -231,3 +231,14 @@ def test_ports_say_where_mqtt_is_spoken() -> None:
     path = capture("port-18830")
     for ports in ([18830], ["18830"], {18830: "mqtt"}):
         assert list(mqttscope.open(path, ports=ports)) == list(mqttscope.open(path))
+
+
+def test_damaged_segments_are_not_read_unless_checksums_are_not_verified() -> None:
+    path = ROOT / "tests/data/captures/live/damaged.pcap"
+    truth = json.loads(path.with_name("damaged.truth.json").read_text(encoding="utf-8"))
+    wanted = sum(sum(side.values()) for sides in truth.values() for side in sides.values())
+
+    assert len(list(mqttscope.open(path))) == wanted
+    assert len(list(mqttscope.open(path, verify_checksums=False))) != wanted
+    with pytest.raises(mqttscope.ArgumentError, match="verify_checksums"):
+        mqttscope.open(path, verify_checksums="no")  # type: ignore[arg-type]

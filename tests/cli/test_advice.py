@@ -11,6 +11,7 @@ from mqttscope.capture import PcapngWriter, open_capture
 from mqttscope.net.frame import Frame
 from tests import corpora
 from tests.cli.running import Done, capture, invoke
+from tests.conftest import ROOT
 
 QOS = capture("v5-qos")
 REMEDY = "capture complete frames with `tcpdump -s 0` or `tshark -s 0`"
@@ -105,3 +106,29 @@ def test_segments_that_no_connection_takes_are_said(command: str) -> None:
         "mqttscope: 1 segment (12 bytes) belongs to no connection and was not read: data after an end or after"
         " its gap was given up, or copies that came late\n"
     )
+
+
+DAMAGED = ROOT / "tests/data/captures/live/damaged.pcap"
+
+
+@pytest.mark.parametrize("command", ["inspect", "stats", "explain"])
+def test_damaged_segments_are_counted_unless_checksums_are_not_verified(command: str) -> None:
+    done = invoke(command, DAMAGED)
+    unverified = invoke(command, DAMAGED, "--dont-verify-checksums")
+
+    # One more belongs to an address that shows nothing else, and has no data.
+    assert "9 segments with a wrong checksum were not read: no receiver accepted them" in done.err
+    assert "--dont-verify-checksums" in done.err
+    assert "accepted with a wrong checksum" not in done.err
+    assert "9 segments" not in unverified.err
+    assert "came again with other content" in unverified.err
+
+
+def test_a_damaged_segment_is_a_line_beside_its_connection() -> None:
+    done = invoke("inspect", DAMAGED)
+
+    assert done.text.count("of a damaged segment: wrong checksum") == 9
+
+
+def test_processes_count_damaged_segments_together() -> None:
+    assert invoke("stats", DAMAGED, "--jobs", "2").err == invoke("stats", DAMAGED, "--jobs", "1").err

@@ -252,7 +252,7 @@ INSIDE: dict[str, tuple[Callable[[Path], Path], str]] = {
     ),
     "other bytes in the same place": (
         lambda path: write(path, overlapping()),
-        "1 connection with bytes that came again with other content",
+        "1 connection with bytes that came again with other content, or with a wrong checksum",
     ),
     "TLS without keys": (
         lambda path: write_tls(path),

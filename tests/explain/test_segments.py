@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from mqttscope.capture import open_capture
 from mqttscope.dissect import segments as segments_of
 from mqttscope.explain import segments
 from mqttscope.explain.segments import MAX_GENERATIONS, SegmentWatch, ip_facts
+from mqttscope.net.checksum import RIGHT, UNJUDGED, WRONG
 from mqttscope.net.segment import ACK, FIN, PSH, RST, SYN, Segment, direction_key
 from tests.explain.running import capture
 
@@ -50,6 +55,17 @@ def test_an_acknowledgement_ends_the_count() -> None:
     assert facts is not None
     half = facts.half("10.0.0.1:50000")
     assert (half.outstanding, half.repeats, half.unanswered_ns) == (0, 0, None)
+
+
+@pytest.mark.parametrize("verified", [True, False])
+def test_a_segment_with_a_wrong_checksum_says_nothing_where_others_are_right(verified: bool) -> None:
+    opened = [replace(each, checksum=RIGHT if verified else UNJUDGED) for each in OPENED]
+    reset = replace(segment(TO_SERVER, 101, 501, RST | ACK, at=1), checksum=WRONG)
+    facts = fed(*opened, reset).facts(TO_SERVER, 0)
+
+    assert facts is not None
+    half = facts.half("10.0.0.1:50000")
+    assert (len(half.resets), len(half.damaged)) == ((0, 1) if verified else (1, 0))
 
 
 def test_a_probe_of_tcp_is_no_repetition() -> None:

@@ -32,7 +32,7 @@ TYPES = (
     ("kind", pa.string()), ("flow", pa.binary()), ("timestamp_ns", pa.int64()), ("file", pa.int32()),
     ("frame", pa.int64()), ("direction", pa.binary()), ("sequence", pa.int64()), ("acknowledgment", pa.int64()),
     ("flags", pa.int32()), ("window", pa.int32()), ("payload", pa.binary()), ("missing", pa.int64()),
-    ("capture", pa.string()), ("clock_ns", pa.int64()), ("options", pa.binary()),
+    ("capture", pa.string()), ("clock_ns", pa.int64()), ("options", pa.binary()), ("checksum", pa.int32()),
 )  # fmt: skip
 INPUT = pa.schema(TYPES)
 assert INPUT.names == list(SEGMENT_COLUMNS)
@@ -76,14 +76,14 @@ def segment_rows(found: Sequence[Segment], file: int = 0) -> list[tuple[Any, ...
     return [
         ("segment", group_key(one.key), one.timestamp_ns, file, one.frame, one.key, one.sequence, one.acknowledgment,
          one.flags, one.window, one.payload, one.missing, one.capture, clock_ns,
-         one.options)
+         one.options, one.checksum)
         for one, clock_ns in zip(found, accumulate((one.timestamp_ns for one in found), max), strict=True)
     ]  # fmt: skip
 
 
 def remembered_row(flow: bytes, state: bytes, kind: str = "state") -> tuple[Any, ...]:
     """What earlier ingests remember of a flow, as an input row."""
-    return (kind, flow, 0, 0, 0, b"", 0, 0, 0, 0, state, 0, "", 0, None)
+    return (kind, flow, 0, 0, 0, b"", 0, 0, 0, 0, state, 0, "", 0, None, None)
 
 
 def read_segments(path: Path) -> list[Segment]:

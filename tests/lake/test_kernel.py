@@ -29,9 +29,11 @@ from mqttscope.lint.rule import Findings
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.packets import Connack, Publish
 from mqttscope.mqtt.properties import Properties
+from mqttscope.net.checksum import WRONG
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.net.segment import Segment, group_key
 from mqttscope.redact.findings import Hiding, conceal
+from tests.conftest import ROOT
 from tests.dissect.scenes import mixed_tape
 from tests.dissect.talk import Talk, Tape, connect, publish
 from tests.each import sampled
@@ -44,6 +46,7 @@ from tests.lake.reading import (
     batches_of,
     by_kernel,
     collect,
+    in_process,
     options,
     ordered,
     read_segments,
@@ -113,6 +116,17 @@ def test_a_stream_of_runs_gives_what_one_run_gives(path: Path) -> None:
     edges = sorted(random.Random(3).sample(range(1, len(found)), min(5, len(found) - 1)))
 
     assert ordered(fold(found, given, edges)) == ordered(by_kernel(segment_rows(found), given))
+
+
+def test_damaged_segments_wait_between_runs_as_in_one() -> None:
+    path = ROOT / "tests/data/captures/live/damaged.pcap"
+    found, given = read_segments(path), options()
+    whole = ordered(by_kernel(segment_rows(found), given))
+    edges = [place + 1 for place, segment in enumerate(found) if segment.checksum == WRONG]
+
+    assert len(edges) == 17
+    assert whole == ordered(in_process([path], given))
+    assert ordered(fold(found, given, edges)) == whole
 
 
 def test_what_is_open_has_rows_as_if_it_ended() -> None:
@@ -198,7 +212,7 @@ def test_batches_hold_one_kind_and_bounded_rows() -> None:
 
 def test_other_rows_are_passed_over() -> None:
     rows = segment_rows(mixed_tape().segments)
-    noise = [("error", b"", 0, 0, 0, None, None, None, None, None, None, None, "a.pcap", 0, None)] * 3
+    noise = [("error", b"", 0, 0, 0, None, None, None, None, None, None, None, "a.pcap", 0, None, None)] * 3
 
     assert by_kernel(noise + rows, LakeOptions()) == by_kernel(rows, LakeOptions())
     assert not list(kernel([], LakeOptions()))

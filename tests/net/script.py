@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mqttscope.net.checksum import RIGHT, UNJUDGED, WRONG
 from mqttscope.net.flow import (
     FlowAlarm,
     FlowClosed,
@@ -27,7 +28,10 @@ STEP = 0.002
 
 
 def parse(lines: list[str]) -> list[Segment]:
-    """Segments from lines such as ``> A 101:hello 501 t=1.5 missing=3``: flags, sequence, data, acknowledgment."""
+    """Segments from lines such as ``> A 101:hello 501 t=1.5 missing=3``: flags, sequence, data, acknowledgment.
+
+    ``>+`` is a segment with a right checksum, ``>!`` one with a wrong one.
+    """
     segments = []
     now = -STEP
     for number, line in enumerate(lines, 1):
@@ -39,7 +43,7 @@ def parse(lines: list[str]) -> list[Segment]:
         now = float(options["t"]) if "t" in options else now + STEP
         segments.append(
             Segment(
-                FORWARD if direction == ">" else BACKWARD,
+                FORWARD if direction[0] == ">" else BACKWARD,
                 int(sequence) % MODULUS,
                 acknowledgment % MODULUS,
                 sum(LETTERS[letter] for letter in flags if letter != "-"),
@@ -49,6 +53,7 @@ def parse(lines: list[str]) -> list[Segment]:
                 number,
                 round(now * 1e9),
                 "test.pcap",
+                checksum={"": UNJUDGED, "+": RIGHT, "!": WRONG}[direction[1:]],
             )
         )
     return segments

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -143,7 +144,7 @@ def test_a_proven_hole_is_given_up_when_a_quarter_of_the_buffer_waits_behind_it(
 
 
 @pytest.mark.parametrize("limits", [{"max_buffered_bytes": 10}, {"max_buffered_segments": 2}])
-def test_a_full_buffer_gives_up_the_first_hole(limits: dict[str, int]) -> None:
+def test_a_full_buffer_gives_up_the_first_hole(limits: dict[str, Any]) -> None:
     table = FlowTable(**limits)
     lines = [*HANDSHAKE, "> A 103:xxxx 501", "> A 109:yyyy 501", "> A 115:zzzz 501", "> A 107:-- 501"]
     events = feed(table, parse(lines))

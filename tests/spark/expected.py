@@ -65,7 +65,7 @@ def segment_of_row(row: dict[str, Any]) -> Segment:
     return Segment(
         bytes(row["direction"]), row["sequence"], row["acknowledgment"], row["flags"], row["window"],
         bytes(row["payload"]), row["missing"], row["frame"], row["timestamp_ns"], row["capture"],
-        bytes(row["options"] or b""),
+        bytes(row["options"] or b""), row["checksum"],
     )  # fmt: skip
 
 

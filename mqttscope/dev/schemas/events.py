@@ -96,7 +96,7 @@ _SEGMENTS = record({"segments": COUNT, "bytes": COUNT})
 TCP = both(
     record(dict.fromkeys((
         "data_segments", "empty_segments", "retransmitted_segments", "retransmitted_bytes", "duplicate_segments",
-        "copied_segments", "out_of_order_segments", "overlaps", "zero_windows", "keep_alive_probes",
+        "copied_segments", "out_of_order_segments", "damaged_segments", "overlaps", "zero_windows", "keep_alive_probes",
     ), COUNT))
 )  # fmt: skip
 _WEBSOCKET = record(
@@ -156,6 +156,7 @@ def _lines() -> dict[str, Schema]:
         ),
         "event_discarded": _line("discarded", {**_PLACED, "length": COUNT, "reason": word(
             "after_fin", "after_close", "after_reset", "late_copy", "late", "before_start", "out_of_window", "in_reset",
+            "damaged",
         )}),
         "event_connection_opened": _line("connection_opened", *_CONNECTION),
         "event_connection_ending": _line(

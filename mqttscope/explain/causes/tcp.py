@@ -10,6 +10,7 @@ from mqttscope.explain.causes.case import MEANING, RETURN_NS, SECOND, Case, cand
 from mqttscope.explain.causes.mqtt import not_all
 from mqttscope.explain.model import Candidate, Cause, Certainty, Evidence
 from mqttscope.explain.segments import Half, Seen
+from mqttscope.mqtt.wire import counted
 from mqttscope.net.segment import ACK, SYN, distance
 
 LEAST_REPEATS = 2
@@ -95,6 +96,14 @@ def _half_open(case: Case, side: str, sender: Half, silent: Half, repeat: Seen) 
             sender.unanswered_frame, began,
         ),
     ]  # fmt: skip
+    damaged = [segment for segment in sender.damaged if segment.timestamp_ns >= began]
+    if damaged:
+        reasons.append(
+            Evidence(
+                f"{counted(len(damaged), 'segment')} of {MEANING[side]} came damaged: the checksum is wrong",
+                damaged[-1].frame, damaged[-1].timestamp_ns, damaged[-1].capture,
+            )
+        )  # fmt: skip
     if last is not None and last.timestamp_ns <= story.ended_ns:
         reasons.append(
             Evidence(

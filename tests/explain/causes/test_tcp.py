@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import cast
+
 import pytest
 
+from mqttscope.capture import open_capture
+from mqttscope.dissect import segments
 from mqttscope.explain import Cause, Certainty, Explanation
 from mqttscope.lint.examples import client, closes, on, opened, server
 from mqttscope.mqtt.packets import Disconnect, Pingreq, Pingresp, Publish
-from mqttscope.net.segment import ACK, RST
+from mqttscope.net.frame import Frame
+from mqttscope.net.segment import ACK, RST, Segment
 from tests.dissect.conversations import CLIENT, SERVER, Conversation, numbered
 from tests.dissect.talk import CONNACK, Talk, Tape, connect
 from tests.explain.running import capture, explain, explained, of_segments, only
@@ -28,6 +34,20 @@ def test_a_half_open_connection_names_the_return_and_the_late_reset() -> None:
     assert any("7 times again" in text for text in told)
     assert "the broker answered at last with RST: it did not know the connection any more" in told
     assert any("came back from another port as #1" in text for text in told)
+
+
+@pytest.mark.parametrize("damaged", [[], [15], [15, 17]])
+def test_what_was_damaged_while_nothing_was_acknowledged_is_evidence(damaged: list[int]) -> None:
+    frames = [frame for frame in open_capture([str(capture("half-open"))]) if isinstance(frame, Frame)]
+    for frame in frames:
+        if frame.number in damaged:
+            frame.data = frame.data[:-1] + bytes((frame.data[-1] ^ 1,))
+    reasons = [each.text for each in of_segments(cast(Iterator[Segment], segments(frames)))[0].first.reasons]
+
+    assert f"the client sent segments {7 - len(damaged)} times again" in " ".join(reasons)
+    words = {1: "1 segment of", 2: "2 segments of"}
+    expected = [f"{words[len(damaged)]} the client came damaged: the checksum is wrong"] if damaged else []
+    assert [text for text in reasons if "damaged" in text] == expected
 
 
 def test_a_device_that_starts_again_is_told_in_both_its_forms() -> None:

@@ -1,0 +1,45 @@
+"""Whether the checksum of a TCP segment is right (RFC 9293 section 3.1), as far as a captured frame proves it.
+
+2**16 is 1 modulo 2**16 - 1, so the ones' complement sum of 16-bit words is the remainder of the bytes as one number.
+In plain IP datagrams the addresses, which the sum covers, are right before the TCP header.
+
+Frames are captured before the sender's network interface has computed the checksum, or after software has joined
+segments.  Then the field holds what Linux calls CHECKSUM_PARTIAL, the sum of the pseudo-header, which other systems
+write without the length; or 0.  An interface that joins segments (LRO) leaves the checksum of the first.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+UNJUDGED: Final = 0
+"""The frame proves nothing, or holds no checksum."""
+RIGHT: Final = 1
+WRONG: Final = 2
+"""Neither right nor left to a network interface."""
+
+MAX_LENGTH: Final = 1_480
+"""Longest TCP segment that is judged, header included: what Ethernet carries.  Longer ones may have been joined."""
+_TCP: Final = 6
+_number: Final = int.from_bytes
+_LONG: Final = 512
+"""Bytes from which on it is quicker to add both halves of a number before the division."""
+_HALF: Final = 16 * 360
+_LOW: Final = (1 << _HALF) - 1
+
+
+def judge_checksum(data: bytes, addresses: int, start: int, end: int) -> int:
+    """Judge the segment from ``start`` to ``end`` in ``data``, with the source and destination address before it."""
+    length = end - start
+    if length > MAX_LENGTH:
+        return UNJUDGED
+    number = _number(data[addresses:end], "big")
+    if length > _LONG:
+        number = (number >> _HALF) + (number & _LOW)
+    # The last byte of an odd number is the high one of a word.
+    if not ((number % 0xFFFF << 8 if length & 1 else number % 0xFFFF) + _TCP + length) % 0xFFFF:
+        return RIGHT
+    field = data[start + 16] << 8 | data[start + 17]
+    beyond = _number(data[addresses:start], "big") + _TCP - field
+    partial = not beyond % 0xFFFF or not (beyond + length) % 0xFFFF
+    return UNJUDGED if partial or not field else WRONG
