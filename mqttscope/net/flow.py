@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from mqttscope.net.frame import FlowIdentity
 from mqttscope.net.reassembly import NEVER, HalfStream
 from mqttscope.net.segment import Segment
 
@@ -83,6 +84,11 @@ class Flow:
     """A second view was seen of it."""
     past: list[Flow] = field(default_factory=list)
     """The connections before it, of which a second view may still show something."""
+
+    @property
+    def identity(self) -> FlowIdentity:
+        """What no other flow of the same captures has."""
+        return self.key, self.first_frame, self.capture
 
 
 Entry = tuple[Flow, HalfStream, HalfStream, bool]

@@ -8,6 +8,8 @@ from dataclasses import replace
 import pytest
 
 from mqttscope.capture import PcapngWriter, open_capture
+from mqttscope.cli import advice
+from mqttscope.dissect import Dissector
 from mqttscope.net.frame import Frame
 from tests import corpora
 from tests.cli.running import Done, capture, invoke
@@ -105,3 +107,14 @@ def test_segments_that_no_connection_takes_are_said(command: str) -> None:
         "mqttscope: 1 segment (12 bytes) belongs to no connection and was not read: data after an end or after"
         " its gap was given up, or copies that came late\n"
     )
+
+
+def test_connections_that_were_not_decrypted_are_named() -> None:
+    dissector = Dissector()
+    dissector.undecrypted.update({"no keys": 7, "a gap": 1})
+    dissector.undecrypted_names = {"no keys": ["connection 0", "connection 1"], "a gap": ["connection 9"]}
+
+    assert list(advice.undecrypted(dissector)) == [
+        "TLS not decrypted: connection 0, connection 1 and 5 more: no keys",
+        "TLS not decrypted: connection 9: a gap",
+    ]
