@@ -219,7 +219,7 @@ def real() -> set[str]:
     return {key for line in lines for key in keys(line)}
 
 
-OTHER_CAPTURES = {"decrypted", "proxy", "problems", "from", "level", "description", "from_client"}
+OTHER_CAPTURES = {"decrypted", "undecrypted", "proxy", "problems", "from", "level", "description", "from_client"}
 """Keys of faults of TLS and WebSocket, which tests/net shows; the captures here have only a few of them."""
 
 

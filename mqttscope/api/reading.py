@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import sys
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, BinaryIO, cast
+from itertools import chain
+from typing import TYPE_CHECKING, BinaryIO
 
 from mqttscope import arguments
 from mqttscope.capture import open_capture
@@ -20,7 +19,16 @@ from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.fragments import FragmentTable
-from mqttscope.net.frame import CaptureError, CaptureNotice, CaptureSecrets, Frame, FrameSink, Plaintext
+from mqttscope.net.frame import (
+    CaptureError,
+    CaptureNotice,
+    CaptureSecrets,
+    Decrypted,
+    Frame,
+    FrameSink,
+    Plaintext,
+    Undecrypted,
+)
 from mqttscope.net.segment import NoteSkipped, Segment, read_endpoint
 
 if TYPE_CHECKING:
@@ -93,7 +101,6 @@ class Reading:
         """Which captures begin before the end of one that was read before."""
         self._fast_path: FastPath | None = None
         self._stdin = stdin
-        self._spool: BinaryIO | None = None
         self._keylog = keylog
         self._failed = False
         self.notes: list[str] = []
@@ -123,7 +130,7 @@ class Reading:
         tap: Tap | None = None,
         fast_path: FastPath | None = None,
         note_skipped: NoteSkipped | None = None,
-    ) -> Iterator[Segment | CaptureNotice | Plaintext]:
+    ) -> Iterator[Segment | CaptureNotice | Decrypted]:
         """Segments and plaintexts; the frames go through ``tap`` on their way, those that hold no TCP as well.
 
         What ``fast_path`` takes of the frames does not come out here.  ``note_skipped`` is called with the capture, the
@@ -131,12 +138,6 @@ class Reading:
         """
         if self.takes_fast_path:
             self._fast_path = fast_path
-        if self.keys is not None and STDIN in self.captures:
-            # It has to be read twice.
-            try:
-                self._spool = _spooled(self._stdin)
-            except OSError as error:
-                raise self.cannot_decrypt(f"cannot decrypt: {error.strerror or error}") from None
         frames, self.taps = self._frames(self._fast_path, self.seen)
         tapped = frames if tap is None else tap(frames)
         items = self._segments(tapped, self.taps, skipped, self.fragments, note_skipped)
@@ -145,8 +146,8 @@ class Reading:
         yield from self._compared(found) if (several or fast_path) and not self.deduplicate else found
 
     def _compared(
-        self, items: Iterator[Segment | CaptureNotice | Plaintext]
-    ) -> Iterator[Segment | CaptureNotice | Plaintext]:
+        self, items: Iterator[Segment | CaptureNotice | Decrypted]
+    ) -> Iterator[Segment | CaptureNotice | Decrypted]:
         """Pass everything on, and note captures that overlap in time with one that was read before."""
         order = self.order
         for item in items:
@@ -177,7 +178,7 @@ class Reading:
             return segments(frames, skipped, fragments, note_skipped)
         from mqttscope.capture.via_tshark import Dissection
 
-        waiting = STDIN in self.captures and self._spool is None
+        waiting = STDIN in self.captures
         try:
             return Dissection(frames, self.via, skipped, waiting=waiting, note_skipped=note_skipped).segments()
         except OSError as error:
@@ -219,23 +220,17 @@ class Reading:
         self, direct: FrameSink | None = None, seen: Callable[[int], object] | None = None
     ) -> tuple[Iterator[Frame | CaptureNotice], Taps | None]:
         """The frames from the beginning, and what is found out of taps meanwhile."""
-        stdin = self._stdin
-        if self._spool is not None:
-            stdin, seen = open(self._spool.name, "rb"), None  # noqa: SIM115 - open as long as the run
         if not self.deduplicate:
-            return open_capture(self.captures, stdin=stdin, direct=direct, seen=seen), None
+            return open_capture(self.captures, stdin=self._stdin, direct=direct, seen=seen), None
         from mqttscope.capture.taps import Taps, open_taps
 
         taps = Taps()
-        return open_taps(self.captures, taps, stdin=stdin, seen=seen), taps
-
-    def _frames_again(self) -> Iterator[Frame | CaptureNotice]:
-        return self._frames()[0]
+        return open_taps(self.captures, taps, stdin=self._stdin, seen=seen), taps
 
     def _again(self) -> Iterator[Segment | CaptureNotice]:
         return self._segments(*self._frames())
 
-    def _until_secrets(self, items: Iterator[Segment | CaptureNotice]) -> Iterator[Segment | CaptureNotice | Plaintext]:
+    def _until_secrets(self, items: Iterator[Segment | CaptureNotice]) -> Iterator[Segment | CaptureNotice | Decrypted]:
         for item in items:
             yield item
             if type(item) is not CaptureSecrets:
@@ -244,9 +239,6 @@ class Reading:
             from mqttscope.capture.tshark import MissingToolError, find_tshark
 
             if item.secrets_type == TLS_KEY_LOG:
-                if STDIN in self.captures:
-                    self.note(f"{item.capture}: holds keys of TLS, which are used where the capture is a file")
-                    continue
                 try:
                     find_tshark()
                 except MissingToolError as error:
@@ -254,24 +246,53 @@ class Reading:
                     continue
                 if self._fast_path is not None:
                     self._fast_path.closed = True
-                yield from self._joined(b"", items)
+                yield from self._from_secrets(item, items)
                 return
+
+    def _from_secrets(
+        self, secrets: CaptureSecrets, items: Iterator[Segment | CaptureNotice]
+    ) -> Iterator[Segment | CaptureNotice | Decrypted]:
+        """Decrypt from here on, with what came before the secrets read again: sessions may have begun there."""
+        before = 0
+
+        def again() -> Iterator[Segment | CaptureNotice]:
+            nonlocal before
+            for item in () if STDIN in self.captures else self._again():
+                before += 1
+                yield item
+                if item == secrets:
+                    return
+            before += 1
+            yield secrets
+
+        for item in self._joined(b"", chain(again(), items)):
+            if before and not isinstance(item, Plaintext | Undecrypted):
+                before -= 1
+            else:
+                yield item
 
     def _joined(
         self, keys: bytes, items: Iterator[Segment | CaptureNotice]
-    ) -> Iterator[Segment | CaptureNotice | Plaintext]:
+    ) -> Iterator[Segment | CaptureNotice | Decrypted]:
+        from mqttscope.capture.keylog import Keys
         from mqttscope.capture.tls import Decryption
         from mqttscope.capture.tshark import MissingToolError
 
         try:
-            decryption = Decryption(self._frames_again if self.via is None else self._again, keys)
+            decryption = Decryption(Keys(keys), None if STDIN in self.captures else self._secrets)
         except MissingToolError as error:
             raise self.cannot_decrypt(str(error)) from None
-        except OSError as error:
-            raise self.cannot_decrypt(f"cannot decrypt: {error.strerror or error}") from None
         for item in decryption.join(items):
-            self.records, self._failed = decryption.records, decryption.fault is not None
+            self.records, self._failed = decryption.records, bool(decryption.failures)
             yield item
+
+    def _secrets(self) -> bytes:
+        """All key log lines in the captures, which are read to their end for that."""
+        from mqttscope.capture.tls import TLS_KEY_LOG
+
+        items = open_capture(self.captures, direct=_Passed())
+        secrets = (item for item in items if isinstance(item, CaptureSecrets))
+        return b"\n".join(item.data.rstrip(b"\0") for item in secrets if item.secrets_type == TLS_KEY_LOG)
 
     def _need_tshark(self) -> None:
         """Report that tshark is missing before anything is written."""
@@ -292,15 +313,14 @@ class Reading:
             raise self.cannot_decrypt(str(error)) from None
 
 
-def _spooled(source: BinaryIO | None) -> BinaryIO:
-    """Standard input as a temporary file, which goes when it is closed."""
-    file = tempfile.NamedTemporaryFile(prefix="mqttscope-")  # noqa: SIM115 - open as long as the run
-    if source is None and sys.stdin is not None:
-        source = sys.stdin.buffer
-    while source is not None and (data := source.read1(1 << 20)):  # type: ignore[attr-defined]
-        file.write(data)
-    file.flush()
-    return cast(BinaryIO, file)
+class _Passed:
+    """A `FrameSink` that takes all frames, for who wants the notices alone."""
+
+    base = 0
+
+    def take(self, *frame: object) -> bool:
+        """Take a frame."""
+        return True
 
 
 def select(

@@ -23,7 +23,7 @@ from mqttscope.errors import MqttscopeError
 from mqttscope.events import Event, PacketEvent
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.gate import Gate
-from mqttscope.net.frame import CaptureError, CaptureNotice, Plaintext
+from mqttscope.net.frame import CaptureError, CaptureNotice, Decrypted
 from mqttscope.net.segment import Segment
 
 WINDOW_BYTES: Final = 1 << 16
@@ -36,7 +36,7 @@ GIVE_WAY_SECONDS: Final = 0.06
 LOOK_EVENTS: Final = 32
 """Events between two looks at the keys."""
 
-Item = Segment | CaptureNotice | Plaintext
+Item = Segment | CaptureNotice | Decrypted
 
 
 class TemporarySpool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,7 +49,77 @@ def read_keys(path: str) -> bytes:
     return data if data.endswith(b"\n") else data + b"\n"
 
 
-class KeyLog:
+class Keys:
+    """The lines of key logs, by the client random of their session.
+
+    ``max_sessions`` and ``max_others``: the most that are kept, the latest ones.
+    """
+
+    def __init__(self, data: bytes = b"", *, max_sessions: int = sys.maxsize, max_others: int = sys.maxsize) -> None:
+        self._max_sessions, self._max_others = max_sessions, max_others
+        self._sessions: dict[bytes, list[bytes]] = {}
+        self._others: dict[bytes, None] = {}
+        self._rest = b""
+        """The beginning of a line."""
+        self._skipping = False
+        """Whether the beginning of that line is missing, or it is too long."""
+        self._strange = False
+        """Whether there was a line that is neither keys nor a comment."""
+        self.add(data)
+
+    def add(self, data: bytes) -> bool:
+        """Add whole lines of a key log; returns whether there were keys."""
+        return self._take(data + b"\n")
+
+    def complete(self, random: bytes) -> bool:
+        """Whether all is there to decrypt both directions of the session with this client random."""
+        lines = self._sessions.get(random, ())
+        return any(line.startswith(b"CLIENT_RANDOM ") for line in lines) or all(
+            any(line.startswith(label) for line in lines) for label in _BOTH_SIDES
+        )
+
+    def lines(self, random: bytes) -> bytes:
+        """The lines of a session and those that name none; empty where there are none that could serve it."""
+        return b"".join((*self._sessions.get(random, ()), *self._others))
+
+    def _take(self, data: bytes) -> bool:
+        new = False
+        for line in self._lines(data):
+            new |= self._line(line)
+        return new
+
+    def _lines(self, data: bytes) -> Iterator[bytes]:
+        *whole, rest = (self._rest + data).split(b"\n")
+        for line in whole:
+            if not self._skipping:
+                yield line
+            self._skipping = False
+        if len(rest) > MAX_LINE:
+            rest, self._skipping, self._strange = b"", True, True
+        self._rest = rest
+
+    def _line(self, line: bytes) -> bool:
+        found = _OF_SESSION.fullmatch(line)
+        if found is not None:
+            random = bytes.fromhex(found[2].decode())
+            lines = self._sessions.setdefault(random, [])
+            line = line.strip() + b"\n"
+            # Two programs may log the same session.
+            if line not in lines and len(lines) < 16:
+                lines.append(line)
+            while len(self._sessions) > self._max_sessions:
+                del self._sessions[next(iter(self._sessions))]
+            return True
+        if _OF_OTHERS.fullmatch(line):
+            self._others[line.strip() + b"\n"] = None
+            while len(self._others) > self._max_others:
+                del self._others[next(iter(self._others))]
+            return True
+        self._strange = self._strange or bool(line.strip() and not line.lstrip().startswith(b"#"))
+        return False
+
+
+class KeyLog(Keys):
     """A key log that grows.
 
     `BadKeysError` where ``path`` is what can never become one; it need not exist.
@@ -58,20 +129,13 @@ class KeyLog:
         self.path = path
         self.exists = False
         """Whether it was there when it was looked for last."""
-        self._sessions: dict[bytes, list[bytes]] = {}
-        self._others: dict[bytes, None] = {}
+        super().__init__(max_sessions=MAX_SESSIONS, max_others=MAX_OTHERS)
         self._file = -1
         self._offset = 0
         self._state: tuple[int, int, int, int] | None = None
         """Device, inode, size and time of change when it was read last."""
         self._before = b""
         """What lies before the place of reading."""
-        self._rest = b""
-        """The beginning of a line."""
-        self._skipping = False
-        """Whether the beginning of that line is missing, or it is too long."""
-        self._strange = False
-        """Whether there was a line that is neither keys nor a comment."""
         try:
             if not stat.S_ISREG(os.stat(path).st_mode):
                 raise BadKeysError(
@@ -116,17 +180,6 @@ class KeyLog:
             self._start(0)
         return self._read() | new
 
-    def complete(self, random: bytes) -> bool:
-        """Whether all is there to decrypt both directions of the session with this client random."""
-        lines = self._sessions.get(random, ())
-        return any(line.startswith(b"CLIENT_RANDOM ") for line in lines) or all(
-            any(line.startswith(label) for line in lines) for label in _BOTH_SIDES
-        )
-
-    def lines(self, random: bytes) -> bytes:
-        """The lines of a session and those that name none; empty where there are none that could serve it."""
-        return b"".join((*self._sessions.get(random, ()), *self._others))
-
     def settle(self) -> None:
         """Nothing came for long: a last line without end is one."""
         if self._rest:
@@ -163,42 +216,6 @@ class KeyLog:
             self._offset += len(data)
             self._before = (self._before + data[-_CHECKED:])[-_CHECKED:]
             new |= self._take(data)
-
-    def _take(self, data: bytes) -> bool:
-        new = False
-        for line in self._lines(data):
-            new |= self._line(line)
-        return new
-
-    def _lines(self, data: bytes) -> Iterator[bytes]:
-        *whole, rest = (self._rest + data).split(b"\n")
-        for line in whole:
-            if not self._skipping:
-                yield line
-            self._skipping = False
-        if len(rest) > MAX_LINE:
-            rest, self._skipping, self._strange = b"", True, True
-        self._rest = rest
-
-    def _line(self, line: bytes) -> bool:
-        found = _OF_SESSION.fullmatch(line)
-        if found is not None:
-            random = bytes.fromhex(found[2].decode())
-            lines = self._sessions.setdefault(random, [])
-            line = line.strip() + b"\n"
-            # Two programs may log the same session.
-            if line not in lines and len(lines) < 16:
-                lines.append(line)
-            while len(self._sessions) > MAX_SESSIONS:
-                del self._sessions[next(iter(self._sessions))]
-            return True
-        if _OF_OTHERS.fullmatch(line):
-            self._others[line.strip() + b"\n"] = None
-            while len(self._others) > MAX_OTHERS:
-                del self._others[next(iter(self._others))]
-            return True
-        self._strange = self._strange or bool(line.strip() and not line.lstrip().startswith(b"#"))
-        return False
 
 
 def _bad(path: str, error: OSError | ValueError) -> BadKeysError:

@@ -111,6 +111,7 @@ class TsharkProcess:
         self.input, self.output, self.errors = (pipe.fileno() for pipe in self._pipes)
         for descriptor in (self.input, self.output, self.errors):
             system.unblock(descriptor)
+            system.widen(descriptor, _ANSWER)
         self.takes_input = True
         """Whether its standard input is open."""
         self.complains = True

@@ -71,6 +71,14 @@ def named_otherwise(dissector: Dissector) -> Iterator[str]:
         )
 
 
+def undecrypted(dissector: Dissector) -> Iterator[str]:
+    """The messages about TLS that was not decrypted though keys were given."""
+    for reason, count in dissector.undecrypted.most_common():
+        names = dissector.undecrypted_names[reason]
+        more = f" and {count - len(names):,} more" if count > len(names) else ""
+        yield f"TLS not decrypted: {', '.join(names)}{more}: {reason}"
+
+
 class OfConnections(Protocol):
     """What was counted of connections: by a dissector, or in the rows of a lake."""
 
@@ -105,6 +113,7 @@ def of_connections(dissector: Dissector, *, deduplicates: bool = True, one_sided
     them.
     """
     yield from named_otherwise(dissector)
+    yield from undecrypted(dissector)
     yield from counted_of_connections(dissector, deduplicates=deduplicates, one_sided=one_sided)
 
 

@@ -22,7 +22,7 @@ from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.flow import Flow
 from mqttscope.net.fragments import FragmentTable
-from mqttscope.net.frame import CaptureNotice, Frame, Plaintext
+from mqttscope.net.frame import CaptureNotice, Decrypted, Frame
 from mqttscope.net.segment import FIN, RST, SYN, Fragment, NotSegment, Segment, endpoints, reverse_key
 from mqttscope.session.connection import Connection
 
@@ -144,19 +144,13 @@ class Export:
             raise click.UsageError(f"{OPTION}: {self.target} cannot be written")
         refuse_inputs(self.target, self.captures, option=OPTION)
 
-    def events(self, source: Iterable[Segment | CaptureNotice | Plaintext], dissector: Dissector) -> Iterator[Event]:
+    def events(self, source: Iterable[Segment | CaptureNotice | Decrypted], dissector: Dissector) -> Iterator[Event]:
         """Events as `dissect_segments` gives them, keeping track of which frames they are made of."""
         for segment in source:
-            if isinstance(segment, Plaintext):
-                yield from self._watched(dissector.plaintext(segment), None, dissector)
-                continue
             if not isinstance(segment, Segment):
-                dissector.take_note(segment)
-                yield segment
+                yield from self._watched(dissector.take(segment), None, dissector)
                 continue
-            parts = self.fragments.whole
-            if parts:
-                self.fragments.whole = ()
+            parts = self.fragments.parts.pop((segment.capture, segment.frame), ())
             self._now = place = segment.capture, segment.frame, parts
             yield from self._watched(dissector.feed(segment), place, dissector)
             record = self._record(segment.key, dissector)
@@ -418,8 +412,8 @@ class _Parts(FragmentTable):
 
     def __init__(self) -> None:
         super().__init__()
-        self.whole: tuple[tuple[str, int], ...] = ()
-        """The frames before the last one of the datagram that became a segment just now."""
+        self.parts: dict[tuple[str, int], tuple[tuple[str, int], ...]] = {}
+        """The frames before the last one of datagrams that became segments, by the place of that."""
         self._places: dict[bytes, list[tuple[str, int]]] = {}
 
     def feed(self, fragment: Fragment) -> Segment | NotSegment | None:
@@ -433,8 +427,9 @@ class _Parts(FragmentTable):
             if len(self._places) > 2 * self.max_datagrams:
                 self._places = {key: places for key, places in self._places.items() if key in self.datagrams}
             return None
-        parts = self._places.pop(fragment.key, ())
-        self.whole = tuple(parts) if isinstance(found, Segment) else ()
+        parts = self._places.pop(fragment.key, None)
+        if parts and isinstance(found, Segment):
+            self.parts[found.capture, found.frame] = tuple(parts)
         return found
 
 

@@ -24,7 +24,7 @@ from mqttscope.errors import MqttscopeError
 from mqttscope.events import Event
 from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
-from mqttscope.net.frame import CaptureNotice, Plaintext
+from mqttscope.net.frame import CaptureNotice, Decrypted
 from mqttscope.net.segment import Segment
 from mqttscope.replay.rewrite import (
     Moment,
@@ -80,7 +80,7 @@ def read(
     written = [one for one in captures if _is_script(one)]
     reading = Reading([one for one in captures if one not in written], files)
     dissection = protocol.dissection(decrypting=reading.decrypting)
-    segments: Iterator[Segment | CaptureNotice | Plaintext]
+    segments: Iterator[Segment | CaptureNotice | Decrypted]
     segments, hidden = _written(written, dissection)
     dissector = Dissector(dissection)
     watch = Watch(progress=True)

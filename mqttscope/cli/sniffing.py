@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mqttscope import system
-from mqttscope.capture.keylog import BadKeysError
+from mqttscope.capture.keylog import BadKeysError, KeyLog
 from mqttscope.capture.live import (
     BadCaptureFilterError,
     CannotCaptureError,
@@ -33,7 +33,7 @@ from mqttscope.capture.live import (
     NotPermittedError,
     interfaces,
 )
-from mqttscope.capture.tls_live import KEY_SECONDS, LiveDecryption
+from mqttscope.capture.tls import Decryption
 from mqttscope.capture.tshark import MissingToolError
 from mqttscope.capture.write import Recorder
 from mqttscope.cli import advice
@@ -47,7 +47,7 @@ from mqttscope.events import Event, MalformedEvent, PacketEvent
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.flow_expiry import IDLE_TIMEOUT_NS
 from mqttscope.net.fragments import FragmentTable
-from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Frame, Plaintext
+from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Decrypted, Frame
 from mqttscope.net.segment import Segment
 from mqttscope.report.base import View
 from mqttscope.report.public import make_reporter
@@ -63,8 +63,13 @@ ADVANCE_SECONDS = 0.25
 """So often the flows are looked after while nothing comes."""
 
 
-class LiveKeys(LiveDecryption):
+class LiveKeys(Decryption):
     """Decryption of a live capture, and the message at its end."""
+
+    def __init__(self, keylog: str) -> None:
+        """``keylog``: a key log that programs write to meanwhile; `BadKeysError` where it can be none."""
+        self.keylog = KeyLog(keylog)
+        super().__init__(self.keylog)
 
     def advice(self) -> str | None:
         """The message at the end where the keys decrypted nothing."""
@@ -72,15 +77,7 @@ class LiveKeys(LiveDecryption):
             return None
         if not self.sessions:
             return f"no TLS connection began, so the keys in {self.keylog.path} opened none"
-        return f"no TLS record could be decrypted with the keys in {self.keylog.path}{self._late()}"
-
-    def _late(self) -> str:
-        if not self.keyless:
-            return ""
-        return (
-            f"; the keys of {counted(self.keyless, 'connection')} were not in it {KEY_SECONDS:g} s after the beginning,"
-            " and later keys are of no use"
-        )
+        return f"no TLS record could be decrypted with the keys in {self.keylog.path}"
 
 
 def live_keys(keylog: str | None) -> LiveKeys | None:
@@ -189,7 +186,7 @@ class Sniffing:
         before = self._catch_signals()
         if self.keyboard is not None:
             self.keyboard.open()
-        source: Iterator[Segment | CaptureNotice | Plaintext]
+        source: Iterator[Segment | CaptureNotice | Decrypted]
         source = segments(self._recorded(self.capture.frames()), self.skipped, self.fragments)
         if self.decryption is not None:
             source = self.decryption.join(source)
@@ -290,7 +287,10 @@ class Sniffing:
             self.capture.stop(settle=not self._over)
         if self.capture.silent and now >= self._advance_at:
             self._advance_at = now + ADVANCE_SECONDS
-            for event in self.dissector.advance(time.time_ns() - SILENCE_NS):
+            until_ns = time.time_ns() - SILENCE_NS
+            if self.decryption is not None:
+                self.decryption.advance(until_ns)
+            for event in self.dissector.advance(until_ns):
                 self._take(event)
         if self.dashboard is not None:
             self.dashboard.refresh(time.time_ns())
@@ -392,8 +392,6 @@ class Sniffing:
             )
         if self.fragments.evicted:
             yield f"limit: {counted(self.fragments.evicted, 'fragmented datagram')} forgotten to make room"
-        if self.decryption is not None:
-            yield from self.decryption.limits()
         if self.dashboard is not None and self.dashboard.traffic.forgotten:
             yield f"limit: {self.dashboard.traffic.forgotten:,} clients and topics were forgotten by the dashboard"
 

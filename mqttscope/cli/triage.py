@@ -88,7 +88,7 @@ def command(given: TriageOptions) -> int:
     screen.errors = [(fault.capture, without_secrets(describe_fault(fault))) for fault in triage.errors]
     if run.interrupt is not None:
         screen.errors.append(("", "interrupted: the captures were not read to their end"))
-    screen.other_tls = dissector.other_tls
+    screen.other_tls, screen.decrypting = dissector.other_tls, reading.decrypting
     if not dissector.connections and not triage.errors:
         # TLS has a row of its own.
         screen.no_mqtt = advice.nothing_found(dissector).partition(";")[0]

@@ -7,7 +7,7 @@ hold complete packets of a known connection in order: `dissect_segments` handles
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Final
@@ -53,14 +53,27 @@ from mqttscope.net.flow import (
 )
 from mqttscope.net.flows import Ending, FlowTable, acknowledged, delivered
 from mqttscope.net.fragments import FragmentTable
-from mqttscope.net.frame import CaptureError, CaptureNotice, CaptureSecrets, Frame, Plaintext
+from mqttscope.net.frame import (
+    CaptureError,
+    CaptureNotice,
+    CaptureSecrets,
+    Decrypted,
+    FlowIdentity,
+    Frame,
+    Plaintext,
+    Undecrypted,
+)
 from mqttscope.net.headers import segment as segment_of
 from mqttscope.net.reassembly import HalfStream
-from mqttscope.net.segment import RST, Fragment, NoteSkipped, NotSegment, Segment, plain_key
+from mqttscope.net.segment import RST, Fragment, NoteSkipped, NotSegment, Segment, endpoints, plain_key
 from mqttscope.session.connection import Connection
 
 MAX_RESETS: Final = 1_024
 """Resets whose senders are remembered; fewer segments than this come before one is judged."""
+MAX_NAMED: Final = 5
+"""Connections that are named of those whose TLS was not decrypted for the same reason."""
+_END: Final = 1 << 62
+"""After all stream offsets."""
 _MISSING: Final = frozenset(("before_start", "out_of_window"))
 """Reasons for which bytes are discarded that both sides may have read."""
 
@@ -95,6 +108,14 @@ class Dissector:
         self.named_otherwise, self.other_tls = self._transports.named_otherwise, self._transports.other_tls
         self._resets: dict[tuple[str, int], bytes] = {}
         """Who sent the latest resets, by capture and frame."""
+        self.undecrypted: Counter[str] = Counter()
+        """Connections whose TLS, or a part of it, was not decrypted, by the reason."""
+        self.undecrypted_names: dict[str, list[str]] = {}
+        """The first of them."""
+        self._plaintexts: dict[FlowIdentity, deque[Plaintext]] = {}
+        """What was decrypted and waits for the bytes that completed it."""
+        self._reasons: dict[FlowIdentity, Undecrypted] = {}
+        """Why sessions were not decrypted, of flows that have not ended yet."""
         self._watcher: Callable[[FlowState, StreamData | StreamGap], None] | None = None
 
     def watch(
@@ -118,35 +139,51 @@ class Dissector:
         for event in self.flows.feed(segment):
             yield from self._handle(event)
 
-    def take(self, item: Segment | CaptureNotice | Plaintext | Event) -> Iterator[Event]:
+    def take(self, item: Segment | CaptureNotice | Decrypted | Event) -> Iterator[Event]:
         """Events of whatever comes next; events pass through."""
         if type(item) is Segment:
             yield from self.feed(item)
         elif type(item) is Plaintext:
             yield from self.plaintext(item)
+        elif type(item) is Undecrypted:
+            self._reasons[item.flow] = item
         else:
             # Events are no notices, but of these only keys matter here.
             if isinstance(item, CaptureSecrets):
                 self.take_note(item)
             yield item  # type: ignore[misc]
 
-    def plaintext(self, found: Plaintext) -> Iterator[Event]:
-        """Events of what was decrypted of a flow: it is a dialogue inside the one that TLS has."""
-        known = self.flows.direction(found.key)
-        if known is None:
-            return
-        flow, half, from_initiator = known
-        outer = flow.context
-        if not isinstance(outer, FlowState):
-            if flow.closed:
-                return
-            # Nothing of its TLS said that it would carry MQTT.
-            outer = self._new_dialogue(flow)
-            outer.move(FlowTrigger.SPEAKS_TLS)
-        inner = self._transports.inside(outer)
-        data = StreamData(flow, from_initiator, found.data, half.offset, found.frame, found.timestamp_ns, found.capture)
-        yield from self._data(inner, data)
-        outer.connection = inner.connection
+    def plaintext(self, plaintext: Plaintext) -> Iterator[Event]:
+        """Take what was decrypted: its events come with those of the bytes that completed it.
+
+        They come at once if these bytes have passed: in a live capture decryption may take longer.
+        """
+        self._plaintexts.setdefault(plaintext.flow, deque()).append(plaintext)
+        known = self.flows.direction(plaintext.flow[0])
+        if known is not None and known[0].identity == plaintext.flow:
+            flow = known[0]
+            half = flow.initiator if plaintext.from_initiator else flow.responder
+            yield from self._inside(flow, (plaintext.from_initiator,), half.offset - 1)
+
+    def _inside(self, flow: Flow, directions: tuple[bool, ...], offset: int) -> Iterator[Event]:
+        """Events of what the bytes of a flow up to a stream offset completed inside its TLS: a dialogue of its own."""
+        plaintexts = self._plaintexts.get(flow.identity)
+        while plaintexts and plaintexts[0].from_initiator in directions and plaintexts[0].offset <= offset:
+            plaintext = plaintexts.popleft()
+            outer = flow.context
+            if isinstance(outer, Over):
+                continue
+            if not isinstance(outer, FlowState):
+                # Nothing of its TLS said that it would carry MQTT.
+                outer = self._new_dialogue(flow)
+                outer.move(FlowTrigger.SPEAKS_TLS)
+            inner = self._transports.inside(outer)
+            place = (plaintext.frame, plaintext.timestamp_ns, plaintext.capture)
+            data = StreamData(flow, plaintext.from_initiator, plaintext.data, plaintext.offset, *place)
+            yield from self._data(inner, data)
+            outer.connection = inner.connection
+        if not plaintexts:
+            self._plaintexts.pop(flow.identity, None)
 
     def take_note(self, notice: CaptureNotice) -> None:
         """Take a notice of the capture that passes by: with keys in it TLS may be decrypted."""
@@ -219,6 +256,8 @@ class Dissector:
             dialogue = event.flow.context
             if type(dialogue) is FlowState:
                 yield from self._data(dialogue, event)
+            if self._plaintexts:
+                yield from self._inside(event.flow, (event.from_initiator,), event.offset)
             return
         if isinstance(event, FlowOpened):
             before = event.flow.context
@@ -234,6 +273,10 @@ class Dissector:
                 self.cut_bytes += event.length
         elif isinstance(event, FlowClosed):
             self.closed_bytes += _delivered(event.flow)
+            if self._plaintexts:
+                yield from self._inside(event.flow, (True, False), _END)
+            if self._reasons:
+                self._note_undecrypted(event.flow)
         dialogue = event.flow.context
         if not isinstance(dialogue, FlowState):
             return
@@ -331,6 +374,26 @@ class Dissector:
             dialogue.tls.gap(from_client, event.length)
             if dialogue.inner is not None:
                 yield from self._transports.lost_inside(dialogue.inner, from_client, event)
+
+    def _note_undecrypted(self, flow: Flow) -> None:
+        """Note why the TLS of a flow that ends was not decrypted, if it carries MQTT or keys were given for it."""
+        undecrypted = self._reasons.pop(flow.identity, None)
+        if undecrypted is None:
+            return
+        dialogue = flow.context
+        state = dialogue if isinstance(dialogue, FlowState) else FlowState(flow)
+        connection = state.connection
+        if connection is not None and state.tls is not None:
+            connection.details["undecrypted"] = undecrypted.reason
+            name = f"connection {connection.number} ({connection.client} to {connection.server})"
+        elif undecrypted.has_keys:
+            name = " to ".join(endpoints(flow.key)[:: 1 if state.client_is_initiator else -1])
+        else:
+            return
+        self.undecrypted[undecrypted.reason] += 1
+        names = self.undecrypted_names.setdefault(undecrypted.reason, [])
+        if len(names) < MAX_NAMED:
+            names.append(name)
 
     def _discarded(self, event: SegmentDiscarded) -> Iterator[Event]:
         """Data of a segment that no stream takes; only that of MQTT connections is of interest."""
@@ -531,7 +594,7 @@ SAYS_NO_VERSION: Final = frozenset(PACKETS.values()) - {Connect, Connack}
 
 
 def dissect_segments(
-    source: Iterable[Segment | CaptureNotice | Plaintext | Event],
+    source: Iterable[Segment | CaptureNotice | Decrypted | Event],
     options: Options | None = None,
     dissector: Dissector | None = None,
     *,

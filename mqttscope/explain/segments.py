@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from mqttscope.net.checksum import RIGHT, UNJUDGED, WRONG
-from mqttscope.net.frame import CaptureNotice, Frame, Plaintext
+from mqttscope.net.frame import CaptureNotice, Decrypted, Frame
 from mqttscope.net.segment import ACK, FIN, RST, SYN, Segment, distance, endpoints, flow_key, is_ipv4_key, plain_key
 
 MAX_FLOWS = 20_000
@@ -22,6 +22,8 @@ MAX_SEEN = 8
 """Last segments of each direction, and resets, that are remembered."""
 MAX_TTLS = 8
 """Values of TTL of one direction that are kept."""
+MAX_FRAMES = 4_096
+"""Frames that are remembered until their segments come: tshark may have to answer for these first."""
 MAX_KNOCKS = 256
 """Connection attempts of one server that came to nothing, and servers of which these are remembered."""
 
@@ -140,19 +142,21 @@ class SegmentWatch:
         """Flows whose facts had to make room."""
         self.last: tuple[int, int, str] | None = None
         """Number, time and capture of the last frame of all."""
-        self._frame: Frame | None = None
+        self._frames: deque[Frame] = deque(maxlen=MAX_FRAMES)
+        self._sees_frames = False
 
     def frames(self, frames: Iterator[Frame | CaptureNotice]) -> Iterator[Frame | CaptureNotice]:
-        """Pass frames on; the latest one is remembered until its segment comes."""
+        """Pass frames on; the latest ones are remembered until their segments come."""
         for frame in frames:
             if type(frame) is Frame:
-                self._frame = frame
+                self._sees_frames = True
+                self._frames.append(frame)
                 self.last = frame.number, frame.timestamp_ns, frame.capture
             yield frame
 
     def segments(
-        self, items: Iterable[Segment | CaptureNotice | Plaintext]
-    ) -> Iterator[Segment | CaptureNotice | Plaintext]:
+        self, items: Iterable[Segment | CaptureNotice | Decrypted]
+    ) -> Iterator[Segment | CaptureNotice | Decrypted]:
         """Pass segments on, each after it was looked at."""
         for item in items:
             if type(item) is Segment:
@@ -181,7 +185,7 @@ class SegmentWatch:
         """Look at one segment."""
         if segment.timestamp_ns > self.now_ns:
             self.now_ns = segment.timestamp_ns
-        if self._frame is None:
+        if not self._sees_frames:
             self.last = segment.frame, segment.timestamp_ns, segment.capture
         key = plain_key(segment.key)
         together = flow_key(key)
@@ -234,9 +238,11 @@ class SegmentWatch:
 
     def _seen(self, segment: Segment, key: bytes) -> Seen:
         ttl = identification = None
-        frame = self._frame
-        if frame is not None and frame.number == segment.frame and frame.capture == segment.capture:
-            ttl, identification = ip_facts(frame.data, key)
+        frames = self._frames
+        while frames and (frames[0].capture != segment.capture or frames[0].number < segment.frame):
+            frames.popleft()
+        if frames and frames[0].number == segment.frame:
+            ttl, identification = ip_facts(frames[0].data, key)
         return Seen(
             segment.frame, segment.timestamp_ns, segment.capture, segment.flags, segment.sequence,
             segment.acknowledgment, len(segment.payload) + segment.missing, segment.window, ttl, identification,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from mqttscope.net.frame import FlowIdentity
 from mqttscope.net.reassembly import NEVER, HalfStream
 from mqttscope.net.segment import Segment
 
@@ -90,6 +91,11 @@ class Flow:
     """Segments with a wrong checksum that wait for a valid copy or an acknowledgment (`damage`)."""
     past: list[Flow] = field(default_factory=list)
     """The connections before it, of which a second view may still show something."""
+
+    @property
+    def identity(self) -> FlowIdentity:
+        """What no other flow of the same captures has."""
+        return self.key, self.first_frame, self.capture
 
 
 Entry = tuple[Flow, HalfStream, HalfStream, bool]

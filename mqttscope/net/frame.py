@@ -10,18 +10,37 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
+FlowIdentity = tuple[bytes, int, str]
+"""Key of a flow, number and capture of its first frame."""
+
 
 @dataclass(slots=True)
 class Plaintext:
-    """The content of one TLS record, or of a part of it.  It comes after the segment that completed the record."""
+    """The content of one TLS record, or of a part of it.  It comes before the segment that completed the record."""
 
-    key: bytes
-    """Direction key as `Segment.key`."""
+    flow: FlowIdentity
+    from_initiator: bool
     data: bytes
+    offset: int
+    """Stream offset of the bytes, delivered at once, that completed the record."""
     frame: int
-    """The frame that completed the record."""
+    """The frame that delivered them."""
     timestamp_ns: int
     capture: str
+
+
+@dataclass(slots=True)
+class Undecrypted:
+    """Why a TLS session, or a part of it, could not be decrypted; known when its flow ends."""
+
+    flow: FlowIdentity
+    reason: str
+    """A sentence without its full stop."""
+    has_keys: bool
+    """Whether there are keys of this session."""
+
+
+Decrypted = Plaintext | Undecrypted
 
 
 @dataclass(slots=True)

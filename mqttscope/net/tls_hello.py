@@ -40,7 +40,15 @@ MAX_RECORD_BYTES: Final = 16384 + 2048
 CHANGE_CIPHER_SPEC, ALERT, HANDSHAKE, APPLICATION_DATA = 20, 21, 22, 23
 CLIENT_HELLO, SERVER_HELLO = 1, 2
 
-_SERVER_NAME, _ALPN, _SESSION_TICKET, _PRE_SHARED_KEY, _SUPPORTED_VERSIONS, _ECH = 0, 16, 35, 41, 43, 0xFE0D
+_SERVER_NAME, _ALPN, _SESSION_TICKET, _PRE_SHARED_KEY, _EARLY_DATA, _SUPPORTED_VERSIONS, _ECH = (
+    0,
+    16,
+    35,
+    41,
+    42,
+    43,
+    0xFE0D,
+)
 _RETRY_RANDOM: Final = bytes.fromhex("cf21ad74e59a6111be1d8c021e65b891c2a211167abb8c5e079e09e2c8a8339c")
 
 
@@ -81,6 +89,10 @@ class TlsObserver:
     cipher_suites_offered: list[int] = field(default_factory=list)
     cipher_suite: int | None = None
     session_id: bytes = b""
+    random: bytes = b""
+    """The client random, by which key logs name the session."""
+    early_data: bool = False
+    """The client may send data before the ServerHello."""
     resumption_offered: bool = False
     """The client has a ticket, a pre-shared key or, below TLS 1.3, a session identifier of an earlier session."""
     resumed: bool | None = None
@@ -216,8 +228,7 @@ class TlsObserver:
     def _client_hello(self, body: bytes) -> bool:
         reader = _Reader(body)
         legacy = reader.number(2)
-        reader.take(32)
-        self.session_id = reader.vector(1)
+        self.random, self.session_id = reader.take(32), reader.vector(1)
         suites = reader.vector(2)
         reader.vector(1)
         self.client_hello = reader.good
@@ -243,6 +254,8 @@ class TlsObserver:
                 self.resumption_offered |= bool(data)
             elif kind == _PRE_SHARED_KEY:
                 self.resumption_offered = True
+            elif kind == _EARLY_DATA:
+                self.early_data = True
             elif kind == _ECH:
                 self.encrypted_client_hello = True
             reader.good &= part.good

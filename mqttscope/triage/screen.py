@@ -85,6 +85,8 @@ class Screen:
         """Names of captures, with what is wrong with each."""
         self.no_mqtt = ""
         """Why no MQTT was found, where that is so."""
+        self.decrypting = False
+        """Whether keys of TLS were given."""
         self.other_tls: Counter[str] = Counter()
         """Servers of TLS connections that need not carry MQTT."""
 
@@ -188,10 +190,9 @@ class Screen:
                 f" to {self._some([self._name(name, 40) for name in names[:MAX_NAMED]], len(names))}" if names else ""
             )
             verb = "is" if count == 1 else "are"
-            phrases.append(
-                f"{plural(count, 'connection')}{named} {verb} encrypted and not read;"
-                f" --keylog FILE decrypts {'it' if count == 1 else 'them'}"
-            )
+            # Of a key log that does not help a remark says why.
+            advice = "" if self.decrypting else f"; --keylog FILE decrypts {'it' if count == 1 else 'them'}"
+            phrases.append(f"{plural(count, 'connection')}{named} {verb} encrypted and not read{advice}")
         others = self.other_tls.total()
         if others:
             server, most = self.other_tls.most_common(1)[0]

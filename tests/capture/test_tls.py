@@ -3,66 +3,22 @@
 from __future__ import annotations
 
 import ssl
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from mqttscope.capture import open_capture
-from mqttscope.capture.keylog import BadKeysError, read_keys
-from mqttscope.capture.tls import (
-    MAX_PAYLOAD,
-    SERVER_PORT,
-    Decryption,
-    exported_pdu,
-    frames,
-)
+from mqttscope.capture.keylog import BadKeysError, Keys, read_keys
+from mqttscope.capture.tls import Decryption
 from mqttscope.capture.tshark import MissingToolError, find_tshark
 from mqttscope.dissect import Dissector, Options, dissect_segments, segments
 from mqttscope.events import ConnectionClosed, ConnectionOpened, Event, PacketEvent, UnparsedEvent
 from mqttscope.mqtt import Publish
-from mqttscope.net.headers import segment as segment_of
-from mqttscope.net.segment import ACK, SYN, Segment, endpoints
 from tests.dissect.secure import TLS_1_2, TLS_1_3, Secure, SecureTalk, write
 from tests.dissect.talk import CONNACK, PINGREQ, PINGRESP, SUBACK, SUBSCRIBE, Talk, connect, only, wire
 from tests.each import some
 from tests.net.framing import frame as websocket_frame
 from tests.net.framing import request, response
-
-
-def made(payload: bytes, missing: int = 0, flags: int = ACK, sequence: int = 2**32 - 2) -> Segment:
-    return Segment(b"k" * 12, sequence, 7, flags, 100, payload, missing, 9, 1_000, "a")
-
-
-def read_frames(segment: Segment, *, from_client: bool = True) -> list[Segment]:
-    found = [segment_of(frame) for frame in frames(segment, 258, from_client=from_client)]
-    assert all(isinstance(one, Segment) for one in found)
-    return found  # type: ignore[return-value]
-
-
-def test_both_directions() -> None:
-    (up,), (down,) = read_frames(made(b"abc")), read_frames(made(b"abc"), from_client=False)
-
-    assert endpoints(up.key) == ("10.0.1.2:49152", f"192.0.2.1:{SERVER_PORT}")
-    assert endpoints(down.key) == endpoints(up.key)[::-1]
-    assert (up.sequence, up.acknowledgment, up.payload, up.missing, up.timestamp_ns) == (2**32 - 2, 7, b"abc", 0, 1_000)
-
-
-def test_what_the_snap_length_cut_off_is_missing() -> None:
-    assert [one.missing for one in read_frames(made(b"abc", missing=5))] == [5]
-
-
-def test_long_segments_and_those_without_payload() -> None:
-    parts = read_frames(made(bytes(2 * MAX_PAYLOAD) + b"x"))
-
-    assert [len(one.payload) for one in parts] == [MAX_PAYLOAD, MAX_PAYLOAD, 1]
-    assert [one.sequence for one in parts] == [2**32 - 2, MAX_PAYLOAD - 2, 2 * MAX_PAYLOAD - 2]
-    assert read_frames(made(b"")) == []
-
-
-def test_data_that_comes_with_a_syn_lies_behind_it() -> None:
-    assert [one.sequence for one in read_frames(made(b"abc", flags=SYN))] == [2**32 - 1]
-
 
 pytestmark = pytest.mark.tshark
 VERSIONS = pytest.mark.parametrize("version", [TLS_1_2, TLS_1_3], ids=["1.2", "1.3"])
@@ -71,7 +27,7 @@ VERSIONS = pytest.mark.parametrize("version", [TLS_1_2, TLS_1_3], ids=["1.2", "1
 def read(capture: Path, keys: bytes) -> list[Event]:
     """Events of a capture, decrypted."""
     source = [str(capture)]
-    decryption = Decryption(lambda: open_capture(source), keys)
+    decryption = Decryption(Keys(keys))
     dissector = Dissector(Options(decrypting=True))
     return list(dissect_segments(decryption.join(segments(open_capture(source))), dissector=dissector))
 
@@ -240,30 +196,11 @@ def test_sessions_that_run_over_several_captures(tmp_path: Path) -> None:
     write(talk.tape, tmp_path / "2.pcapng")
     both = [str(tmp_path / "1.pcapng"), str(tmp_path / "2.pcapng")]
 
-    decryption = Decryption(lambda: open_capture(both), secure.keylog.read_bytes())
+    decryption = Decryption(Keys(secure.keylog.read_bytes()))
     events = list(dissect_segments(decryption.join(segments(open_capture(both)))))
 
     assert raw(events) == whole
     assert {event.capture for event in only(events, PacketEvent)} == set(both)
-
-
-@pytest.mark.long
-def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
-    (tmp_path / "temporary").mkdir()
-    secure, talk = Secure(), Talk(port=8883).handshake()
-    converse(secure.connection(talk))
-    capture = write(talk.tape, tmp_path / "a.pcapng")
-    before = set((tmp_path / "temporary").iterdir())
-
-    joined = Decryption(lambda: open_capture([str(capture)]), secure.keylog.read_bytes()).join(
-        segments(open_capture([str(capture)]))
-    )
-    assert set((tmp_path / "temporary").iterdir()) != before
-    next(joined)
-    joined.close()  # type: ignore[attr-defined]
-
-    assert set((tmp_path / "temporary").iterdir()) == before
 
 
 def test_a_missing_tshark_is_named_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -293,30 +230,3 @@ def test_key_logs_that_cannot_be_read(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "none.txt"):
         with pytest.raises(BadKeysError, match="key log"):
             read_keys(str(path))
-
-
-def test_pdus_without_the_number_of_a_frame() -> None:
-    assert exported_pdu(b"") == (0, b"")
-    assert exported_pdu(bytes.fromhex("000c0004 6d717474 00000000") + b"xy") == (0, b"xy")
-    assert exported_pdu(bytes.fromhex("001e0004 00000102 00000000") + b"xy") == (0x102, b"xy")
-
-
-def test_tshark_reads_link_type_252_as_we_do(tmp_path: Path) -> None:
-    """The layout of an exported PDU is what tshark says of it."""
-    secure, talk = Secure(), Talk(port=8883).handshake()
-    converse(secure.connection(talk))
-    path = write(talk.tape, tmp_path / "a.pcapng")
-    subprocess.run(
-        ["tshark", "-n", "-Q", "-r", str(path), "-o", f"tls.keylog_file:{secure.keylog}", "-d", "tls.port==8883,data",
-         "-U", "OSI layer 7", "-w", str(tmp_path / "pdus.pcapng")],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    told = subprocess.run(
-        ["tshark", "-n", "-r", str(tmp_path / "pdus.pcapng"), "-T", "fields", "-e", "exported_pdu.orig_fno"],
-        check=True, capture_output=True, text=True,
-    ).stdout.split()  # fmt: skip
-
-    frames = [item for item in open_capture([str(tmp_path / "pdus.pcapng")]) if hasattr(item, "link_type")]
-
-    assert {item.link_type for item in frames} == {252}
-    assert [str(exported_pdu(item.data)[0]) for item in frames] == told  # type: ignore[union-attr]

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from mqttscope.capture import tls_live
-from mqttscope.capture.tls_live import LiveDecryption, TlsFlow, Tshark, begins, start_of
+from mqttscope.capture import tls
+from mqttscope.capture.keylog import KeyLog
+from mqttscope.capture.tls import Decryption
 from mqttscope.dissect import Dissector, Options, dissect_segments
 from mqttscope.events import ConnectionClosed, Event, PacketEvent
-from mqttscope.net.frame import CaptureError, CaptureNotice, Frame, Plaintext
-from mqttscope.net.segment import ACK, FIN, SYN, Segment
+from mqttscope.net.flow_expiry import IDLE_TIMEOUT_NS
+from mqttscope.net.frame import CaptureError, CaptureNotice, Decrypted, Plaintext, Undecrypted
+from mqttscope.net.segment import FIN, Segment
 from tests.capture.test_tls import VERSIONS, converse, raw, read
 from tests.dissect.secure import Secure, write
 from tests.dissect.talk import CONNACK, PINGREQ, Talk, connect, only, wire
@@ -23,38 +25,15 @@ from tests.each import some
 from tests.net.framing import frame as websocket_frame
 from tests.net.framing import request, response
 
-HELLO = b"\x16\x03\x01\x00\xff\x01\x00\x00\xfb\x03\x03" + bytes(range(32)) + bytes(50)
-
-
-def segment(start: int, end: int, flags: int = ACK) -> Segment:
-    return Segment(b"k" * 12, (start - 5) % 2**32, 0, flags, 100, HELLO[start:end], 0, 1, 1, "a")
-
-
-def test_segments_of_any_size() -> None:
-    for size in (6, 7, 43, 93):
-        flow = TlsFlow(b"k" * 12)
-        flow.begin(segment(0, size), 3)
-        for start in range(0, 93, size):
-            assert bool(flow.random) == (start >= 43)
-            flow.gather(segment(start, start + size))
-            # Once more, and from the middle.
-            flow.gather(segment(start, start + size))
-            flow.gather(segment(60, 70))
-        assert (flow.random, flow.number) == (bytes(range(32)), 3)
-
-
-def test_where_it_begins() -> None:
-    assert begins(segment(0, 93))
-    assert not begins(segment(0, 5))
-    assert not begins(segment(1, 93))
-    assert start_of(segment(5, 6, SYN)) == 1
-
-
 pytestmark = pytest.mark.tshark
-Passed = Segment | CaptureNotice | Plaintext
+Passed = Segment | CaptureNotice | Decrypted
 
 
-def passed(segments: list[Segment], live: LiveDecryption) -> list[Passed]:
+def following(keys: Path) -> Decryption:
+    return Decryption(KeyLog(str(keys)))
+
+
+def passed(segments: list[Segment], live: Decryption) -> list[Passed]:
     """What comes out of the segments."""
     return list(live.join(iter(segments)))
 
@@ -64,10 +43,20 @@ def events(items: list[Passed]) -> list[Event]:
 
 
 def decrypted(segments: list[Segment], keys: Path) -> list[Event]:
-    live = LiveDecryption(str(keys))
-    found = events(passed(segments, live))
-    assert not live.limits()
-    return found
+    live = following(keys)
+    items = passed(segments, live)
+    assert not reasons(items)
+    return events(items)
+
+
+def reasons(items: list[Passed]) -> list[str]:
+    """Why sessions were not decrypted."""
+    return [item.reason for item in items if isinstance(item, Undecrypted)]
+
+
+def of_capture(items: list[Passed]) -> list[Passed]:
+    """The segments and notices among what was passed."""
+    return [item for item in items if not isinstance(item, Plaintext | Undecrypted)]
 
 
 def told(items: list[Event]) -> list[tuple[object, ...]]:
@@ -156,7 +145,7 @@ def test_keys_that_come_late(version: ssl.TLSVersion, tmp_path: Path) -> None:
     talk, plain = spoken(secure, Talk(port=8_883).handshake()), Talk().handshake()
     converse(plain)
     lines = secure.keylog.read_bytes()
-    live = LiveDecryption(str(keys))
+    live = following(keys)
     before: list[Passed] = []
 
     def source() -> Iterator[Segment]:
@@ -181,11 +170,11 @@ def test_keys_that_come_late(version: ssl.TLSVersion, tmp_path: Path) -> None:
 
 def test_keys_that_never_come(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a while the connection is passed on as it is."""
-    monkeypatch.setattr(tls_live, "KEY_SECONDS", 0.05)
+    monkeypatch.setattr(tls, "KEY_SECONDS", 0.05)
     secure, other = Secure(), Secure()
     talk = spoken(secure, Talk(port=8_883).handshake())
     other.connection(Talk().handshake())
-    live = LiveDecryption(str(other.keylog))
+    live = following(other.keylog)
     late: list[Passed] = []
 
     def source() -> Iterator[Segment]:
@@ -195,31 +184,32 @@ def test_keys_that_never_come(monkeypatch: pytest.MonkeyPatch) -> None:
 
     early = passed_by(live, source())
 
-    assert early + late == talk.tape.segments
+    assert of_capture(early + late) == talk.tape.segments
+    assert reasons(early + late) == ["the key log has no keys for this session"]
     assert (live.sessions, live.records, live.watched()) == (1, 0, [])
 
 
-def passed_by(live: LiveDecryption, source: Iterator[Segment]) -> list[Passed]:
+def passed_by(live: Decryption, source: Iterator[Segment]) -> list[Passed]:
     return list(live.join(source))
 
 
 @pytest.mark.parametrize("limit", ["MAX_WAITING_BYTES", "MAX_HELD_BYTES"])
 def test_not_too_much_is_held_back(limit: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(tls_live, limit, 2_000)
+    monkeypatch.setattr(tls, limit, 2_000)
     talk = spoken(Secure(), Talk(port=8_883).handshake())
-    live = LiveDecryption(str(tmp_path / "keys.txt"))
+    live = following(tmp_path / "keys.txt")
     joined = live.join(iter([*talk.tape.segments, talk.tape.segments[0]]))
 
-    found = [next(joined) for _ in talk.tape.segments]
+    found = [next(joined) for _ in range(len(talk.tape.segments) + 1)]
 
-    assert found == talk.tape.segments
+    assert of_capture(found) == talk.tape.segments
 
 
 def test_the_end_of_a_connection_comes_behind_its_plaintext() -> None:
     secure = Secure()
     talk = spoken(secure, Talk(port=8_883).handshake())
 
-    items = passed(talk.tape.segments, LiveDecryption(str(secure.keylog)))
+    items = passed(talk.tape.segments, following(secure.keylog))
 
     assert [one for one in items if isinstance(one, Segment)] == talk.tape.segments
     last = max(number for number, one in enumerate(items) if isinstance(one, Plaintext))
@@ -230,7 +220,7 @@ def test_the_end_of_a_connection_comes_behind_its_plaintext() -> None:
 def test_what_came_while_no_segment_comes() -> None:
     secure, talk = Secure(), Talk(port=8_883).handshake()
     converse(secure.connection(talk))
-    live = LiveDecryption(str(secure.keylog))
+    live = following(secure.keylog)
     found: list[Passed] = []
 
     def source() -> Iterator[Segment]:
@@ -248,14 +238,13 @@ def test_what_came_while_no_segment_comes() -> None:
 
 @pytest.mark.long
 def test_new_connections_go_to_a_new_tshark_and_the_old_one_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tls_live, "GENERATION_BYTES", 1)
-    monkeypatch.setattr(tls_live, "LINGER_SECONDS", 0.0)
-    monkeypatch.setattr(tls_live, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(tls, "GENERATION_BYTES", 1)
+    monkeypatch.setattr(tls, "LOOK_SECONDS", 0.0)
     secure = Secure()
     first = spoken(secure, Talk(port=8_883, client_port=50_001).handshake())
     middle = len(first.tape.segments)
     second = spoken(secure, Talk(first.tape, port=8_883, client_port=50_002).handshake())
-    live = LiveDecryption(str(secure.keylog))
+    live = following(secure.keylog)
     found: list[Passed] = []
     most = 0
 
@@ -278,55 +267,53 @@ def test_new_connections_go_to_a_new_tshark_and_the_old_one_ends(monkeypatch: py
     half = len(raw(events(found))) // 2
     assert raw(events(found))[:half] == raw(events(found))[half:] != []
     assert most == 2
-    assert not live.limits()
+    assert not reasons(found)
 
 
 def test_a_tshark_that_has_grown_too_large_gives_up_what_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tls_live, "LARGEST_BYTES", 9_000)
+    monkeypatch.setattr(tls, "LARGEST_BYTES", 9_000)
     secure, talk = Secure(), Talk(port=8_883).handshake()
     converse(secure.connection(talk))
-    live = LiveDecryption(str(secure.keylog))
+    live = following(secure.keylog)
 
     items = passed(talk.tape.segments, live)
 
     assert [one for one in items if isinstance(one, Segment)] == talk.tape.segments
     assert 0 < live.records < 14
-    assert live.limits() == ["limit: 1 TLS connection no longer decrypted: tshark had grown by 0 MiB"]
+    assert reasons(items) == ["tshark had grown by 0 MiB"]
 
 
 @pytest.mark.long
 def test_not_too_many_of_them_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tls_live, "GENERATION_BYTES", 1)
-    monkeypatch.setattr(tls_live, "MAX_TSHARKS", 1)
+    monkeypatch.setattr(tls, "GENERATION_BYTES", 1)
+    monkeypatch.setattr(tls, "MAX_TSHARKS", 1)
     secure, first = Secure(), Talk(port=8_883, client_port=50_001).handshake()
     converse(secure.connection(first))
     converse(secure.connection(Talk(first.tape, port=8_883, client_port=50_002).handshake()))
-    live = LiveDecryption(str(secure.keylog))
+    live = following(secure.keylog)
 
-    found = events(passed(first.tape.segments, live))
+    items = passed(first.tape.segments, live)
+    found = events(items)
 
     for number in (0, 1):
         assert len(raw([one for one in only(found, PacketEvent) if one.connection.number == number])) == 14
-    assert live.limits() == [
-        "limit: 1 TLS connection no longer decrypted: more than 1 of tshark would have been needed"
-    ]
+    assert reasons(items) == ["more than 1 of tshark would have been needed"]
 
 
 def test_a_tshark_that_cannot_keep_up_loses_connections_not_memory(
     monkeypatch: pytest.MonkeyPatch, fake_tshark: Path
 ) -> None:
     fake_tshark.write_text("#!/bin/sh\nexec sleep 60\n")
-    monkeypatch.setattr(tls_live, "MAX_UNANSWERED_BYTES", 3_000)
-    monkeypatch.setattr(tls_live, "END_SECONDS", 0.1)
+    monkeypatch.setattr(tls, "MAX_UNANSWERED_BYTES", 3_000)
+    monkeypatch.setattr(tls, "END_SECONDS", 0.1)
     secure = Secure()
     talk = spoken(secure, Talk(port=8_883).handshake())
-    live = LiveDecryption(str(secure.keylog))
+    live = following(secure.keylog)
 
     items = passed(talk.tape.segments, live)
 
-    assert items == talk.tape.segments
-    assert "tshark could not keep up" in live.limits()[0]
-    assert "too slow at the end" in live.limits()[1]
+    assert of_capture(items) == talk.tape.segments
+    assert reasons(items) == ["tshark could not keep up"]
 
 
 @pytest.fixture
@@ -335,8 +322,8 @@ def fake_tshark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "tshark"
     path.write_text("#!/bin/sh\nexit 0\n")
     path.chmod(0o755)
-    monkeypatch.setattr(tls_live, "find_tshark", lambda: str(path))
-    monkeypatch.setattr(tls_live, "decrypting", lambda *_: [str(path), "{keys}"])
+    monkeypatch.setattr(tls, "find_tshark", lambda: str(path))
+    monkeypatch.setattr(tls, "decrypting", lambda *_: [str(path), "{keys}"])
     return path
 
 
@@ -345,7 +332,7 @@ def test_a_tshark_that_fails_is_told_and_the_capture_goes_on(script: str, fake_t
     fake_tshark.write_text(f"#!/bin/sh\n{script}\n")
     secure = Secure()
     talk = spoken(secure, Talk(port=8_883).handshake())
-    live = LiveDecryption(str(secure.keylog))
+    live = following(secure.keylog)
 
     items = passed(talk.tape.segments, live)
 
@@ -362,13 +349,13 @@ def test_after_some_failures_no_other_is_started(fake_tshark: Path) -> None:
     secure, first = Secure(), Talk(port=8_883, client_port=50_000).handshake()
     for port in range(5):
         converse(secure.connection(Talk(first.tape, port=8_883, client_port=50_001 + port).handshake()))
-    live = LiveDecryption(str(secure.keylog))
+    live = following(secure.keylog)
 
     items = passed(first.tape.segments, live)
 
     assert [one for one in items if isinstance(one, Segment)] == first.tape.segments
     errors = [one for one in items if isinstance(one, CaptureError)]
-    assert len(errors) == live.failures == tls_live.MAX_FAILURES
+    assert len(errors) == live.failures == tls.MAX_FAILURES
     assert "cannot be started" in errors[0].message
 
 
@@ -379,124 +366,34 @@ def test_nothing_is_left_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
     converse(secure.connection(talk))
-    live = LiveDecryption(str(secure.keylog))
+    live = following(secure.keylog)
     joined = live.join(iter(talk.tape.segments))
 
+    items: list[Passed] = []
     while not list((tmp_path / "temporary").iterdir()):
-        next(joined)
+        items.append(next(joined))
     (made,) = (tmp_path / "temporary").iterdir()
     assert made.stat().st_mode & 0o777 == 0o600
-    assert raw(events(list(joined)))
+    assert raw(events([*items, *joined]))
 
     assert not list((tmp_path / "temporary").iterdir())
 
 
-def test_idle_connections_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tls_live, "IDLE_SECONDS", -1.0)
-    monkeypatch.setattr(tls_live, "GENERATION_BYTES", 1)
+def test_idle_connections_are_forgotten() -> None:
+    """Also while no segment comes."""
     secure, talk = Secure(), Talk(port=8_883).handshake()
     converse(secure.connection(talk))
-    live = LiveDecryption(str(secure.keylog))
+    live = following(secure.keylog)
+    idle_ns = talk.tape.segments[-1].timestamp_ns + IDLE_TIMEOUT_NS
 
     def source() -> Iterator[Segment]:
         yield from talk.tape.segments
-        list(live.arrived())
-        assert all(flow.worker is None for flow in live._flows.values())
+        live.advance(idle_ns)
+        assert live._lanes
+        live.advance(idle_ns + 2)
+        deadline = time.monotonic() + 20
+        while live._lanes and time.monotonic() < deadline:
+            list(live.arrived())
+        assert not live._lanes
 
-    list(live.join(source()))
-
-    assert not live._flows
-
-
-FRAME = Frame(1, 1, 101, bytes(1_000), 1_000, "a")
-
-
-def running(tmp_path: Path, script: str) -> Tshark[str]:
-    path = tmp_path / "tshark"
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(0o755)
-    return Tshark([str(path), "keys={keys}"])
-
-
-def answers(tshark: Tshark[str], count: int) -> list[tuple[str, list[bytes]]]:
-    found: list[tuple[str, list[bytes]]] = []
-    deadline = time.monotonic() + 20
-    while len(found) < count and tshark.fault is None and time.monotonic() < deadline:
-        found += tshark.answers()
-        time.sleep(0.005)
-    return found
-
-
-def test_answers(tmp_path: Path) -> None:
-    """Data right inside TCP is none that was decrypted."""
-    tshark = running(tmp_path, r"printf '1\ta:tls:data\t0102,03\n2\ta:tcp:data\t04\n3\ta:tcp:tls\t\n'; exec sleep 60")
-    for name in "abc":
-        tshark.feed(FRAME, name)
-
-    assert answers(tshark, 3) == [("a", [b"\1\2", b"\3"]), ("b", []), ("c", [])]
-    assert (tshark.unanswered, list(tshark.waiting), tshark.cost) == (0, [], 3 * (1_000 + tls_live.FRAME_COST))
-    assert len(tshark.watched()) == 2
-    tshark.close()
-
-
-def test_keys_are_there_for_it_alone(tmp_path: Path) -> None:
-    tshark = running(
-        tmp_path,
-        r"""read line <&0; printf '1\t\t'; f=${1#keys=}; od -An -v -tx1 "$f" | tr -d ' \n'; echo; exec sleep 60""",
-    )
-    tshark.keys(b"CLIENT_RANDOM a\nRSA b\n")
-    tshark.keys(b"CLIENT_RANDOM c\nRSA b\n")
-    tshark.feed(FRAME, "a")
-    tshark._process.write(b"\n")
-
-    assert answers(tshark, 1) == [("a", [b"CLIENT_RANDOM a\nRSA b\nCLIENT_RANDOM c\n"])]
-    tshark.close()
-
-
-def test_what_it_does_not_take_is_kept(tmp_path: Path) -> None:
-    tshark = running(tmp_path, "exec sleep 60")
-    for _ in range(2_000):
-        tshark.feed(FRAME, "a")
-
-    assert not list(tshark.answers())
-    # Who waits for it waits until it has ended.
-    assert not tshark._process.ended
-    assert tshark.unanswered == 2_000_000
-    tshark.close()
-
-
-@pytest.mark.parametrize(
-    ("script", "told"),
-    [
-        ("echo out of memory >&2; exit 3", "ended early; exit code 3): out of memory"),
-        ("kill -9 $$", "ended early; signal 9)"),
-        ("echo nonsense; exec sleep 60", "said b'nonsense')"),
-        (r"printf '2\t\t\n'; exec sleep 60", "said b'2"),
-    ],
-)
-def test_how_it_fails(script: str, told: str, tmp_path: Path) -> None:
-    tshark = running(tmp_path, script)
-    tshark.feed(FRAME, "a")
-
-    assert answers(tshark, 1) == []
-    assert tshark.fault is not None
-    assert told in tshark.fault
-    assert list(tshark.waiting) == ["a"]
-    assert tshark.watched() == []
-    tshark.feed(FRAME, "b")
-    assert list(tshark.waiting) == ["a", "b"]
-    tshark.close()
-
-
-def test_one_that_is_silent_for_long_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tls_live, "STALL_SECONDS", 0.1)
-    tshark = running(tmp_path, "exec sleep 60")
-    assert not list(tshark.answers())
-    time.sleep(0.15)
-    assert not list(tshark.answers())
-    assert tshark.fault is None
-    tshark.feed(FRAME, "a")
-
-    assert answers(tshark, 1) == []
-    assert "silent for" in str(tshark.fault)
-    tshark.close()
+    assert list(live.join(source()))

@@ -8,6 +8,8 @@ from dataclasses import replace
 import pytest
 
 from mqttscope.capture import PcapngWriter, open_capture
+from mqttscope.cli import advice
+from mqttscope.dissect import Dissector
 from mqttscope.net.frame import Frame
 from tests import corpora
 from tests.cli.running import Done, capture, invoke
@@ -132,3 +134,14 @@ def test_a_damaged_segment_is_a_line_beside_its_connection() -> None:
 
 def test_processes_count_damaged_segments_together() -> None:
     assert invoke("stats", DAMAGED, "--jobs", "2").err == invoke("stats", DAMAGED, "--jobs", "1").err
+
+
+def test_connections_that_were_not_decrypted_are_named() -> None:
+    dissector = Dissector()
+    dissector.undecrypted.update({"no keys": 7, "a gap": 1})
+    dissector.undecrypted_names = {"no keys": ["connection 0", "connection 1"], "a gap": ["connection 9"]}
+
+    assert list(advice.undecrypted(dissector)) == [
+        "TLS not decrypted: connection 0, connection 1 and 5 more: no keys",
+        "TLS not decrypted: connection 9: a gap",
+    ]

@@ -29,11 +29,11 @@ SCRIPT = (
 HELD_BACK = r"""#!/bin/sh
 path={path}
 case " $* " in *" -l "*) ;; *) exec {tshark} "$@" ;; esac
-tab=$(printf '\t') records=0
+records=0 whole=0
 {tshark} "$@" | while IFS= read -r line; do
     printf '%s\n' "$line"
-    case $line in *"$tab"*"$tab"?*) records=$((records + 1)) ;; esac
-    while [ $records -eq 3 ] && ! [ -e "$path.ended" ]; do sleep 0.01; done
+    case $line in *'"data.data"'*) records=$((records + 1)) ;; "</packet>") whole=$records ;; esac
+    while [ $whole -eq 3 ] && ! [ -e "$path.ended" ]; do sleep 0.01; done
 done
 """
 """A tshark that decrypts three records, and the others once dumpcap has ended."""

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from mqttscope.capture import PcapngWriter, open_capture
+from mqttscope.net.frame import Frame
 from tests.capture.test_tls import converse
 from tests.cli.running import Done, command, environment, run
 from tests.dissect.secure import Secure, write
@@ -35,10 +37,7 @@ def with_secrets(capture: Path, keys: bytes, target: Path) -> Path:
     """The capture with a Decryption Secrets Block after its section header."""
     data = capture.read_bytes()
     header = struct.unpack_from("<I", data, 4)[0]
-    padded = keys + bytes(-len(keys) % 4)
-    length = 20 + len(padded)
-    block = struct.pack("<IIII", 10, length, 0x544C534B, len(keys)) + padded + struct.pack("<I", length)
-    target.write_bytes(data[:header] + block + data[header:])
+    target.write_bytes(data[:header] + block_of_secrets(keys) + data[header:])
     return target
 
 
@@ -76,13 +75,39 @@ def test_keys_in_the_capture(recorded: tuple[Path, Path], tmp_path: Path) -> Non
     assert packets(inspect(both)) == packets(inspect(capture, "--keylog", keys)) != []
 
 
-def test_keys_in_a_capture_on_standard_input_need_a_file(recorded: tuple[Path, Path], tmp_path: Path) -> None:
+def test_keys_in_a_capture_on_standard_input(recorded: tuple[Path, Path], tmp_path: Path) -> None:
     capture, keys = recorded
     both = with_secrets(capture, keys.read_bytes(), tmp_path / "both.pcapng")
     done = inspect("-", given=both.read_bytes())
 
-    assert packets(done) == []
-    assert "holds keys of TLS, which are used where the capture is a file" in done.err
+    assert (len(packets(done)), done.err) == (14, "")
+
+
+def block_of_secrets(keys: bytes) -> bytes:
+    """A Decryption Secrets Block."""
+    padded = keys + bytes(-len(keys) % 4)
+    length = 20 + len(padded)
+    return struct.pack("<IIII", 10, length, 0x544C534B, len(keys)) + padded + struct.pack("<I", length)
+
+
+@pytest.mark.parametrize("option", [False, True])
+def test_keys_that_come_later_in_the_captures(option: bool, recorded: tuple[Path, Path], tmp_path: Path) -> None:
+    """At the end of the file: sessions that have begun before and not ended are decrypted all the same."""
+    capture, keys = recorded
+    tape = [item for item in open_capture([str(capture)]) if isinstance(item, Frame)]
+    with PcapngWriter(tmp_path / "open.pcapng") as writer:
+        for frame in tape[:-3]:
+            writer.write(frame)
+    secrets = block_of_secrets(keys.read_bytes())
+    (tmp_path / "late.pcapng").write_bytes((tmp_path / "open.pcapng").read_bytes() + secrets)
+    (tmp_path / "keys.txt").write_bytes(b"")
+    given = ("--keylog", tmp_path / "keys.txt") if option else ()
+
+    done = inspect(tmp_path / "late.pcapng", *given)
+
+    assert (done.code, done.err) == (0, "")
+    assert packets(done)[:3] == ["connect", "connack", "subscribe"]
+    assert len(packets(done)) == 14
 
 
 def test_standard_input(recorded: tuple[Path, Path]) -> None:
@@ -120,6 +145,11 @@ def test_keys_that_open_nothing(recorded: tuple[Path, Path], tmp_path: Path) -> 
 
     assert (done.code, packets(done)) == (0, [])
     assert f"no TLS record could be decrypted with the keys in {other}" in done.err
+    reason = "the key log has no keys for this session"
+    assert f"TLS not decrypted: connection 0 (192.0.2.4:50000 to 192.0.2.2:8883): {reason}" in done.err
+    assert [line["tls"].get("undecrypted") for line in done.of("connection_closed")] == [reason]
+    explained = run("explain", capture, "--connection", "0", "--keylog", other)
+    assert f"not decrypted: {reason}" in " ".join(explained.text.split())
 
 
 @pytest.mark.parametrize(
@@ -205,8 +235,8 @@ def fake(tmp_path: Path) -> Callable[[str], dict[str, str]]:
 @pytest.mark.parametrize(
     ("script", "told"),
     [
-        ("exit 0", "gave nothing"),
-        ("echo something; exit 0", "begins with 73 6f 6d 65"),
+        ("exit 0", "ended early"),
+        ("echo something; exit 0", "said b'something'"),
         ("echo 'no memory' >&2; exit 2", "exit code 2): no memory"),
         ("kill -9 $$", "signal 9"),
     ],
@@ -228,10 +258,11 @@ def test_keys_do_not_stay_behind_when_it_is_ended(
     number: int, recorded: tuple[Path, Path], fake: Callable[[str], dict[str, str]]
 ) -> None:
     capture, keys = recorded
-    changes = fake('case "$1" in -G) exit 0;; esac; exec sleep 60')
+    changes = fake('case "$1" in -G) exit 0;; esac; touch "$0.started"; exec sleep 60')
     folder = Path(changes["TMPDIR"])
+    started = folder.parent / "bin" / "tshark.started"
     running = Forked(command("inspect", capture, "--keylog", keys), env=environment(changes), stdout=subprocess.PIPE)
-    until(lambda: list(folder.glob("*/errors.txt")), "the start of tshark")
+    until(started.exists, "the start of tshark")
 
     running.send_signal(number)
     running.communicate(timeout=20)

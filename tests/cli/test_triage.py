@@ -305,6 +305,11 @@ def test_a_key_log_opens_what_is_encrypted(tmp_path: Path, monkeypatch: pytest.M
     assert re.search(r"(?m)^Broker   \S+:8883 over TLS$", opened.text)
     assert re.search(r"(?m)^Packets  14 of MQTT ", opened.text)
     assert "encrypted and not read" not in opened.text
+    (tmp_path / "none.txt").write_text("")
+    useless = " ".join(looked_at("a.pcapng", "--keylog", str(tmp_path / "none.txt")).text.split())
+    assert "encrypted and not read" in useless
+    assert "the key log has no keys for this session" in useless
+    assert "--keylog FILE" not in useless
     assert all(f"--keylog {secure.keylog}" in " ".join(line.split()) for line in typed(opened.text))
 
 

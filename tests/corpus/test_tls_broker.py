@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from mqttscope.capture import open_capture
+from mqttscope.capture.keylog import Keys
 from mqttscope.capture.tls import Decryption
 from mqttscope.dissect import Dissector, Options, dissect_segments, segments
 from mqttscope.events import ConnectionClosed, PacketEvent
@@ -62,7 +63,7 @@ def packets(path: Path, keys: bytes | None) -> tuple[list[tuple[str, bytes]], li
     """What is read, and the connections."""
     items: Iterator[object] = segments(open_capture([str(path)]))
     if keys is not None:
-        items = Decryption(lambda: open_capture([str(path)]), keys).join(items)  # type: ignore[arg-type]
+        items = Decryption(Keys(keys)).join(items)  # type: ignore[arg-type]
     events = list(dissect_segments(items, dissector=Dissector(Options(decrypting=keys is not None))))  # type: ignore[arg-type]
     found = [(str(event.direction), event.packet.raw) for event in only(events, PacketEvent)]
     return found, only(events, ConnectionClosed)

@@ -570,8 +570,9 @@ def test_what_is_decrypted_has_phases_of_its_own(moves: Moves) -> None:
     for segment in talk.tape.segments[:-3]:
         list(dissector.feed(segment))
     assert dialogue_of(talk, dissector) is None
+    (flow,) = dissector.flows.flows.values()
     for who, data in (("client", wire(connect())), ("server", wire(CONNACK))):
-        list(dissector.plaintext(Plaintext(talk.keys[who], data, 9, START, "a.pcap")))
+        list(dissector.plaintext(Plaintext(flow.identity, who == "client", data, 0, 9, START, "a.pcap")))
     dialogue = dialogue_of(talk, dissector)
 
     assert moves == [(UNDECIDED, TLS), (TLS, IGNORED), (UNDECIDED, TLS), (UNDECIDED, MQTT)]

@@ -11,6 +11,7 @@ from mqttscope.dissect import segments as segments_of
 from mqttscope.explain import segments
 from mqttscope.explain.segments import MAX_GENERATIONS, SegmentWatch, ip_facts
 from mqttscope.net.checksum import RIGHT, UNJUDGED, WRONG
+from mqttscope.net.frame import Frame
 from mqttscope.net.segment import ACK, FIN, PSH, RST, SYN, Segment, direction_key
 from tests.explain.running import capture
 
@@ -130,3 +131,22 @@ def test_headers_are_found_by_their_addresses() -> None:
     assert ip_facts(b"\0" * 14 + six + b"\0" * 20, b"\xfd" * 32 + b"\0\1\0\2") == (0x39, None)
     assert ip_facts(b"\0" * 60, TO_SERVER) == (None, None)
     assert ip_facts(b"", TO_SERVER) == (None, None)
+
+
+def test_frames_that_were_read_ahead() -> None:
+    """Frames of which tshark was still to answer when later ones came, up to a limit; those without TCP are passed."""
+    frames = [item for item in open_capture([str(capture("v5-qos"))]) if isinstance(item, Frame)]
+    together, ahead = SegmentWatch(), SegmentWatch()
+    for watch, size in ((together, 1), (ahead, len(frames))):
+        for start in range(0, len(frames), size):
+            for item in segments_of(list(watch.frames(iter(frames[start : start + size])))):
+                watch.feed(item)  # type: ignore[arg-type]
+    assert len(frames) < segments.MAX_FRAMES
+
+    ttls = [
+        [half.ttls for flows in watch.flows.values() for facts in flows for half in facts.halves]
+        for watch in (together, ahead)
+    ]
+
+    assert ttls[0] == ttls[1]
+    assert all(ttls[0])

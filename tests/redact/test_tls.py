@@ -14,6 +14,7 @@ tools.package("pyarrow")
 tools.package("msgspec")
 
 from mqttscope.capture import open_capture
+from mqttscope.capture.keylog import Keys
 from mqttscope.capture.tls import Decryption
 from mqttscope.dissect import Dissector, Options, dissect_segments, segments
 from mqttscope.events import Event, MalformedEvent, PacketEvent
@@ -50,7 +51,7 @@ def test_no_output_of_what_was_decrypted_shows_a_secret(scene: Scene, version: s
                 said.say(who, side[at])
     talk.close()
     source = [str(write(talk.tape, tmp_path / "a.pcapng"))]
-    decryption = Decryption(lambda: open_capture(source), secure.keylog.read_bytes())
+    decryption = Decryption(Keys(secure.keylog.read_bytes()))
     reading = Options(decrypting=True)
     events = list(dissect_segments(decryption.join(segments(open_capture(source))), dissector=Dissector(reading)))
     read = [one for one in events if isinstance(one, PacketEvent | MalformedEvent)]
@@ -64,7 +65,7 @@ def outputs_of(source: list[str], keys: bytes, reading: Options) -> list[tuple[s
     """Reports, findings and rows of what was decrypted: each sink reads it again, as each command does."""
 
     def events() -> Iterator[Event]:
-        decryption = Decryption(lambda: open_capture(source), keys)
+        decryption = Decryption(Keys(keys))
         return dissect_segments(decryption.join(segments(open_capture(source))), dissector=Dissector(reading))
 
     made: list[tuple[str, bytes]] = []

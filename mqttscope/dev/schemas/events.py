@@ -116,7 +116,7 @@ _TLS = record(
         "alerts": each(record({"from": SIDE, "level": TEXT, "description": TEXT})), "alerts_dropped": COUNT,
         "problems": each(TEXT),
     },
-    {"decrypted": BOOL, "websocket": _WEBSOCKET},
+    {"decrypted": BOOL, "undecrypted": TEXT, "websocket": _WEBSOCKET},
 )  # fmt: skip
 _CONNECTION = (
     {

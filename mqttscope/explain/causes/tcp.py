@@ -332,9 +332,11 @@ def plain_end(case: Case) -> Iterator[Candidate]:
         if case.is_closed and case.how == "reset":
             yield _plain(case)
         else:
+            why = connection.details.get("undecrypted")
             yield candidate(
                 Cause.UNREADABLE, Certainty.CERTAIN,
-                "What was said is encrypted, so that only the end of the transport can be seen.", [case.closing()],
+                "What was said is encrypted, so that only the end of the transport can be seen"
+                + (f"; not decrypted: {why}." if why else "."), [case.closing()],
                 weight=5,
             )  # fmt: skip
         return
