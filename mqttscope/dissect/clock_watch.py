@@ -1,0 +1,294 @@
+"""Finds the places where the clock of a capture was set, and takes the steps out of all times after them.
+
+A gateway that records while it gets the time of the network writes frames of one moment with times an hour apart.  An
+interval in which no segment was captured is no proof: devices may be silent for hours.  So an interval of `STEP_NS` or
+more is a candidate only, and so is a time that goes back.  What follows the interval decides, and the first proof
+counts (docs/clock.md has the table):
+
+* Most stacks write their own clock into each segment (the Timestamps option, `net.tcp_clock`).  If the clocks of two
+  hosts, or of both sides of a flow, say that less time has passed, the clock of the capture was set.  One clock alone
+  may have stopped: some devices stop it while they sleep.  One clock that says that the time has passed disproves it.
+* Without the option: a side sent data just before the interval, and the first segment of the flow after it is the
+  other side's acknowledgment of exactly this data.  TCP sends data again until it is acknowledged, and would have done
+  so in `SENT_AGAIN_NS`.
+* A time that goes back is a step, unless it comes back soon (frames of several clocks, or out of order), or unless the
+  clocks of the flows go back too (an older capture was appended).
+
+The rate of a clock is 1 µs to 1 s a tick.  It is known between two bounds, from the first and the last value of its
+side: `SLACK_NS` is the error of the times of both.  Only values before the interval count, so that a step has no
+influence on the rates that decide about it.
+
+Warning: the reader must not run ahead while a fast path may take frames.  `last_ns` is `FAR` in that time, and while
+times have to be changed, so that no frame is near it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from typing import Any, Final
+
+from mqttscope.events import ClockStep
+from mqttscope.net.flows import FlowTable
+from mqttscope.net.frame import Plaintext
+from mqttscope.net.reassembly import START_WINDOW, HalfStream
+from mqttscope.net.segment import ACK, SYN, Segment, distance, is_ipv4_key, reverse_key
+from mqttscope.net.tcp_clock import NO_STAMP, time_stamp
+from mqttscope.session.capture_time import CaptureTime, shift_of
+
+_SECOND: Final = 1_000_000_000
+STEP_NS: Final = _SECOND
+"""Smallest step that is looked for.  The queues of a capturing host disorder frames by less, and the smallest grace of
+a Keep Alive is 0.5 s longer than the Keep Alive."""
+SENT_AGAIN_NS: Final = 60 * _SECOND
+"""Data without an acknowledgment is sent again within this time (RFC 6298 section 2.5: the time-out may be limited to
+60 s, and nearly all are far below)."""
+JUST_BEFORE_NS: Final = _SECOND
+"""Maximum time between a request and the interval, where its acknowledgment is the proof."""
+SLACK_NS: Final = _SECOND // 5
+"""Error of the times of a capture: frames that were queued, or came out of order."""
+MAX_AHEAD: Final = 64
+"""Maximum number of segments that are read ahead to decide about one interval."""
+AHEAD_NS: Final = _SECOND
+"""Maximum capture time that is read ahead."""
+ENOUGH_AHEAD: Final = 8
+"""Number of segments after an interval in which a contradiction has to show, and in which a time must not come back."""
+SETTLED_NS: Final = _SECOND // 5
+"""Capture time after which a time does not come back any more."""
+_LOWEST_RATE, _HIGHEST_RATE, _USUAL_RATE = 1, 1_000_000, 1_000
+"""Ticks in a second (RFC 7323 section 5.4; Linux can count microseconds)."""
+FAR: Final = -1 << 80
+"""A time that no frame is near to."""
+
+
+class _Evidence(Enum):
+    """What one segment after an interval says about it."""
+
+    NONE = "none"
+    PASSED = "passed"
+    """A clock that goes with that of the capture."""
+    STOOD = "stood"
+    """A clock that contradicts that of the capture."""
+    ANSWERED = "answered"
+    """The acknowledgment of what was sent just before."""
+
+
+class ClockWatch:
+    """The clock of the captures of one run.  `follow` sees all segments before the flow table does."""
+
+    def __init__(self, flows: FlowTable) -> None:
+        self.last_ns: int = FAR
+        """The time that the capture has for the last segment.  A fast path takes a frame near it, and moves it on."""
+        self.shift_ns = 0
+        """How far the clock was set forward in all."""
+        self._flows = flows
+        self._slow_ns: int = FAR
+        """The last time where `last_ns` is `FAR`."""
+        self._capture = ""
+        self._ahead: deque[Any] = deque()
+        """What was read ahead; the first one comes after the interval in question."""
+        self._is_following = False
+
+    def resume(self, timestamp_ns: int) -> None:
+        """Continue after a time of an earlier run."""
+        self.shift_ns = shift_of(timestamp_ns)
+
+    def follow(self, source: Iterable[Any]) -> Iterator[Any]:
+        """Pass everything on, with steps taken out of the times, and a `ClockStep` at each of them.
+
+        What has come through here passes a second time as it is.
+        """
+        if self._is_following:
+            yield from source
+            return
+        self._is_following = True
+        try:
+            yield from self._follow(iter(source))
+        finally:
+            self._is_following = False
+
+    def release(self) -> list[Any]:
+        """Decide now with what has come, since nothing more does; return what was read ahead."""
+        passed: list[Any] = []
+        while self._ahead:
+            passed += self._next(self._judge(is_all=True) or 0)
+        self._arm()
+        return passed
+
+    def _follow(self, source: Iterator[Any]) -> Iterator[Any]:
+        for item in source:
+            if type(item) is Segment:
+                now = item.timestamp_ns
+                if not -STEP_NS < now - self.last_ns < STEP_NS:
+                    self._ahead.append(item)
+                    yield from self._look(source)
+                    continue
+                self.last_ns = now
+            elif self.shift_ns and type(item) is Plaintext:
+                self._shift(item)
+            yield item
+
+    def _look(self, source: Iterator[Any]) -> Iterator[Any]:
+        """Pass on what was read ahead, once it is known which times it has."""
+        while self._ahead:
+            step_ns = self._judge()
+            while step_ns is None:
+                self.last_ns, self._slow_ns = FAR, self._before_ns
+                item = next(source, None)
+                if item is not None:
+                    self._ahead.append(item)
+                elif not self._ahead:
+                    return
+                # If the others were released meanwhile, the new one is the first.
+                step_ns = self._judge(is_all=item is None)
+            yield from self._next(step_ns)
+        self._arm()
+
+    def _arm(self) -> None:
+        """Let a fast path take frames again."""
+        if not self.shift_ns and self.last_ns == FAR:
+            self.last_ns = self._slow_ns
+
+    def _next(self, step_ns: int) -> list[Any]:
+        """The first one of what was read ahead, after a step of the clock if there was one."""
+        item = self._ahead.popleft()
+        if type(item) is not Segment:
+            if type(item) is Plaintext:
+                self._shift(item)
+            return [item]
+        now = item.timestamp_ns
+        if item.capture != self._capture:
+            if now < self._before_ns - STEP_NS:
+                self.shift_ns = 0  # recorded beside the captures before
+            self._capture = item.capture
+        self.shift_ns += step_ns
+        self.last_ns, self._slow_ns = FAR, now
+        self._shift(item)
+        return [ClockStep(item.capture, item.frame, item.timestamp_ns, step_ns), item] if step_ns else [item]
+
+    def _shift(self, item: Segment | Plaintext) -> None:
+        if self.shift_ns:
+            item.timestamp_ns = CaptureTime(item.timestamp_ns - self.shift_ns, item.timestamp_ns)
+
+    @property
+    def _before_ns(self) -> int:
+        return self._slow_ns if self.last_ns == FAR else self.last_ns
+
+    def _judge(self, *, is_all: bool = False) -> int | None:
+        """By how much the clock was set before the first one of what was read ahead; ``None``: read on.
+
+        ``is_all``: there is nothing more to read.
+        """
+        first = self._ahead[0]
+        if type(first) is not Segment:
+            return 0
+        before_ns = self._before_ns
+        jump_ns = first.timestamp_ns - before_ns
+        is_other = first.capture != self._capture
+        if before_ns == FAR or -STEP_NS < jump_ns < STEP_NS or (is_other and jump_ns < 0):
+            return 0
+        stood: dict[bytes, int] = {}
+        """Direction keys whose clocks contradict, and how long the interval was by them."""
+        answered = False
+        silent: set[bytes] = set()
+        """Directions of flows that have come with nothing that proves anything."""
+        count, latest_ns = 0, first.timestamp_ns
+        for segment in self._ahead:
+            if type(segment) is not Segment:
+                continue
+            further_ns = segment.timestamp_ns - latest_ns
+            if further_ns <= -STEP_NS or (jump_ns < 0 and further_ns >= -jump_ns - STEP_NS):
+                return 0  # frames of several clocks, or out of order
+            if further_ns >= STEP_NS or segment.timestamp_ns - first.timestamp_ns > AHEAD_NS:
+                is_all = True  # the next interval
+                break
+            count += 1
+            latest_ns = max(latest_ns, segment.timestamp_ns)
+            evidence, elapsed_ns = self._evidence(segment, first, before_ns, is_first=segment.key not in silent)
+            if evidence is _Evidence.PASSED:
+                return 0
+            if evidence is _Evidence.STOOD:
+                stood.setdefault(segment.key, elapsed_ns)
+            elif evidence is _Evidence.ANSWERED:
+                answered = True
+            else:
+                silent |= {segment.key, reverse_key(segment.key)}
+        is_settled = is_all or count >= ENOUGH_AHEAD or latest_ns - first.timestamp_ns >= SETTLED_NS
+        if _is_proof(stood) or answered or jump_ns < 0:
+            if not is_settled:
+                return None
+            elapsed_ns = max(0, min(stood.values(), default=0))
+            return jump_ns - (elapsed_ns if jump_ns < 0 else min(elapsed_ns, jump_ns))
+        return 0 if is_all or count >= MAX_AHEAD or (is_settled and not stood) else None
+
+    def _evidence(
+        self, segment: Segment, first: Segment, before_ns: int, *, is_first: bool
+    ) -> tuple[_Evidence, int]:
+        """What a segment says about the interval before ``first``, and how long that was by its clock.
+
+        ``is_first``: it is the first of its flow after the interval.
+        """
+        entry = self._flows.entry(segment.key)
+        if entry is None or segment.flags & SYN or entry[0].closed:
+            return _Evidence.NONE, 0
+        _, half, peer, _ = entry
+        if abs(half.locate(segment.sequence) - half.offset) > START_WINDOW:
+            return _Evidence.NONE, 0
+        jump_ns = first.timestamp_ns - before_ns
+        stamp, (last, last_ns) = time_stamp(segment.options), _last_stamp(half)
+        if NO_STAMP in (stamp, last):
+            sent_ns = before_ns - self.shift_ns - peer.options_ns
+            is_proof = is_first and sent_ns <= JUST_BEFORE_NS and not 0 < jump_ns < SENT_AGAIN_NS
+            return (_Evidence.ANSWERED if is_proof and _answers(segment, half, peer) else _Evidence.NONE), 0
+        ticks = distance(last, stamp)
+        total_ns = segment.timestamp_ns - self.shift_ns - last_ns
+        low, high = _rates(half, last, last_ns)
+        if ticks < 0:
+            # An old frame, or a device that has started again.
+            is_old = low > _LOWEST_RATE and (ticks - 1) * _SECOND // low <= total_ns <= (ticks + 1) * _SECOND // high
+            return (_Evidence.PASSED if is_old else _Evidence.NONE), 0
+        most_ns, least_ns = (ticks + 1) * _SECOND // low, max(0, ticks - 1) * _SECOND // high
+        is_less, is_more = most_ns < total_ns - STEP_NS, least_ns > total_ns + STEP_NS
+        if (is_less and 0 < jump_ns and total_ns - most_ns <= jump_ns) or (is_more and jump_ns < 0):
+            outside_ns = total_ns - jump_ns
+            return _Evidence.STOOD, _elapsed_ns(half, last, last_ns, ticks) - outside_ns
+        is_passed = not is_less and not is_more and least_ns >= total_ns - STEP_NS
+        return (_Evidence.PASSED if is_passed else _Evidence.NONE), 0
+
+
+def _answers(segment: Segment, half: HalfStream, peer: HalfStream) -> bool:
+    """Whether a segment continues its direction and acknowledges exactly what the other side has sent."""
+    if not segment.flags & ACK or half.locate(segment.sequence) != half.offset:
+        return False
+    return peer.locate(segment.acknowledgment) == peer.offset > peer.acknowledged
+
+
+def _is_proof(stood: dict[bytes, int]) -> bool:
+    """Whether directions whose clocks contradict that of the capture are both of one flow, or of two hosts."""
+    if any(reverse_key(key) in stood for key in stood):
+        return True
+    return len({key[:4] if is_ipv4_key(key) else key[:16] for key in stood}) > 1
+
+
+def _last_stamp(half: HalfStream) -> tuple[int, int]:
+    last = time_stamp(half.options)
+    return (half.first_stamp, half.first_stamp_ns) if last == NO_STAMP else (last, half.options_ns)
+
+
+def _rates(half: HalfStream, last: int, last_ns: int) -> tuple[int, int]:
+    """The least and the most ticks that a side's clock counts in a second."""
+    ticks, span_ns = distance(half.first_stamp, last), last_ns - half.first_stamp_ns
+    if half.first_stamp == NO_STAMP or ticks <= 0 or span_ns <= 0:
+        return _LOWEST_RATE, _HIGHEST_RATE
+    low = (ticks - 1) * _SECOND // (span_ns + SLACK_NS)
+    high = (ticks + 1) * _SECOND // (span_ns - SLACK_NS) + 1 if span_ns > SLACK_NS else _HIGHEST_RATE
+    return min(max(low, _LOWEST_RATE), _HIGHEST_RATE), min(max(high, _LOWEST_RATE), _HIGHEST_RATE)
+
+
+def _elapsed_ns(half: HalfStream, last: int, last_ns: int, ticks: int) -> int:
+    """How long a number of ticks lasts, most probably."""
+    before, span_ns = distance(half.first_stamp, last), last_ns - half.first_stamp_ns
+    if half.first_stamp != NO_STAMP and before > 0 and span_ns >= _SECOND:
+        return ticks * span_ns // before
+    return ticks * _SECOND // _USUAL_RATE
