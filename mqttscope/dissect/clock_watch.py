@@ -100,13 +100,9 @@ class ClockWatch:
         What has come through here passes a second time as it is.
         """
         if self._is_following:
-            yield from source
-            return
+            return iter(source)
         self._is_following = True
-        try:
-            yield from self._follow(iter(source))
-        finally:
-            self._is_following = False
+        return self._follow(iter(source))
 
     def release(self) -> list[Any]:
         """Decide now with what has come, since nothing more does; return what was read ahead."""
@@ -117,17 +113,20 @@ class ClockWatch:
         return passed
 
     def _follow(self, source: Iterator[Any]) -> Iterator[Any]:
-        for item in source:
-            if type(item) is Segment:
-                now = item.timestamp_ns
-                if not -STEP_NS < now - self.last_ns < STEP_NS:
-                    self._ahead.append(item)
-                    yield from self._look(source)
-                    continue
-                self.last_ns = now
-            elif self.shift_ns and type(item) is Plaintext:
-                self._shift(item)
-            yield item
+        try:
+            for item in source:
+                if type(item) is Segment:
+                    now = item.timestamp_ns
+                    if not -STEP_NS < now - self.last_ns < STEP_NS:
+                        self._ahead.append(item)
+                        yield from self._look(source)
+                        continue
+                    self.last_ns = now
+                elif self.shift_ns and type(item) is Plaintext:
+                    self._shift(item)
+                yield item
+        finally:
+            self._is_following = False
 
     def _look(self, source: Iterator[Any]) -> Iterator[Any]:
         """Pass on what was read ahead, once it is known which times it has."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Final
 
+from mqttscope.dissect.clock_watch import ClockWatch
 from mqttscope.dissect.flow_state import (
     IGNORED,
     MAX_DISCARDED,
@@ -56,6 +57,7 @@ from mqttscope.net.frame import CaptureError, CaptureNotice, CaptureSecrets, Fra
 from mqttscope.net.headers import segment as segment_of
 from mqttscope.net.reassembly import HalfStream
 from mqttscope.net.segment import RST, Fragment, NoteSkipped, NotSegment, Segment, plain_key
+from mqttscope.session.capture_time import shift_of, shifted
 from mqttscope.session.connection import Connection
 
 MAX_RESETS: Final = 1_024
@@ -74,6 +76,7 @@ class Dissector:
     def __init__(self, options: Options | None = None) -> None:
         self.options = options or Options()
         self.flows = FlowTable()
+        self.clock = ClockWatch(self.flows)
         self.cut_bytes = 0
         """Bytes of payload that the snap length cut off, of any flow."""
         self.closed_bytes = 0
@@ -248,7 +251,8 @@ class Dissector:
         elif isinstance(event, FlowAlarm):
             if dialogue.connection is not None:
                 _note_standing(dialogue)
-                yield ConnectionDue(dialogue.connection, event.frame, event.due_ns, event.capture)
+                due_ns = shifted(event.due_ns, shift_of(event.timestamp_ns))
+                yield ConnectionDue(dialogue.connection, event.frame, due_ns, event.capture)
         elif isinstance(event, FlowClosed):
             yield from self._end_of_flow(dialogue, event)
 
@@ -535,7 +539,7 @@ def dissect_segments(
     """
     running = dissector or Dissector(options)
     take_in_order, feed, handle = running.flows.take_in_order, running.feed, running._handle
-    for segment in source:
+    for segment in running.clock.follow(source):
         if type(segment) is not Segment:
             yield from running.take(segment)
             continue
