@@ -173,8 +173,11 @@ class ClockStep:
         """What happened, for people."""
         seconds = abs(self.by_ns) / 1e9
         way = "forward" if self.by_ns > 0 else "back"
-        return f"the clock was set {way} by {seconds:,.{0 if seconds >= 10 else 1}f} s"
+        return f"the clock was set {way} by {seconds:,.{0 if seconds >= 10 else 1}f} s at frame {self.frame:,}"
 
+
+CaptureRemark = CaptureError | CaptureDrops | ClockStep
+"""What concerns a capture and no connection, and what a user is told in every case."""
 
 Event = (
     PacketEvent

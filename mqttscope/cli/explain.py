@@ -127,7 +127,8 @@ def command(given: ExplainOptions) -> int:
     dissector = Dissector(given.protocol.dissection(decrypting=reading.decrypting))
     explainer = Explainer()
     messages = None if given.message is None else MessageWatch(given.message)
-    segments = explainer.watch.segments(watch.follow(reading).segments(watch.skipped, explainer.watch.frames))
+    segments = watch.follow(reading).segments(watch.skipped, explainer.watch.frames)
+    segments = explainer.watch.segments(dissector.clock.follow(segments))
     events = watch.events(dissect_segments(segments, dissector=dissector))
     choice, linter = (
         Choice(given),

@@ -43,11 +43,11 @@ from mqttscope.cli.privileges import screen
 from mqttscope.cli.reading import KEYLOG_VARIABLE, CannotDecryptError
 from mqttscope.dissect import Dissector, dissect_segments, segments
 from mqttscope.errors import MqttscopeError
-from mqttscope.events import Event, MalformedEvent, PacketEvent
+from mqttscope.events import CaptureRemark, Event, MalformedEvent, PacketEvent
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.flow_expiry import IDLE_TIMEOUT_NS
 from mqttscope.net.fragments import FragmentTable
-from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Frame, Plaintext
+from mqttscope.net.frame import CaptureNotice, Frame, Plaintext
 from mqttscope.net.segment import Segment
 from mqttscope.report.base import View
 from mqttscope.report.public import make_reporter
@@ -262,7 +262,7 @@ class Sniffing:
             self._over = True
 
     def _is_wanted(self, event: Event) -> bool:
-        if isinstance(event, CaptureError | CaptureDrops):
+        if isinstance(event, CaptureRemark):
             return True
         if self._connections:
             owner = getattr(event, "connection", None)

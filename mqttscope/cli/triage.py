@@ -74,7 +74,8 @@ def command(given: TriageOptions) -> int:
     reading = Reading(given.captures, given.files)
     dissector = Dissector(given.protocol.dissection(decrypting=reading.decrypting))
     triage = Triage(together=reading.deduplicate)
-    segments = triage.explainer.watch.segments(watch.follow(reading).segments(watch.skipped, triage.frames))
+    segments = watch.follow(reading).segments(watch.skipped, triage.frames)
+    segments = triage.explainer.watch.segments(dissector.clock.follow(segments))
     interrupt: KeyboardInterrupt | None = None
     try:
         for event in watch.events(dissect_segments(segments, dissector=dissector)):

@@ -221,9 +221,7 @@ class ClockWatch:
             return jump_ns - (elapsed_ns if jump_ns < 0 else min(elapsed_ns, jump_ns))
         return 0 if is_all or count >= MAX_AHEAD or (is_settled and not stood) else None
 
-    def _evidence(
-        self, segment: Segment, first: Segment, before_ns: int, *, is_first: bool
-    ) -> tuple[_Evidence, int]:
+    def _evidence(self, segment: Segment, first: Segment, before_ns: int, *, is_first: bool) -> tuple[_Evidence, int]:
         """What a segment says about the interval before ``first``, and how long that was by its clock.
 
         ``is_first``: it is the first of its flow after the interval.
@@ -249,7 +247,7 @@ class ClockWatch:
             return (_Evidence.PASSED if is_old else _Evidence.NONE), 0
         most_ns, least_ns = (ticks + 1) * _SECOND // low, max(0, ticks - 1) * _SECOND // high
         is_less, is_more = most_ns < total_ns - STEP_NS, least_ns > total_ns + STEP_NS
-        if (is_less and 0 < jump_ns and total_ns - most_ns <= jump_ns) or (is_more and jump_ns < 0):
+        if (is_less and jump_ns > 0 and total_ns - most_ns <= jump_ns) or (is_more and jump_ns < 0):
             outside_ns = total_ns - jump_ns
             return _Evidence.STOOD, _elapsed_ns(half, last, last_ns, ticks) - outside_ns
         is_passed = not is_less and not is_more and least_ns >= total_ns - STEP_NS

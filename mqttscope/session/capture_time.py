@@ -10,6 +10,10 @@ Whatever shows a time to people or programs shows `captured`: it has to be found
 
 from __future__ import annotations
 
+from typing import TypeVar
+
+T = TypeVar("T", int, int | None)
+
 
 class CaptureTime(int):
     """Nanoseconds since the Unix epoch as the clock of the capture would count them if nobody had set it."""
@@ -28,7 +32,7 @@ class CaptureTime(int):
         return int(self), self.captured_ns
 
 
-def captured(timestamp_ns: int) -> int:
+def captured(timestamp_ns: T) -> T:
     """The time that the capture has."""
     return timestamp_ns.captured_ns if type(timestamp_ns) is CaptureTime else timestamp_ns
 
