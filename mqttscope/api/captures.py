@@ -584,7 +584,8 @@ def _summary(event: ConnectionClosed, line: str, *, show_secrets: bool) -> Conne
     return ConnectionSummary(
         connection.number, connection.client, connection.server, connection.client_identifier,
         connection.version.text, connection.transport, captured(connection.opened_ns), captured(event.timestamp_ns),
-        connection.closed_how, connection.closed_by, sum(one.packets for one in sides), sum(one.bytes for one in sides), line,
+        connection.closed_how, connection.closed_by, sum(one.packets for one in sides),
+        sum(one.bytes for one in sides), line,
     )  # fmt: skip
 
 

@@ -30,10 +30,11 @@ from enum import Enum
 from typing import Any, Final
 
 from mqttscope.events import ClockStep
+from mqttscope.mqtt.constants import PacketType
 from mqttscope.net.flows import FlowTable
 from mqttscope.net.frame import Plaintext
-from mqttscope.net.reassembly import START_WINDOW, HalfStream
-from mqttscope.net.segment import ACK, SYN, Segment, distance, is_ipv4_key, reverse_key
+from mqttscope.net.reassembly import START_WINDOW, UNSEEN, HalfStream
+from mqttscope.net.segment import ACK, RST, SYN, Segment, advance, distance, is_ipv4_key, reverse_key
 from mqttscope.net.tcp_clock import NO_STAMP, time_stamp
 from mqttscope.session.capture_time import CaptureTime, shift_of
 
@@ -44,6 +45,8 @@ a Keep Alive is 0.5 s longer than the Keep Alive."""
 SENT_AGAIN_NS: Final = 60 * _SECOND
 """Data without an acknowledgment is sent again within this time (RFC 6298 section 2.5: the time-out may be limited to
 60 s, and nearly all are far below)."""
+REPLY_NS: Final = 600 * _SECOND
+"""A server answers a packet within this time, if its TCP has acknowledged it already."""
 JUST_BEFORE_NS: Final = _SECOND
 """Maximum time between a request and the interval, where its acknowledgment is the proof."""
 SLACK_NS: Final = _SECOND // 5
@@ -56,6 +59,12 @@ ENOUGH_AHEAD: Final = 8
 """Number of segments after an interval in which a contradiction has to show, and in which a time must not come back."""
 SETTLED_NS: Final = _SECOND // 5
 """Capture time after which a time does not come back any more."""
+_ANSWERS: Final = {
+    PacketType.CONNECT: b"\x20", PacketType.PUBLISH: b"\x40\x50", PacketType.PUBREC: b"\x62",
+    PacketType.PUBREL: b"\x70", PacketType.SUBSCRIBE: b"\x90", PacketType.UNSUBSCRIBE: b"\xb0",
+    PacketType.PINGREQ: b"\xd0",
+}  # fmt: skip
+"""First bytes of the packets that answer a packet, by its type."""
 _LOWEST_RATE, _HIGHEST_RATE, _USUAL_RATE = 1, 1_000_000, 1_000
 """Ticks in a second (RFC 7323 section 5.4; Linux can count microseconds)."""
 FAR: Final = -1 << 80
@@ -227,17 +236,24 @@ class ClockWatch:
         ``is_first``: it is the first of its flow after the interval.
         """
         entry = self._flows.entry(segment.key)
-        if entry is None or segment.flags & SYN or entry[0].closed:
+        if entry is None:
             return _Evidence.NONE, 0
         _, half, peer, _ = entry
+        jump_ns = first.timestamp_ns - before_ns
+        clock = self._compare(segment, half, jump_ns)
+        if clock[0] is _Evidence.NONE and is_first and _is_answer(segment, half, peer, jump_ns):
+            sent_ns = _last_sent_ns(peer)
+            if before_ns - self.shift_ns - sent_ns <= JUST_BEFORE_NS:
+                return _Evidence.ANSWERED, 0
+        return clock
+
+    def _compare(self, segment: Segment, half: HalfStream, jump_ns: int) -> tuple[_Evidence, int]:
+        """What the sender's clock says."""
+        stamp, (last, last_ns) = time_stamp(segment.options), _last_stamp(half)
+        if segment.flags & SYN or NO_STAMP in (stamp, last):
+            return _Evidence.NONE, 0
         if abs(half.locate(segment.sequence) - half.offset) > START_WINDOW:
             return _Evidence.NONE, 0
-        jump_ns = first.timestamp_ns - before_ns
-        stamp, (last, last_ns) = time_stamp(segment.options), _last_stamp(half)
-        if NO_STAMP in (stamp, last):
-            sent_ns = before_ns - self.shift_ns - peer.options_ns
-            is_proof = is_first and sent_ns <= JUST_BEFORE_NS and not 0 < jump_ns < SENT_AGAIN_NS
-            return (_Evidence.ANSWERED if is_proof and _answers(segment, half, peer) else _Evidence.NONE), 0
         ticks = distance(last, stamp)
         total_ns = segment.timestamp_ns - self.shift_ns - last_ns
         low, high = _rates(half, last, last_ns)
@@ -254,11 +270,32 @@ class ClockWatch:
         return (_Evidence.PASSED if is_passed else _Evidence.NONE), 0
 
 
-def _answers(segment: Segment, half: HalfStream, peer: HalfStream) -> bool:
-    """Whether a segment continues its direction and acknowledges exactly what the other side has sent."""
-    if not segment.flags & ACK or half.locate(segment.sequence) != half.offset:
+def _is_answer(segment: Segment, half: HalfStream, peer: HalfStream, jump_ns: int) -> bool:
+    """Whether a segment that is the first of its flow after an interval answers what the other side sent before it."""
+    if not segment.flags & ACK or segment.flags & RST or 0 < jump_ns < SENT_AGAIN_NS:
         return False
-    return peer.locate(segment.acknowledgment) == peer.offset > peer.acknowledged
+    if not peer.offset and peer.initial_sequence >= 0 and peer.fin_offset < 0:
+        # SYN-ACK after SYN, or ACK after SYN-ACK.
+        is_next = half.state is UNSEEN if segment.flags & SYN else half.segments == 1 and half.initial_sequence >= 0
+        return is_next and segment.acknowledgment == advance(peer.initial_sequence, 1)
+    if segment.flags & SYN or (half.state is not UNSEEN and half.locate(segment.sequence) != half.offset):
+        return False
+    end = peer.offset + (peer.fin_offset == peer.offset)
+    if peer.locate(segment.acknowledgment) != end:
+        return False
+    # Data may be a message of its own, if the acknowledgment before it was not captured.
+    answer = segment.payload
+    replies = bool(answer) and bool(peer.history) and answer[0] in _ANSWERS.get(peer.history[-1][0] >> 4, b"")
+    if end > peer.acknowledged:
+        return not answer or replies
+    return replies and not 0 < jump_ns < REPLY_NS
+
+
+def _last_sent_ns(half: HalfStream) -> int:
+    """When a side last sent data or the end of its stream, or its SYN."""
+    if half.fin_offset >= 0:
+        return half.fin_place[1]
+    return half.options_ns if half.offset else half.first_stamp_ns
 
 
 def _is_proof(stood: dict[bytes, int]) -> bool:
