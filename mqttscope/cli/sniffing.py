@@ -182,6 +182,7 @@ class Sniffing:
         self._deadline = float("inf")
         self._advance_at = 0.0
         capture.waiting = self._wait
+        dissector.clock.machine = capture.clock.set_by_ns
         capture.watched = self._watched
 
     def execute(self) -> int:
@@ -290,7 +291,9 @@ class Sniffing:
             self.capture.stop(settle=not self._over)
         if self.capture.silent and now >= self._advance_at:
             self._advance_at = now + ADVANCE_SECONDS
-            for event in self.dissector.advance(time.time_ns() - SILENCE_NS):
+            for item in self.dissector.clock.release():
+                self._feed(item)
+            for event in self.dissector.advance(self.capture.clock.now_ns() - SILENCE_NS):
                 self._take(event)
         if self.dashboard is not None:
             self.dashboard.refresh(time.time_ns())
@@ -309,8 +312,12 @@ class Sniffing:
     def _take_arrived(self, decryption: LiveKeys) -> None:
         """Show what was decrypted while no frame came."""
         for item in decryption.arrived():
-            for event in self.watch.events(self.dissector.take(item)):
-                self._take(event)
+            self._feed(item)
+
+    def _feed(self, item: Segment | CaptureNotice | Plaintext) -> None:
+        """Show what nothing that came has brought."""
+        for event in self.watch.events(self.dissector.take(item)):
+            self._take(event)
 
     def _close(self) -> None:
         try:

@@ -25,7 +25,7 @@ times have to be changed, so that no frame is near it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from typing import Any, Final
 
@@ -55,7 +55,7 @@ MAX_AHEAD: Final = 64
 """Maximum number of segments that are read ahead to decide about one interval."""
 AHEAD_NS: Final = _SECOND
 """Maximum capture time that is read ahead."""
-ENOUGH_AHEAD: Final = 8
+ENOUGH_AHEAD: Final = 16
 """Number of segments after an interval in which a contradiction has to show, and in which a time must not come back."""
 SETTLED_NS: Final = _SECOND // 5
 """Capture time after which a time does not come back any more."""
@@ -91,6 +91,8 @@ class ClockWatch:
         """The time that the capture has for the last segment.  A fast path takes a frame near it, and moves it on."""
         self.shift_ns = 0
         """How far the clock was set forward in all."""
+        self.machine: Callable[[], int] | None = None
+        """Returns how far the clock of this machine was set forward since the capture began, if it captures live."""
         self._flows = flows
         self._slow_ns: int = FAR
         """The last time where `last_ns` is `FAR`."""
@@ -98,6 +100,10 @@ class ClockWatch:
         self._ahead: deque[Any] = deque()
         """What was read ahead; the first one comes after the interval in question."""
         self._is_following = False
+        self._gap: tuple[int, int] | None = None
+        """Length and beginning of the last interval, for `contradicts`."""
+        self._spoken: set[bytes] = set()
+        """Both directions of flows of which something has come since."""
 
     def resume(self, timestamp_ns: int) -> None:
         """Continue after a time of an earlier run."""
@@ -114,12 +120,43 @@ class ClockWatch:
         return self._follow(iter(source))
 
     def release(self) -> list[Any]:
-        """Decide now with what has come, since nothing more does; return what was read ahead."""
+        """Decide now with what has come, since nothing more does: what was read ahead goes to the dissector."""
         passed: list[Any] = []
         while self._ahead:
             passed += self._next(self._judge(is_all=True) or 0)
         self._arm()
         return passed
+
+    def stand_aside(self) -> None:
+        """Change no times: who reads some flows of a capture only asks `is_doubtful` and `contradicts`."""
+        self._is_following = True
+
+    def is_doubtful(self, now_ns: int, capture: str) -> bool:
+        """Whether the time of the next frame of a capture goes back.
+
+        For who takes some flows of a capture and passes by the others: it tells all times, then calls `contradicts`
+        with the segments of its own, and has to give up where one of both says so.
+        """
+        before_ns, is_other, self._capture = self._before_ns, capture != self._capture, capture
+        jump_ns = 0 if before_ns == FAR else now_ns - before_ns
+        if jump_ns >= STEP_NS:
+            self._gap = jump_ns, before_ns
+            self._spoken.clear()
+        elif self._gap is not None and now_ns - sum(self._gap) > AHEAD_NS:
+            self._gap = None
+        # A fast path must not take what may contradict.
+        self.last_ns, self._slow_ns = (now_ns if self._gap is None else FAR), now_ns
+        return jump_ns <= -STEP_NS and not is_other
+
+    def contradicts(self, segment: Segment) -> bool:
+        """Whether a segment says that less time has passed in the last interval."""
+        if self._gap is None:
+            return False
+        evidence, _ = self._evidence(segment, *self._gap, is_first=segment.key not in self._spoken)
+        self._spoken |= {segment.key, reverse_key(segment.key)}
+        if evidence is _Evidence.PASSED:
+            self._gap = None
+        return evidence in (_Evidence.STOOD, _Evidence.ANSWERED)
 
     def _follow(self, source: Iterator[Any]) -> Iterator[Any]:
         try:
@@ -196,11 +233,17 @@ class ClockWatch:
         is_other = first.capture != self._capture
         if before_ns == FAR or -STEP_NS < jump_ns < STEP_NS or (is_other and jump_ns < 0):
             return 0
+        if self.machine is not None:
+            set_ns = self.machine() - self.shift_ns
+            if abs(set_ns) >= STEP_NS and jump_ns >= set_ns - STEP_NS:
+                return set_ns
+        if not self._flows.flows and jump_ns > 0:
+            return 0  # nothing can prove it
         stood: dict[bytes, int] = {}
         """Direction keys whose clocks contradict, and how long the interval was by them."""
         answered = False
-        silent: set[bytes] = set()
-        """Directions of flows that have come with nothing that proves anything."""
+        spoken: set[bytes] = set()
+        """Both directions of flows of which something has come."""
         count, latest_ns = 0, first.timestamp_ns
         for segment in self._ahead:
             if type(segment) is not Segment:
@@ -213,15 +256,14 @@ class ClockWatch:
                 break
             count += 1
             latest_ns = max(latest_ns, segment.timestamp_ns)
-            evidence, elapsed_ns = self._evidence(segment, first, before_ns, is_first=segment.key not in silent)
+            evidence, elapsed_ns = self._evidence(segment, jump_ns, before_ns, is_first=segment.key not in spoken)
+            spoken |= {segment.key, reverse_key(segment.key)}
             if evidence is _Evidence.PASSED:
                 return 0
             if evidence is _Evidence.STOOD:
                 stood.setdefault(segment.key, elapsed_ns)
             elif evidence is _Evidence.ANSWERED:
                 answered = True
-            else:
-                silent |= {segment.key, reverse_key(segment.key)}
         is_settled = is_all or count >= ENOUGH_AHEAD or latest_ns - first.timestamp_ns >= SETTLED_NS
         if _is_proof(stood) or answered or jump_ns < 0:
             if not is_settled:
@@ -230,8 +272,8 @@ class ClockWatch:
             return jump_ns - (elapsed_ns if jump_ns < 0 else min(elapsed_ns, jump_ns))
         return 0 if is_all or count >= MAX_AHEAD or (is_settled and not stood) else None
 
-    def _evidence(self, segment: Segment, first: Segment, before_ns: int, *, is_first: bool) -> tuple[_Evidence, int]:
-        """What a segment says about the interval before ``first``, and how long that was by its clock.
+    def _evidence(self, segment: Segment, jump_ns: int, before_ns: int, *, is_first: bool) -> tuple[_Evidence, int]:
+        """What a segment says about an interval that began then, and how long that was by its clock.
 
         ``is_first``: it is the first of its flow after the interval.
         """
@@ -239,13 +281,12 @@ class ClockWatch:
         if entry is None:
             return _Evidence.NONE, 0
         _, half, peer, _ = entry
-        jump_ns = first.timestamp_ns - before_ns
-        clock = self._compare(segment, half, jump_ns)
-        if clock[0] is _Evidence.NONE and is_first and _is_answer(segment, half, peer, jump_ns):
+        evidence, elapsed_ns = self._compare(segment, half, jump_ns)
+        if evidence is not _Evidence.PASSED and is_first and _is_answer(segment, half, peer, jump_ns):
             sent_ns = _last_sent_ns(peer)
             if before_ns - self.shift_ns - sent_ns <= JUST_BEFORE_NS:
-                return _Evidence.ANSWERED, 0
-        return clock
+                return _Evidence.ANSWERED, elapsed_ns
+        return evidence, elapsed_ns
 
     def _compare(self, segment: Segment, half: HalfStream, jump_ns: int) -> tuple[_Evidence, int]:
         """What the sender's clock says."""
@@ -278,7 +319,8 @@ def _is_answer(segment: Segment, half: HalfStream, peer: HalfStream, jump_ns: in
         # SYN-ACK after SYN, or ACK after SYN-ACK.
         is_next = half.state is UNSEEN if segment.flags & SYN else half.segments == 1 and half.initial_sequence >= 0
         return is_next and segment.acknowledgment == advance(peer.initial_sequence, 1)
-    if segment.flags & SYN or (half.state is not UNSEEN and half.locate(segment.sequence) != half.offset):
+    own_end = half.offset + (half.fin_offset == half.offset)
+    if segment.flags & SYN or (half.state is not UNSEEN and half.locate(segment.sequence) != own_end):
         return False
     end = peer.offset + (peer.fin_offset == peer.offset)
     if peer.locate(segment.acknowledgment) != end:
