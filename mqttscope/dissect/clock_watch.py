@@ -26,8 +26,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from mqttscope.events import ClockStep
 from mqttscope.mqtt.constants import PacketType
@@ -38,6 +39,7 @@ from mqttscope.net.segment import ACK, RST, SYN, Segment, advance, distance, is_
 from mqttscope.net.tcp_clock import NO_STAMP, time_stamp
 from mqttscope.session.capture_time import CaptureTime, shift_of
 
+Item = TypeVar("Item", Segment, Plaintext)
 _SECOND: Final = 1_000_000_000
 STEP_NS: Final = _SECOND
 """Smallest step that is looked for.  The queues of a capturing host disorder frames by less, and the smallest grace of
@@ -169,7 +171,7 @@ class ClockWatch:
                         continue
                     self.last_ns = now
                 elif self.shift_ns and type(item) is Plaintext:
-                    self._shift(item)
+                    item = self._shifted(item)
                 yield item
         finally:
             self._is_following = False
@@ -199,9 +201,7 @@ class ClockWatch:
         """The first one of what was read ahead, after a step of the clock if there was one."""
         item = self._ahead.popleft()
         if type(item) is not Segment:
-            if type(item) is Plaintext:
-                self._shift(item)
-            return [item]
+            return [self._shifted(item) if type(item) is Plaintext else item]
         now = item.timestamp_ns
         if item.capture != self._capture:
             if now < self._before_ns - STEP_NS:
@@ -209,12 +209,13 @@ class ClockWatch:
             self._capture = item.capture
         self.shift_ns += step_ns
         self.last_ns, self._slow_ns = FAR, now
-        self._shift(item)
+        item = self._shifted(item)
         return [ClockStep(item.capture, item.frame, item.timestamp_ns, step_ns), item] if step_ns else [item]
 
-    def _shift(self, item: Segment | Plaintext) -> None:
-        if self.shift_ns:
-            item.timestamp_ns = CaptureTime(item.timestamp_ns - self.shift_ns, item.timestamp_ns)
+    def _shifted(self, item: Item) -> Item:
+        if not self.shift_ns:
+            return item
+        return replace(item, timestamp_ns=CaptureTime(item.timestamp_ns - self.shift_ns, item.timestamp_ns))
 
     @property
     def _before_ns(self) -> int:
