@@ -24,9 +24,10 @@ times have to be changed, so that no frame is near it.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, TypeVar
 
@@ -37,7 +38,7 @@ from mqttscope.net.frame import Plaintext
 from mqttscope.net.reassembly import START_WINDOW, UNSEEN, HalfStream
 from mqttscope.net.segment import ACK, RST, SYN, Segment, advance, distance, is_ipv4_key, reverse_key
 from mqttscope.net.tcp_clock import NO_STAMP, time_stamp
-from mqttscope.session.capture_time import CaptureTime, shift_of
+from mqttscope.session.capture_time import CaptureTime
 
 Item = TypeVar("Item", Segment, Plaintext)
 _SECOND: Final = 1_000_000_000
@@ -98,6 +99,7 @@ class ClockWatch:
         self._flows = flows
         self._slow_ns: int = FAR
         """The last time where `last_ns` is `FAR`."""
+        self._resumed_ns: int | None = None
         self._capture = ""
         self._ahead: deque[Any] = deque()
         """What was read ahead; the first one comes after the interval in question."""
@@ -107,9 +109,9 @@ class ClockWatch:
         self._spoken: set[bytes] = set()
         """Both directions of flows of which something has come since."""
 
-    def resume(self, timestamp_ns: int) -> None:
-        """Continue after a time of an earlier run."""
-        self.shift_ns = shift_of(timestamp_ns)
+    def resume(self, shift_ns: int, last_ns: int | None) -> None:
+        """Continue after an earlier run; ``last_ns``: time of its last segment, as the captures have it."""
+        self.shift_ns, self._resumed_ns = shift_ns, last_ns
 
     def follow(self, source: Iterable[Any]) -> Iterator[Any]:
         """Pass everything on, with steps taken out of the times, and a `ClockStep` at each of them.
@@ -171,7 +173,7 @@ class ClockWatch:
                         continue
                     self.last_ns = now
                 elif self.shift_ns and type(item) is Plaintext:
-                    item = self._shifted(item)
+                    item = self.shifted(item)
                 yield item
         finally:
             self._is_following = False
@@ -201,18 +203,20 @@ class ClockWatch:
         """The first one of what was read ahead, after a step of the clock if there was one."""
         item = self._ahead.popleft()
         if type(item) is not Segment:
-            return [self._shifted(item) if type(item) is Plaintext else item]
+            return [self.shifted(item) if type(item) is Plaintext else item]
         now = item.timestamp_ns
         if item.capture != self._capture:
-            if now < self._before_ns - STEP_NS:
+            before_ns = self._resumed_ns if self._before_ns == FAR else self._before_ns
+            if before_ns is not None and now < before_ns - STEP_NS:
                 self.shift_ns = 0  # recorded beside the captures before
             self._capture = item.capture
         self.shift_ns += step_ns
         self.last_ns, self._slow_ns = FAR, now
-        item = self._shifted(item)
+        item = self.shifted(item)
         return [ClockStep(item.capture, item.frame, item.timestamp_ns, step_ns), item] if step_ns else [item]
 
-    def _shifted(self, item: Item) -> Item:
+    def shifted(self, item: Item) -> Item:
+        """A segment or plaintext with the time that durations are measured with."""
         if not self.shift_ns:
             return item
         return replace(item, timestamp_ns=CaptureTime(item.timestamp_ns - self.shift_ns, item.timestamp_ns))
@@ -310,6 +314,49 @@ class ClockWatch:
             return _Evidence.STOOD, _elapsed_ns(half, last, last_ns, ticks) - outside_ns
         is_passed = not is_less and not is_more and least_ns >= total_ns - STEP_NS
         return (_Evidence.PASSED if is_passed else _Evidence.NONE), 0
+
+
+@dataclass(slots=True, frozen=True)
+class ClockChange:
+    """A place from which on the times of captures have another distance to those that durations are measured with."""
+
+    file: int
+    """Place of the capture in the order of reading."""
+    frame: int
+    shift_ns: int
+    step: ClockStep | None = None
+    """``None`` where an earlier capture was set."""
+
+
+Clock = tuple[ClockChange, ...]
+"""The clock of captures that are read in parts: its changes, in the order of reading."""
+
+
+def changes_of(source: Iterable[Any], files: Mapping[str, int], shift_ns: int = 0, last_ns: int | None = None) -> Clock:
+    """The changes of the clock of captures, from all their segments; ``files``: their places, by name.
+
+    ``shift_ns`` and ``last_ns``: as for `ClockWatch.resume`.
+    """
+    flows = FlowTable()
+    clock = ClockWatch(flows)
+    clock.resume(shift_ns, last_ns)
+    changes = [ClockChange(-1, 0, shift_ns)] if shift_ns else []
+    step: ClockStep | None = None
+    for item in clock.follow(source):
+        if type(item) is ClockStep:
+            step = item
+        elif type(item) is Segment:
+            if clock.shift_ns != shift_ns:
+                shift_ns = clock.shift_ns
+                changes.append(ClockChange(files[item.capture], item.frame, shift_ns, step))
+                step = None
+            flows.feed(item)
+    return tuple(changes)
+
+
+def steps_before(clock: Clock, file: int, frame: int) -> int:
+    """How many changes of a clock are before or at a frame."""
+    return bisect_right(clock, (file, frame), key=lambda change: (change.file, change.frame))
 
 
 def _is_answer(segment: Segment, half: HalfStream, peer: HalfStream, jump_ns: int) -> bool:

@@ -140,7 +140,7 @@ class Intake:
         for event in dissect_segments(self._watch(self._open(captures, parts)), dissector=self.dissector, more=True):
             self._feed(event)
         self.out_of_order |= {name for name, one in self._path.counts.items() if one.first_ns < self._before_ns}
-        for event in self.late.advance(self.now_ns):
+        for event in self.late.advance(self.now_ns - self.dissector.clock.shift_ns):
             self.collector.feed(event)
 
     def _open(self, captures: Sequence[str], parts: Mapping[str, Part]) -> Iterator[Segment | CaptureNotice]:

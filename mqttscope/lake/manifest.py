@@ -68,6 +68,8 @@ class Manifest:
     """Digest of the options that rows depend on."""
     last_ns: int | None = None
     """Time of the last segment."""
+    shift_ns: int = 0
+    """How far forward the clock of the captures was set in all, up to this segment."""
     captures: dict[str, str] = field(default_factory=dict)
     """Captures that are in, by the digest of their bytes (`capture.fingerprint`): the name each had."""
     files: dict[str, list[str]] = field(default_factory=dict)
@@ -184,6 +186,7 @@ def _is_well_formed(manifest: Manifest) -> bool:
         and isinstance(manifest.settings, str)
         and all(isinstance(one, str) for one in manifest.options.values())
         and (manifest.last_ns is None or type(manifest.last_ns) is int)
+        and type(manifest.shift_ns) is int
         and all(isinstance(name, str) for name in manifest.captures.values())
         and all(_are_files(one) for one in (*files, manifest.state_files, manifest.scope_state_files))
         and all(map(_is_stream, manifest.streams.values()))

@@ -31,6 +31,7 @@ from mqttscope.net.flow import Flow
 from mqttscope.net.flow_expiry import LINGER_NS
 from mqttscope.net.reassembly import START_WINDOW, UNSEEN, HalfStream
 from mqttscope.net.segment import ACK, FIN, RST, SYN, Segment, advance, flow_key, plain_key, reverse_key
+from mqttscope.session.capture_time import captured
 from mqttscope.session.connection import Connection
 
 _T = TypeVar("_T")
@@ -75,7 +76,7 @@ def remembered(dissector: Dissector, collector: Collector, watermark_ns: int | N
     """What is remembered of the flows of a dissector: those that are open, or so fresh that copies may still come."""
     found = []
     for flow in dissector.flows.flows.values():
-        if flow.closed and watermark_ns is not None and watermark_ns - flow.closed_ns > LINGER_NS:
+        if flow.closed and watermark_ns is not None and watermark_ns - captured(flow.closed_ns) > LINGER_NS:
             continue
         connection = connection_of(flow)
         tracker = None if connection is None else collector.remember(connection)
@@ -162,7 +163,7 @@ class Late:
     def adopt(self, memory: FlowMemory) -> None:
         """Know a flow that was resumed, and continue its parts."""
         flow = memory.flow
-        self._resumed[flow.key] = flow.last_timestamp_ns
+        self._resumed[flow.key] = captured(flow.last_timestamp_ns)
         if memory.parts:
             known = self._add(flow.key)
             for one in memory.parts:

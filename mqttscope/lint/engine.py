@@ -191,6 +191,13 @@ class Linter:
                 kept[key] = told
         return kept
 
+    def note_clock_step(self) -> None:
+        """The clock of a capture was set: durations of the connections that are open may include the step."""
+        self.clock_was_set = True
+        for connection in self.memories.open.values():
+            if connection.history is not None:
+                connection.history.clock_set = True
+
     def feed(self, event: Event) -> list[Finding]:
         """Findings of one event, in the order of their codes, so that it does not matter which rules run together."""
         if type(event) is PacketEvent:
@@ -217,10 +224,7 @@ class Linter:
         if isinstance(event, CaptureDrops) and event.dropped:
             self.dropping.add(event.capture)
         elif isinstance(event, ClockStep):
-            self.clock_was_set = True
-            for connection in self.memories.open.values():
-                if connection.history is not None:
-                    connection.history.clock_set = True
+            self.note_clock_step()
         findings: list[Finding] = []
         if isinstance(event, ConnectionOpened):
             event.connection.history = History()
