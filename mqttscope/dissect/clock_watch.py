@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, TypeVar
@@ -130,6 +130,10 @@ class ClockWatch:
             passed += self._next(self._judge(is_all=True) or 0)
         self._arm()
         return passed
+
+    def steady_ns(self, last_ns: int) -> int:
+        """The time of the last segment, ``last_ns`` in the captures, to measure durations with."""
+        return last_ns if self._slow_ns == FAR or not self.shift_ns else self._slow_ns - self.shift_ns
 
     def stand_aside(self) -> None:
         """Change no times: who reads some flows of a capture only asks `is_doubtful` and `contradicts`."""
@@ -328,35 +332,52 @@ class ClockChange:
     """``None`` where an earlier capture was set."""
 
 
-Clock = tuple[ClockChange, ...]
-"""The clock of captures that are read in parts: its changes, in the order of reading."""
+@dataclass(slots=True, frozen=True)
+class Clock:
+    """The clock of captures that are read in parts."""
+
+    changes: tuple[ClockChange, ...] = ()
+    """In the order of reading."""
+    ends: tuple[int, ...] = ()
+    """Times of the last segments of the captures, to measure durations with; empty where nothing has changed."""
+
+    def changes_before(self, file: int, frame: int) -> int:
+        """How many changes are before or at a frame."""
+        return bisect_right(self.changes, (file, frame), key=lambda change: (change.file, change.frame))
+
+    def is_set_back(self, count: int, file: int) -> bool:
+        """Whether one of the first changes set the clock of a capture back."""
+        return any(one.file == file and one.step is not None and one.step.by_ns < 0 for one in self.changes[:count])
 
 
-def changes_of(source: Iterable[Any], files: Mapping[str, int], shift_ns: int = 0, last_ns: int | None = None) -> Clock:
-    """The changes of the clock of captures, from all their segments; ``files``: their places, by name.
+NO_CLOCK: Final = Clock()
+"""That of captures that nobody has set."""
+
+
+def clock_of(source: Iterable[Any], names: Sequence[str], shift_ns: int = 0, last_ns: int | None = None) -> Clock:
+    """The clock of captures, from all their segments; ``names``: the captures in the order of reading.
 
     ``shift_ns`` and ``last_ns``: as for `ClockWatch.resume`.
     """
     flows = FlowTable()
     clock = ClockWatch(flows)
     clock.resume(shift_ns, last_ns)
+    places = {name: place for place, name in enumerate(names)}
     changes = [ClockChange(-1, 0, shift_ns)] if shift_ns else []
+    ends = [FAR] * len(names)
     step: ClockStep | None = None
     for item in clock.follow(source):
         if type(item) is ClockStep:
             step = item
         elif type(item) is Segment:
+            place = places[item.capture]
             if clock.shift_ns != shift_ns:
                 shift_ns = clock.shift_ns
-                changes.append(ClockChange(files[item.capture], item.frame, shift_ns, step))
+                changes.append(ClockChange(place, item.frame, shift_ns, step))
                 step = None
+            ends[place] = max(ends[place], item.timestamp_ns)
             flows.feed(item)
-    return tuple(changes)
-
-
-def steps_before(clock: Clock, file: int, frame: int) -> int:
-    """How many changes of a clock are before or at a frame."""
-    return bisect_right(clock, (file, frame), key=lambda change: (change.file, change.frame))
+    return Clock(tuple(changes), tuple(map(int, ends)) if changes else ())
 
 
 def _is_answer(segment: Segment, half: HalfStream, peer: HalfStream, jump_ns: int) -> bool:

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from mqttscope.dissect import Dissector, dissect_segments
-from mqttscope.dissect.clock_watch import Clock, steps_before
+from mqttscope.dissect.clock_watch import NO_CLOCK, Clock
 from mqttscope.events import CaptureRemark, ConnectionClosed, Event
 from mqttscope.lake.key_parts import KeyParts, rows_of_key
 from mqttscope.lake.keys import AT_THE_END, Drop
@@ -104,7 +104,7 @@ def kernel(
     dropping: Collection[str] = (),
     drops: Mapping[str, Drop] | None = None,
     ends: tuple[int, ...] = (),
-    clock: Clock = (),
+    clock: Clock = NO_CLOCK,
     failures: Failures | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Event rows of segment rows.
@@ -118,7 +118,7 @@ def kernel(
     """
     options, drops = options or LakeOptions(), drops or {}
     collector, unfinished = Collector(options), Unfinished(Collector(options))
-    collector.position.ends = ends
+    collector.position.ends = clock.ends or ends
     collector.note_drops(dropping, drops)
     unfinished.collector.note_drops({*dropping, *drops})
     states: list[tuple[Any, ...]] = []
@@ -156,7 +156,7 @@ def cross_kernel(
     dropping: Collection[str] = (),
     drops: Mapping[str, Drop] | None = None,
     ends: tuple[int, ...] = (),
-    clock: Clock = (),
+    clock: Clock = NO_CLOCK,
     elsewhere: Callable[[str], KeyParts | None] | None = None,
     failures: Failures | None = None,
 ) -> Iterator[pa.RecordBatch]:
@@ -173,7 +173,7 @@ def cross_kernel(
     for key, rows in groupby(read_rows(batches), key=_flow_of):
         assert key is not None
         collector = Collector(options, key=key.decode())
-        collector.position.ends = ends
+        collector.position.ends = clock.ends or ends
         collector.note_drops(dropping, drops or {})
         memories: list[FlowMemory] = []
         parts = None if elsewhere is None else elsewhere(key.decode())
@@ -252,7 +252,7 @@ def run_flows(
     watermark_ns: int | None = None,
     parts: bool = True,
     elsewhere: KeyParts | None = None,
-    clock: Clock = (),
+    clock: Clock = NO_CLOCK,
 ) -> Iterator[None]:
     """Feed the rows of some flows to the collector.  When more will come, ``memories`` gets what is remembered of them.
 
@@ -264,6 +264,8 @@ def run_flows(
     """
     dissector, position = Dissector(options.reading()), collector.position
     dissector.clock.stand_aside()
+    if clock.changes and watermark_ns is not None:
+        watermark_ns = max(clock.ends, default=watermark_ns)
     late = Late(dissector, collector)
     position.segment(_BEFORE_ALL_NS, 0, 0)
     if elsewhere is not None:
@@ -315,17 +317,20 @@ def _segments(
             if late is not None:
                 late.adopt(memory)
             continue
-        if clock:
-            before, changes = changes, steps_before(clock, row.file, row.frame)
-            dissector.clock.shift_ns = clock[changes - 1].shift_ns if changes else 0
-            if collector.linter is not None and any(change.step is not None for change in clock[before:changes]):
-                collector.linter.note_clock_step()
-        _wait_for(row, dissector, collector)
-        collector.position.segment(row.clock_ns, row.file, row.frame)
         segment = Segment(
             row.direction, row.sequence, row.acknowledgment, row.flags, row.window, row.payload or b"",
             row.missing or 0, row.frame, row.timestamp_ns, row.capture, row.options or b"",
         )  # fmt: skip
+        if clock.changes:
+            before, changes = changes, clock.changes_before(row.file, row.frame)
+            dissector.clock.shift_ns = shift_ns = clock.changes[changes - 1].shift_ns if changes else 0
+            if collector.linter is not None and any(one.step is not None for one in clock.changes[before:changes]):
+                collector.linter.note_clock_step()
+            # If the clock was set back, the latest time so far is one of before.
+            latest_ns = row.timestamp_ns if clock.is_set_back(changes, row.file) else row.clock_ns
+            row = row._replace(timestamp_ns=row.timestamp_ns - shift_ns, clock_ns=latest_ns - shift_ns)
+        _wait_for(row, dissector, collector)
+        collector.position.segment(row.clock_ns, row.file, row.frame)
         events = late.events(segment) if late is not None else None
         if events is None:
             yield dissector.clock.shifted(segment)
@@ -344,17 +349,16 @@ def _wait_for(row: Row, dissector: Dissector, collector: Collector) -> None:
 
 def _wait(timestamp_ns: int, dissector: Dissector, collector: Collector) -> None:
     """Let time pass: what times out does so at its own time."""
-    flows, position, shift_ns = dissector.flows, collector.position, dissector.clock.shift_ns
-    while (due_ns := flows.next_due_ns) is not None and due_ns + shift_ns <= timestamp_ns:
-        captured_ns = due_ns + shift_ns
-        passes = captured_ns > position.now_ns
+    flows, position = dissector.flows, collector.position
+    while (due_ns := flows.next_due_ns) is not None and due_ns <= timestamp_ns:
+        passes = due_ns > position.now_ns
         frames = {flow_key(one.key): one.last_frame for one in flows.next_to_time_out()} if passes else {}
         for frame in frames.values():
-            position.time_out(captured_ns, frame)
+            position.time_out(due_ns, frame)
         for event in dissector.advance(due_ns):
             last_frame = frames.get(_flow_of_event(event))
             if last_frame is not None:
-                position.time_out(captured_ns, last_frame)
+                position.time_out(due_ns, last_frame)
             collector.feed(event)
 
 

@@ -76,7 +76,7 @@ def remembered(dissector: Dissector, collector: Collector, watermark_ns: int | N
     """What is remembered of the flows of a dissector: those that are open, or so fresh that copies may still come."""
     found = []
     for flow in dissector.flows.flows.values():
-        if flow.closed and watermark_ns is not None and watermark_ns - captured(flow.closed_ns) > LINGER_NS:
+        if flow.closed and watermark_ns is not None and watermark_ns - flow.closed_ns > LINGER_NS:
             continue
         connection = connection_of(flow)
         tracker = None if connection is None else collector.remember(connection)

@@ -1,16 +1,14 @@
 """Where the clock of captures was set: found before their flows are read apart, since all flows together show it.
 
 A step shows in the times of neighbouring frames.  So the times alone are read first, up to the first place that may be
-one, and only captures that have such a place are read as a whole (`dissect.clock_watch.changes_of`).  On this machine
-all captures are looked at in their order, as in one process.  Executors look at each capture by itself: there a step
-between two captures is not found.
+one.  If there is none, and that is so of most captures without pauses, nothing more is read.  Else one task reads all
+captures in their order (`dissect.clock_watch.clock_of`): it puts the flows in order, and decodes nothing of them.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO, cast
 
@@ -19,7 +17,7 @@ import pyarrow as pa
 from mqttscope.capture.locations import Location, open_location
 from mqttscope.capture.read import BoundedFile, read_capture, read_rest
 from mqttscope.dissect import segments
-from mqttscope.dissect.clock_watch import STEP_NS, Clock, ClockChange, changes_of
+from mqttscope.dissect.clock_watch import STEP_NS, Clock, clock_of
 from mqttscope.lake.state import dump, load
 from mqttscope.net.frame import CaptureNotice, Frame
 
@@ -29,8 +27,9 @@ if TYPE_CHECKING:
 HERE_BYTES = 1 << 30
 """Captures on this machine are read by the executors if they have more bytes than this together."""
 _GIVEN_DDL = "place int, name string, target string, size bigint, behind bigint"
-_FOUND_DDL = "place int, changes binary"
-_FOUND = pa.schema([("place", pa.int32()), ("changes", pa.binary())])
+_FOUND_DDL = "place int, is_even boolean"
+_FOUND = pa.schema([("place", pa.int32()), ("is_even", pa.bool_())])
+_READ_DDL = "clock binary"
 
 
 class _Times:
@@ -56,7 +55,7 @@ class _Times:
         return last_ns is None or -STEP_NS < timestamp_ns - last_ns < STEP_NS
 
 
-def find_changes(
+def find_clock(
     spark: SparkSession,
     captures: Sequence[Location],
     settings: Mapping[str, str],
@@ -64,12 +63,12 @@ def find_changes(
     shift_ns: int = 0,
     last_ns: int | None = None,
 ) -> Clock:
-    """The changes of the clock of captures, by their places in the order of reading.
+    """The clock of captures, in the order of reading.
 
     ``shift_ns`` and ``last_ns``: of what was read before them (`ClockWatch.resume`).
     """
     if not (any(one.is_remote for one in captures) or sum(one.size for one in captures) > HERE_BYTES):
-        return _changes(captures, settings, shift_ns, last_ns)
+        return _clock(captures, settings, shift_ns, last_ns)
     # In JSON, since names of files need not be UTF-8.
     rows = [
         (place, json.dumps(one.name), json.dumps(one.target), one.size, one.behind)
@@ -77,28 +76,45 @@ def find_changes(
     ]
     given = spark.createDataFrame(rows, _GIVEN_DDL).repartition(len(rows))
     found = given.mapInArrow(partial(_look, settings=dict(settings)), _FOUND_DDL).collect()
-    known = [ClockChange(-1, 0, shift_ns)] if shift_ns else []
-    for row in sorted(found, key=lambda row: row["place"]):
-        known += [replace(change, file=row["place"]) for change in load(bytes(row["changes"]))]
-    return tuple(known)
+    if not shift_ns and all(row["is_even"] for row in found):
+        return Clock()
+    whole = given.coalesce(1).mapInArrow(partial(_read, settings=dict(settings), before=(shift_ns, last_ns)), _READ_DDL)
+    clock: Clock = load(bytes(whole.collect()[0]["clock"]))
+    return clock
 
 
-def _look(batches: Iterable[pa.RecordBatch], settings: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
+def _locations(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Location]]:
     for one in batches:
         for row in one.to_pylist():
             name, target = json.loads(row["name"]), json.loads(row["target"])
-            location = Location(name, target, row["size"], behind=row["behind"])
-            found = dump(_changes([location], settings, 0, None))
-            yield pa.RecordBatch.from_pylist([{"place": row["place"], "changes": found}], schema=_FOUND)
+            yield row["place"], Location(name, target, row["size"], behind=row["behind"])
 
 
-def _changes(captures: Sequence[Location], settings: Mapping[str, str], shift_ns: int, last_ns: int | None) -> Clock:
-    times = _Times()
-    if not any(type(item) is Frame for one in captures for item in _frames(one, settings, times)):
-        return (ClockChange(-1, 0, shift_ns),) if shift_ns else ()
-    places = {one.name: place for place, one in enumerate(captures)}
+def _look(batches: Iterable[pa.RecordBatch], settings: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
+    for place, one in _locations(batches):
+        yield pa.RecordBatch.from_pylist([{"place": place, "is_even": _is_even([one], settings)}], schema=_FOUND)
+
+
+def _read(
+    batches: Iterable[pa.RecordBatch], settings: Mapping[str, str], before: tuple[int, int | None]
+) -> Iterator[pa.RecordBatch]:
+    captures = [one for _, one in sorted(_locations(batches), key=lambda row: row[0])]
     frames = (item for one in captures for item in _frames(one, settings))
-    return changes_of(segments(frames), places, shift_ns, last_ns)
+    clock = clock_of(segments(frames), [one.name for one in captures], *before)
+    yield pa.RecordBatch.from_pydict({"clock": [dump(clock)]})
+
+
+def _is_even(captures: Sequence[Location], settings: Mapping[str, str]) -> bool:
+    """Whether no time is far from the one before."""
+    times = _Times()
+    return not any(type(item) is Frame for one in captures for item in _frames(one, settings, times))
+
+
+def _clock(captures: Sequence[Location], settings: Mapping[str, str], shift_ns: int, last_ns: int | None) -> Clock:
+    if not shift_ns and _is_even(captures, settings):
+        return Clock()
+    frames = (item for one in captures for item in _frames(one, settings))
+    return clock_of(segments(frames), [one.name for one in captures], shift_ns, last_ns)
 
 
 def _frames(

@@ -32,7 +32,7 @@ from mqttscope.lake.writer import SETTLED_NS, Ingested, check_settings, next_gen
 from mqttscope.lint.failures import Failures
 from mqttscope.mqtt.view import utf8
 from mqttscope.spark.aggregates import write_sums
-from mqttscope.spark.clock_steps import find_changes
+from mqttscope.spark.clock_steps import find_clock
 from mqttscope.spark.dataframes import assemble, plan_captures, read_captures
 from mqttscope.spark.distribute import ship
 from mqttscope.spark.ingest_flows import Folded, fold
@@ -92,7 +92,7 @@ def ingest(
             while apart.fresh:
                 fresh = list(apart.fresh.values())
                 reading.plan = plan_captures(spark, fresh, split_bytes=split_bytes, settings=known)
-                clock = find_changes(spark, fresh, known, shift_ns=before.shift_ns, last_ns=before.last_ns)
+                clock = find_clock(spark, fresh, known, shift_ns=before.shift_ns, last_ns=before.last_ns)
                 tasks = partitions or good_partitions(sum(one.size for one in fresh))
                 folded = _fold(reading, root, before, after, options, tasks, clock)
                 gone = {one.capture: one.message for _, one in folded.errors if one.message.endswith(SINCE)}

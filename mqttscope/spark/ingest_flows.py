@@ -113,7 +113,7 @@ def fold(
     root, rows = root.resolve(), as_input(rows)
     dropping = frozenset(dropping_captures(root, before))
     if clock is None:
-        clock = (ClockChange(-1, 0, before.shift_ns),) if before.shift_ns else ()
+        clock = Clock((ClockChange(-1, 0, before.shift_ns),) if before.shift_ns else ())
     work = Work(
         str(root), after.generation, options, more, watermark_ns, before.last_ns, stops_at_fragments, dropping, by_time,
         clock,
@@ -145,9 +145,9 @@ def run_stages(stages: Stages, carried: Carried | None, work: Work, before: Mani
         same = reports[0] if reports else TaskReport()
         wrong = found_wrong([note for one in reports for note in one.notes], same.noted(DROPS))
         done.errors = [(file, one) for file, one in wrong if isinstance(one, CaptureError)]
-        steps = [change.step for change in work.clock if change.step is not None]
+        steps = [change.step for change in work.clock.changes if change.step is not None]
         reports.append(write_errors(root, after.generation, [*(one for _, one in wrong), *steps]))
-        after.shift_ns = work.clock[-1].shift_ns if work.clock else 0
+        after.shift_ns = work.clock.changes[-1].shift_ns if work.clock.changes else 0
         if work.options.widest() is not None:
             keys = [name for one in reports for name in one.files.get(FLOW_KEYS.name, ())]
             if carried is not None:

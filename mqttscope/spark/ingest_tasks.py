@@ -18,7 +18,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mqttscope.dissect.clock_watch import Clock
+from mqttscope.dissect.clock_watch import NO_CLOCK, Clock
 from mqttscope.errors import MqttscopeError
 from mqttscope.lake import carried
 from mqttscope.lake.files import ROWS_PER_FILE, LakeFiles
@@ -67,7 +67,7 @@ class Work:
     """Captures of earlier ingests that report dropped frames."""
     by_time: bool = False
     """Captures are put into each other by time."""
-    clock: Clock = ()
+    clock: Clock = NO_CLOCK
     """Where the clock of the captures was set."""
 
 

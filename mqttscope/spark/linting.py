@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from mqttscope.capture.locations import Location
-from mqttscope.dissect.clock_watch import Clock
+from mqttscope.dissect.clock_watch import NO_CLOCK, Clock
 from mqttscope.events import ClockStep
 from mqttscope.lake.finding_collector import Judge, Sums
 from mqttscope.lake.kernel import ORDER, read_rows, run_flows
@@ -27,7 +27,7 @@ from mqttscope.lake.state import dump, load
 from mqttscope.lint.finding import Finding
 from mqttscope.lint.gate import Selection
 from mqttscope.net.frame import CaptureDrops, CaptureNotice
-from mqttscope.spark.clock_steps import find_changes
+from mqttscope.spark.clock_steps import find_clock
 from mqttscope.spark.dataframes import plan_captures
 from mqttscope.spark.ingest import Reading, good_partitions
 from mqttscope.spark.ingest_flows import as_input, by_flow, by_key
@@ -87,7 +87,7 @@ def judge(
     plan = plan_captures(spark, captures, split_bytes=split_bytes, settings=known)
     reading = Reading(spark, plan, split_bytes, (), known)
     partitions = good_partitions(sum(one.size for one in captures))
-    clock = find_changes(spark, captures, known)
+    clock = find_clock(spark, captures, known)
     work = Judging(options, stops_at_fragments=True, selection=selection, clock=clock)
     rows = reading.rows("ingest", plan)
     given = _by_flow(rows, work, partitions)
@@ -111,7 +111,7 @@ def judge(
         done.sums.take_chosen(*load(bytes(row["data"])))
     for note in sorted(notes, key=lambda one: (one["file"], one["frame"] or 0)):
         _take(note, done)
-    done.steps = [change.step for change in clock if change.step is not None]
+    done.steps = [change.step for change in clock.changes if change.step is not None]
     return done
 
 
@@ -279,7 +279,7 @@ class Judging:
     """Only report which captures have IP fragments, where there are any."""
     selection: Selection[Any] | None = None
     """Of which findings are wanted alone."""
-    clock: Clock = ()
+    clock: Clock = NO_CLOCK
     """Where the clock of the captures was set."""
 
 
@@ -296,7 +296,7 @@ def lint_flows(batches: Iterable[pa.RecordBatch], work: Judging) -> Iterator[pa.
         for _ in rest:
             pass
         return
-    judge = Judge(work.options, ends_of(summaries), work.selection)
+    judge = Judge(work.options, work.clock.ends or ends_of(summaries), work.selection)
     judge.note_drops((), first_drops(aside))
     assert judge.linter is not None
     judge.linter.end_ns = ends_by_capture(summaries).get
@@ -342,7 +342,7 @@ def lint_keys(batches: Iterable[pa.RecordBatch], work: Judging, asides: Asides) 
     narrow = {rule.code for rule in work.options.narrow_rules()}
     with collecting_seldom():
         for key, rows in groupby(read_rows(clocked(smaller(batches), asides.summaries)), key=attrgetter("flow")):
-            judge = Judge(work.options, asides.ends, key=key.decode())
+            judge = Judge(work.options, work.clock.ends or asides.ends, key=key.decode())
             judge.note_drops((), asides.drops)
             run = run_flows(
                 rows, work.options, judge, [], watermark_ns=asides.watermark_ns, parts=False, clock=work.clock
