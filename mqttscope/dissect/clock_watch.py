@@ -258,9 +258,10 @@ class ClockWatch:
             if type(segment) is not Segment:
                 continue
             further_ns = segment.timestamp_ns - latest_ns
-            if further_ns <= -STEP_NS or (jump_ns < 0 and further_ns >= -jump_ns - STEP_NS):
+            returns = abs(segment.timestamp_ns - before_ns) < jump_ns // 8
+            if (further_ns <= -STEP_NS and returns) or (jump_ns < 0 and further_ns >= -jump_ns - STEP_NS):
                 return 0  # frames of several clocks, or out of order
-            if further_ns >= STEP_NS or segment.timestamp_ns - first.timestamp_ns > AHEAD_NS:
+            if abs(further_ns) >= STEP_NS or segment.timestamp_ns - first.timestamp_ns > AHEAD_NS:
                 is_all = True  # the next interval
                 break
             count += 1
