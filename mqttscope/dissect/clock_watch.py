@@ -399,7 +399,10 @@ def _is_answer(segment: Segment, half: HalfStream, peer: HalfStream, jump_ns: in
     answer = segment.payload
     replies = bool(answer) and bool(peer.history) and answer[0] in _ANSWERS.get(peer.history[-1][0] >> 4, b"")
     if end > peer.acknowledged:
-        return not answer or replies
+        # Some programs that make captures leave out bare acknowledgments.
+        of_handshake = 1 if peer.first_stamp_ns < half.first_stamp_ns else 2
+        is_real = half.empty_segments > (of_handshake if half.initial_sequence >= 0 else 0)
+        return is_real and (not answer or replies)
     return replies and not 0 < jump_ns < REPLY_NS
 
 

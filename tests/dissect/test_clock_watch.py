@@ -28,7 +28,7 @@ from mqttscope.net.segment import ACK, PSH, SYN, Segment
 from mqttscope.session.capture_time import CaptureTime, captured
 from tests.conftest import ROOT
 from tests.dissect.conversations import CLIENT, SERVER, Conversation, numbered
-from tests.dissect.talk import SECOND, Tape
+from tests.dissect.talk import CONNACK, SECOND, Tape, connect
 
 STEP, NONE = "step", "none"
 NO_CLOCKS: Final = (None, None)
@@ -176,6 +176,16 @@ def acknowledged(seconds: float, *, before: float = 0, again: bool = False) -> T
 @case
 def request_acknowledged() -> Tape:
     return acknowledged(SENT_AGAIN_NS / SECOND)
+
+
+@case
+def made_capture() -> Tape:
+    talk = Conversation(clocks=NO_CLOCKS).open()
+    talk.say(CLIENT, connect())
+    talk.say(SERVER, CONNACK)
+    talk.live().say(CLIENT, Pingreq())
+    talk.wait(HOUR).say(SERVER, Pingresp())
+    return talk.tape
 
 
 @case
