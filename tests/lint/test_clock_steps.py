@@ -78,8 +78,9 @@ def test_rules_that_measure_durations_are_known_by_their_settings() -> None:
     # What a setting is measured in is known of each: a new one has to be looked at.
     assert {name for rule in RULES.values() for name in rule.settings} - TIME_SETTINGS == {
         "allowed", "bytes", "connects", "counter", "length", "levels", "longest", "lowest",
-        "maximum_client_identifier_bytes", "maximum_client_identifier_bytes_3x", "maximum_keep_alive", "maximum_packet_bytes", "maximum_payload_bytes",
-        "maximum_qos", "maximum_subscriptions_per_packet", "maximum_topic_bytes", "maximum_topic_levels",
-        "maximum_will_qos", "messages", "minimum_keep_alive", "packets", "percent", "profile", "refusals", "repeats",
-        "retain_available", "share", "shortest", "takeovers", "topics", "uncounted_topic_prefix", "versions",
+        "maximum_client_identifier_bytes", "maximum_client_identifier_bytes_3x", "maximum_keep_alive",
+        "maximum_packet_bytes", "maximum_payload_bytes", "maximum_qos", "maximum_subscriptions_per_packet",
+        "maximum_topic_bytes", "maximum_topic_levels", "maximum_will_qos", "messages", "minimum_keep_alive",
+        "packets", "percent", "profile", "refusals", "repeats", "retain_available", "share", "shortest", "takeovers",
+        "topics", "uncounted_topic_prefix", "versions",
     }  # fmt: skip
