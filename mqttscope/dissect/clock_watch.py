@@ -62,7 +62,7 @@ ENOUGH_AHEAD: Final = 16
 """Number of segments after an interval in which a contradiction has to show, and in which a time must not come back."""
 SETTLED_NS: Final = _SECOND // 5
 """Capture time after which a time does not come back any more."""
-_ANSWERS: Final = {
+_ANSWERS: Final[dict[int, bytes]] = {
     PacketType.CONNECT: b"\x20", PacketType.PUBLISH: b"\x40\x50", PacketType.PUBREC: b"\x62",
     PacketType.PUBREL: b"\x70", PacketType.SUBSCRIBE: b"\x90", PacketType.UNSUBSCRIBE: b"\xb0",
     PacketType.PINGREQ: b"\xd0",

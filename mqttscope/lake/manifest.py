@@ -68,8 +68,6 @@ class Manifest:
     """Digest of the options that rows depend on."""
     last_ns: int | None = None
     """Time of the last segment."""
-    shift_ns: int = 0
-    """How far forward the clock of the captures was set in all, up to this segment."""
     captures: dict[str, str] = field(default_factory=dict)
     """Captures that are in, by the digest of their bytes (`capture.fingerprint`): the name each had."""
     files: dict[str, list[str]] = field(default_factory=dict)
@@ -101,6 +99,8 @@ class Manifest:
     objects: dict[str, list[Any]] = field(default_factory=dict)
     """Captures of stores that are in, by name: digest of the content, bytes, when it was written (`locations.Seen`).
     They need not be fetched to be known; older lakes do not have them."""
+    shift_ns: int = 0
+    """How far forward the clock of the captures was set in all, up to the last segment."""
 
     def all_files(self) -> set[str]:
         """Everything that belongs to the lake."""

@@ -27,9 +27,9 @@ class CaptureTime(int):
         time.captured_ns = captured_ns
         return time
 
-    def __getnewargs__(self) -> tuple[int, int]:
+    def __reduce__(self) -> tuple[type[CaptureTime], tuple[int, int]]:
         """What makes the time again in another process."""
-        return int(self), self.captured_ns
+        return CaptureTime, (int(self), self.captured_ns)
 
 
 def captured(timestamp_ns: T) -> T:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from mqttscope.dissect import dissect_segments
-from mqttscope.lint.catalogue import RULES, all_rules, select, usual_rule
+from mqttscope.lint.catalogue import all_rules, select, usual_rule
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Finding
-from mqttscope.lint.rule import TIME_SETTINGS
+from mqttscope.lint.rule import RULES, TIME_SETTINGS
 from mqttscope.mqtt import Connect, Pingreq, Pingresp, Publish
 from mqttscope.net.segment import Segment
 from tests.dissect.conversations import CLIENT, SERVER, Conversation, numbered
