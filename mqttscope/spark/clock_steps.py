@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 HERE_BYTES = 1 << 30
 """Captures on this machine are read by the executors if they have more bytes than this together."""
-_GIVEN_DDL = "place int, name string, target string, size bigint, behind bigint"
+_GIVEN_DDL = "place int, name string, target string, size bigint, begin bigint"
 _FOUND_DDL = "place int, is_even boolean"
 _FOUND = pa.schema([("place", pa.int32()), ("is_even", pa.bool_())])
 _READ_DDL = "clock binary"
@@ -87,7 +87,7 @@ def _locations(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Locatio
     for one in batches:
         for row in one.to_pylist():
             name, target = json.loads(row["name"]), json.loads(row["target"])
-            yield row["place"], Location(name, target, row["size"], behind=row["behind"])
+            yield row["place"], Location(name, target, row["size"], behind=row["begin"])
 
 
 def _look(batches: Iterable[pa.RecordBatch], settings: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
