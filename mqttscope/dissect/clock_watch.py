@@ -253,6 +253,9 @@ class ClockWatch:
         answered = False
         spoken: set[bytes] = set()
         """Both directions of flows of which something has come."""
+        begun: set[bytes] = set()
+        """Those of them that have begun since."""
+        continues = False
         count, latest_ns = 0, first.timestamp_ns
         for segment in self._ahead:
             if type(segment) is not Segment:
@@ -266,8 +269,12 @@ class ClockWatch:
                 break
             count += 1
             latest_ns = max(latest_ns, segment.timestamp_ns)
+            keys = {segment.key, reverse_key(segment.key)}
+            if segment.flags & SYN:
+                begun |= keys
+            continues = continues or (segment.key not in begun and self._continues(segment))
             evidence, elapsed_ns = self._evidence(segment, jump_ns, before_ns, is_first=segment.key not in spoken)
-            spoken |= {segment.key, reverse_key(segment.key)}
+            spoken |= keys
             if evidence is _Evidence.PASSED:
                 return 0
             if evidence is _Evidence.STOOD:
@@ -275,7 +282,7 @@ class ClockWatch:
             elif evidence is _Evidence.ANSWERED:
                 answered = True
         is_settled = is_all or count >= ENOUGH_AHEAD or latest_ns - first.timestamp_ns >= SETTLED_NS
-        if _is_proof(stood) or answered or jump_ns < 0:
+        if _is_proof(stood) or answered or (jump_ns < 0 and continues):
             if not is_settled:
                 return None
             elapsed_ns = max(0, min(stood.values(), default=0))
@@ -297,6 +304,13 @@ class ClockWatch:
             if before_ns - self.shift_ns - sent_ns <= JUST_BEFORE_NS:
                 return _Evidence.ANSWERED, elapsed_ns
         return evidence, elapsed_ns
+
+    def _continues(self, segment: Segment) -> bool:
+        """Whether a segment belongs to a connection that is known and open."""
+        entry = self._flows.entry(segment.key)
+        if entry is None or entry[0].closed:
+            return False
+        return abs(entry[1].locate(segment.sequence) - entry[1].offset) <= START_WINDOW
 
     def _compare(self, segment: Segment, half: HalfStream, jump_ns: int) -> tuple[_Evidence, int]:
         """What the sender's clock says."""

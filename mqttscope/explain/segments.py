@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from mqttscope.net.frame import CaptureNotice, Frame, Plaintext
 from mqttscope.net.segment import ACK, FIN, RST, SYN, Segment, distance, endpoints, flow_key, is_ipv4_key, plain_key
 
+MAX_FRAMES = 256
+"""Frames that are remembered until their segments come: the clock of a capture is looked at ahead of these."""
 MAX_FLOWS = 20_000
 """Flows whose segments are remembered; the one that was silent for longest is forgotten first."""
 MAX_GENERATIONS = 4
@@ -137,13 +139,13 @@ class SegmentWatch:
         """Flows whose facts had to make room."""
         self.last: tuple[int, int, str] | None = None
         """Number, time and capture of the last frame of all."""
-        self._frame: Frame | None = None
+        self._frames: deque[Frame] = deque(maxlen=MAX_FRAMES)
 
     def frames(self, frames: Iterator[Frame | CaptureNotice]) -> Iterator[Frame | CaptureNotice]:
-        """Pass frames on; the latest one is remembered until its segment comes."""
+        """Pass frames on; the latest ones are remembered until their segments come."""
         for frame in frames:
             if type(frame) is Frame:
-                self._frame = frame
+                self._frames.append(frame)
                 self.last = frame.number, frame.timestamp_ns, frame.capture
             yield frame
 
@@ -178,7 +180,7 @@ class SegmentWatch:
         """Look at one segment."""
         if segment.timestamp_ns > self.now_ns:
             self.now_ns = segment.timestamp_ns
-        if self._frame is None:
+        if not self._frames:
             self.last = segment.frame, segment.timestamp_ns, segment.capture
         key = plain_key(segment.key)
         together = flow_key(key)
@@ -225,9 +227,12 @@ class SegmentWatch:
 
     def _seen(self, segment: Segment, key: bytes) -> Seen:
         ttl = identification = None
-        frame = self._frame
-        if frame is not None and frame.number == segment.frame and frame.capture == segment.capture:
-            ttl, identification = ip_facts(frame.data, key)
+        for frame in reversed(self._frames):
+            if frame.number == segment.frame and frame.capture == segment.capture:
+                ttl, identification = ip_facts(frame.data, key)
+                break
+            if frame.number < segment.frame and frame.capture == segment.capture:
+                break
         return Seen(
             segment.frame, segment.timestamp_ns, segment.capture, segment.flags, segment.sequence,
             segment.acknowledgment, len(segment.payload) + segment.missing, segment.window, ttl, identification,

@@ -252,12 +252,12 @@ class ShareSink:
     ) -> bool:
         """As `FrameSink.take`."""
         walk = self._walk
+        walk.at = at = walk.at + 1
+        walk.offered = (number, capture)
         clock = self._clock
         if not -STEP_NS < timestamp_ns - clock.last_ns < STEP_NS:
             return False
         clock.last_ns = timestamp_ns
-        walk.at = at = walk.at + 1
-        walk.offered = (number, capture)
         if at >= walk.stride:
             return False
         key = plain_endpoints(data, start, end, link_type)

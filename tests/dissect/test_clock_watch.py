@@ -265,6 +265,13 @@ def set_back_clocks_agree() -> Tape:
 
 
 @case
+def set_back_new_connections() -> Tape:
+    """The same host and the same numbers, but another connection."""
+    first = quiet(Conversation(clocks=NO_CLOCKS)).set_capture_clock(-HOUR)
+    return quiet(Conversation(first.tape, clocks=NO_CLOCKS)).tape
+
+
+@case
 def two_clocks() -> Tape:
     talk = quiet(Conversation(), 3)
     for segment in talk.tape.segments:
