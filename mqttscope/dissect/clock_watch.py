@@ -136,32 +136,34 @@ class ClockWatch:
         return last_ns if self._slow_ns == FAR or not self.shift_ns else self._slow_ns - self.shift_ns
 
     def stand_aside(self) -> None:
-        """Change no times: who reads some flows of a capture only asks `is_doubtful` and `contradicts`."""
+        """Change no times: the reader takes some flows of a capture only (`pass_time`)."""
         self._is_following = True
 
-    def is_doubtful(self, now_ns: int, capture: str) -> bool:
-        """Whether the time of the next frame of a capture goes back.
+    def pass_time(self, now_ns: int, capture: str) -> None:
+        """Take note of the time of the next frame of a capture.
 
-        For who takes some flows of a capture and passes by the others: it tells all times, then calls `contradicts`
-        with the segments of its own, and has to give up where one of both says so.
+        A reader that takes some flows of a capture only tells all times, then asks `contradicts` about its own
+        segments, and has to give up if one of them does.
         """
         before_ns, is_other, self._capture = self._before_ns, capture != self._capture, capture
         jump_ns = 0 if before_ns == FAR else now_ns - before_ns
-        if jump_ns >= STEP_NS:
+        if jump_ns >= STEP_NS or (jump_ns <= -STEP_NS and not is_other):
             self._gap = jump_ns, before_ns
             self._spoken.clear()
         elif self._gap is not None and now_ns - sum(self._gap) > AHEAD_NS:
             self._gap = None
         # A fast path must not take what may contradict.
         self.last_ns, self._slow_ns = (now_ns if self._gap is None else FAR), now_ns
-        return jump_ns <= -STEP_NS and not is_other
 
     def contradicts(self, segment: Segment) -> bool:
-        """Whether a segment says that less time has passed in the last interval."""
+        """Whether a segment says that the clock may have been set in the last interval."""
         if self._gap is None:
             return False
-        evidence, _ = self._evidence(segment, *self._gap, is_first=segment.key not in self._spoken)
+        is_first = segment.key not in self._spoken
         self._spoken |= {segment.key, reverse_key(segment.key)}
+        if self._gap[0] < 0 and is_first and not segment.flags & SYN and self._continues(segment):
+            return True
+        evidence, _ = self._evidence(segment, *self._gap, is_first=is_first)
         if evidence is _Evidence.PASSED:
             self._gap = None
         return evidence in (_Evidence.STOOD, _Evidence.ANSWERED)

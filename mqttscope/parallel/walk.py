@@ -156,8 +156,8 @@ class Walk:
         look_ns = flows.next_look_ns
         clock = self.dissector.clock
         for frame in frames:
-            if type(frame) is Frame and clock.is_doubtful(frame.timestamp_ns, frame.capture):
-                raise IndivisibleError(_CLOCK_SET)
+            if type(frame) is Frame:
+                clock.pass_time(frame.timestamp_ns, frame.capture)
             if type(frame) is not Frame or self.offered != (frame.number, frame.capture):
                 self.at += 1
             else:

@@ -12,6 +12,7 @@ from mqttscope.capture import open_capture
 from mqttscope.dissect import Dissector, dissect
 from mqttscope.dissect.clock_watch import ClockWatch
 from mqttscope.net.frame import CaptureNotice, Frame
+from mqttscope.net.segment import Segment
 from mqttscope.parallel.counts import Counts
 from mqttscope.parallel.crew import BATCH, Outlet
 from mqttscope.parallel.lines import WRITERS, Select, make_lines
@@ -50,7 +51,7 @@ class Unwatched(ClockWatch):
     def follow(self, source: Iterable[Any]) -> Iterator[Any]:
         return iter(source)
 
-    def is_doubtful(self, now_ns: int, capture: str) -> bool:
+    def contradicts(self, segment: Segment) -> bool:
         return False
 
 
