@@ -156,6 +156,29 @@ class DiscardedEvent:
     """As in ``net.flow.SegmentDiscarded``."""
 
 
+@dataclass(slots=True)
+class ClockStep:
+    """The clock of a capture was set.  Times after it are `session.capture_time.CaptureTime`."""
+
+    capture: str
+    frame: int
+    """The first one after it."""
+    timestamp_ns: int
+    """Of this frame."""
+    by_ns: int
+    """How far forward; negative if the clock was set back."""
+
+    @property
+    def message(self) -> str:
+        """What happened, for people."""
+        seconds = abs(self.by_ns) / 1e9
+        way = "forward" if self.by_ns > 0 else "back"
+        return f"the clock was set {way} by {seconds:,.{0 if seconds >= 10 else 1}f} s at frame {self.frame:,}"
+
+
+CaptureRemark = CaptureError | CaptureDrops | ClockStep
+"""What concerns a capture and no connection, and what a user is told in every case."""
+
 Event = (
     PacketEvent
     | MalformedEvent
@@ -169,4 +192,5 @@ Event = (
     | CaptureError
     | CaptureDrops
     | CaptureSecrets
+    | ClockStep
 )

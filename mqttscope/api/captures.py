@@ -40,6 +40,7 @@ from mqttscope.capture.files import NOTHING_THERE, STDIN, find_captures
 from mqttscope.dissect import Dissector, FastPath, Options, dissect_segments
 from mqttscope.errors import ArgumentError
 from mqttscope.events import (
+    ClockStep,
     ConnectionClosed,
     ConnectionEnding,
     ConnectionOpened,
@@ -59,6 +60,7 @@ from mqttscope.net.segment import NoteSkipped
 from mqttscope.report.base import View
 from mqttscope.report.jsonl import JsonLines
 from mqttscope.report.public import public_event, with_decoded, with_public_names
+from mqttscope.session.capture_time import captured
 
 if TYPE_CHECKING:
     import pandas
@@ -204,7 +206,7 @@ class Views:
         else:
             kind, packet, raw = "unparsed", None, shown.unparsed.raw
         return Packet(
-            kind, shown.capture, shown.frame, shown.timestamp_ns, connection.number, connection.client,
+            kind, shown.capture, shown.frame, captured(shown.timestamp_ns), connection.number, connection.client,
             connection.server, connection.client_identifier, connection.version.text, str(shown.direction), line,
             getattr(shown, "number", -1), getattr(shown, "type", None), getattr(shown, "topic", None), packet,
             malformed, raw, decoded is not None,
@@ -217,8 +219,8 @@ class Views:
         connection = shown.connection
         direction = getattr(shown, "direction", None)
         return Event(
-            KINDS[type(event)], shown.capture, shown.frame, shown.timestamp_ns, connection.number, connection.client,
-            connection.server, connection.client_identifier, connection.version.text,
+            KINDS[type(event)], shown.capture, shown.frame, captured(shown.timestamp_ns), connection.number,
+            connection.client, connection.server, connection.client_identifier, connection.version.text,
             None if direction is None else str(direction), line,
         )  # fmt: skip
 
@@ -380,6 +382,8 @@ class Source:
             elif isinstance(event, CaptureDrops):
                 dropped = counted(event.dropped, "frame")
                 notes.append(f"{event.capture}: interface {event.interface} dropped {dropped} while capturing")
+            elif isinstance(event, ClockStep):
+                notes.append(f"{event.capture}: {event.message}")
             yield event
         notes += [*reading.notes, *reading.advice()]
 
@@ -582,8 +586,9 @@ def _summary(event: ConnectionClosed, line: str, *, show_secrets: bool) -> Conne
     sides = connection.client_side, connection.server_side
     return ConnectionSummary(
         connection.number, connection.client, connection.server, connection.client_identifier,
-        connection.version.text, connection.transport, connection.opened_ns, event.timestamp_ns, connection.closed_how,
-        connection.closed_by, sum(one.packets for one in sides), sum(one.bytes for one in sides), line,
+        connection.version.text, connection.transport, captured(connection.opened_ns), captured(event.timestamp_ns),
+        connection.closed_how, connection.closed_by, sum(one.packets for one in sides),
+        sum(one.bytes for one in sides), line,
     )  # fmt: skip
 
 

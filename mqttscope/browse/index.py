@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol
 
 from mqttscope.browse.rows import MAX_COUNT, SPOOLED, Row, RowKind, RowStore, Spool
 from mqttscope.events import (
+    CaptureRemark,
     ConnectionClosed,
     ConnectionEnding,
     ConnectionOpened,
@@ -34,7 +35,8 @@ from mqttscope.mqtt.codec import decode
 from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Connect, Publish
-from mqttscope.net.frame import CaptureDrops, CaptureError
+from mqttscope.net.frame import CaptureError
+from mqttscope.session.capture_time import captured
 from mqttscope.session.connection import Connection
 from mqttscope.session.inflight import Exchange, Side
 
@@ -215,7 +217,7 @@ class Index:
                 made = self.feed_connection(RowKind.CLOSED, event)
             self._ended.discard(event.connection.number)
             self.connections.close(event.connection)
-        elif isinstance(event, CaptureError | CaptureDrops):
+        elif isinstance(event, CaptureRemark):
             kind = RowKind.ERROR if isinstance(event, CaptureError) else RowKind.DROPS
             data = pickle.dumps(event)
             last_ns = self.rows[len(self.rows) - 1].timestamp_ns if len(self.rows) else 0
@@ -301,11 +303,11 @@ class Index:
             if len(self.captures) <= named:
                 self.captures.append(capture)
         if not len(self.rows):
-            self.first_ns = timestamp_ns
+            self.first_ns = captured(timestamp_ns)
         number = self.packets if number is None else number
         row = Row(
-            place, timestamp_ns, length, min(frame, MAX_COUNT), min(connection, MAX_COUNT), min(root, MAX_COUNT),
-            min(number, MAX_COUNT), kind, flags, header, 0, named,
+            place, captured(timestamp_ns), length, min(frame, MAX_COUNT), min(connection, MAX_COUNT),
+            min(root, MAX_COUNT), min(number, MAX_COUNT), kind, flags, header, 0, named,
         )  # fmt: skip
         made = self.rows.append(row)
         if connection < len(self.connections):

@@ -12,10 +12,9 @@ from typing import Final
 
 from mqttscope.browse.index import Index
 from mqttscope.browse.rows import PACKETS, Row
-from mqttscope.events import Event, PacketEvent
+from mqttscope.events import CaptureRemark, Event, PacketEvent
 from mqttscope.filter import Filter
 from mqttscope.mqtt.packets import Connect, Publish, Subscribe, Unsubscribe
-from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.payloads.compressed import unpack
 from mqttscope.report.public import public_event, with_public_names
 
@@ -115,7 +114,7 @@ class Selection:
         if self.wanted is None:
             return True
         event = self.index.event(number, row, whole=False)
-        return isinstance(event, CaptureError | CaptureDrops) or self.wanted.matches(event)
+        return isinstance(event, CaptureRemark) or self.wanted.matches(event)
 
 
 def searched(event: Event) -> Iterator[bytes]:

@@ -134,6 +134,21 @@ def find_dumpcap() -> str:
     return find_tool("dumpcap", "to capture")
 
 
+class MachineClock:
+    """The clock of this machine since a capture began.  Whoever sets it does not change how long that is ago."""
+
+    def __init__(self) -> None:
+        self._began_ns = time.time_ns() - time.monotonic_ns()
+
+    def set_by_ns(self) -> int:
+        """How far forward it was set."""
+        return time.time_ns() - time.monotonic_ns() - self._began_ns
+
+    def now_ns(self) -> int:
+        """The time if nobody had set it."""
+        return self._began_ns + time.monotonic_ns()
+
+
 class LiveCapture:
     """One run of dumpcap.
 
@@ -160,6 +175,7 @@ class LiveCapture:
         """Frames that came, as the kernel says where it can be asked, and dumpcap at its end."""
         self.dropped = 0
         """Frames that were dropped, as far as it is known."""
+        self.clock = MachineClock()
         self.ready = False
         """Whether the interface was opened."""
         self.silent = False

@@ -6,7 +6,6 @@ import gc
 import os
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -103,6 +102,7 @@ class LiveSource:
         self.feed: Callable[[Event], None] = lambda event: None
         """Takes the events of a time in which nothing comes."""
         capture.waiting = self._wait
+        dissector.clock.machine = capture.clock.set_by_ns
 
     def segments(self, skipped: Counter[str], fast_path: FastPath | None) -> Iterator[Item]:
         """All segments; nothing is left to ``fast_path``, since there is no file whose offsets it could tell."""
@@ -122,7 +122,10 @@ class LiveSource:
         self.recorder.flush()
         if self.capture.silent:
             # The last frames may still be on their way.
-            for event in self.dissector.advance(time.time_ns() - SILENCE_NS):
+            for item in self.dissector.clock.release():
+                for event in self.dissector.take(item):
+                    self.feed(event)
+            for event in self.dissector.advance(self.capture.clock.now_ns() - SILENCE_NS):
                 self.feed(event)
 
 

@@ -122,8 +122,9 @@ def command(given: ExplainOptions) -> int:
     choice, linter = Choice(given), None
     if messages is None:
         linter = Linter([usual_rule(rule) for rule in select().values()], together=run.reading.deduplicate)
+    segments = run.dissector.clock.follow(run.segments(explainer.watch.frames))
     with run.until_interrupted():
-        for event in run.events(explainer.watch.segments(run.segments(explainer.watch.frames))):
+        for event in run.events(explainer.watch.segments(segments)):
             if messages is not None:
                 messages.feed(event)
                 continue

@@ -31,7 +31,7 @@ from mqttscope.cli.output import (
 from mqttscope.cli.own_rules import refuse_on_spark
 from mqttscope.cli.reading import Reading
 from mqttscope.dissect import Dissector, FastPath, dissect_segments
-from mqttscope.events import ConnectionClosed, Event, MalformedEvent, PacketEvent
+from mqttscope.events import ClockStep, ConnectionClosed, Event, MalformedEvent, PacketEvent
 from mqttscope.installation import extra_command
 from mqttscope.lint.context import WIDE
 from mqttscope.lint.engine import Linter
@@ -478,10 +478,10 @@ class SparkRun(LintRun):
         self.watch.skipped.update(judged.skipped)
         for (capture, reason), frames in judged.skipped_by_capture.items():
             self.linter.ledger.note_skipped(capture, reason, frames)
-        self._tell_notices(judged.notices)
+        self._tell_notices([*judged.notices, *judged.steps])
         self._count(judged.sums, [one.name for one in found])
 
-    def _tell_notices(self, notices: Sequence[CaptureNotice]) -> None:
+    def _tell_notices(self, notices: Sequence[CaptureNotice | ClockStep]) -> None:
         """Pass the notices of the captures on, to people and to the linter."""
         for notice in self.watch.events(notices):
             self.linter.feed(notice)

@@ -30,10 +30,10 @@ from mqttscope.capture.files import find_captures, is_source
 from mqttscope.capture.write import open_shared, opener
 from mqttscope.cli.main import ENDINGS, EXIT_USAGE, installed, interruption, limit_ending, limited, printable
 from mqttscope.errors import MqttscopeError
-from mqttscope.events import Event, PacketEvent
+from mqttscope.events import CaptureRemark, ClockStep, Event, PacketEvent
 from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
-from mqttscope.net.frame import CaptureDrops, CaptureError
+from mqttscope.net.frame import CaptureError
 from mqttscope.redact.addresses import without_secrets
 from mqttscope.report.base import View
 
@@ -346,7 +346,7 @@ class Watch:
 
     def note(self, event: Event) -> None:
         """Report a capture error or drops; other events are nothing to report."""
-        if not isinstance(event, CaptureError | CaptureDrops):
+        if not isinstance(event, CaptureRemark):
             return
         self.noted += 1
         told = self._told or self.noted <= self.known
@@ -354,6 +354,9 @@ class Watch:
             self.errors += 1
             if not told:
                 warn(describe(event))
+        elif isinstance(event, ClockStep):
+            if not told:
+                warn(f"{utf8(event.capture)}: {event.message}")
         else:
             self.dropped += event.dropped
             if not told:

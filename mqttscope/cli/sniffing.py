@@ -43,11 +43,11 @@ from mqttscope.cli.privileges import screen
 from mqttscope.cli.reading import KEYLOG_VARIABLE, CannotDecryptError
 from mqttscope.dissect import Dissector, dissect_segments, segments
 from mqttscope.errors import MqttscopeError
-from mqttscope.events import Event, MalformedEvent, PacketEvent
+from mqttscope.events import CaptureRemark, Event, MalformedEvent, PacketEvent
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.flow_expiry import IDLE_TIMEOUT_NS
 from mqttscope.net.fragments import FragmentTable
-from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Decrypted, Frame
+from mqttscope.net.frame import CaptureNotice, Decrypted, Frame
 from mqttscope.net.segment import Segment
 from mqttscope.report.base import View
 from mqttscope.report.public import make_reporter
@@ -179,6 +179,7 @@ class Sniffing:
         self._deadline = float("inf")
         self._advance_at = 0.0
         capture.waiting = self._wait
+        dissector.clock.machine = capture.clock.set_by_ns
         capture.watched = self._watched
 
     def execute(self) -> int:
@@ -259,7 +260,7 @@ class Sniffing:
             self._over = True
 
     def _is_wanted(self, event: Event) -> bool:
-        if isinstance(event, CaptureError | CaptureDrops):
+        if isinstance(event, CaptureRemark):
             return True
         if self._connections:
             owner = getattr(event, "connection", None)
@@ -287,10 +288,11 @@ class Sniffing:
             self.capture.stop(settle=not self._over)
         if self.capture.silent and now >= self._advance_at:
             self._advance_at = now + ADVANCE_SECONDS
-            until_ns = time.time_ns() - SILENCE_NS
             if self.decryption is not None:
-                self.decryption.advance(until_ns)
-            for event in self.dissector.advance(until_ns):
+                self.decryption.advance(time.time_ns() - SILENCE_NS)
+            for item in self.dissector.clock.release():
+                self._feed(item)
+            for event in self.dissector.advance(self.capture.clock.now_ns() - SILENCE_NS):
                 self._take(event)
         if self.dashboard is not None:
             self.dashboard.refresh(time.time_ns())
@@ -309,8 +311,12 @@ class Sniffing:
     def _take_arrived(self, decryption: LiveKeys) -> None:
         """Show what was decrypted while no frame came."""
         for item in decryption.arrived():
-            for event in self.watch.events(self.dissector.take(item)):
-                self._take(event)
+            self._feed(item)
+
+    def _feed(self, item: Segment | CaptureNotice | Decrypted) -> None:
+        """Show what nothing that came has brought."""
+        for event in self.watch.events(self.dissector.take(item)):
+            self._take(event)
 
     def _close(self) -> None:
         try:

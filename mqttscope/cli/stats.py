@@ -18,6 +18,7 @@ from mqttscope.cli.options import (
     compile_filter,
     jobs_option,
 )
+from mqttscope.events import CaptureRemark
 
 if TYPE_CHECKING:
     from mqttscope.cli.output import Watch
@@ -220,10 +221,9 @@ def counted(
         yield from events
         return
     from mqttscope.events import ConnectionClosed
-    from mqttscope.net.frame import CaptureDrops, CaptureError
 
     for event in events:
-        if not isinstance(event, CaptureError | CaptureDrops):
+        if not isinstance(event, CaptureRemark):
             owner = getattr(event, "connection", None)
             if connections and (owner is None or owner.number not in connections):
                 continue

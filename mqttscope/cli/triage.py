@@ -72,8 +72,9 @@ def command(given: TriageOptions) -> int:
     run = CaptureRun(given.captures, given.files, given.protocol, shown=True)
     reading, watch, dissector = run.reading, run.watch, run.dissector
     triage = Triage(together=reading.deduplicate)
+    segments = run.dissector.clock.follow(run.segments(triage.frames))
     with run.until_interrupted():
-        for event in run.events(triage.explainer.watch.segments(run.segments(triage.frames))):
+        for event in run.events(triage.explainer.watch.segments(segments)):
             triage.feed(event)
     triage.statistics.taps = reading.taps
     triage.finish()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Final
 
+from mqttscope.dissect.clock_watch import ClockWatch
 from mqttscope.dissect.flow_state import (
     IGNORED,
     MAX_DISCARDED,
@@ -66,6 +67,7 @@ from mqttscope.net.frame import (
 from mqttscope.net.headers import segment as segment_of
 from mqttscope.net.reassembly import HalfStream
 from mqttscope.net.segment import RST, Fragment, NoteSkipped, NotSegment, Segment, endpoints, plain_key
+from mqttscope.session.capture_time import shift_of, shifted
 from mqttscope.session.connection import Connection
 
 MAX_RESETS: Final = 1_024
@@ -88,6 +90,7 @@ class Dissector:
     def __init__(self, options: Options | None = None) -> None:
         self.options = options or Options()
         self.flows = FlowTable(verify_checksums=self.options.verify_checksums)
+        self.clock = ClockWatch(self.flows)
         self.cut_bytes = 0
         """Bytes of payload that the snap length cut off, of any flow."""
         self.closed_bytes = 0
@@ -178,12 +181,19 @@ class Dissector:
                 outer = self._new_dialogue(flow)
                 outer.move(FlowTrigger.SPEAKS_TLS)
             inner = self._transports.inside(outer)
-            place = (plaintext.frame, plaintext.timestamp_ns, plaintext.capture)
+            place = (plaintext.frame, self._time_of(flow, plaintext), plaintext.capture)
             data = StreamData(flow, plaintext.from_initiator, plaintext.data, plaintext.offset, *place)
             yield from self._data(inner, data)
             outer.connection = inner.connection
         if not plaintexts:
             self._plaintexts.pop(flow.identity, None)
+
+    def _time_of(self, flow: Flow, plaintext: Plaintext) -> int:
+        """When plaintext came, without steps of the clock: the time of the segment, which passes the watch."""
+        if (flow.last_frame, flow.last_capture) == (plaintext.frame, plaintext.capture):
+            return flow.last_timestamp_ns
+        shift_ns = self.clock.shift_ns
+        return shifted(plaintext.timestamp_ns - shift_ns, shift_ns)
 
     def take_note(self, notice: CaptureNotice) -> None:
         """Take a notice of the capture that passes by: with keys in it TLS may be decrypted."""
@@ -294,7 +304,8 @@ class Dissector:
         elif isinstance(event, FlowAlarm):
             if dialogue.connection is not None:
                 _note_standing(dialogue)
-                yield ConnectionDue(dialogue.connection, event.frame, event.due_ns, event.capture)
+                due_ns = shifted(event.due_ns, shift_of(event.timestamp_ns))
+                yield ConnectionDue(dialogue.connection, event.frame, due_ns, event.capture)
         elif isinstance(event, FlowClosed):
             yield from self._end_of_flow(dialogue, event)
 
@@ -611,7 +622,7 @@ def dissect_segments(
     """
     running = dissector or Dissector(options)
     take_in_order, feed, handle = running.flows.take_in_order, running.feed, running._handle
-    for segment in source:
+    for segment in running.clock.follow(source):
         if type(segment) is not Segment:
             yield from running.take(segment)
             continue

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from mqttscope.dissect.clock_watch import STEP_NS
 from mqttscope.dissect.dissector import SAYS_NO_VERSION, Dissector
 from mqttscope.dissect.flow_state import IGNORED, MQTT, Arrival, FlowState
 from mqttscope.dissect.transports import C2S, S2C
@@ -96,6 +97,7 @@ class FastPath:
         """Whether no more frames are taken: whoever reads wants to see all of them from now on."""
         self._dissector = dissector
         self._flows = dissector.flows
+        self._clock = dissector.clock
         self._feed = feed
         self._order = order
         self._counting = counting
@@ -132,8 +134,10 @@ class FastPath:
         """As `FrameSink.take`."""
         if self._placing:
             self._data, self._start, self._end, self._frame, self._capture = data, start, end, number, capture
-        if self.closed:
+        clock = self._clock
+        if self.closed or not -STEP_NS < timestamp_ns - clock.last_ns < STEP_NS:
             return False
+        clock.last_ns = timestamp_ns
         key, sequence, acknowledgment, flags, window, options_at, payload_at, payload_end = locate(
             data, start, end, link_type
         )

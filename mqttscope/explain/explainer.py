@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from mqttscope.events import (
+    ClockStep,
     ConnectionClosed,
     ConnectionOpened,
     Event,
@@ -99,6 +100,9 @@ class Explainer:
         elif isinstance(event, ConnectionClosed):
             self._findings(findings)
             self._closed(event)
+        elif isinstance(event, ClockStep):
+            for story in self.stories.values():
+                story.clock_step(event)
         else:
             self._findings(findings)
         now = getattr(event, "timestamp_ns", None)
@@ -189,7 +193,7 @@ class Explainer:
     def _explain(self, story: Story) -> Explanation:
         case = Case(story, self.book, self.watch)
         found = ranked(one for detect in DETECTORS for one in detect(case))
-        if story.set_back:
+        if story.clock_set:
             found = tuple(replace(one, reasons=in_frames(one.reasons)) for one in found)
         made = self._made(case, found)
         if story.facts is not None:
@@ -232,7 +236,7 @@ class Explainer:
             afterwards=tuple(self._afterwards(case, found[0].cause)),
             came_back=_came_back(case) if found[0].cause not in NEVER else None,
             notes=tuple(notes(case)),
-            clock_set_back=bool(story.set_back),
+            clock_set=bool(story.clock_set),
         )
 
     def _afterwards(self, case: Case, cause: Cause) -> Iterator[Evidence]:
@@ -317,6 +321,6 @@ def notes(case: Case) -> Iterator[str]:
         yield f"The capture lacks {connection.gap_bytes:,} bytes of the connection."
     if not connection.handshake_seen and connection.connect_packet is None:
         yield "The connection was open when the capture began."
-    if case.story.set_back:
-        at = case.story.set_back
-        yield f"The clock of the capture was set back at frame {at}: times before and after that cannot be compared."
+    if case.story.clock_set:
+        step = case.story.step or f"the clock was set back at frame {case.story.clock_set:,}"
+        yield f"In the capture {step}: no duration is given across that place."

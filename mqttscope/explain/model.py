@@ -185,7 +185,7 @@ class Explanation:
     """The client's return, where it was seen."""
     notes: tuple[str, ...] = ()
     """What the capture lacks."""
-    clock_set_back: bool = False
+    clock_set: bool = False
     """The times of the capture go back while the connection is open: its duration is unknown."""
 
     @property

@@ -23,7 +23,8 @@ MAX_SEEN = 8
 MAX_TTLS = 8
 """Values of TTL of one direction that are kept."""
 MAX_FRAMES = 4_096
-"""Frames that are remembered until their segments come: tshark may have to answer for these first."""
+"""Frames that are remembered until their segments come: tshark may have to answer for these first, and the clock of
+the capture is looked at ahead."""
 MAX_KNOCKS = 256
 """Connection attempts of one server that came to nothing, and servers of which these are remembered."""
 

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from mqttscope.events import MalformedEvent, PacketEvent, UnparsedEvent
+from mqttscope.events import ClockStep, MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.explain import describe
 from mqttscope.explain.model import Broken, Evidence, Moment
 from mqttscope.explain.segments import FlowFacts
@@ -24,7 +24,7 @@ MAX_REFUSALS = 8
 """Last refused subscriptions and messages."""
 MAX_BROKEN = 16
 """Last errors of the linter."""
-SET_BACK_NS = 1_000_000_000
+CLOCK_SET_NS = 1_000_000_000
 """A clock that differs by less has not been set back: frames can be out of order."""
 MAX_WAITING = 64
 """Messages without an acknowledgement whose topics are remembered."""
@@ -100,8 +100,10 @@ class Story:
     """Sides that sent nothing after the end, whenever their packets were complete in the capture."""
     last_ns: int = 0
     last_frame: int = 0
-    set_back: int = 0
-    """Frame at which the clock of the capture had last been set back; 0 where it was not."""
+    clock_set: int = 0
+    """Frame at which the clock of the capture had last been set; 0 where it was not."""
+    step: str = ""
+    """By how much it was set there, where that is known."""
     own: bool = False
     """What the connection did by itself explains its end, most probably."""
     special: bool = False
@@ -144,12 +146,12 @@ class Story:
         """Whether something that a side sent came before the end."""
         if not self.ended or by in self.ahead:
             return True
-        return one.frame <= self.ended_frame if self.set_back else one.timestamp_ns <= self.ended_ns
+        return one.frame <= self.ended_frame if self.clock_set else one.timestamp_ns <= self.ended_ns
 
     def until_end(self, one: Moment) -> int | None:
         """Time between something and the end; ``None`` where the clock was set back between them, or nobody knows."""
         waited = one.by in self.ahead and one.timestamp_ns > self.ended_ns
-        return None if waited or one.frame < self.set_back else max(0, self.ended_ns - one.timestamp_ns)
+        return None if waited or one.frame < self.clock_set else max(0, self.ended_ns - one.timestamp_ns)
 
     def packet(self, event: PacketEvent) -> None:
         """Take note of a packet, before it is applied to its connection."""
@@ -183,6 +185,10 @@ class Story:
             elif event.unparsed.packet_type is not None:
                 self._size(max(event.unparsed.length, announced(event.unparsed.raw)), event.unparsed.packet_type)
 
+    def clock_step(self, step: ClockStep) -> None:
+        """The clock of the capture was set."""
+        self.clock_set, self.step = step.frame, step.message
+
     def finding(self, finding: Finding) -> None:
         """Take note of what a rule reports about it."""
         if finding.severity is not Severity.ERROR:
@@ -202,7 +208,7 @@ class Story:
 
     def in_order(self, moments: Iterable[Moment]) -> tuple[Moment, ...]:
         """Moments by time, or in the order of the capture where its clock was set back."""
-        if self.set_back:
+        if self.clock_set:
             return tuple(sorted(moments, key=lambda one: one.frame))
         return tuple(sorted(moments, key=lambda one: (one.timestamp_ns, one.frame)))
 
@@ -227,9 +233,13 @@ class Story:
         self.last_ns, self.last_frame = moment.timestamp_ns, moment.frame
 
     def _clock(self, timestamp_ns: int, frame: int, capture: str) -> None:
-        """A later frame has an earlier time."""
-        if timestamp_ns < self.last_ns - SET_BACK_NS and frame > self.last_frame and capture == self.connection.capture:
-            self.set_back = frame
+        """A later frame has an earlier time, and no step of the clock was found there."""
+        if (
+            timestamp_ns < self.last_ns - CLOCK_SET_NS
+            and frame > self.last_frame
+            and capture == self.connection.capture
+        ):
+            self.clock_set = frame
 
     def _size(self, size: int, kind: int | None) -> None:
         self.largest = max(self.largest, self.latest)

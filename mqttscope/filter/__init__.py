@@ -17,6 +17,7 @@ from mqttscope.filter.evaluate import build
 from mqttscope.filter.fields import Field, FieldKind, lookup, names
 from mqttscope.filter.parser import FilterError
 from mqttscope.payloads.decoders import Decoders
+from mqttscope.session.capture_time import captured
 
 __all__ = ["Field", "FieldKind", "Filter", "FilterError", "compile", "lookup", "names"]
 
@@ -44,7 +45,7 @@ class Filter:
         """
         origin = self._origin
         if origin is not None and origin.timestamp_ns is None:
-            origin.timestamp_ns = getattr(event, "timestamp_ns", None)
+            origin.timestamp_ns = captured(getattr(event, "timestamp_ns", None))
         if self._observed is not None:
             self._observed.observe(event)
         kind = type(event)

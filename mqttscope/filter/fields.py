@@ -19,6 +19,7 @@ from operator import attrgetter
 from typing import Any
 
 from mqttscope.events import (
+    ClockStep,
     ConnectionClosed,
     ConnectionEnding,
     ConnectionOpened,
@@ -39,6 +40,7 @@ from mqttscope.mqtt.topics import utf8_length
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureSecrets
 from mqttscope.payloads.decoders import Decoders
 from mqttscope.payloads.values import pick
+from mqttscope.session.capture_time import captured
 
 Get = Callable[[Any, Any], Any]
 
@@ -107,6 +109,7 @@ EVENTS: dict[type, str] = {
     CaptureError: "capture_error",
     CaptureDrops: "capture_drops",
     CaptureSecrets: "capture_secrets",
+    ClockStep: "clock_step",
 }
 TYPES = {type_name(number): number for number in range(16)}
 DIRECTIONS = {
@@ -145,6 +148,11 @@ def attribute(name: str) -> Get:
         return getattr(event, name, None)
 
     return get
+
+
+def _time(event: Any, packet: Any) -> int | None:
+    """The time that the capture has for an event."""
+    return captured(getattr(event, "timestamp_ns", None))
 
 
 def of_connection(name: str) -> Get:
@@ -253,9 +261,9 @@ def common_fields() -> Iterator[Field]:
     for number in PacketType:
         yield Field(type_name(number), FieldKind.PRESENCE, _is_type(number))
     for name in ("time", "timestamp"):
-        yield Field(name, FieldKind.TIME, attribute("timestamp_ns"))
-    for name in ("timestamp_ns", "frame"):
-        yield Field(name, FieldKind.NUMBER, attribute(name))
+        yield Field(name, FieldKind.TIME, _time)
+    yield Field("timestamp_ns", FieldKind.NUMBER, _time)
+    yield Field("frame", FieldKind.NUMBER, attribute("frame"))
     yield Field("packet", FieldKind.NUMBER, attribute("number"))
     yield Field("length", FieldKind.NUMBER, _length, unit="bytes")
     yield Field("remaining_length", FieldKind.NUMBER, _remaining_length, unit="bytes")

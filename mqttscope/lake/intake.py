@@ -115,6 +115,10 @@ class Intake:
         return max(self._now_ns, max((one.last_ns for one in self._path.counts.values()), default=_BEFORE_ALL_NS))
 
     @property
+    def _steady_ns(self) -> int:
+        return self.dissector.clock.steady_ns(self.now_ns)
+
+    @property
     def last_ns(self) -> int | None:
         """Time of the latest segment of this ingest and all earlier ones; ``None`` where there is none."""
         last_ns = max(self.now_ns, self._before_ns)
@@ -140,7 +144,7 @@ class Intake:
         for event in dissect_segments(self._watch(self._open(captures, parts)), dissector=self.dissector, more=True):
             self._feed(event)
         self.out_of_order |= {name for name, one in self._path.counts.items() if one.first_ns < self._before_ns}
-        for event in self.late.advance(self.now_ns):
+        for event in self.late.advance(self._steady_ns):
             self.collector.feed(event)
 
     def _open(self, captures: Sequence[str], parts: Mapping[str, Part]) -> Iterator[Segment | CaptureNotice]:
@@ -195,7 +199,8 @@ class Intake:
 
     def remembered(self) -> list[FlowMemory]:
         """What is remembered of the flows that continue, once all is read."""
-        return self.late.remembered(remembered(self.dissector, self.collector, self.now_ns), self.now_ns)
+        now_ns = self._steady_ns
+        return self.late.remembered(remembered(self.dissector, self.collector, now_ns), now_ns)
 
     def flush(self, *, everything: bool = False) -> None:
         """Write rows of tables that have enough, or all."""

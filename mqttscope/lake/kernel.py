@@ -30,7 +30,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from mqttscope.dissect import Dissector, dissect_segments
-from mqttscope.events import ConnectionClosed, Event
+from mqttscope.dissect.clock_watch import NO_CLOCK, Clock
+from mqttscope.events import CaptureRemark, ConnectionClosed, Event
 from mqttscope.lake.key_parts import KeyParts, rows_of_key
 from mqttscope.lake.keys import AT_THE_END, Drop
 from mqttscope.lake.memory import FlowMemory, Late, flow_memory, key_memory, open_connections, remembered, resume
@@ -42,7 +43,6 @@ from mqttscope.lake.tables import LOOK, Collector, batch, event_batch
 from mqttscope.lint.failures import Failures
 from mqttscope.lint.finding import Scope
 from mqttscope.net.checksum import UNJUDGED
-from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.net.segment import Segment, flow_key, group_key
 from mqttscope.session.history import NEVER_NS
 
@@ -105,6 +105,7 @@ def kernel(
     dropping: Collection[str] = (),
     drops: Mapping[str, Drop] | None = None,
     ends: tuple[int, ...] = (),
+    clock: Clock = NO_CLOCK,
     failures: Failures | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Event rows of segment rows.
@@ -113,17 +114,18 @@ def kernel(
     time of the last segment of all flows: those that have been idle for too long by then are over, whatever comes.
     ``dropping``: captures that are known to lack frames.  ``drops``: where others say so, by their names.  ``ends``:
     times of the last segments of all captures in their order, where these are read one after the other: a capture that
-    overlaps with the one before lets time go back.  ``failures`` gets the rules that failed, once all rows are made.
+    overlaps with the one before lets time go back.  ``clock``: where their clock was set.  ``failures`` gets the rules
+    that failed, once all rows are made.
     """
     options, drops = options or LakeOptions(), drops or {}
     collector, unfinished = Collector(options), Unfinished(Collector(options))
-    collector.position.ends = ends
+    collector.position.ends = clock.ends or ends
     collector.note_drops(dropping, drops)
     unfinished.collector.note_drops({*dropping, *drops})
     states: list[tuple[Any, ...]] = []
     for _, rows in groupby(read_rows(batches), key=_flow_of):
         memories: list[FlowMemory] = []
-        for _ in run_flows(rows, options, collector, memories, more=more, watermark_ns=watermark_ns):
+        for _ in run_flows(rows, options, collector, memories, more=more, watermark_ns=watermark_ns, clock=clock):
             for name, found in collector.batches():
                 yield event_batch(name, found)
         for memory in memories:
@@ -155,6 +157,7 @@ def cross_kernel(
     dropping: Collection[str] = (),
     drops: Mapping[str, Drop] | None = None,
     ends: tuple[int, ...] = (),
+    clock: Clock = NO_CLOCK,
     elsewhere: Callable[[str], KeyParts | None] | None = None,
     failures: Failures | None = None,
 ) -> Iterator[pa.RecordBatch]:
@@ -171,11 +174,13 @@ def cross_kernel(
     for key, rows in groupby(read_rows(batches), key=_flow_of):
         assert key is not None
         collector = Collector(options, key=key.decode())
-        collector.position.ends = ends
+        collector.position.ends = clock.ends or ends
         collector.note_drops(dropping, drops or {})
         memories: list[FlowMemory] = []
         parts = None if elsewhere is None else elsewhere(key.decode())
-        run = run_flows(rows, options, collector, memories, more=more, watermark_ns=watermark_ns, elsewhere=parts)
+        run = run_flows(
+            rows, options, collector, memories, more=more, watermark_ns=watermark_ns, elsewhere=parts, clock=clock
+        )
         for _ in run:
             yield from found.take(collector)
         yield from found.take(collector)
@@ -248,21 +253,26 @@ def run_flows(
     watermark_ns: int | None = None,
     parts: bool = True,
     elsewhere: KeyParts | None = None,
+    clock: Clock = NO_CLOCK,
 ) -> Iterator[None]:
     """Feed the rows of some flows to the collector.  When more will come, ``memories`` gets what is remembered of them.
 
     ``parts``: segments that come later than newer ones of other captures are read as parts of their own
     (`lake.memory`); else as `inspect` and `lint` read them, in one stream.  ``elsewhere``: what the rows leave out.
+    ``clock``: where the clock of the captures was set.
 
     Stops now and then, and at the end, so that rows can be taken out of the collector: a flow may be very long.
     """
     dissector, position = Dissector(options.reading()), collector.position
+    dissector.clock.stand_aside()
+    if clock.changes and watermark_ns is not None:
+        watermark_ns = max(clock.ends, default=watermark_ns)
     late = Late(dissector, collector)
     position.segment(_BEFORE_ALL_NS, 0, 0)
     if elsewhere is not None:
         elsewhere.begin(dissector, collector, late, watermark_ns)
     for event in dissect_segments(
-        _segments(rows, dissector, collector, late if parts else None), dissector=dissector, more=True
+        _segments(rows, dissector, collector, late if parts else None, clock), dissector=dissector, more=True
     ):
         collector.feed(event)
         if collector.waiting >= LOOK:
@@ -292,8 +302,11 @@ def _flow_of_event(event: Event) -> bytes:
     return b"" if connection is None else flow_key(connection.flow_key)
 
 
-def _segments(rows: Iterable[Row], dissector: Dissector, collector: Collector, late: Late | None) -> Iterator[Any]:
+def _segments(
+    rows: Iterable[Row], dissector: Dissector, collector: Collector, late: Late | None, clock: Clock
+) -> Iterator[Any]:
     """The segments that the dissector takes, and events of those that are late, which pass through it."""
+    changes = 0
     for row in rows:
         if row.kind == KEY_STATE:
             if row.payload:
@@ -305,15 +318,23 @@ def _segments(rows: Iterable[Row], dissector: Dissector, collector: Collector, l
             if late is not None:
                 late.adopt(memory)
             continue
-        _wait_for(row, dissector, collector)
-        collector.position.segment(row.clock_ns, row.file, row.frame)
         segment = Segment(
             row.direction, row.sequence, row.acknowledgment, row.flags, row.window, row.payload or b"",
             row.missing or 0, row.frame, row.timestamp_ns, row.capture, row.options or b"", row.checksum or UNJUDGED,
         )  # fmt: skip
+        if clock.changes:
+            before, changes = changes, clock.changes_before(row.file, row.frame)
+            dissector.clock.shift_ns = shift_ns = clock.changes[changes - 1].shift_ns if changes else 0
+            if collector.linter is not None and any(one.step is not None for one in clock.changes[before:changes]):
+                collector.linter.note_clock_step()
+            # If the clock was set back, the latest time so far is one of before.
+            latest_ns = row.timestamp_ns if clock.is_set_back(changes, row.file) else row.clock_ns
+            row = row._replace(timestamp_ns=row.timestamp_ns - shift_ns, clock_ns=latest_ns - shift_ns)
+        _wait_for(row, dissector, collector)
+        collector.position.segment(row.clock_ns, row.file, row.frame)
         events = late.events(segment) if late is not None else None
         if events is None:
-            yield segment
+            yield dissector.clock.shifted(segment)
         else:
             yield from events
 
@@ -411,7 +432,7 @@ def due_of(memory: FlowMemory) -> int:
     return min(flow.check_ns, flow.kept_until_ns, *(due_of(one) for one in memory.parts), NEVER_NS)
 
 
-def errors_of(notices: Iterable[CaptureError | CaptureDrops], options: LakeOptions | None = None) -> pa.RecordBatch:
+def errors_of(notices: Iterable[CaptureRemark], options: LakeOptions | None = None) -> pa.RecordBatch:
     """Rows of what is wrong with captures."""
     collector = Collector(options or LakeOptions())
     for notice in notices:

@@ -19,6 +19,7 @@ from typing import NamedTuple, cast
 from mqttscope.lint.context import ConnectionKey, is_of_one
 from mqttscope.lint.finding import Scope
 from mqttscope.net.segment import flow_key
+from mqttscope.session.capture_time import captured
 from mqttscope.session.connection import Connection
 
 
@@ -36,7 +37,7 @@ def _connection_id(flow: bytes, opened_ns: int, initial_sequence: int, group: st
     parts = (
         group.encode("utf-8", "surrogateescape"),
         flow,
-        opened_ns.to_bytes(12, "big", signed=True),
+        captured(opened_ns).to_bytes(12, "big", signed=True),
         initial_sequence.to_bytes(5, "big", signed=True),
     )
     digest = blake2b(digest_size=16, person=b"connection")

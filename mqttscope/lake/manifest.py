@@ -99,6 +99,8 @@ class Manifest:
     objects: dict[str, list[Any]] = field(default_factory=dict)
     """Captures of stores that are in, by name: digest of the content, bytes, when it was written (`locations.Seen`).
     They need not be fetched to be known; older lakes do not have them."""
+    shift_ns: int = 0
+    """How far forward the clock of the captures was set in all, up to the last segment."""
 
     def all_files(self) -> set[str]:
         """Everything that belongs to the lake."""
@@ -184,6 +186,7 @@ def _is_well_formed(manifest: Manifest) -> bool:
         and isinstance(manifest.settings, str)
         and all(isinstance(one, str) for one in manifest.options.values())
         and (manifest.last_ns is None or type(manifest.last_ns) is int)
+        and type(manifest.shift_ns) is int
         and all(isinstance(name, str) for name in manifest.captures.values())
         and all(_are_files(one) for one in (*files, manifest.state_files, manifest.scope_state_files))
         and all(map(_is_stream, manifest.streams.values()))

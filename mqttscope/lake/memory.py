@@ -31,6 +31,7 @@ from mqttscope.net.flow import Flow
 from mqttscope.net.flow_expiry import LINGER_NS
 from mqttscope.net.reassembly import START_WINDOW, UNSEEN, HalfStream
 from mqttscope.net.segment import ACK, FIN, RST, SYN, Segment, advance, flow_key, plain_key, reverse_key
+from mqttscope.session.capture_time import captured
 from mqttscope.session.connection import Connection
 
 _T = TypeVar("_T")
@@ -162,7 +163,7 @@ class Late:
     def adopt(self, memory: FlowMemory) -> None:
         """Know a flow that was resumed, and continue its parts."""
         flow = memory.flow
-        self._resumed[flow.key] = flow.last_timestamp_ns
+        self._resumed[flow.key] = captured(flow.last_timestamp_ns)
         if memory.parts:
             known = self._add(flow.key)
             for one in memory.parts:

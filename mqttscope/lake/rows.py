@@ -11,6 +11,8 @@ from typing import Any
 import orjson
 
 from mqttscope.events import (
+    CaptureRemark,
+    ClockStep,
     ConnectionClosed,
     ConnectionOpened,
     DiscardedEvent,
@@ -35,7 +37,7 @@ from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion, rea
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.view import utf8
-from mqttscope.net.frame import CaptureDrops, CaptureError
+from mqttscope.net.frame import CaptureError
 from mqttscope.redact.addresses import transport_view, without_secrets
 from mqttscope.redact.packets import (
     DISGUISED,
@@ -45,6 +47,7 @@ from mqttscope.redact.packets import (
     hides_payload,
     visible_fields,
 )
+from mqttscope.session.capture_time import captured
 from mqttscope.session.connection import Connection
 
 Values = tuple[Any, ...]
@@ -95,7 +98,8 @@ def _name(capture: str) -> str:
 
 
 def _place(event: Any) -> Values:
-    return (_name(event.capture), event.frame, event.timestamp_ns // 1000, event.timestamp_ns)
+    timestamp_ns = captured(event.timestamp_ns)
+    return (_name(event.capture), event.frame, timestamp_ns // 1000, timestamp_ns)
 
 
 def packet_row(event: PacketEvent, intro: Introduction, limit: int) -> tuple[Values, Row]:
@@ -248,11 +252,12 @@ def connection_row(
     closed = isinstance(event, ConnectionClosed)
     end: Values = (None, None, None, None)
     if closed and over:
-        end = (_name(event.capture), event.frame, event.timestamp_ns // 1000, event.timestamp_ns)
+        end = _place(event)
     client, server = connection.client_side, connection.server_side
+    opened_ns = captured(connection.opened_ns)
     return (
-        connection_id, group, _name(connection.capture), connection.frame, connection.opened_ns // 1000,
-        connection.opened_ns, _name(connection.found_capture), connection.found_frame, connection.found_ns, *end,
+        connection_id, group, _name(connection.capture), connection.frame, opened_ns // 1000,
+        opened_ns, _name(connection.found_capture), connection.found_frame, connection.found_ns, *end,
         connection.client, connection.server, connection.flow_key,
         connection.initial_sequence if connection.initial_sequence >= 0 else None,
         connection.transport, connection.decrypted, connection.handshake_seen, connection.roles_known,
@@ -278,7 +283,7 @@ def _other_end(connection: Connection) -> Row | None:
     if end is None:
         return None
     return {
-        "how": end.how, "frame": end.frame, "timestamp_ns": end.timestamp_ns, "capture": _name(end.capture),
+        "how": end.how, "frame": end.frame, "timestamp_ns": captured(end.timestamp_ns), "capture": _name(end.capture),
     }  # fmt: skip
 
 
@@ -295,7 +300,7 @@ def finding_row(finding: Finding, connection_id: str, scope: str, number: int, s
             "message": utf8(one.message),
             "packet_in_connection": one.packet,
             "frame": one.frame,
-            "timestamp_ns": one.timestamp_ns,
+            "timestamp_ns": captured(one.timestamp_ns),
         }
         for one in finding.related
     ]
@@ -310,9 +315,11 @@ def finding_row(finding: Finding, connection_id: str, scope: str, number: int, s
     )  # fmt: skip
 
 
-def error_row(notice: CaptureError | CaptureDrops) -> Values:
+def error_row(notice: CaptureRemark) -> Values:
     """The row of what is wrong with a capture."""
     capture = _name(notice.capture)
+    if isinstance(notice, ClockStep):
+        return (capture, "clock_step", notice.message, None, None, None, None, None)
     if isinstance(notice, CaptureError):
         return (
             capture,

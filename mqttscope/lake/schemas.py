@@ -246,7 +246,7 @@ INGEST_ERRORS = TableSchema(
     "What is wrong with captures, and what they say to have dropped",
     ("capture", "event", "message"),
     (
-        Column("capture", S), Column("event", S, "capture_error or capture_drops"), Column("message", S),
+        Column("capture", S), Column("event", S, "capture_error, capture_drops or clock_step"), Column("message", S),
         Column("offset", L), Column("frames", L), Column("interface", L), Column("received", L),
         Column("dropped", L, "2^63 - 1 stands for more, which the message tells"),
     ),

@@ -34,11 +34,12 @@ from typing import Any, Final
 import msgspec
 
 from mqttscope.errors import MqttscopeError
+from mqttscope.session.capture_time import CaptureTime
 
 __all__ = ["MAGIC", "VERSION", "NotSerializableError", "StateError", "allow", "dump", "field_names", "load"]
 
 MAGIC = b"MQTS"
-VERSION = 8
+VERSION = 9
 MAX_BYTES = 1 << 30
 """Longest state that is read, inflated."""
 DAMAGE: Final = (
@@ -198,6 +199,8 @@ _TEXT: Final = 9
 """What is not UTF-8."""
 _NUMBER: Final = 10
 """One of more than 64 bits, as bytes, big endian."""
+_TIME: Final = 11
+"""A time after a step of the capture's clock: for durations, and as the capture has it."""
 
 
 class _Kind:
@@ -246,6 +249,8 @@ class _Writer:
                 made.append(self.write(value, [_FROZENSET]))
             elif kind is bytearray:
                 made.append(_bytearray(value))
+            elif kind is CaptureTime:
+                made.append([_TIME, *self.write((int(value), value.captured_ns), [])])
             elif isinstance(value, Enum):
                 made.append(self._member(value))
             else:
@@ -435,4 +440,5 @@ _READ: dict[int, Callable[[_Reader, list[Any]], Any]] = {
     _BYTEARRAY: _Reader._bytearray,
     _TEXT: lambda reader, written: written[1].decode("utf-8", "surrogatepass"),
     _NUMBER: lambda reader, written: int.from_bytes(written[1], "big", signed=True),
+    _TIME: lambda reader, written: CaptureTime(*reader._items(written)),
 }

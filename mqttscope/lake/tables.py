@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from mqttscope.dissect import Dissector
 from mqttscope.events import (
+    CaptureRemark,
     ConnectionClosed,
     ConnectionDue,
     ConnectionOpened,
@@ -39,7 +40,6 @@ from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Finding, Scope
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.constants import Direction, PacketType
-from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.net.segment import endpoints, flow_key, group_key
 from mqttscope.redact.findings import Hiding, conceal
 from mqttscope.session.connection import Connection
@@ -152,7 +152,7 @@ class Collector:
             tracker.gaps += 1
             if isinstance(event, GapEvent) and event.reason != "cut":
                 tracker.note_hole(event.direction is Direction.CLIENT_TO_SERVER, event.stream_offset, event.length)
-        elif isinstance(event, CaptureError | CaptureDrops):
+        elif isinstance(event, CaptureRemark):
             self.rows["ingest_errors"].append(error_row(event))
 
     def note_drops(self, captures: Iterable[str], later: Mapping[str, Drop] | None = None) -> None:

@@ -16,6 +16,7 @@ from mqttscope.lint.finding import Scope
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import V5, Direction, PacketType
 from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.session.capture_time import captured
 
 C2S = Direction.CLIENT_TO_SERVER
 REFUSED = 0x80
@@ -51,7 +52,8 @@ class TrackedMessage:
         if latency is not None and not -LONGEST_NS <= latency <= LONGEST_NS:
             latency = None
         return (
-            *self.head, self.state, self.ended, self.acknowledged_ns, self.released_ns, self.completed_ns, latency,
+            *self.head, self.state, self.ended, captured(self.acknowledged_ns), captured(self.released_ns),
+            captured(self.completed_ns), latency,
             self.retransmissions, self.acknowledge_reason_code, self.release_reason_code, self.complete_reason_code,
             self.bad or None,
         )  # fmt: skip

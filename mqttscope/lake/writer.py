@@ -470,6 +470,7 @@ def _read(
     collector.note_drops(dropping_captures(root, before))
     with LakeFiles(root, after.generation) as files:
         intake = Intake(collector, files.write, before.last_ns, progress)
+        intake.dissector.clock.resume(before.shift_ns, before.last_ns)
         intake.resume(root, before)
         names = list(fresh.names.values())
         if beside is None:
@@ -491,7 +492,7 @@ def _read(
             if collector.waiting >= LOOK:
                 _write(files, unfinished.batches())
         _write(files, unfinished.batches(everything=True))
-    after.last_ns = intake.last_ns
+    after.last_ns, after.shift_ns = intake.last_ns, intake.dissector.clock.shift_ns
     done.skipped += intake.skipped
     if collector.linter is not None:
         done.internal_errors = collector.linter.internal_errors

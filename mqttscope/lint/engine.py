@@ -23,6 +23,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from mqttscope.events import (
+    ClockStep,
     ConnectionClosed,
     ConnectionDue,
     ConnectionOpened,
@@ -122,6 +123,8 @@ class Linter:
         """Findings that the capture is not good enough for, by rule."""
         self.dropping: set[str] = set()
         """Captures that report dropped frames."""
+        self.clock_was_set = False
+        """Durations may include a step of the clock of a capture."""
         self.memories = Memories()
         self.memories.together = together
         self._withheld = Withheld()
@@ -188,6 +191,13 @@ class Linter:
                 kept[key] = told
         return kept
 
+    def note_clock_step(self) -> None:
+        """The clock of a capture was set: durations of the connections that are open may include the step."""
+        self.clock_was_set = True
+        for connection in self.memories.open.values():
+            if connection.history is not None:
+                connection.history.clock_set = True
+
     def feed(self, event: Event) -> list[Finding]:
         """Findings of one event, in the order of their codes, so that it does not matter which rules run together."""
         if type(event) is PacketEvent:
@@ -213,6 +223,8 @@ class Linter:
             self.ledger.feed(event)
         if isinstance(event, CaptureDrops) and event.dropped:
             self.dropping.add(event.capture)
+        elif isinstance(event, ClockStep):
+            self.note_clock_step()
         findings: list[Finding] = []
         if isinstance(event, ConnectionOpened):
             event.connection.history = History()
@@ -580,6 +592,8 @@ class Linter:
         if not connection.roles_known or (rule.version_matters and not connection.version_known):
             return False
         if at.event.capture in self.dropping and rule.needs.value & _WHOLE:
+            return False
+        if self.clock_was_set and rule.is_timed and (at.history.clock_set or rule.scope in WIDE):
             return False
         # After lost bytes packets are found again by their looks; the first bytes of another protocol are no such.
         return not at.sender.gapped or bool(at.history.foreign)

@@ -17,6 +17,7 @@ from enum import Enum, StrEnum, auto
 from typing import Any, Final
 
 from mqttscope.events import (
+    ClockStep,
     ConnectionClosed,
     ConnectionOpened,
     DiscardedEvent,
@@ -143,6 +144,8 @@ class Quality:
     """Segments with data from before the first byte that was read of their connection."""
     dropped_frames: int = 0
     """Frames that the capture itself reports as dropped."""
+    clock_steps: int = 0
+    """How often the clock of the capture was set."""
     incomplete_fragments: int = 0
     """IP fragments of TCP whose other fragments are missing."""
     malformed_frames: int = 0
@@ -170,6 +173,8 @@ class Quality:
             self.early_segments += event.reason == _BEFORE
         elif isinstance(event, CaptureDrops):
             self.dropped_frames += event.dropped
+        elif isinstance(event, ClockStep):
+            self.clock_steps += 1
         elif isinstance(event, CaptureError):
             self.errors.append(event.capture)
 
@@ -266,6 +271,7 @@ class Quality:
             (self.discarded_segments, "segment", "that no connection took", inside),
             (self.early_segments, "segment", "from before the first byte that was read", outside),
             (self.dropped_frames, "frame", "dropped by the capture", inside),
+            (self.clock_steps, "step", "of the capture's clock", inside),
             *((getattr(self, name), "frame", UNREAD[reason].words, inside) for reason, name in _DAMAGED.items()),
             (len(self.errors), "capture", "not read to the end", inside),
         ]

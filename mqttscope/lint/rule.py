@@ -46,6 +46,13 @@ Checks of frequent packets return one report or ``None``; others may be generato
 MAX_REPORTS = 10_000
 """Reports that one check of a rule made elsewhere may return for one event: its generator may have no end."""
 
+TIME_SETTINGS = frozenset(
+    (
+        "close_timeout", "grace", "pause", "per_minute", "pings", "seconds", "slow", "timeout", "tolerance",
+        "tolerance_percent", "very_slow", "window",
+    )
+)  # fmt: skip
+"""Settings of rules that measure durations."""
 
 _SCOPES = {"1": Scope.PACKET, "2": Scope.CONNECTION, "3": Scope.SESSION, "4": Scope.BROKER, "5": Scope.CONNECTION}
 
@@ -141,6 +148,8 @@ class Rule:
     """Conversations in which this rule finds exactly what is marked."""
 
     def __init__(self, settings: dict[str, Any] | None = None) -> None:
+        self.is_timed = not TIME_SETTINGS.isdisjoint(self.settings)
+        """Whether it measures durations."""
         self.set = {**self.settings, **(settings or {})}
         """The settings in force."""
 

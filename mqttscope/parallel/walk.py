@@ -18,6 +18,7 @@ from typing import Final
 from zlib import crc32
 
 from mqttscope.dissect import Dissector, FastPath, dissect_segments
+from mqttscope.dissect.clock_watch import STEP_NS
 from mqttscope.errors import MqttscopeError
 from mqttscope.events import Event, PacketEvent
 from mqttscope.net.fragments import FragmentTable
@@ -34,6 +35,7 @@ STRIDE: Final = 8_192
 Rank = tuple[int, ...] | tuple[int, int, bytes]
 """The order of what several shares say at one place."""
 
+_CLOCK_SET: Final = "the clock of a capture may have been set, which all flows together show"
 MARK: Final = CaptureDrops("", -1, None, 0)
 """Passes through the dissector in the place of a frame of another share: time has come, or a stride is over."""
 
@@ -71,6 +73,7 @@ class Walk:
     def __init__(self, share: Share, dissector: Dissector) -> None:
         self.share = share
         self.dissector = dissector
+        dissector.clock.stand_aside()
         self.skipped: Counter[str] = Counter()
         """Frames without a segment, by reason: those that only this share looks at."""
         self.spans: dict[str, Span] = {}
@@ -151,7 +154,10 @@ class Walk:
         skipped = self.skipped
         told: set[tuple[str, str]] = set()
         look_ns = flows.next_look_ns
+        clock = self.dissector.clock
         for frame in frames:
+            if type(frame) is Frame:
+                clock.pass_time(frame.timestamp_ns, frame.capture)
             if type(frame) is not Frame or self.offered != (frame.number, frame.capture):
                 self.at += 1
             else:
@@ -185,6 +191,8 @@ class Walk:
                         yield from self._pass(at, frame.timestamp_ns)
                         look_ns = flows.next_look_ns
                     continue
+                if clock.contradicts(whole):
+                    raise IndivisibleError(_CLOCK_SET)
                 now = whole.timestamp_ns
                 if now >= look_ns:
                     yield from self._pass(at, now)
@@ -227,6 +235,7 @@ class ShareSink:
         """As `FrameSink.base`."""
         self._walk = walk
         self._flows = walk.dissector.flows
+        self._clock = walk.dissector.clock
         self._path = FastPath(walk.dissector, feed, passing=True, reusing=True)
         self._timed = timed
 
@@ -245,6 +254,10 @@ class ShareSink:
         walk = self._walk
         walk.at = at = walk.at + 1
         walk.offered = (number, capture)
+        clock = self._clock
+        if not -STEP_NS < timestamp_ns - clock.last_ns < STEP_NS:
+            return False
+        clock.last_ns = timestamp_ns
         if at >= walk.stride:
             return False
         key = plain_endpoints(data, start, end, link_type)

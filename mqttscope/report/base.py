@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from mqttscope.events import Event
 from mqttscope.mqtt.view import PAYLOAD_LIMIT
 from mqttscope.redact.findings import Hiding
+from mqttscope.session.capture_time import captured
 
 if TYPE_CHECKING:
     from mqttscope.payloads.decoders import Decoders
@@ -89,7 +90,7 @@ class Clock:
 
     def iso(self, timestamp_ns: int) -> str:
         """``2026-01-02T03:04:05.123456789Z``; times outside years 1 to 9999 as plain seconds."""
-        second, nanosecond = divmod(timestamp_ns, 1_000_000_000)
+        second, nanosecond = divmod(captured(timestamp_ns), 1_000_000_000)
         if second != self._second:
             text = _iso_second(second)
             if not text:

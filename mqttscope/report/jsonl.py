@@ -37,6 +37,7 @@ from mqttscope.redact.secrets import SHORTEST, suspicions, without_tokens
 from mqttscope.redact.values import without_names_of, without_tokens_of
 from mqttscope.report.base import Clock, Sink
 from mqttscope.report.public import fields_shown, hidden_of, public_event, public_packet
+from mqttscope.session.capture_time import captured
 from mqttscope.session.connection import Connection
 
 __all__ = ["SCHEMA", "JsonLines", "dumps", "harmless"]
@@ -143,7 +144,7 @@ class JsonLines:
             "how": other.how,
             "frame": other.frame,
             "timestamp": self._clock.iso(other.timestamp_ns),
-            "timestamp_ns": other.timestamp_ns,
+            "timestamp_ns": captured(other.timestamp_ns),
         }
 
     def _malformed(self, event: MalformedEvent) -> str:
@@ -180,7 +181,7 @@ class JsonLines:
             "capture": text(event.capture),
             "frame": event.frame,
             "timestamp": self._clock.iso(event.timestamp_ns),
-            "timestamp_ns": event.timestamp_ns,
+            "timestamp_ns": captured(event.timestamp_ns),
             "connection": connection.number,
             "client": connection.client,
             "server": connection.server,
@@ -199,7 +200,7 @@ class JsonLines:
             "capture": text(event.capture),
             "frame": event.frame,
             "timestamp": self._clock.iso(event.timestamp_ns),
-            "timestamp_ns": event.timestamp_ns,
+            "timestamp_ns": captured(event.timestamp_ns),
             "connection": connection.number,
             "client": connection.client,
             "server": connection.server,
@@ -346,7 +347,7 @@ class PacketLines:
         connection = event.connection
         if event.capture is not self._capture:
             self._open(event.capture)
-        timestamp_ns = event.timestamp_ns
+        timestamp_ns = captured(event.timestamp_ns)
         past_ns = timestamp_ns - self._second_ns
         if past_ns < 0 or past_ns >= _SECOND:
             past_ns = self._turn(timestamp_ns)
@@ -476,10 +477,11 @@ class PacketLines:
             self._open(event.capture)
         named = self._introduce(event.connection)
         naming = named.from_client if event.direction is _C2S else named.from_server
-        past_ns = self._turn(event.timestamp_ns)
+        timestamp_ns = captured(event.timestamp_ns)
+        past_ns = self._turn(timestamp_ns)
         return (
             f'{{"schema":{SCHEMA},"event":"{name}",{self._opening}{event.frame}{self._time}{past_ns:09d}'
-            f'Z","timestamp_ns":{event.timestamp_ns}{naming[: -len(_PACKET)]}'
+            f'Z","timestamp_ns":{timestamp_ns}{naming[: -len(_PACKET)]}'
         )
 
     def forget(self, connection: Connection) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mqttscope.events import (
+    CaptureRemark,
     ConnectionClosed,
     ConnectionEnding,
     ConnectionOpened,
@@ -22,7 +23,6 @@ from mqttscope.events import (
 )
 from mqttscope.mqtt.constants import Direction, PacketType
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.report import notices
 from mqttscope.report.base import Sink, View
 from mqttscope.report.public_report import PublicReport
@@ -159,7 +159,7 @@ class Ladder(PublicReport):
             yield from end_of(event, self.heads, self.endings, self._unanswered(event.connection))
             if isinstance(event, ConnectionClosed):
                 self.tags.forget(event.connection.number)
-        elif isinstance(event, CaptureError | CaptureDrops):
+        elif isinstance(event, CaptureRemark):
             text = Wrapped(painter.line())
             notices.capture_error(text, event, painter)
             yield from text.texts()

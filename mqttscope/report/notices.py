@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mqttscope.events import (
+    CaptureRemark,
+    ClockStep,
     ConnectionClosed,
     ConnectionEnding,
     ConnectionOpened,
@@ -22,7 +24,7 @@ from mqttscope.events import (
 from mqttscope.lint.foreign import PREFACES
 from mqttscope.mqtt.constants import Direction, PacketType, reason_name, type_name
 from mqttscope.mqtt.wire import counted
-from mqttscope.net.frame import CaptureDrops, CaptureError
+from mqttscope.net.frame import CaptureDrops
 from mqttscope.redact.addresses import without_secrets
 from mqttscope.report.public import hidden_of, protocol_of
 from mqttscope.report.style import Painter, Wrapped
@@ -256,9 +258,12 @@ def malformed_type(event: MalformedEvent) -> str:
     return (event.type or "packet").upper()
 
 
-def capture_error(line: Wrapped, event: CaptureError | CaptureDrops, painter: Painter) -> None:
+def capture_error(line: Wrapped, event: CaptureRemark, painter: Painter) -> None:
     """What is wrong with a capture."""
     line.add(f"!! {painter.name(event.capture, 60)}: ", "error")
+    if isinstance(event, ClockStep):
+        line.add(event.message, "error")
+        return
     if isinstance(event, CaptureDrops):
         line.add(f"interface {event.interface} dropped {counted(event.dropped, 'frame')} while capturing", "error")
         return

@@ -52,6 +52,7 @@ from mqttscope.report.base import Clock, Sink, View
 from mqttscope.report.jsonl import harmless
 from mqttscope.report.public import PublicPacket, decoded_of, fields_shown
 from mqttscope.report.public_report import PublicReport
+from mqttscope.session.capture_time import captured
 
 COLUMNS = (
     "capture",
@@ -167,7 +168,7 @@ class Table(PublicReport):
             _safe(event.capture),
             event.frame,
             self._clock.iso(event.timestamp_ns),
-            event.timestamp_ns,
+            captured(event.timestamp_ns),
             connection.number,
             event.number,
             connection.client,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mqttscope.events import (
+    CaptureRemark,
     ConnectionClosed,
     ConnectionEnding,
     ConnectionOpened,
@@ -14,7 +15,6 @@ from mqttscope.events import (
     UnparsedEvent,
 )
 from mqttscope.mqtt.constants import Direction, PacketType
-from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.report import notices
 from mqttscope.report.base import Sink, View
 from mqttscope.report.escape import cells
@@ -219,7 +219,7 @@ class TextLines(PublicReport):
     def other(self, event: Event) -> list[str]:
         """The lines of any other event; more than one only where the terminal is narrow."""
         painter = self.painter
-        if isinstance(event, CaptureError | CaptureDrops):
+        if isinstance(event, CaptureRemark):
             text = Wrapped(painter.line())
             notices.capture_error(text, event, painter)
         elif isinstance(event, GapEvent | UnparsedEvent | MalformedEvent | DiscardedEvent):

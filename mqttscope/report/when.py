@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from mqttscope.report.base import Clock, View
+from mqttscope.session.capture_time import captured
 
 WIDE = 140
 """Terminals of this many columns have room for date and nanoseconds in every line."""
@@ -46,6 +47,7 @@ class TimeColumn:
 
     def text(self, timestamp_ns: int) -> str:
         """The time of an event."""
+        timestamp_ns = captured(timestamp_ns)
         if self.mode == "clock":
             second, rest = divmod(timestamp_ns, _SECOND)
             if second != self._second:
@@ -73,7 +75,7 @@ class TimeColumn:
         """Date and zone, when the column does not show them and they are others than those of the event before."""
         if self.mode != "clock":
             return None
-        second, zone = timestamp_ns // _SECOND, "UTC"
+        second, zone = captured(timestamp_ns) // _SECOND, "UTC"
         if self._local:
             offset = _offset(second)
             second, zone = second + offset, f"local time, {_zone(offset)}"

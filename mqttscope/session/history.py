@@ -328,7 +328,10 @@ class History:
     disordered: bool = False
     """A side had received what the capture had not shown yet: the order between the directions proves nothing."""
     clock_back: bool = False
-    """The capture's clock was set back in the middle of the connection: the time between two segments says nothing."""
+    """The times of the capture go back in the middle of the connection, and nobody knows how far: the time between two
+    segments says nothing."""
+    clock_set: bool = False
+    """The capture's clock was set in the middle of the connection, and times were corrected: durations are likely."""
     latest_ns: int = -1 << 63
     """The latest time of a segment with data."""
     subscriptions: Subscriptions = field(default_factory=Subscriptions)

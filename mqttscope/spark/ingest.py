@@ -24,6 +24,7 @@ from mqttscope.capture.fingerprint import Fingerprint, KnownFingerprints, find_p
 from mqttscope.capture.locations import PARALLEL, Location, Seen, find, open_location, open_named, why_replaced
 from mqttscope.capture.ranges import WHOLE, Settled
 from mqttscope.capture.read import NO_FRAME, BoundedFile
+from mqttscope.dissect.clock_watch import Clock
 from mqttscope.lake.commit import commit, lake_lock, merge_small
 from mqttscope.lake.manifest import LakeError, Manifest, folder_of, read_manifest, remove_strays
 from mqttscope.lake.options import LakeOptions
@@ -31,6 +32,7 @@ from mqttscope.lake.writer import SETTLED_NS, Ingested, check_settings, next_gen
 from mqttscope.lint.failures import Failures
 from mqttscope.mqtt.view import utf8
 from mqttscope.spark.aggregates import write_sums
+from mqttscope.spark.clock_steps import find_clock
 from mqttscope.spark.dataframes import assemble, plan_captures, read_captures
 from mqttscope.spark.distribute import ship
 from mqttscope.spark.ingest_flows import Folded, fold
@@ -90,8 +92,9 @@ def ingest(
             while apart.fresh:
                 fresh = list(apart.fresh.values())
                 reading.plan = plan_captures(spark, fresh, split_bytes=split_bytes, settings=known)
+                clock = find_clock(spark, fresh, known, shift_ns=before.shift_ns, last_ns=before.last_ns)
                 tasks = partitions or good_partitions(sum(one.size for one in fresh))
-                folded = _fold(reading, root, before, after, options, tasks)
+                folded = _fold(reading, root, before, after, options, tasks, clock)
                 gone = {one.capture: one.message for _, one in folded.errors if one.message.endswith(SINCE)}
                 if not gone:
                     done.rows, done.open_flows, done.out_of_order = folded.rows, folded.open_flows, folded.out_of_order
@@ -167,15 +170,22 @@ class Reading:
 
 
 def _fold(
-    reading: Reading, root: Path, before: Manifest, after: Manifest, options: LakeOptions, partitions: int
+    reading: Reading,
+    root: Path,
+    before: Manifest,
+    after: Manifest,
+    options: LakeOptions,
+    partitions: int,
+    clock: Clock,
 ) -> Folded:
     """Fold all rows; where there are IP fragments, put them together first and begin again."""
     rows = reading.rows("ingest", reading.plan)
-    folded = fold(reading.spark, rows, root, before, after, options, partitions=partitions, stops_at_fragments=True)
+    run = partial(fold, reading.spark, partitions=partitions, clock=clock)
+    folded = run(rows, root, before, after, options, stops_at_fragments=True)
     if not folded.fragmented:
         return folded
     whole = union_all(rows, reading.fragments_of(folded.fragmented))
-    return fold(reading.spark, whole, root, before, after, options, partitions=partitions)
+    return run(whole, root, before, after, options)
 
 
 HERE_BYTES = 1 << 30

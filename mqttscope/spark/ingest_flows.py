@@ -23,6 +23,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from mqttscope.dissect.clock_watch import Clock, ClockChange
+from mqttscope.events import CaptureRemark
 from mqttscope.lake.carried import Carried, Taken
 from mqttscope.lake.files import LakeFiles, add_files, reading
 from mqttscope.lake.kernel import KEY_STATE, ORDER, ORDER_BY_TIME, SEGMENT_COLUMNS, STATE_KIND, errors_of
@@ -94,6 +96,7 @@ def fold(
     partitions: int = 1,
     stops_at_fragments: bool = False,
     by_time: bool = False,
+    clock: Clock | None = None,
 ) -> Folded:
     """Fold rows into the lake in ``root``, whose manifest is ``before``; ``after`` gets what was written.
 
@@ -101,16 +104,20 @@ def fold(
     segment, which is the watermark that flows time out by.  Else ``watermark_ns`` says it, nanoseconds since the epoch.
     ``more``: captures will follow, so that flows stay open.  ``partitions``: into how many tasks the flows go.
     ``stops_at_fragments``: do nothing but name the captures that have IP fragments, where there are any.  ``by_time``:
-    put captures that overlap in time into each other, instead of reading one after the other.
+    put captures that overlap in time into each other, instead of reading one after the other.  ``clock``: where the
+    clock of the captures was set; ``None``: nobody has looked.
 
     Nothing counts before the caller has committed ``after`` (`lake.files.commit`); what a fold that fails leaves behind
     is taken away then.  Raises what Spark raises.
     """
     root, rows = root.resolve(), as_input(rows)
     dropping = frozenset(dropping_captures(root, before))
+    if clock is None:
+        clock = Clock((ClockChange(-1, 0, before.shift_ns),) if before.shift_ns else ())
     work = Work(
-        str(root), after.generation, options, more, watermark_ns, before.last_ns, stops_at_fragments, dropping, by_time
-    )
+        str(root), after.generation, options, more, watermark_ns, before.last_ns, stops_at_fragments, dropping, by_time,
+        clock,
+    )  # fmt: skip
     with ExitStack() as held:
         if by_time:
             rows = kept(rows)
@@ -138,7 +145,9 @@ def run_stages(stages: Stages, carried: Carried | None, work: Work, before: Mani
         same = reports[0] if reports else TaskReport()
         wrong = found_wrong([note for one in reports for note in one.notes], same.noted(DROPS))
         done.errors = [(file, one) for file, one in wrong if isinstance(one, CaptureError)]
-        reports.append(write_errors(root, after.generation, [one for _, one in wrong]))
+        steps = [change.step for change in work.clock.changes if change.step is not None]
+        reports.append(write_errors(root, after.generation, [*(one for _, one in wrong), *steps]))
+        after.shift_ns = work.clock.changes[-1].shift_ns if work.clock.changes else 0
         if work.options.widest() is not None:
             keys = [name for one in reports for name in one.files.get(FLOW_KEYS.name, ())]
             if carried is not None:
@@ -330,7 +339,7 @@ def found_wrong(
     return [(note["file"], told) for note in ordered if (told := _error(note)) is not None]
 
 
-def write_errors(root: Path, generation: int, found: Sequence[CaptureError | CaptureDrops]) -> TaskReport:
+def write_errors(root: Path, generation: int, found: Sequence[CaptureRemark]) -> TaskReport:
     """Write what is wrong with captures into the table of errors."""
     with LakeFiles(root, generation) as files:
         if found:

@@ -18,6 +18,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mqttscope.dissect.clock_watch import NO_CLOCK, Clock
 from mqttscope.errors import MqttscopeError
 from mqttscope.lake import carried
 from mqttscope.lake.files import ROWS_PER_FILE, LakeFiles
@@ -66,6 +67,8 @@ class Work:
     """Captures of earlier ingests that report dropped frames."""
     by_time: bool = False
     """Captures are put into each other by time."""
+    clock: Clock = NO_CLOCK
+    """Where the clock of the captures was set."""
 
 
 @dataclass(slots=True)
@@ -151,7 +154,7 @@ def fold_flows(batches: Iterable[pa.RecordBatch], work: Work) -> Iterator[pa.Rec
         made = kernel(
             clocked(look.through(rest), summaries), work.options, more=work.more, watermark_ns=watermark_ns,
             dropping=work.dropping, drops=first_drops(aside), ends=() if work.by_time else ends_of(summaries),
-            failures=report.failures,
+            clock=work.clock, failures=report.failures,
         )  # fmt: skip
         for kind, found in unpacked(look.named(made)):
             files.write(kind, found)
@@ -331,7 +334,7 @@ def ingest_keys(
         made = cross_kernel(
             clocked(smaller(batches), asides.summaries), work.options, more=work.more,
             watermark_ns=asides.watermark_ns, dropping=work.dropping, drops=asides.drops,
-            ends=() if work.by_time else asides.ends, elsewhere=elsewhere, failures=failures,
+            ends=() if work.by_time else asides.ends, clock=work.clock, elsewhere=elsewhere, failures=failures,
         )  # fmt: skip
         for kind, found in unpacked(_named(made)):
             files.write(kind, found)

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from mqttscope.capture.locations import Location
+from mqttscope.dissect.clock_watch import NO_CLOCK, Clock
+from mqttscope.events import ClockStep
 from mqttscope.lake.finding_collector import Judge, Sums
 from mqttscope.lake.kernel import ORDER, read_rows, run_flows
 from mqttscope.lake.options import LakeOptions
@@ -25,6 +27,7 @@ from mqttscope.lake.state import dump, load
 from mqttscope.lint.finding import Finding
 from mqttscope.lint.gate import Selection
 from mqttscope.net.frame import CaptureDrops, CaptureNotice
+from mqttscope.spark.clock_steps import find_clock
 from mqttscope.spark.dataframes import plan_captures
 from mqttscope.spark.ingest import Reading, good_partitions
 from mqttscope.spark.ingest_flows import as_input, by_flow, by_key
@@ -57,6 +60,8 @@ class Judged:
     sums: Sums = field(default_factory=Sums)
     notices: list[CaptureNotice] = field(default_factory=list)
     """The notices of the captures, in the order of reading."""
+    steps: list[ClockStep] = field(default_factory=list)
+    """Where the clock of the captures was set."""
     skipped: dict[str, int] = field(default_factory=dict)
     """Frames that hold no segment, by reason."""
     skipped_by_capture: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -82,7 +87,8 @@ def judge(
     plan = plan_captures(spark, captures, split_bytes=split_bytes, settings=known)
     reading = Reading(spark, plan, split_bytes, (), known)
     partitions = good_partitions(sum(one.size for one in captures))
-    work = Judging(options, stops_at_fragments=True, selection=selection)
+    clock = find_clock(spark, captures, known)
+    work = Judging(options, stops_at_fragments=True, selection=selection, clock=clock)
     rows = reading.rows("ingest", plan)
     given = _by_flow(rows, work, partitions)
     flows = _flows(given, work)
@@ -105,6 +111,7 @@ def judge(
         done.sums.take_chosen(*load(bytes(row["data"])))
     for note in sorted(notes, key=lambda one: (one["file"], one["frame"] or 0)):
         _take(note, done)
+    done.steps = [change.step for change in clock.changes if change.step is not None]
     return done
 
 
@@ -272,6 +279,8 @@ class Judging:
     """Only report which captures have IP fragments, where there are any."""
     selection: Selection[Any] | None = None
     """Of which findings are wanted alone."""
+    clock: Clock = NO_CLOCK
+    """Where the clock of the captures was set."""
 
 
 def lint_flows(batches: Iterable[pa.RecordBatch], work: Judging) -> Iterator[pa.RecordBatch]:
@@ -287,14 +296,17 @@ def lint_flows(batches: Iterable[pa.RecordBatch], work: Judging) -> Iterator[pa.
         for _ in rest:
             pass
         return
-    judge = Judge(work.options, ends_of(summaries), work.selection)
+    judge = Judge(work.options, work.clock.ends or ends_of(summaries), work.selection)
     judge.note_drops((), first_drops(aside))
     assert judge.linter is not None
     judge.linter.end_ns = ends_by_capture(summaries).get
     said = Asides.of(aside)
     with collecting_seldom():
         for _, rows in groupby(read_rows(clocked(smaller(rest), summaries)), key=attrgetter("flow")):
-            for _ in run_flows(rows, work.options, judge, [], watermark_ns=said.watermark_ns, parts=False):
+            run = run_flows(
+                rows, work.options, judge, [], watermark_ns=said.watermark_ns, parts=False, clock=work.clock
+            )
+            for _ in run:
                 judge.waiting = 0
                 yield from _made(judge, _FLUSH)
     yield from _made(judge, 1)
@@ -330,9 +342,12 @@ def lint_keys(batches: Iterable[pa.RecordBatch], work: Judging, asides: Asides) 
     narrow = {rule.code for rule in work.options.narrow_rules()}
     with collecting_seldom():
         for key, rows in groupby(read_rows(clocked(smaller(batches), asides.summaries)), key=attrgetter("flow")):
-            judge = Judge(work.options, asides.ends, key=key.decode())
+            judge = Judge(work.options, work.clock.ends or asides.ends, key=key.decode())
             judge.note_drops((), asides.drops)
-            for _ in run_flows(rows, work.options, judge, [], watermark_ns=asides.watermark_ns, parts=False):
+            run = run_flows(
+                rows, work.options, judge, [], watermark_ns=asides.watermark_ns, parts=False, clock=work.clock
+            )
+            for _ in run:
                 judge.waiting = 0
                 if len(judge.found) >= _FLUSH:
                     yield _batch(FOUND, judge.found)

@@ -9,6 +9,7 @@ from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
 from mqttscope.mqtt.view import text
 from mqttscope.net.segment import not_read, unread_groups
 from mqttscope.report.base import Clock
+from mqttscope.session.capture_time import captured
 from mqttscope.stats import rows as at
 from mqttscope.stats.collect import Statistics
 from mqttscope.stats.rows import (
@@ -293,7 +294,7 @@ def _times(first_ns: int | None, last_ns: int | None, names: tuple[str, str]) ->
     shown: Shown = {}
     for name, value in zip(names, (first_ns, last_ns), strict=True):
         shown[name] = None if value is None else _clock.iso(value)
-        shown[f"{name}_ns"] = value
+        shown[f"{name}_ns"] = captured(value)
     shown["duration_ns"] = (last_ns or 0) - (first_ns or 0)
     return shown
 
@@ -332,6 +333,7 @@ def capture(row: CaptureRow) -> Shown:
         "frame_bytes": row.frame_bytes,
         "captured_bytes": row.captured_bytes,
         "frames_dropped": row.dropped,
+        "clock_steps": row.clock_steps,
         "discarded": {"segments": row.discarded_segments, "bytes": row.discarded_bytes},
         **times,
         "duration_ns": row.duration_ns,
@@ -366,7 +368,7 @@ def connection(row: ConnectionRow) -> Shown:
         else {
             "how": row.also_closed,
             "timestamp": _clock.iso(row.also_closed_ns),
-            "timestamp_ns": row.also_closed_ns,
+            "timestamp_ns": captured(row.also_closed_ns),
         },
         "one_sided": row.one_sided,
         "discarded": {"segments": row.discarded_segments, "bytes": row.discarded_bytes},

@@ -112,6 +112,7 @@ def _trouble_in_words(row: CaptureRow) -> list[str]:
         (row.discarded_segments, "segment", f" discarded ({size(row.discarded_bytes)})"),
         (tcp["copied_segments"], "segment", " captured twice"),
         (row.dropped, "frame", " dropped while capturing"),
+        (row.clock_steps, "step", " of the capture's clock"),
         (tcp["retransmitted_segments"], "TCP retransmission", ""),
         (tcp["out_of_order_segments"], "segment", " out of order"),
         (tcp["damaged_segments"], "damaged segment", ""),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from mqttscope.dissect.fast_path import FrameCounts
 from mqttscope.events import (
+    ClockStep,
     ConnectionClosed,
     ConnectionOpened,
     DiscardedEvent,
@@ -147,11 +148,11 @@ class Statistics:
                 row.frames += 1
                 row.frame_bytes += frame.original_length
                 row.captured_bytes += len(frame.data)
-                now = frame.timestamp_ns
+                now = row.final_ns = frame.timestamp_ns
                 if row.last_ns is None or now > row.last_ns:
                     row.last_ns = now
                     if row.first_ns is None:
-                        row.first_ns = now
+                        row.first_ns = row.opening_ns = now
                 elif now < row.first_ns:  # type: ignore[operator]
                     row.first_ns = now
             yield frame
@@ -183,6 +184,10 @@ class Statistics:
                 found.errors.append((event.message, event.offset, event.frames))
         elif isinstance(event, CaptureDrops):
             self._capture_row(event.capture).dropped += event.dropped
+        elif isinstance(event, ClockStep):
+            found = self._capture_row(event.capture)
+            found.clock_steps += 1
+            found.stepped_ns += event.by_ns
         elif isinstance(event, MalformedEvent):
             found_bytes = len(event.malformed.raw) + event.malformed.missing
             self._bad(event, at.MALFORMED, at.MALFORMED_BYTES, found_bytes)
@@ -605,6 +610,7 @@ def add_up(statistics: Statistics, window: Window) -> None:
         totals.discarded_bytes += row.discarded_bytes
         totals.error_count += row.error_count
         totals.duration_ns += row.duration_ns
+        totals.clock_steps += row.clock_steps
         if row.first_ns is not None and row.last_ns is not None:
             totals.first_ns = row.first_ns if totals.first_ns is None else min(totals.first_ns, row.first_ns)
             totals.last_ns = row.last_ns if totals.last_ns is None else max(totals.last_ns, row.last_ns)
@@ -629,6 +635,8 @@ def _durations(statistics: Statistics, rows: list[CaptureRow]) -> None:
     for row in rows:
         if row.first_ns is not None and row.last_ns is not None:
             row.duration_ns = row.last_ns - row.first_ns
+            if row.clock_steps and row.frames:
+                row.duration_ns = row.final_ns - row.opening_ns - row.stepped_ns
 
 
 def _topics_of_clients(statistics: Statistics) -> None:

@@ -334,6 +334,14 @@ class CaptureRow:
     discarded_bytes: int = 0
     dropped: int = 0
     """Frames that the capturing program said it lost."""
+    clock_steps: int = 0
+    """How often its clock was set."""
+    stepped_ns: int = 0
+    """How far forward in all."""
+    opening_ns: int = 0
+    """Time of its first frame, in the order of the capture."""
+    final_ns: int = 0
+    """Time of its last frame, in the order of the capture."""
     errors: list[tuple[str, int | None, int]] = field(default_factory=list)
     """Message, offset and frames read before, at most `MAX_ERRORS` of them."""
     error_count: int = 0

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import partial
 
-from mqttscope.events import ConnectionClosed, Event, GapEvent, PacketEvent
+from mqttscope.events import ClockStep, ConnectionClosed, Event, GapEvent, PacketEvent
 from mqttscope.explain import Explainer, Explanation, describe
 from mqttscope.explain.explainer import PLAIN
 from mqttscope.explain.fates import Fate, Loss
@@ -46,6 +46,8 @@ MAX_CLIENTS = 10_000
 """Clients of one cause that are told apart."""
 MAX_LOSSES = 10_000
 """Maximum number of rows of losses, one for each client and fate."""
+MAX_STEPS = 100
+"""Steps of clocks that are shown."""
 MAX_PRODUCT_BYTES = 60
 _VERSION_TOPIC = re.compile(r"\$SYS/(?:broker|brokers/[^/]+)/version")
 """Where brokers publish what they are."""
@@ -188,6 +190,7 @@ class Triage:
         self._gaps: dict[str, _Gaps] = {}
         self._drops: dict[str, int] = {}
         """Frames that were dropped, by capture."""
+        self._steps: list[ClockStep] = []
         self._missing: set[tuple[str, str]] = set()
         """Clients and topics of findings about messages that never came."""
         self._server_names = 0
@@ -220,6 +223,8 @@ class Triage:
             self.errors.append(event)
         elif isinstance(event, CaptureDrops) and event.dropped:
             self._drops[event.capture] = self._drops.get(event.capture, 0) + event.dropped
+        elif isinstance(event, ClockStep) and len(self._steps) < MAX_STEPS:
+            self._steps.append(event)
 
     def finish(self) -> None:
         """The captures have ended, or the user does not want to wait for that: order what was found."""
@@ -373,6 +378,9 @@ class Triage:
         for capture, dropped in self._drops.items():
             text = f"{counted(dropped, 'frame')} dropped while capturing"
             yield Fault(FaultKind.GAP, Rank.GAP, "certain", "capture", text, 0, 0, capture)
+        for step in self._steps:
+            place = step.frame, step.timestamp_ns, step.capture
+            yield Fault(FaultKind.GAP, Rank.GAP, "certain", "capture", step.message, *place)
 
 
 def name_of(explanation: Explanation) -> str:

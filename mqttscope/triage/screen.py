@@ -107,7 +107,9 @@ class Screen:
         label = "Capture" if len(names) == 1 else "Captures"
         yield from self._row(label, f"{count}{shown}, {amount}", most=2)
         if totals.first_ns is not None and totals.last_ns is not None:
-            yield from self._row("Time", self._time(totals.first_ns, totals.last_ns))
+            yield from self._row(
+                "Time", self._time(totals.first_ns, totals.last_ns, totals.duration_ns if totals.clock_steps else None)
+            )
         for name, text in self.errors[:MAX_NAMED]:
             where = f"{self._path(_named(name), MAX_NAME)}: " if name and len(names) > 1 else ""
             yield from self._row("Error", f"{where}{self.painter.safe(text)}", "error", most=2)
@@ -125,13 +127,15 @@ class Screen:
             text = self.painter.safe("; ".join(self.remarks))
             yield from self._row("Not read", text, "note", most=MAX_REMARK_LINES)
 
-    def _time(self, first_ns: int, last_ns: int) -> str:
+    def _time(self, first_ns: int, last_ns: int, duration_ns: int | None) -> str:
+        """``duration_ns``: where it is not the time between them, since a clock was set."""
         clock = Clock()
         first, last = (clock.iso(at).replace("T", " ").rstrip("Z") for at in (first_ns, last_ns))
         first, last = (text if len(text) < 26 else text[: 19 if self.narrow else 23] for text in (first, last))
         if last[:11] == first[:11]:
             last = last[11:]
-        return f"{first} to {last} UTC, {duration(last_ns - first_ns, unicode=self.unicode)}"
+        lasted_ns = last_ns - first_ns if duration_ns is None else duration_ns
+        return f"{first} to {last} UTC, {duration(lasted_ns, unicode=self.unicode)}"
 
     def _broker(self, server: str, broker: Broker) -> str:
         words = [_TRANSPORTS[name] for name in sorted(broker.transports) if name in _TRANSPORTS]

@@ -23,6 +23,7 @@ from mqttscope.parallel import merge
 from mqttscope.stats.collect import Statistics
 from tests.cli.running import CAPTURES, Done, capture, command, environment, invoke
 from tests.cli.test_output import Terminal
+from tests.conftest import ROOT
 from tests.each import some
 from tests.parallel.shared import by_several, items_of
 from tests.proxy.rig import is_waiting, until
@@ -351,3 +352,13 @@ def test_nobody_is_left_where_the_program_is_killed(large: Path) -> None:
         process.kill()
         process.wait(60)
         wait_for_end(known)
+
+
+@pytest.mark.parametrize("name", ["clock-set-back", "clock-set-forward"])
+@pytest.mark.parametrize("words", [("stats", "--format", "json"), ("inspect", "--format", "jsonl")], ids=" ".join)
+def test_a_clock_that_was_set_is_found_by_one_process(words: tuple[str, ...], name: str) -> None:
+    command, *options = words
+    alone, several = both(command, ROOT / "tests" / "data" / "captures" / "field" / f"{name}.pcap", *options)
+
+    assert "the clock was set" in alone.err
+    assert (several.code, several.out, several.err) == (alone.code, alone.out, alone.err)

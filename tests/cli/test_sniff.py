@@ -696,3 +696,18 @@ def test_there_are_no_keys_of_a_terminal_that_belongs_to_others() -> None:
     os.close(theirs)
     os.close(ours)
     assert done.stdout == b"none\n"
+
+
+@pytest.mark.parametrize("name", ["clock-set-back", "clock-set-forward"])
+def test_a_clock_that_is_set_while_sniffing(name: str, fake, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "eth9"
+    shutil.copy(ROOT / "tests" / "data" / "captures" / "field" / f"{name}.pcap", path)
+    fake(f"{READY}; {cat(path)}; {LASTING}")
+    expected = invoke("inspect", str(path), "--format", "jsonl")
+    packets = str(len(expected.packets))
+
+    done = invoke("sniff", "eth9", "--format", "jsonl", "--count", packets, "--output", str(tmp_path / "found"))
+
+    assert done.code == 0
+    assert "the clock was set" in done.err
+    assert [without(one, "capture") for one in done.packets] == [without(one, "capture") for one in expected.packets]

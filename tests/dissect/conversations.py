@@ -72,10 +72,13 @@ class Conversation:
     numbers: tuple[int, int] = (1000, 5000)
     clocks: tuple[int | None, int | None] = (100_000, 7_000_000)
     packets: Counter[str] = field(default_factory=Counter)
+    client: str = "192.0.2.4"
+    rate: int = 1000
+    """Ticks of both clocks in a second."""
 
     def __post_init__(self) -> None:
         self.stacks = {CLIENT: Stack(self.numbers[0], self.clocks[0]), SERVER: Stack(self.numbers[1], self.clocks[1])}
-        self.keys = Talk().keys
+        self.keys = Talk(client=self.client).keys
 
     def put(
         self,
@@ -94,7 +97,7 @@ class Conversation:
         self.tape.add(self.keys[who], sequence, acknowledges if flags & ACK else 0, flags, payload, 0)
         segment = self.tape.segments[-1]
         if own.clock is not None:
-            ticks = own.clock + (segment.timestamp_ns - START) // (SECOND // 1000) if stamp is None else stamp
+            ticks = own.clock + (segment.timestamp_ns - START) * self.rate // SECOND if stamp is None else stamp
             option = b"\x08\x0a" + (ticks % 2**32).to_bytes(4, "big") + bytes(4)
             segment.options = (b"\x04\x02" if flags & SYN else b"\x01\x01") + option
         return Sent(who, sequence, payload)
@@ -192,7 +195,7 @@ class Conversation:
         """Set the clock of the capture, while those of the stacks continue."""
         for stack in self.stacks.values():
             if stack.clock is not None:
-                stack.clock -= round(seconds * 1000)
+                stack.clock -= round(seconds * self.rate)
         return self.wait(seconds)
 
 

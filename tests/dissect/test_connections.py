@@ -328,6 +328,16 @@ def reboot_and_capture_clock_set_back() -> list[Conversation]:
 
 
 @case
+def capture_clock_set_forward() -> list[Conversation]:
+    talk = Conversation().open().wait(2)
+    sent = talk.begin()
+    talk.say(SERVER, CONNACK)
+    talk.ack(CLIENT).wait(2).live().set_capture_clock(3600).wait(0.2)
+    talk.repeat(sent)
+    return [talk.live("a/2").finish()]
+
+
+@case
 def option_stripped() -> list[Conversation]:
     talk = Conversation().open()
     sent = talk.begin()

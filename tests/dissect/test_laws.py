@@ -143,7 +143,7 @@ def test_the_quick_way_and_the_long_way_agree_whatever_happens(segments: list[Se
     slow = Dissector(options)
 
     quick = [shown(event) for event in dissect_segments(segments, options)]
-    long = [shown(event) for segment in segments for event in slow.feed(segment)]
+    long = [shown(event) for item in slow.clock.follow(segments) for event in slow.take(item)]
     long += [shown(event) for event in slow.close()]
 
     assert quick == long

@@ -30,6 +30,7 @@ from mqttscope.lint.context import WIDE
 from mqttscope.lint.rule import Rule
 from mqttscope.net.frame import Frame
 from tests.capture.test_pcapng import enhanced, interface, option, section, statistics
+from tests.conftest import ROOT
 from tests.each import some
 from tests.lake.earlier import make_earlier
 from tests.lake.reading import CAPTURES, PLACES, Tables, all_of_them, options, ordered, read_segments, usual
@@ -448,3 +449,19 @@ def test_captures_of_the_ends_of_time(ticks: int, resolution: int, tmp_path: Pat
     assert "dropped 36893488147419103230 frames" in told["message"]
     # And again, with what was remembered of them.
     write_lake([SEVERAL[2]], tmp_path / "lake", options())
+
+
+@pytest.mark.parametrize("name", ["clock-set-back", "clock-set-forward"])
+def test_times_are_those_of_the_capture_and_latencies_leave_a_step_of_its_clock_out(tmp_path: Path, name: str) -> None:
+    source = ROOT / "tests" / "data" / "captures" / "field" / f"{name}.pcap"
+    write_lake([source], tmp_path / "lake", options())
+    frames = {one.number: one.timestamp_ns for one in open_capture([source]) if isinstance(one, Frame)}
+    tables = tables_of(tmp_path / "lake")
+
+    assert len(tables["packets"]) > 10
+    assert all(row["timestamp_ns"] == frames[row["frame"]] for row in tables["packets"])
+    latencies = [row["latency_ns"] for row in tables["messages"] if row["latency_ns"] is not None]
+    assert latencies
+    assert 0 <= min(latencies) <= max(latencies) < 1_000_000_000
+    assert [row["event"] for row in tables["ingest_errors"]] == ["clock_step"]
+    assert not {"KAL201", "DLV416"} & {row["rule"] for row in tables["findings"]}

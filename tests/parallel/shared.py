@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from mqttscope.capture import open_capture
 from mqttscope.dissect import Dissector, dissect
+from mqttscope.dissect.clock_watch import ClockWatch
 from mqttscope.net.frame import CaptureNotice, Frame
+from mqttscope.net.segment import Segment
 from mqttscope.parallel.counts import Counts
 from mqttscope.parallel.crew import BATCH, Outlet
 from mqttscope.parallel.lines import WRITERS, Select, make_lines
@@ -22,6 +25,40 @@ from tests.conftest import ROOT
 CAPTURES = [path for path in sorted((ROOT / "captures").rglob("*.pcap*")) if path.is_file()]
 VIEW = View(width=0)
 Items = Sequence[Frame | CaptureNotice]
+
+
+class _Near:
+    """A time that every other is near to."""
+
+    def __rsub__(self, other: int) -> int:
+        return 0
+
+
+class Unwatched(ClockWatch):
+    """Looks for no steps of the clock.
+
+    What is mixed here has times that its segments contradict: it would be left to one process.
+    """
+
+    @property
+    def last_ns(self) -> Any:
+        return _Near()
+
+    @last_ns.setter
+    def last_ns(self, value: int) -> None:
+        """The same for every frame."""
+
+    def follow(self, source: Iterable[Any]) -> Iterator[Any]:
+        return iter(source)
+
+    def contradicts(self, segment: Segment) -> bool:
+        return False
+
+
+def unwatched() -> Dissector:
+    dissector = Dissector()
+    dissector.clock = Unwatched(dissector.flows)
+    return dissector
 
 
 class Kept(Outlet):
@@ -52,7 +89,7 @@ def by_one(items: Items, form: str, select: Select | None = None) -> bytes:
     """What one process writes."""
     out = Written()
     report = make_reporter(form, out, VIEW)
-    events = dissect(items)
+    events = dissect(items, dissector=unwatched())
     for event in events if select is None else select(events):
         report.feed(event)
     report.close()
@@ -69,7 +106,7 @@ def by_several(
     for number in range(count):
         kept = Kept()
         counts.append(
-            make_lines(Share(number, count), kept, lambda direct: items, Dissector(), form, VIEW, select, timed=True)
+            make_lines(Share(number, count), kept, lambda direct: items, unwatched(), form, VIEW, select, timed=True)
         )
         for message in kept.sent:
             merge.add(number, read_batch(message))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mqttscope.dissect import Dissector, dissect_segments, segments
+from mqttscope.dissect import dissect_segments, segments
 from mqttscope.net.frame import CaptureNotice
 from mqttscope.parallel.counting import Together, count_share
 from mqttscope.parallel.merge import Merge, read_batch
@@ -16,7 +16,7 @@ from mqttscope.report.jsonl import dumps
 from mqttscope.stats.as_json import document
 from mqttscope.stats.collect import Statistics
 from tests.each import some
-from tests.parallel.shared import CAPTURES, Items, Kept, items_of, mixture
+from tests.parallel.shared import CAPTURES, Items, Kept, items_of, mixture, unwatched
 
 
 def shown(statistics: Statistics) -> bytes:
@@ -29,7 +29,7 @@ def shown(statistics: Statistics) -> bytes:
 
 def by_one(items: Items) -> bytes:
     statistics = Statistics(along=True)
-    for event in dissect_segments(segments(statistics.frames(items))):
+    for event in dissect_segments(segments(statistics.frames(items)), dissector=unwatched()):
         statistics.feed(event)
     return shown(statistics)
 
@@ -41,7 +41,7 @@ def by_several(items: Items, count: int) -> bytes:
     for number in range(count):
         kept = Kept()
         parts.append(
-            count_share(Share(number, count), kept, lambda direct: items, Dissector(), None, [False], timed=False)
+            count_share(Share(number, count), kept, lambda direct: items, unwatched(), None, [False], timed=False)
         )
         for message in kept.sent:
             merge.add(number, read_batch(message))
@@ -71,7 +71,7 @@ def test_damage_copies_disorder_and_time_outs_give_the_same(seed: int) -> None:
 def test_seconds_are_those_of_all_flows() -> None:
     items = items_of(*CAPTURES[:40])
     whole = Statistics(along=True)
-    for event in dissect_segments(segments(whole.frames(items))):
+    for event in dissect_segments(segments(whole.frames(items)), dissector=unwatched()):
         whole.feed(event)
     whole.finish()
 

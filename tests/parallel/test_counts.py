@@ -7,20 +7,20 @@ from dataclasses import replace
 
 import pytest
 
-from mqttscope.dissect import Dissector, dissect
+from mqttscope.dissect import dissect
 from mqttscope.net.frame import Frame
 from mqttscope.parallel.counts import add_up, overlapping
 from mqttscope.parallel.walk import IndivisibleError
-from tests.parallel.shared import CAPTURES, by_several, items_of, mixture
+from tests.parallel.shared import CAPTURES, by_several, items_of, mixture, unwatched
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_sums_are_those_of_one_process(seed: int) -> None:
     items = mixture(seed)
-    alone, skipped = Dissector(), Counter[str]()
+    alone, skipped = unwatched(), Counter[str]()
     shown = len(list(dissect(items, dissector=alone, skipped=skipped)))
     counts = by_several(items, "jsonl", 3)[1]
-    added, together = Dissector(), Counter[str]()
+    added, together = unwatched(), Counter[str]()
     add_up(counts, added, together)
 
     assert together == skipped
@@ -48,4 +48,4 @@ def test_equal_counts_of_servers_are_left_to_one_process() -> None:
         one.connections, one.other_tls = 0, Counter({server: 3})
 
     with pytest.raises(IndivisibleError):
-        add_up(counts, Dissector(), Counter())
+        add_up(counts, unwatched(), Counter())

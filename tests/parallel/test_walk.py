@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
+from itertools import chain
+
 import pytest
 
 from mqttscope.dissect import Dissector, dissect
@@ -9,7 +12,8 @@ from mqttscope.events import ConnectionOpened
 from mqttscope.net.frame import CaptureSecrets
 from mqttscope.net.segment import reverse_key
 from mqttscope.parallel.walk import MARK, STRIDE, IndivisibleError, Share, Walk
-from tests.parallel.shared import CAPTURES, items_of, mixture
+from tests.conftest import ROOT
+from tests.parallel.shared import CAPTURES, items_of, mixture, unwatched
 
 
 def keys(count: int) -> list[bytes]:
@@ -38,15 +42,19 @@ def test_shares_are_alike_in_size(count: int) -> None:
 @pytest.mark.parametrize("seed", [7, 8])
 def test_all_shares_together_have_the_connections_and_the_skipped_frames_of_one(seed: int) -> None:
     items = mixture(seed)
-    whole = [event.connection.flow_key for event in dissect(items) if isinstance(event, ConnectionOpened)]
+    whole = [
+        event.connection.flow_key
+        for event in dissect(items, dissector=unwatched())
+        if isinstance(event, ConnectionOpened)
+    ]
     found, skipped, frames = list[bytes](), 0, set[int]()
     for number in range(3):
-        walk = Walk(Share(number, 3), Dissector())
+        walk = Walk(Share(number, 3), unwatched())
         opened = [one for one in walk.events(items, timed=False) if isinstance(one, ConnectionOpened)]
         found += [event.connection.flow_key for event in opened]
         skipped += sum(walk.skipped.values())
         frames.add(walk.frames)
-    alone = Walk(Share(0, 1), Dissector())
+    alone = Walk(Share(0, 1), unwatched())
     list(alone.events(items, timed=False))
 
     assert sorted(found) == sorted(whole)
@@ -58,7 +66,7 @@ def test_a_share_without_flows_says_how_far_it_is() -> None:
     items = items_of(CAPTURES[0])
     many = items * (3 * STRIDE // len(items) + 1)
     for number in range(2):
-        walk = Walk(Share(number, 2), Dissector())
+        walk = Walk(Share(number, 2), unwatched())
         places = [walk.place // 2 for event in walk.events(many, timed=False) if event is MARK]
         assert [place for at, place in enumerate(places) if at and place - places[at - 1] > STRIDE] == []
         assert max(places) > len(many) - 2 * STRIDE
@@ -66,4 +74,22 @@ def test_a_share_without_flows_says_how_far_it_is() -> None:
 
 def test_keys_in_a_capture_are_left_to_one_process() -> None:
     with pytest.raises(IndivisibleError):
-        list(Walk(Share(1, 2), Dissector()).events([CaptureSecrets("a", 1, b"")], timed=False))
+        list(Walk(Share(1, 2), unwatched()).events([CaptureSecrets("a", 1, b"")], timed=False))
+
+
+@pytest.mark.parametrize("name", ["clock-set-back", "clock-set-forward"])
+def test_a_clock_that_may_have_been_set_is_left_to_one_process(name: str) -> None:
+    items = items_of(ROOT / "tests" / "data" / "captures" / "field" / f"{name}.pcap")
+
+    walks = [Walk(Share(number, 2), Dissector()) for number in range(2)]
+
+    with pytest.raises(IndivisibleError, match="the clock of a capture may have been set"):
+        deque(chain.from_iterable(walk.events(items, timed=False) for walk in walks), maxlen=0)
+
+
+def test_silence_is_shared_out() -> None:
+    """The clocks of the connections say that the time has passed."""
+    items = items_of(ROOT / "captures" / "keep-alive" / "capture.pcapng")
+    shares = [list(Walk(Share(number, 2), Dissector()).events(items, timed=False)) for number in range(2)]
+
+    assert sum(event is not MARK for share in shares for event in share) == len(list(dissect(items)))

@@ -124,7 +124,8 @@ def _moments(first: str, last: str) -> dict[str, Schema]:
 
 
 _CAPTURE = {
-    "frames": COUNT, "frame_bytes": COUNT, "captured_bytes": COUNT, "frames_dropped": COUNT, "discarded": _SEGMENTS,
+    "frames": COUNT, "frame_bytes": COUNT, "captured_bytes": COUNT, "frames_dropped": COUNT, "clock_steps": COUNT,
+    "discarded": _SEGMENTS,
     **_moments("first", "last"),
     "errors": each(record({"message": TEXT, "offset": maybe(WHOLE), "frames": COUNT})), "error_count": COUNT,
     **_TRAFFIC, "connections": _OUTCOMES,

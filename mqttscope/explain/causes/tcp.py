@@ -138,7 +138,7 @@ def _half_open(case: Case, side: str, sender: Half, silent: Half, repeat: Seen) 
 def _reset_at_last(case: Case) -> Iterator[Candidate]:
     """The client was silent, and answers the server's end with a RST alone: it had no connection any more."""
     client = case.half("client")
-    if client is None or case.by != "server" or case.how != "fin" or case.story.set_back:
+    if client is None or case.by != "server" or case.how != "fin" or case.story.clock_set:
         return
     resets = [one for one in client.resets if one.timestamp_ns >= case.ended_ns]
     before = [one for one in client.recent if one.timestamp_ns <= case.ended_ns]
@@ -174,7 +174,7 @@ def _overdue(case: Case) -> Iterator[Candidate]:
     if not story.finished or not keep_alive or last is None or case.connection.one_sided == "server_to_client":
         return
     silent = case.watch.now_ns - last.timestamp_ns
-    if story.set_back:
+    if story.clock_set:
         return
     if silent <= keep_alive * SECOND * 3 // 2 + LATE_NS:
         return
@@ -219,7 +219,7 @@ def device_restart(case: Case) -> Iterator[Candidate]:
     if case.how != "reset" or not case.connection.end_disowned or case.by is None:
         return
     heard = (case.half(case.by) or Half()).last
-    if heard is not None and not story.set_back and 0 <= case.ended_ns - heard.timestamp_ns < BOOT_NS:
+    if heard is not None and not story.clock_set and 0 <= case.ended_ns - heard.timestamp_ns < BOOT_NS:
         return  # it has just reset the connection: its first RST, which acknowledges something, was lost
     asked = [one for one in (case.half(other_side(case.by)) or Half()).recent if one.timestamp_ns <= case.ended_ns]
     reasons: list[Evidence | None] = []

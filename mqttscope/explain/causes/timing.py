@@ -33,7 +33,7 @@ def keep_alive_sentences(case: Case, ended_ns: int) -> list[Evidence]:
         said, place = f"Keep Alive {keep_alive} s in the CONNECT", story.connect
     limit = describe.seconds(keep_alive * 1.5)
     where = (None, None) if place is None else (place.frame, place.timestamp_ns)
-    after = f"{describe.span(ended_ns - last.timestamp_ns)} after it " if last.frame >= story.set_back else ""
+    after = f"{describe.span(ended_ns - last.timestamp_ns)} after it " if last.frame >= story.clock_set else ""
     return [
         Evidence(f"{said}: the broker waits 1.5 × {keep_alive} s = {limit} for a packet of the client", *where),
         story.evidence(last, f"the client's last packet: {last.what}"),

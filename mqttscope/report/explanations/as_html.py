@@ -73,7 +73,7 @@ class Html:
             if len(self._lanes) >= MAX_LANES:
                 return
             lane = self._lanes[name] = []
-        if len(lane) < MAX_STRETCHES and not one.clock_set_back:
+        if len(lane) < MAX_STRETCHES and not one.clock_set:
             told = f"#{one.connection} {self._time(one.opened_ns)} to {self._time(one.ended_ns)}: {TITLES[one.cause]}"
             lane.append(Stretch(one.opened_ns, one.ended_ns, _ENDS.get(one.cause, "broken"), told))
 

@@ -9,6 +9,7 @@ from mqttscope.explain.model import Broken, Candidate, Evidence, Explanation, Mo
 from mqttscope.mqtt.view import text
 from mqttscope.report.base import Sink, View
 from mqttscope.report.jsonl import dumps, harmless
+from mqttscope.session.capture_time import captured
 
 SCHEMA = 1
 
@@ -42,7 +43,7 @@ class Json:
                         "fate": str(told.fate),
                         "text": text(told.said),
                         "frame": told.frame,
-                        "timestamp_ns": told.timestamp_ns,
+                        "timestamp_ns": captured(told.timestamp_ns),
                         "advice": list(told.advice),
                     }
                     for told in one.deliveries
@@ -93,9 +94,9 @@ def explained(one: Explanation) -> dict[str, Any]:
         "version": one.version,
         "version_known": one.version_known,
         "transport": one.transport,
-        "opened_ns": one.opened_ns,
+        "opened_ns": captured(one.opened_ns),
         "opened_frame": one.opened_frame,
-        "ended_ns": one.ended_ns,
+        "ended_ns": captured(one.ended_ns),
         "ended_frame": one.ended_frame,
         "ended_by": one.ended_by,
         "ended_how": one.ended_how,
@@ -127,7 +128,7 @@ def candidate(one: Candidate) -> dict[str, Any]:
 
 def evidence(one: Evidence) -> dict[str, Any]:
     """One sentence and its place."""
-    return {"text": text(one.text), "frame": one.frame, "timestamp_ns": one.timestamp_ns}
+    return {"text": text(one.text), "frame": one.frame, "timestamp_ns": captured(one.timestamp_ns)}
 
 
 def broken(one: Broken) -> dict[str, Any]:
@@ -140,13 +141,18 @@ def broken(one: Broken) -> dict[str, Any]:
         "message": text(one.message),
         "confidence": one.confidence,
         "frame": one.frame,
-        "timestamp_ns": one.timestamp_ns,
+        "timestamp_ns": captured(one.timestamp_ns),
     }
 
 
 def moment(one: Moment) -> dict[str, Any]:
     """One packet or act of TCP."""
-    return {"timestamp_ns": one.timestamp_ns, "frame": one.frame, "by": one.by or None, "text": text(one.what)}
+    return {
+        "timestamp_ns": captured(one.timestamp_ns),
+        "frame": one.frame,
+        "by": one.by or None,
+        "text": text(one.what),
+    }
 
 
 def published(one: Any) -> dict[str, Any]:
@@ -155,7 +161,7 @@ def published(one: Any) -> dict[str, Any]:
         "client": text(one.client),
         "connection": one.connection,
         "frame": one.frame,
-        "timestamp_ns": one.timestamp_ns,
+        "timestamp_ns": captured(one.timestamp_ns),
         "qos": one.qos,
         "retain": one.retain,
         "reason_code": one.code,

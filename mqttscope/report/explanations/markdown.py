@@ -62,7 +62,7 @@ class Markdown:
     def _tell(self, explanation: Explanation) -> None:
         one, first = explanation, explanation.first
         name = self._safe(one.client_identifier or "(no Client Identifier)")
-        lasted = "" if one.clock_set_back else f" after {describe.span(one.ended_ns - one.opened_ns)}"
+        lasted = "" if one.clock_set else f" after {describe.span(one.ended_ns - one.opened_ns)}"
         out = [
             f"### {safe('#')}{one.connection} {name}: {TITLES[one.cause]} ({first.certainty})\n\n",
             f"{self._safe(first.headline)}\n\n",

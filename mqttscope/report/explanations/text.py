@@ -186,7 +186,7 @@ class Text:
         arrow = self.painter.to_server
         day = self._clock.iso(one.ended_ns).partition("T")[0]
         version = spoken(one)
-        lasted = "" if one.clock_set_back else f"open for {describe.span(one.ended_ns - one.opened_ns)}, "
+        lasted = "" if one.clock_set else f"open for {describe.span(one.ended_ns - one.opened_ns)}, "
         capture = self.painter.name(one.capture, max(20, min(self.painter.width - 8, 70)))
         return f"{one.client} {arrow} {one.server}, {version}, {day}, {lasted}{capture}"
 

@@ -18,6 +18,7 @@ from mqttscope.report.base import Sink, View
 from mqttscope.report.findings.base import ORDER, Summary
 from mqttscope.report.findings.shown import ShownFinding
 from mqttscope.report.jsonl import SCHEMA, dumps, harmless
+from mqttscope.session.capture_time import captured
 
 KEYS = tuple(one.name for one in dataclasses.fields(Finding))
 KEYS = KEYS[: KEYS.index("fingerprint") + 1]
@@ -36,6 +37,7 @@ def finding_view(finding: Finding) -> dict[str, Any]:
     shown: dict[str, Any] = {"schema": SCHEMA, **dict(zip(KEYS, _values(finding), strict=True))}
     for name in _CAPTURED:
         shown[name] = None if shown[name] is None else text(shown[name])
+    shown["timestamp_ns"] = captured(finding.timestamp_ns)
     shown["message"], shown["field"] = utf8(finding.message), utf8(finding.field)
     if finding.topic is not None:
         shown["topic"] = text(finding.topic)
@@ -52,7 +54,7 @@ def finding_view(finding: Finding) -> dict[str, Any]:
                 "message": utf8(one.message),
                 "packet": one.packet,
                 "frame": one.frame,
-                "timestamp_ns": one.timestamp_ns,
+                "timestamp_ns": captured(one.timestamp_ns),
             }
             for one in finding.related
         ]

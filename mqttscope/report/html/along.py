@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mqttscope.report.base import Clock
+from mqttscope.session.capture_time import captured
 
 if TYPE_CHECKING:
     from mqttscope.report.html.charts import Bar
@@ -33,6 +34,7 @@ class Along:
 
     def add(self, timestamp_ns: int, kind: int = 0, count: int = 1) -> None:
         """Count something of the kind with this number."""
+        timestamp_ns = captured(timestamp_ns)
         piece = timestamp_ns // self.width_ns
         found = self._pieces.get(piece)
         if found is None:

@@ -70,7 +70,7 @@ def test_no_duration_is_told_where_the_clock_was_set_back() -> None:
     one = explain(capture("half-open"))[0]
     for form in ("text", "markdown"):
         pages = Pages()
-        make_reporter(form, pages, View(width=0)).feed(replace(one, clock_set_back=True, ended_ns=one.opened_ns - 5))
+        make_reporter(form, pages, View(width=0)).feed(replace(one, clock_set=True, ended_ns=one.opened_ns - 5))
         assert "-0.0 ms" not in pages.text
         assert "open for" not in pages.text
         assert "after -" not in pages.text

@@ -1,0 +1,455 @@
+"""Finds the places where the clock of a capture was set, and takes the steps out of all times after them.
+
+A gateway that records while it gets the time of the network writes frames of one moment with times an hour apart.  An
+interval in which no segment was captured is no proof: devices may be silent for hours.  So an interval of `STEP_NS` or
+more is a candidate only, and so is a time that goes back.  What follows the interval decides, and the first proof
+counts (docs/clock.md has the table):
+
+* Most stacks write their own clock into each segment (the Timestamps option, `net.tcp_clock`).  If the clocks of two
+  hosts, or of both sides of a flow, say that less time has passed, the clock of the capture was set.  One clock alone
+  may have stopped: some devices stop it while they sleep.  One clock that says that the time has passed disproves it.
+* Without the option: a side sent data just before the interval, and the first segment of the flow after it is the
+  other side's acknowledgment of exactly this data.  TCP sends data again until it is acknowledged, and would have done
+  so in `SENT_AGAIN_NS`.
+* A time that goes back is a step, unless it comes back soon (frames of several clocks, or out of order), or unless the
+  clocks of the flows go back too (an older capture was appended).
+
+The rate of a clock is 1 µs to 1 s a tick.  It is known between two bounds, from the first and the last value of its
+side: `SLACK_NS` is the error of the times of both.  Only values before the interval count, so that a step has no
+influence on the rates that decide about it.
+
+Warning: the reader must not run ahead while a fast path may take frames.  `last_ns` is `FAR` in that time, and while
+times have to be changed, so that no frame is near it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any, Final
+
+from mqttscope.events import ClockStep
+from mqttscope.mqtt.constants import PacketType
+from mqttscope.net.flows import FlowTable
+from mqttscope.net.reassembly import START_WINDOW, UNSEEN, HalfStream
+from mqttscope.net.segment import ACK, RST, SYN, Segment, advance, distance, is_ipv4_key, reverse_key
+from mqttscope.net.tcp_clock import NO_STAMP, time_stamp
+from mqttscope.session.capture_time import CaptureTime
+
+_SECOND: Final = 1_000_000_000
+STEP_NS: Final = _SECOND
+"""Smallest step that is looked for.  The queues of a capturing host disorder frames by less, and the smallest grace of
+a Keep Alive is 0.5 s longer than the Keep Alive."""
+SENT_AGAIN_NS: Final = 60 * _SECOND
+"""Data without an acknowledgment is sent again within this time (RFC 6298 section 2.5: the time-out may be limited to
+60 s, and nearly all are far below)."""
+REPLY_NS: Final = 600 * _SECOND
+"""A server answers a packet within this time, if its TCP has acknowledged it already."""
+JUST_BEFORE_NS: Final = _SECOND
+"""Maximum time between a request and the interval, where its acknowledgment is the proof."""
+SLACK_NS: Final = _SECOND // 5
+"""Error of the times of a capture: frames that were queued, or came out of order."""
+MAX_AHEAD: Final = 64
+"""Maximum number of segments that are read ahead to decide about one interval."""
+AHEAD_NS: Final = _SECOND
+"""Maximum capture time that is read ahead."""
+ENOUGH_AHEAD: Final = 16
+"""Number of segments after an interval in which a contradiction has to show, and in which a time must not come back."""
+SETTLED_NS: Final = _SECOND // 5
+"""Capture time after which a time does not come back any more."""
+_ANSWERS: Final[dict[int, bytes]] = {
+    PacketType.CONNECT: b"\x20", PacketType.PUBLISH: b"\x40\x50", PacketType.PUBREC: b"\x62",
+    PacketType.PUBREL: b"\x70", PacketType.SUBSCRIBE: b"\x90", PacketType.UNSUBSCRIBE: b"\xb0",
+    PacketType.PINGREQ: b"\xd0",
+}  # fmt: skip
+"""First bytes of the packets that answer a packet, by its type."""
+_LOWEST_RATE, _HIGHEST_RATE, _USUAL_RATE = 1, 1_000_000, 1_000
+"""Ticks in a second (RFC 7323 section 5.4; Linux can count microseconds)."""
+FAR: Final = -1 << 80
+"""A time that no frame is near to."""
+
+
+class _Evidence(Enum):
+    """What one segment after an interval says about it."""
+
+    NONE = "none"
+    PASSED = "passed"
+    """A clock that goes with that of the capture."""
+    STOOD = "stood"
+    """A clock that contradicts that of the capture."""
+    ANSWERED = "answered"
+    """The acknowledgment of what was sent just before."""
+
+
+class ClockWatch:
+    """The clock of the captures of one run.  `follow` sees all segments before the flow table does."""
+
+    def __init__(self, flows: FlowTable) -> None:
+        self.last_ns: int = FAR
+        """The time that the capture has for the last segment.  A fast path takes a frame near it, and moves it on."""
+        self.shift_ns = 0
+        """How far the clock was set forward in all."""
+        self.machine: Callable[[], int] | None = None
+        """Returns how far the clock of this machine was set forward since the capture began, if it captures live."""
+        self._flows = flows
+        self._slow_ns: int = FAR
+        """The last time where `last_ns` is `FAR`."""
+        self._resumed_ns: int | None = None
+        self._capture = ""
+        self._ahead: deque[Any] = deque()
+        """What was read ahead; the first one comes after the interval in question."""
+        self._is_following = False
+        self._gap: tuple[int, int] | None = None
+        """Length and beginning of the last interval, for `contradicts`."""
+        self._spoken: set[bytes] = set()
+        """Both directions of flows of which something has come since."""
+
+    def resume(self, shift_ns: int, last_ns: int | None) -> None:
+        """Continue after an earlier run; ``last_ns``: time of its last segment, as the captures have it."""
+        self.shift_ns, self._resumed_ns = shift_ns, last_ns
+
+    def follow(self, source: Iterable[Any]) -> Iterator[Any]:
+        """Pass everything on, with steps taken out of the times, and a `ClockStep` at each of them.
+
+        What has come through here passes a second time as it is.
+        """
+        if self._is_following:
+            return iter(source)
+        self._is_following = True
+        return self._follow(iter(source))
+
+    def release(self) -> list[Any]:
+        """Decide now with what has come, since nothing more does: what was read ahead goes to the dissector."""
+        passed: list[Any] = []
+        while self._ahead:
+            passed += self._next(self._judge(is_all=True) or 0)
+        self._arm()
+        return passed
+
+    def steady_ns(self, last_ns: int) -> int:
+        """The time of the last segment, ``last_ns`` in the captures, to measure durations with."""
+        return last_ns if self._slow_ns == FAR or not self.shift_ns else self._slow_ns - self.shift_ns
+
+    def stand_aside(self) -> None:
+        """Change no times: the reader takes some flows of a capture only (`pass_time`)."""
+        self._is_following = True
+
+    def pass_time(self, now_ns: int, capture: str) -> None:
+        """Take note of the time of the next frame of a capture.
+
+        A reader that takes some flows of a capture only tells all times, then asks `contradicts` about its own
+        segments, and has to give up if one of them does.
+        """
+        before_ns, is_other, self._capture = self._before_ns, capture != self._capture, capture
+        jump_ns = 0 if before_ns == FAR else now_ns - before_ns
+        if jump_ns >= STEP_NS or (jump_ns <= -STEP_NS and not is_other):
+            self._gap = jump_ns, before_ns
+            self._spoken.clear()
+        elif self._gap is not None and now_ns - sum(self._gap) > AHEAD_NS:
+            self._gap = None
+        # A fast path must not take what may contradict.
+        self.last_ns, self._slow_ns = (now_ns if self._gap is None else FAR), now_ns
+
+    def contradicts(self, segment: Segment) -> bool:
+        """Whether a segment says that the clock may have been set in the last interval."""
+        if self._gap is None:
+            return False
+        is_first = segment.key not in self._spoken
+        self._spoken |= {segment.key, reverse_key(segment.key)}
+        if self._gap[0] < 0 and is_first and not segment.flags & SYN and self._continues(segment):
+            return True
+        evidence, _ = self._evidence(segment, *self._gap, is_first=is_first)
+        if evidence is _Evidence.PASSED:
+            self._gap = None
+        return evidence in (_Evidence.STOOD, _Evidence.ANSWERED)
+
+    def _follow(self, source: Iterator[Any]) -> Iterator[Any]:
+        try:
+            for item in source:
+                if type(item) is Segment:
+                    now = item.timestamp_ns
+                    if not -STEP_NS < now - self.last_ns < STEP_NS:
+                        self._ahead.append(item)
+                        yield from self._look(source)
+                        continue
+                    self.last_ns = now
+                yield item
+        finally:
+            self._is_following = False
+
+    def _look(self, source: Iterator[Any]) -> Iterator[Any]:
+        """Pass on what was read ahead, once it is known which times it has."""
+        while self._ahead:
+            step_ns = self._judge()
+            while step_ns is None:
+                self.last_ns, self._slow_ns = FAR, self._before_ns
+                item = next(source, None)
+                if item is not None:
+                    self._ahead.append(item)
+                elif not self._ahead:
+                    return
+                # If the others were released meanwhile, the new one is the first.
+                step_ns = self._judge(is_all=item is None)
+            yield from self._next(step_ns)
+        self._arm()
+
+    def _arm(self) -> None:
+        """Let a fast path take frames again."""
+        if not self.shift_ns and self.last_ns == FAR:
+            self.last_ns = self._slow_ns
+
+    def _next(self, step_ns: int) -> list[Any]:
+        """The first one of what was read ahead, after a step of the clock if there was one."""
+        item = self._ahead.popleft()
+        if type(item) is not Segment:
+            return [item]
+        now = item.timestamp_ns
+        if item.capture != self._capture:
+            before_ns = self._resumed_ns if self._before_ns == FAR else self._before_ns
+            if before_ns is not None and now < before_ns - STEP_NS:
+                self.shift_ns = 0  # recorded beside the captures before
+            self._capture = item.capture
+        self.shift_ns += step_ns
+        self.last_ns, self._slow_ns = FAR, now
+        item = self.shifted(item)
+        return [ClockStep(item.capture, item.frame, item.timestamp_ns, step_ns), item] if step_ns else [item]
+
+    def shifted(self, item: Segment) -> Segment:
+        """A segment with the time that durations are measured with."""
+        if not self.shift_ns:
+            return item
+        return replace(item, timestamp_ns=CaptureTime(item.timestamp_ns - self.shift_ns, item.timestamp_ns))
+
+    @property
+    def _before_ns(self) -> int:
+        return self._slow_ns if self.last_ns == FAR else self.last_ns
+
+    def _judge(self, *, is_all: bool = False) -> int | None:
+        """By how much the clock was set before the first one of what was read ahead; ``None``: read on.
+
+        ``is_all``: there is nothing more to read.
+        """
+        first = self._ahead[0]
+        if type(first) is not Segment:
+            return 0
+        before_ns = self._before_ns
+        jump_ns = first.timestamp_ns - before_ns
+        is_other = first.capture != self._capture
+        if before_ns == FAR or -STEP_NS < jump_ns < STEP_NS or (is_other and jump_ns < 0):
+            return 0
+        if self.machine is not None:
+            set_ns = self.machine() - self.shift_ns
+            if abs(set_ns) >= STEP_NS and jump_ns >= set_ns - STEP_NS:
+                return set_ns
+        if not self._flows.flows and jump_ns > 0:
+            return 0  # nothing can prove it
+        stood: dict[bytes, int] = {}
+        """Direction keys whose clocks contradict, and how long the interval was by them."""
+        answered = False
+        spoken: set[bytes] = set()
+        """Both directions of flows of which something has come."""
+        begun: set[bytes] = set()
+        """Those of them that have begun since."""
+        continues = False
+        count, latest_ns = 0, first.timestamp_ns
+        for segment in self._ahead:
+            if type(segment) is not Segment:
+                continue
+            further_ns = segment.timestamp_ns - latest_ns
+            returns = abs(segment.timestamp_ns - before_ns) < jump_ns // 8
+            if (further_ns <= -STEP_NS and returns) or (jump_ns < 0 and further_ns >= -jump_ns - STEP_NS):
+                return 0  # frames of several clocks, or out of order
+            if abs(further_ns) >= STEP_NS or segment.timestamp_ns - first.timestamp_ns > AHEAD_NS:
+                is_all = True  # the next interval
+                break
+            count += 1
+            latest_ns = max(latest_ns, segment.timestamp_ns)
+            keys = {segment.key, reverse_key(segment.key)}
+            if segment.flags & SYN:
+                begun |= keys
+            continues = continues or (segment.key not in begun and self._continues(segment))
+            evidence, elapsed_ns = self._evidence(segment, jump_ns, before_ns, is_first=segment.key not in spoken)
+            spoken |= keys
+            if evidence is _Evidence.PASSED:
+                return 0
+            if evidence is _Evidence.STOOD:
+                stood.setdefault(segment.key, elapsed_ns)
+            elif evidence is _Evidence.ANSWERED:
+                answered = True
+        is_settled = is_all or count >= ENOUGH_AHEAD or latest_ns - first.timestamp_ns >= SETTLED_NS
+        if _is_proof(stood) or answered or (jump_ns < 0 and continues):
+            if not is_settled:
+                return None
+            elapsed_ns = max(0, min(stood.values(), default=0))
+            return jump_ns - (elapsed_ns if jump_ns < 0 else min(elapsed_ns, jump_ns))
+        return 0 if is_all or count >= MAX_AHEAD or (is_settled and not stood) else None
+
+    def _evidence(self, segment: Segment, jump_ns: int, before_ns: int, *, is_first: bool) -> tuple[_Evidence, int]:
+        """What a segment says about an interval that began then, and how long that was by its clock.
+
+        ``is_first``: it is the first of its flow after the interval.
+        """
+        entry = self._flows.entry(segment.key)
+        if entry is None:
+            return _Evidence.NONE, 0
+        _, half, peer, _ = entry
+        evidence, elapsed_ns = self._compare(segment, half, jump_ns)
+        if evidence is not _Evidence.PASSED and is_first and _is_answer(segment, half, peer, jump_ns):
+            sent_ns = _last_sent_ns(peer)
+            if before_ns - self.shift_ns - sent_ns <= JUST_BEFORE_NS:
+                return _Evidence.ANSWERED, elapsed_ns
+        return evidence, elapsed_ns
+
+    def _continues(self, segment: Segment) -> bool:
+        """Whether a segment belongs to a connection that is known and open."""
+        entry = self._flows.entry(segment.key)
+        if entry is None or entry[0].closed:
+            return False
+        return abs(entry[1].locate(segment.sequence) - entry[1].offset) <= START_WINDOW
+
+    def _compare(self, segment: Segment, half: HalfStream, jump_ns: int) -> tuple[_Evidence, int]:
+        """What the sender's clock says."""
+        stamp, (last, last_ns) = time_stamp(segment.options), _last_stamp(half)
+        if segment.flags & SYN or NO_STAMP in (stamp, last):
+            return _Evidence.NONE, 0
+        if abs(half.locate(segment.sequence) - half.offset) > START_WINDOW:
+            return _Evidence.NONE, 0
+        ticks = distance(last, stamp)
+        total_ns = segment.timestamp_ns - self.shift_ns - last_ns
+        low, high = _rates(half, last, last_ns)
+        if ticks < 0:
+            # An old frame, or a device that has started again.
+            is_old = low > _LOWEST_RATE and (ticks - 1) * _SECOND // low <= total_ns <= (ticks + 1) * _SECOND // high
+            return (_Evidence.PASSED if is_old else _Evidence.NONE), 0
+        most_ns, least_ns = (ticks + 1) * _SECOND // low, max(0, ticks - 1) * _SECOND // high
+        is_less, is_more = most_ns < total_ns - STEP_NS, least_ns > total_ns + STEP_NS
+        if (is_less and jump_ns > 0 and total_ns - most_ns <= jump_ns) or (is_more and jump_ns < 0):
+            outside_ns = total_ns - jump_ns
+            return _Evidence.STOOD, _elapsed_ns(half, last, last_ns, ticks) - outside_ns
+        is_passed = not is_less and not is_more and least_ns >= total_ns - STEP_NS
+        return (_Evidence.PASSED if is_passed else _Evidence.NONE), 0
+
+
+@dataclass(slots=True, frozen=True)
+class ClockChange:
+    """A place from which on the times of captures have another distance to those that durations are measured with."""
+
+    file: int
+    """Place of the capture in the order of reading."""
+    frame: int
+    shift_ns: int
+    step: ClockStep | None = None
+    """``None`` where an earlier capture was set."""
+
+
+@dataclass(slots=True, frozen=True)
+class Clock:
+    """The clock of captures that are read in parts."""
+
+    changes: tuple[ClockChange, ...] = ()
+    """In the order of reading."""
+    ends: tuple[int, ...] = ()
+    """Times of the last segments of the captures, to measure durations with; empty where nothing has changed."""
+
+    def changes_before(self, file: int, frame: int) -> int:
+        """How many changes are before or at a frame."""
+        return bisect_right(self.changes, (file, frame), key=lambda change: (change.file, change.frame))
+
+    def is_set_back(self, count: int, file: int) -> bool:
+        """Whether one of the first changes set the clock of a capture back."""
+        return any(one.file == file and one.step is not None and one.step.by_ns < 0 for one in self.changes[:count])
+
+
+NO_CLOCK: Final = Clock()
+"""That of captures that nobody has set."""
+
+
+def clock_of(source: Iterable[Any], names: Sequence[str], shift_ns: int = 0, last_ns: int | None = None) -> Clock:
+    """The clock of captures, from all their segments; ``names``: the captures in the order of reading.
+
+    ``shift_ns`` and ``last_ns``: as for `ClockWatch.resume`.
+    """
+    flows = FlowTable()
+    clock = ClockWatch(flows)
+    clock.resume(shift_ns, last_ns)
+    places = {name: place for place, name in enumerate(names)}
+    changes = [ClockChange(-1, 0, shift_ns)] if shift_ns else []
+    ends = [FAR] * len(names)
+    step: ClockStep | None = None
+    for item in clock.follow(source):
+        if type(item) is ClockStep:
+            step = item
+        elif type(item) is Segment:
+            place = places[item.capture]
+            if clock.shift_ns != shift_ns:
+                shift_ns = clock.shift_ns
+                changes.append(ClockChange(place, item.frame, shift_ns, step))
+                step = None
+            ends[place] = max(ends[place], item.timestamp_ns)
+            flows.feed(item)
+    return Clock(tuple(changes), tuple(map(int, ends)) if changes else ())
+
+
+def _is_answer(segment: Segment, half: HalfStream, peer: HalfStream, jump_ns: int) -> bool:
+    """Whether a segment that is the first of its flow after an interval answers what the other side sent before it."""
+    if not segment.flags & ACK or segment.flags & RST or 0 < jump_ns < SENT_AGAIN_NS:
+        return False
+    if not peer.offset and peer.initial_sequence >= 0 and peer.fin_offset < 0:
+        # SYN-ACK after SYN, or ACK after SYN-ACK.
+        is_next = half.state is UNSEEN if segment.flags & SYN else half.segments == 1 and half.initial_sequence >= 0
+        return is_next and segment.acknowledgment == advance(peer.initial_sequence, 1)
+    own_end = half.offset + (half.fin_offset == half.offset)
+    if segment.flags & SYN or (half.state is not UNSEEN and half.locate(segment.sequence) != own_end):
+        return False
+    end = peer.offset + (peer.fin_offset == peer.offset)
+    if peer.locate(segment.acknowledgment) != end:
+        return False
+    # Data may be a message of its own, if the acknowledgment before it was not captured.
+    answer = segment.payload
+    replies = bool(answer) and bool(peer.history) and answer[0] in _ANSWERS.get(peer.history[-1][0] >> 4, b"")
+    if end > peer.acknowledged:
+        # Some programs that make captures leave out bare acknowledgments.
+        of_handshake = 1 if peer.first_stamp_ns < half.first_stamp_ns else 2
+        is_real = half.empty_segments > (of_handshake if half.initial_sequence >= 0 else 0)
+        return is_real and (not answer or replies)
+    return replies and not 0 < jump_ns < REPLY_NS
+
+
+def _last_sent_ns(half: HalfStream) -> int:
+    """When a side last sent data or the end of its stream, or its SYN."""
+    if half.fin_offset >= 0:
+        return half.fin_place[1]
+    return half.options_ns if half.offset else half.first_stamp_ns
+
+
+def _is_proof(stood: dict[bytes, int]) -> bool:
+    """Whether directions whose clocks contradict that of the capture are both of one flow, or of two hosts."""
+    if any(reverse_key(key) in stood for key in stood):
+        return True
+    return len({key[:4] if is_ipv4_key(key) else key[:16] for key in stood}) > 1
+
+
+def _last_stamp(half: HalfStream) -> tuple[int, int]:
+    last = time_stamp(half.options)
+    return (half.first_stamp, half.first_stamp_ns) if last == NO_STAMP else (last, half.options_ns)
+
+
+def _rates(half: HalfStream, last: int, last_ns: int) -> tuple[int, int]:
+    """The least and the most ticks that a side's clock counts in a second."""
+    ticks, span_ns = distance(half.first_stamp, last), last_ns - half.first_stamp_ns
+    if half.first_stamp == NO_STAMP or ticks <= 0 or span_ns <= 0:
+        return _LOWEST_RATE, _HIGHEST_RATE
+    low = (ticks - 1) * _SECOND // (span_ns + SLACK_NS)
+    high = (ticks + 1) * _SECOND // (span_ns - SLACK_NS) + 1 if span_ns > SLACK_NS else _HIGHEST_RATE
+    return min(max(low, _LOWEST_RATE), _HIGHEST_RATE), min(max(high, _LOWEST_RATE), _HIGHEST_RATE)
+
+
+def _elapsed_ns(half: HalfStream, last: int, last_ns: int, ticks: int) -> int:
+    """How long a number of ticks lasts, most probably."""
+    before, span_ns = distance(half.first_stamp, last), last_ns - half.first_stamp_ns
+    if half.first_stamp != NO_STAMP and before > 0 and span_ns >= _SECOND:
+        return ticks * span_ns // before
+    return ticks * _SECOND // _USUAL_RATE

@@ -1,0 +1,496 @@
+"""Steps of a capture's clock: each row of the table of evidence in docs/clock.md has a case here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import pairwise
+from typing import Final
+
+import pytest
+
+from mqttscope.dissect import Dissector, dissect_segments
+from mqttscope.dissect.clock_watch import (
+    AHEAD_NS,
+    ENOUGH_AHEAD,
+    JUST_BEFORE_NS,
+    MAX_AHEAD,
+    REPLY_NS,
+    SENT_AGAIN_NS,
+    STEP_NS,
+    Clock,
+    clock_of,
+)
+from mqttscope.events import ClockStep, ConnectionClosed, ConnectionOpened, Event, PacketEvent
+from mqttscope.mqtt import Pingreq, Pingresp, Puback, Publish
+from mqttscope.net.segment import ACK, PSH, SYN, Segment
+from mqttscope.session.capture_time import CaptureTime, captured
+from tests.conftest import ROOT
+from tests.dissect.conversations import CLIENT, SERVER, Conversation, numbered
+from tests.dissect.talk import CONNACK, SECOND, Tape, connect
+
+STEP, NONE = "step", "none"
+NO_CLOCKS: Final = (None, None)
+HOUR: Final = 3600
+
+Case = Callable[[], Tape]
+CASES: dict[str, Case] = {}
+
+
+def case(function: Case) -> Case:
+    """Register a case under its name in the table."""
+    CASES[function.__name__.replace("_", "-")] = function
+    return function
+
+
+def evidence() -> list[tuple[str, str]]:
+    """Names and verdicts of the table of evidence."""
+    text = (ROOT / "docs" / "clock.md").read_text(encoding="utf-8")
+    return re.findall(r"^\| `([a-z0-9-]+)` \| .+ \| (\w+) \|$", text, re.MULTILINE)
+
+
+def steps_of(segments: list[Segment]) -> list[ClockStep]:
+    return [event for event in dissect_segments(segments) if isinstance(event, ClockStep)]
+
+
+def quiet(talk: Conversation, pings: int = 1) -> Conversation:
+    """A connection whose clocks are known, since it lasts for some seconds."""
+    talk.open().whole()
+    for _ in range(pings):
+        talk.wait(5).say(CLIENT, Pingreq())
+        talk.say(SERVER, Pingresp())
+    return talk
+
+
+def ping(talk: Conversation) -> Conversation:
+    talk.say(CLIENT, Pingreq())
+    talk.say(SERVER, Pingresp())
+    return talk
+
+
+def set_while(rate: int, *, elapsed: float, clock: int = 100_000, pings: int = 3) -> Tape:
+    """The clock is set forward by an hour while ``elapsed`` seconds pass."""
+    talk = quiet(Conversation(clocks=(clock, 7_000_000), rate=rate), pings)
+    return ping(talk.wait(elapsed).set_capture_clock(HOUR)).tape
+
+
+# Clocks.
+
+
+@case
+def clocks_stand() -> Tape:
+    return set_while(1000, elapsed=0)
+
+
+@case
+def clocks_of_two_hosts_stand() -> Tape:
+    """Only clients are captured."""
+    first = quiet(Conversation())
+    other = quiet(Conversation(first.tape, client="192.0.2.9", clocks=(500, 600_000)))
+    first.set_capture_clock(HOUR)
+    for stack in other.stacks.values():
+        stack.clock = (stack.clock or 0) - HOUR * 1000
+    first.say(CLIENT, Pingreq())
+    other.say(CLIENT, Pingreq())
+    return first.tape
+
+
+@case
+def clocks_advance_less() -> Tape:
+    return set_while(1000, elapsed=20)
+
+
+@case
+def microsecond_clocks() -> Tape:
+    return set_while(1_000_000, elapsed=20)
+
+
+@case
+def coarse_clocks() -> Tape:
+    return set_while(2, elapsed=20)
+
+
+@case
+def clocks_wrap() -> Tape:
+    return set_while(1000, elapsed=20, clock=2**32 - 20_000)
+
+
+@case
+def clocks_of_unknown_rate() -> Tape:
+    talk = Conversation().open()
+    talk.begin()
+    return ping(talk.set_capture_clock(HOUR)).tape
+
+
+@case
+def clocks_agree() -> Tape:
+    return ping(quiet(Conversation(), 3).wait(HOUR)).tape
+
+
+@case
+def one_clock_agrees() -> Tape:
+    talk = quiet(Conversation(), 3)
+    client = talk.stacks[CLIENT]
+    client.clock = (client.clock or 0) - HOUR * 1000
+    return ping(talk.wait(HOUR)).tape
+
+
+@case
+def one_clock_stands() -> Tape:
+    talk = quiet(Conversation(), 3).set_capture_clock(HOUR)
+    talk.say(CLIENT, Pingreq())
+    talk.tape.segments = [segment for segment in talk.tape.segments if segment.key == talk.keys[CLIENT]]
+    return talk.tape
+
+
+@case
+def clock_too_unsure() -> Tape:
+    talk = Conversation().open()
+    talk.begin()
+    return ping(talk.wait(20).set_capture_clock(HOUR)).tape
+
+
+@case
+def new_connection() -> Tape:
+    first = quiet(Conversation()).finish().wait(1).set_capture_clock(HOUR)
+    return Conversation(first.tape, (2000, 9000), (1, 2)).open().whole().tape
+
+
+# Answers.
+
+
+def acknowledged(seconds: float, *, before: float = 0, again: bool = False) -> Tape:
+    talk = quiet(Conversation(clocks=NO_CLOCKS))
+    (sent,) = talk.say(CLIENT, Publish(topic_name="a/1", payload=b"1"))
+    talk.wait(before)
+    if before:
+        # Another flow shows that time passes.
+        quiet(Conversation(talk.tape, client="192.0.2.9", clocks=NO_CLOCKS), 0)
+    talk.wait(seconds)
+    if again:
+        talk.repeat(sent)
+    return talk.ack(SERVER).tape
+
+
+@case
+def request_acknowledged() -> Tape:
+    return acknowledged(SENT_AGAIN_NS / SECOND)
+
+
+@case
+def made_capture() -> Tape:
+    talk = Conversation(clocks=NO_CLOCKS).open()
+    talk.say(CLIENT, connect())
+    talk.say(SERVER, CONNACK)
+    talk.live().say(CLIENT, Pingreq())
+    talk.wait(HOUR).say(SERVER, Pingresp())
+    return talk.tape
+
+
+@case
+def request_acknowledged_early() -> Tape:
+    return acknowledged(SENT_AGAIN_NS / SECOND - 0.01)
+
+
+@case
+def request_sent_again() -> Tape:
+    return acknowledged(HOUR, again=True)
+
+
+@case
+def request_long_before() -> Tape:
+    return acknowledged(HOUR, before=JUST_BEFORE_NS / SECOND)
+
+
+def answered(seconds: float, *answer: bytes) -> Tape:
+    talk = quiet(Conversation(clocks=NO_CLOCKS))
+    talk.say(CLIENT, Publish(topic_name="a/1", payload=b"1", qos=1, packet_identifier=9))
+    talk.ack(SERVER).wait(seconds)
+    talk.say(SERVER, *(answer or (Puback(9),)))
+    return talk.tape
+
+
+@case
+def request_answered() -> Tape:
+    return answered(REPLY_NS / SECOND)
+
+
+@case
+def request_answered_early() -> Tape:
+    return answered(REPLY_NS / SECOND - 0.01)
+
+
+@case
+def other_message() -> Tape:
+    return answered(HOUR, b"\x30\x05\x00\x03cmd")
+
+
+@case
+def connection_opens() -> Tape:
+    talk = Conversation(clocks=NO_CLOCKS)
+    talk.syn()
+    talk.wait(HOUR).syn_ack()
+    return talk.ack(CLIENT).whole().tape
+
+
+@case
+def connection_closes() -> Tape:
+    talk = quiet(Conversation(clocks=NO_CLOCKS))
+    talk.fin(CLIENT)
+    return talk.wait(HOUR).ack(SERVER).tape
+
+
+# Back, and no step at all.
+
+
+@case
+def set_back() -> Tape:
+    return ping(quiet(Conversation(), 3).set_capture_clock(-HOUR)).tape
+
+
+@case
+def set_back_no_clocks() -> Tape:
+    return ping(quiet(Conversation(clocks=NO_CLOCKS), 3).set_capture_clock(-HOUR)).tape
+
+
+@case
+def set_back_clocks_agree() -> Tape:
+    """What came last was captured before the rest."""
+    talk = quiet(Conversation(), 3)
+    segments = talk.tape.segments
+    at = len(segments) - 6
+    talk.tape.segments = [*segments[:at], *segments[-2:], *segments[at:-2]]
+    return talk.tape
+
+
+@case
+def set_back_new_connections() -> Tape:
+    """The same host and the same numbers, but another connection."""
+    first = quiet(Conversation(clocks=NO_CLOCKS)).set_capture_clock(-HOUR)
+    return quiet(Conversation(first.tape, clocks=NO_CLOCKS)).tape
+
+
+@case
+def two_clocks() -> Tape:
+    talk = quiet(Conversation(), 3)
+    for segment in talk.tape.segments:
+        if segment.key == talk.keys[SERVER]:
+            segment.timestamp_ns += HOUR * SECOND
+    return talk.tape
+
+
+def late_frame(late_ns: int) -> Tape:
+    talk = quiet(Conversation(), 3)
+    segment = talk.tape.segments[-1]
+    talk.tape.segments.append(replace(segment, timestamp_ns=segment.timestamp_ns - late_ns))
+    return talk.tape
+
+
+@case
+def out_of_order() -> Tape:
+    return late_frame(STEP_NS - 1)
+
+
+@case
+def slow_drift() -> Tape:
+    talk = quiet(Conversation(), HOUR // 5)
+    first = talk.tape.segments[0].timestamp_ns
+    for segment in talk.tape.segments:
+        segment.timestamp_ns += (segment.timestamp_ns - first) * 500 // 1_000_000
+    return talk.tape
+
+
+@case
+def small_step() -> Tape:
+    return ping(quiet(Conversation(), 3).set_capture_clock(0.99)).tape
+
+
+@pytest.mark.parametrize(("name", "verdict"), evidence())
+def test_evidence(name: str, verdict: str) -> None:
+    steps = steps_of(numbered(CASES[name]().segments))
+
+    assert len(steps) == (verdict == STEP)
+
+
+def test_the_table_has_all_cases() -> None:
+    assert [name for name, _ in evidence()] == list(CASES)
+
+
+@pytest.mark.parametrize(
+    ("name", "seconds"), [("clocks-advance-less", 3600), ("coarse-clocks", 3600), ("set-back", -3600)]
+)
+def test_a_step_is_as_long_as_the_clocks_say(name: str, seconds: int) -> None:
+    (step,) = steps_of(numbered(CASES[name]().segments))
+
+    assert abs(step.by_ns - seconds * SECOND) < SECOND // 2
+    assert captured(step.timestamp_ns) - int(step.timestamp_ns) == step.by_ns
+    assert step.message == f"the clock was set {'forward' if seconds > 0 else 'back'} by 3,600 s at frame {step.frame}"
+
+
+def test_a_short_step_has_a_digit_more() -> None:
+    assert ClockStep("a.pcap", 1_000, 0, -1_460_000_000).message == "the clock was set back by 1.5 s at frame 1,000"
+
+
+@pytest.mark.parametrize("by", [1.3, 2, 30, HOUR, 50 * 365 * 86_400, -1.1, -HOUR])
+def test_times_after_a_step_go_on_and_are_shown_as_captured(by: float) -> None:
+    talk = quiet(Conversation(), 3).set_capture_clock(by)
+    ping(talk).finish()
+    shown = [segment.timestamp_ns for segment in talk.tape.segments]
+
+    dissector, seen = Dissector(), []
+    for event in dissect_segments(numbered(talk.tape.segments), dissector=dissector):
+        if isinstance(event, PacketEvent):
+            seen.append(event.timestamp_ns)
+            assert captured(event.timestamp_ns) == shown[event.frame - 1]
+    apart = [later - earlier for earlier, later in pairwise(seen)]
+    assert min(apart) >= 0
+    assert max(apart) < 6 * SECOND
+    assert isinstance(seen[-1], CaptureTime)
+    # What the caller has is left as it is.
+    assert [segment.timestamp_ns for segment in talk.tape.segments] == shown
+    assert abs(dissector.clock.shift_ns - by * SECOND) < SECOND // 10
+
+
+def test_several_steps() -> None:
+    talk = quiet(Conversation(), 3)
+    for seconds in (HOUR, -2 * HOUR, 100, 50 * 365 * 86_400):
+        ping(talk.set_capture_clock(seconds)).wait(5)
+    steps = steps_of(numbered(talk.tape.segments))
+
+    assert [round(step.by_ns / SECOND) for step in steps] == [HOUR, -2 * HOUR, 100, 50 * 365 * 86_400]
+
+
+def test_a_step_at_the_edge_of_two_files_stays_in_effect() -> None:
+    talk = quiet(Conversation(), 3)
+    before = len(talk.tape.segments)
+    ping(talk.set_capture_clock(HOUR)).wait(3)
+    ping(talk)
+    segments = numbered(talk.tape.segments)
+    files = [replace(one, capture="a.pcap" if at < before else "b.pcap") for at, one in enumerate(segments)]
+    (step,) = steps_of(files)
+
+    assert (step.capture, step.frame, round(step.by_ns / SECOND)) == ("b.pcap", before + 1, HOUR)
+
+
+def test_a_capture_that_was_recorded_beside_a_set_one_has_its_own_clock() -> None:
+    talk = ping(quiet(Conversation(), 3).set_capture_clock(HOUR))
+    beside = quiet(Conversation(Tape("b.pcap"), client="192.0.2.9"))
+    events = list(dissect_segments([*numbered(talk.tape.segments), *numbered(beside.tape.segments)]))
+    times = [event.timestamp_ns for event in events if isinstance(event, PacketEvent) and event.capture == "b.pcap"]
+
+    assert times
+    assert not any(isinstance(time, CaptureTime) for time in times)
+
+
+def test_a_reboot_and_a_step_at_one_time() -> None:
+    """The step is proved by another connection; the clock of the device has started again, so its connection is new."""
+    first = quiet(Conversation())
+    other = quiet(Conversation(first.tape, client="192.0.2.9", clocks=(500, 600_000)), 2)
+    other.set_capture_clock(HOUR)
+    server = (first.stacks[SERVER].clock or 0) - HOUR * 1000
+    ping(other)
+    again = Conversation(first.tape, clocks=(3_000_000_000, server)).join().whole().finish()
+    other.finish()
+    events = list(dissect_segments(numbered(first.tape.segments)))
+
+    assert [round(one.by_ns / SECOND) for one in events if isinstance(one, ClockStep)] == [HOUR]
+    assert sum(isinstance(one, ConnectionOpened) for one in events) == 3
+    packets = [one.connection.number for one in events if isinstance(one, PacketEvent)]
+    assert packets.count(2) == again.packets.total()
+    closed = [one for one in events if isinstance(one, ConnectionClosed)]
+    assert max(one.timestamp_ns - one.connection.opened_ns for one in closed) < 60 * SECOND
+
+
+@pytest.mark.parametrize(("count", "found"), [(ENOUGH_AHEAD - 2, 1), (ENOUGH_AHEAD, 0)])
+def test_what_contradicts_has_to_come_soon(count: int, found: int) -> None:
+    """After so many segments of a new connection nothing is waited for."""
+    talk = quiet(Conversation(), 3)
+    other = Conversation(talk.tape, client="192.0.2.9", clocks=NO_CLOCKS)
+    talk.set_capture_clock(HOUR)
+    for _ in range(count):
+        other.put(CLIENT, SYN)
+    ping(talk)
+
+    assert len(steps_of(numbered(talk.tape.segments))) == found
+
+
+@pytest.mark.parametrize(("count", "found"), [(MAX_AHEAD - 2, 1), (MAX_AHEAD, 0)])
+def test_a_second_contradiction_is_waited_for_longer(count: int, found: int) -> None:
+    talk = quiet(Conversation(), 3).set_capture_clock(HOUR)
+    talk.say(CLIENT, Pingreq())
+    other = Conversation(talk.tape, client="192.0.2.9", clocks=NO_CLOCKS)
+    for _ in range(count):
+        other.put(CLIENT, SYN)
+    talk.say(SERVER, Pingresp())
+
+    assert len(steps_of(numbered(talk.tape.segments))) == found
+
+
+@pytest.mark.parametrize(("seconds", "found"), [(AHEAD_NS / SECOND - 0.01, 1), (AHEAD_NS / SECOND, 0)])
+def test_a_second_contradiction_is_waited_for_a_second(seconds: float, found: int) -> None:
+    talk = quiet(Conversation(), 3).set_capture_clock(HOUR)
+    talk.say(CLIENT, Pingreq())
+    other = Conversation(talk.tape, client="192.0.2.9", clocks=NO_CLOCKS)
+    for _ in range(2):
+        talk.wait(seconds / 2 - 0.001)
+        other.put(CLIENT, SYN)
+    talk.say(SERVER, Pingresp())
+
+    assert len(steps_of(numbered(talk.tape.segments))) == found
+
+
+def test_the_clock_of_the_machine_is_a_proof() -> None:
+    """A message of a connection without clocks, an hour later: only the machine knows."""
+    talk = quiet(Conversation(clocks=NO_CLOCKS))
+    talk.wait(HOUR).say(CLIENT, Publish(topic_name="a/1", payload=b"1"))
+    dissector = Dissector()
+    dissector.clock.machine = lambda: HOUR * SECOND
+
+    events = list(dissect_segments(numbered(talk.tape.segments), dissector=dissector))
+    assert [round(one.by_ns / SECOND) for one in events if isinstance(one, ClockStep)] == [HOUR]
+    assert steps_of(talk.tape.segments) == []
+
+
+def test_nothing_waits_while_an_interface_is_silent() -> None:
+    """What was read ahead is decided with what has come, and the rest goes on as before."""
+    talk = quiet(Conversation(), 3).set_capture_clock(HOUR)
+    before = len(talk.tape.segments)
+    ping(talk).wait(3)
+    ping(talk)
+    segments = numbered(talk.tape.segments)
+    dissector, events = Dissector(), list[Event]()
+
+    def source() -> Iterator[Segment]:
+        for at, segment in enumerate(segments):
+            if at == before + 2:
+                for item in dissector.clock.release():
+                    events.extend(dissector.take(item))
+            yield segment
+
+    events.extend(dissect_segments(source(), dissector=dissector))
+    frames = [event.frame for event in events if isinstance(event, PacketEvent)]
+    assert frames == sorted(frames)
+    assert len(frames) == talk.packets.total()
+    assert sum(isinstance(event, ClockStep) for event in events) == 1
+
+
+def test_the_clock_of_captures_that_are_read_apart() -> None:
+    talk = quiet(Conversation(), 3)
+    before = len(talk.tape.segments)
+    ping(talk.set_capture_clock(HOUR)).wait(2)
+    ping(talk.set_capture_clock(-2 * HOUR))
+    clock = clock_of(numbered(talk.tape.segments), ["a.pcap"])
+
+    assert [(one.file, one.frame) for one in clock.changes] == [(0, before + 1), (0, before + 3)]
+    assert [clock.changes_before(0, frame) for frame in (1, before, before + 1, before + 3)] == [0, 0, 1, 2]
+    assert [clock.is_set_back(count, 0) for count in (0, 1, 2)] == [False, False, True]
+    assert clock_of(quiet(Conversation(), 3).tape.segments, ["a.pcap"]) == Clock()
+
+
+def test_a_segment_that_no_one_sent_before_has_no_influence() -> None:
+    """A stray with a stamp of its own does not disprove what the connection shows."""
+    talk = quiet(Conversation(), 3).set_capture_clock(HOUR)
+    talk.put(CLIENT, PSH | ACK, b"stray", sequence=3_000_000_000, stamp=1)
+
+    assert len(steps_of(numbered(ping(talk).tape.segments))) == 1

@@ -1,0 +1,80 @@
+"""Captures whose clock was set: what Spark finds and writes is what one process does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests import tools
+
+tools.package("pyspark")
+
+from mqttscope.capture.locations import find
+from mqttscope.dissect.clock_watch import Clock
+from mqttscope.lake.manifest import read_manifest
+from mqttscope.lake.writer import read_table, write_lake
+from mqttscope.spark import clock_steps
+from mqttscope.spark.clock_steps import find_clock
+from mqttscope.spark.ingest import ingest
+from tests.cli.running import capture, invoke
+from tests.conftest import ROOT
+from tests.lake.test_writer import cut
+from tests.spark.collection import tables, usual_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FIELD = ROOT / "tests" / "data" / "captures" / "field"
+NAMES = ("clock-set-back", "clock-set-forward")
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("name", NAMES)
+def test_findings_are_the_same(name: str) -> None:
+    words = "lint", str(FIELD / f"{name}.pcap"), "--format", "json", "--select", "ALL"
+    here, there = invoke(*words), invoke(*words, "--engine", "spark")
+
+    assert "the clock was set" in here.err
+    assert (there.code, there.out, there.err) == (here.code, here.out, here.err)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tables_are_the_same(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    """Also if the flows continue in the next ingest."""
+    folder = tmp_path / name
+    folder.mkdir()
+    source = folder / "capture.pcap"
+    source.write_bytes((FIELD / f"{name}.pcap").read_bytes())
+    parts = [str(one) for one in cut(source, tmp_path, 2, seed=4)]
+    if name == "clock-set-back":
+        parts = [str(source)]  # its parts would be read in the order of their first frames
+    ours, measure, given = tmp_path / "ours", tmp_path / "measure", usual_options()
+    for part in parts:
+        ingest(spark, [part], ours, given, split_bytes=1_000, partitions=2)
+        write_lake([part], measure, given)
+
+    assert "clock_step" in read_table(ours, "ingest_errors")["event"].to_pylist()
+    assert read_manifest(ours).shift_ns == read_manifest(measure).shift_ns != 0
+    one, other = tables(ours), tables(measure)
+    for table, rows in other.items():
+        assert one[table] == rows, table
+
+
+def test_executors_find_what_one_process_does(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    captures = find([str(capture("v5-qos")), *(str(FIELD / f"{name}.pcap") for name in NAMES)])
+    here = find_clock(spark, captures, {})
+    monkeypatch.setattr(clock_steps, "HERE_BYTES", 0)
+
+    assert [change.step is not None for change in here.changes].count(True) == 2
+    assert find_clock(spark, captures, {}) == here
+    assert find_clock(spark, find([str(capture("v5-qos"))]), {}) == Clock()
+
+
+def test_what_was_set_before_stays_in_effect(spark: SparkSession) -> None:
+    captures = find([str(capture("v5-qos"))])
+    clock = find_clock(spark, captures, {}, shift_ns=7_000_000_000, last_ns=0)
+
+    assert [change.shift_ns for change in clock.changes] == [7_000_000_000]
+    assert len(clock.ends) == 1
