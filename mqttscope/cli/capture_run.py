@@ -68,13 +68,16 @@ class CaptureRun:
         """Whether no frame of the captures could be read."""
         return self.watch.read_nothing(self.dissector.flows.opened_flows)
 
-    def sink(self, view: View, path: str | None, *, colour: bool | None) -> tuple[Any, FileSink | None]:
-        """Where the report goes, once as a file if it is one; the view of a report in a file has no width."""
+    def file(self, view: View, path: str | None, *, colour: bool | None) -> FileSink | None:
+        """The file of the report, ``None`` for standard output; the view of a report in a file has no width."""
         if path is None:
-            return Output(immediate=awaited(self.captures)), None
-        file = FileSink(path, self.captures)
+            return None
         view.width, view.colour, view.unicode = 0, bool(colour), True
-        return file, file
+        return FileSink(path, self.captures)
+
+    def sink(self, file: FileSink | None) -> Any:
+        """Where the report goes: a file, or standard output, which holds signals back while it writes."""
+        return Output(immediate=awaited(self.captures)) if file is None else file
 
     def nothing_found(self) -> str | None:
         """That there is no MQTT in the captures, if they were read to their end."""

@@ -115,7 +115,8 @@ def command(given: ExplainOptions) -> int:
         colour=given.colour, time_format=given.time_format, payload="none", payload_limit=0, show_secrets=False
     )
     run = CaptureRun(given.captures, given.files, given.protocol)
-    sink, file = run.sink(view, given.output, colour=given.colour)
+    file = run.file(view, given.output, colour=given.colour)
+    sink = run.sink(file)
     reporter = make_reporter(given.form, sink, view, every=bool(given.asked()))
     explainer = Explainer()
     messages = None if given.message is None else MessageWatch(given.message)

@@ -160,7 +160,8 @@ def command(given: InspectOptions) -> int:
         captures, given.files, given.protocol, progress=output is not None or not is_terminal(),
         shown=output is None and human, stdin=stdin, fragments=fragments,
     )  # fmt: skip
-    sink, file = run.sink(view, output, colour=given.colour)
+    file = run.file(view, output, colour=given.colour)
+    sink = run.sink(file)
     reading, watch, dissector = run.reading, run.watch, run.dissector
     shared = Shared(given, reading, watch, view, wanted)
     reporter: Reporter | None = None

@@ -116,7 +116,7 @@ def command(given: StatsOptions) -> int:
         warn_of_configuration()
     view = make_view(colour=given.colour, time_format="iso", payload="none", payload_limit=0, show_secrets=False)
     run = CaptureRun(given.captures, given.files, given.protocol)
-    sink, file = run.sink(view, given.output, colour=given.colour)
+    file = run.file(view, given.output, colour=given.colour)
     reading, watch, dissector = run.reading, run.watch, run.dissector
     matched = [False]
     statistics, run.interrupt = together(given, reading, watch, dissector, wanted, matched)
@@ -136,6 +136,7 @@ def command(given: StatsOptions) -> int:
                 statistics.add_frames(name, counts)
     statistics.taps = reading.taps
     statistics.finish()
+    sink = run.sink(file)
     shown: dict[str, Any] = {
         "tables": tables, "sort": sort, "other_flows": dissector.other_flows, "skipped": watch.skipped,
     }  # fmt: skip

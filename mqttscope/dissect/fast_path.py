@@ -147,14 +147,14 @@ class FastPath:
         if entry is None:
             return False
         verifies = self._flows.verify_checksums
-        start = options_at - 20
-        addresses = start - (32 if len(key) == 36 else 8)
+        header = options_at - 20
+        addresses = header - (32 if len(key) == 36 else 8)
         if payload_at == payload_end:
             # Damage does no harm to a segment without data that acknowledges nothing new.
             if (
                 acknowledgment != entry[2].sequence
                 and verifies
-                and judge_checksum(data, addresses, start, payload_end) == WRONG
+                and judge_checksum(data, addresses, header, payload_end) == WRONG
             ):
                 return False
             if not self._flows.continues(
@@ -173,7 +173,7 @@ class FastPath:
         if dialogue.phase is MQTT:
             if connection is None or not connection.version_known:
                 return False
-            if verifies and judge_checksum(data, addresses, start, payload_end) == WRONG:
+            if verifies and judge_checksum(data, addresses, header, payload_end) == WRONG:
                 return False
         elif dialogue.phase is not IGNORED:
             return False

@@ -10,7 +10,7 @@ from mqttscope.cli import capture_run
 from mqttscope.cli.capture_run import CaptureRun
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE
 from mqttscope.cli.options import FileOptions, ProtocolOptions
-from mqttscope.cli.output import make_view
+from mqttscope.cli.output import Output, make_view
 from mqttscope.events import PacketEvent
 from tests.cli.running import capture
 
@@ -105,11 +105,12 @@ def test_a_report_in_a_file_has_no_width(tmp_path: Path) -> None:
     run = read(SITE)
     view = make_view(colour=True, time_format="iso", payload="none", payload_limit=0, show_secrets=False)
     width = view.width
-    sink, file = run.sink(view, None, colour=None)
+    file = run.file(view, None, colour=None)
     assert (file, view.width) == (None, width)
+    assert isinstance(run.sink(file), Output)
 
-    sink, file = run.sink(view, str(tmp_path / "a.txt"), colour=None)
-    assert sink is file
+    file = run.file(view, str(tmp_path / "a.txt"), colour=None)
     assert file is not None
+    assert run.sink(file) is file
     assert (view.width, view.colour) == (0, False)
     file.close()

@@ -10,15 +10,18 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from mqttscope.capture import open_capture
+from mqttscope.capture.write import PcapngWriter
 from mqttscope.cli import output as outputs
 from mqttscope.cli.output import Watch
 from mqttscope.cli.reading import Reading
 from mqttscope.cli.sharing import CapturesChangedError, Rest, Sources, processes, refuse_changes, shown_progress
-from mqttscope.net.frame import CaptureError
+from mqttscope.net.frame import CaptureError, Frame
 from mqttscope.parallel import merge
 from mqttscope.stats.collect import Statistics
 from tests.cli.running import CAPTURES, Done, capture, command, environment, invoke
@@ -33,9 +36,16 @@ QOS = capture("v5-qos")
 
 @pytest.fixture(scope="session")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All captures in one file, section after section, several times."""
+    """All captures in one file, one after the other: a time that goes back has to be read by one process."""
     path = tmp_path_factory.mktemp("large") / "all.pcapng"
-    path.write_bytes(b"".join(one.read_bytes() for one in CAPTURES) * 2)
+    frames = [frame for frame in open_capture(list(map(str, CAPTURES))) if type(frame) is Frame]
+    with PcapngWriter(path) as writer:
+        before_ns = later_ns = 0
+        for frame in frames:
+            if frame.number == 1:
+                later_ns = before_ns + 1_000_000 - frame.timestamp_ns if before_ns else 0
+            before_ns = frame.timestamp_ns + later_ns
+            writer.write(replace(frame, timestamp_ns=before_ns))
     return path
 
 
