@@ -19,6 +19,7 @@ from mqttscope.capture.keylog import Keys
 from mqttscope.capture.tls import Decryption, Passed, TlsSession
 from mqttscope.dissect import Dissector, Options, dissect_segments
 from mqttscope.events import Event, GapEvent, PacketEvent
+from mqttscope.net.checksum import RIGHT, WRONG
 from mqttscope.net.flow import Flow
 from mqttscope.net.frame import Plaintext, Undecrypted
 from mqttscope.net.segment import SYN, Segment, advance
@@ -130,6 +131,26 @@ def in_four(flight: list[Segment]) -> list[Segment]:
         replace(flight[0], sequence=advance(flight[0].sequence, start), payload=data[start : start + size])
         for start in range(0, len(data), size)
     ]
+
+
+@VERSIONS
+def test_damaged_segments_are_not_decrypted(version: ssl.TLSVersion) -> None:
+    """Each segment was damaged on the way, and its sender sent it again."""
+    secure = Secure(version)
+    talk, flights = conversation(secure, FIRST_PORT, 90)
+    segments = [
+        replace(segment, checksum=checksum, payload=payload)
+        for segment in recorded(talk, [segment for flight in flights for segment in flight])
+        for checksum, payload in [(WRONG, damaged(segment.payload)), (RIGHT, segment.payload)]
+        if checksum == RIGHT or payload
+    ]
+
+    expect_all([segments], secure)
+
+
+def damaged(payload: bytes) -> bytes:
+    """The bytes with one bit flipped."""
+    return payload[:-1] + bytes([payload[-1] ^ 4]) if payload else b""
 
 
 def disordered(flight: list[Segment], random: Random) -> list[Segment]:
