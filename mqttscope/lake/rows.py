@@ -257,7 +257,7 @@ def connection_row(
     opened_ns = captured(connection.opened_ns)
     return (
         connection_id, group, _name(connection.capture), connection.frame, opened_ns // 1000,
-        opened_ns, _name(connection.found_capture), connection.found_frame, connection.found_ns, *end,
+        opened_ns, _name(connection.found_capture), connection.found_frame, captured(connection.found_ns), *end,
         connection.client, connection.server, connection.flow_key,
         connection.initial_sequence if connection.initial_sequence >= 0 else None,
         connection.transport, connection.decrypted, connection.handshake_seen, connection.roles_known,

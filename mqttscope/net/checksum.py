@@ -40,6 +40,11 @@ def judge_checksum(data: bytes, addresses: int, start: int, end: int) -> int:
     if not ((number % 0xFFFF << 8 if length & 1 else number % 0xFFFF) + _TCP + length) % 0xFFFF:
         return RIGHT
     field = data[start + 16] << 8 | data[start + 17]
-    beyond = _number(data[addresses:start], "big") + _TCP - field
-    partial = not beyond % 0xFFFF or not (beyond + length) % 0xFFFF
+    partial = is_left_to_interface(field, _number(data[addresses:start], "big"), length)
     return UNJUDGED if partial or not field else WRONG
+
+
+def is_left_to_interface(field: int, addresses: int, length: int) -> bool:
+    """Whether a checksum field holds the sum of the pseudo-header alone, with or without the length of the segment."""
+    beyond = addresses + _TCP - field
+    return not beyond % 0xFFFF or not (beyond + length) % 0xFFFF

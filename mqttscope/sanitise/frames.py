@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from mqttscope.net import links
+from mqttscope.net.checksum import is_left_to_interface
 from mqttscope.net.frame import Frame
 from mqttscope.net.segment import Fragment, NotSegment, Segment, is_ipv4_key
 from mqttscope.sanitise.addresses import Addresses
@@ -64,7 +65,7 @@ class MovedFrame:
     payload: int = 0
     """Where the payload of the segment begins."""
     checksum: int = -1
-    """Where the checksum of TCP is; -1 where it was not captured."""
+    """Where the checksum of TCP is; -1 if it was not captured, or does not count the payload."""
     replaced: bytes = bytes(4)
     """How many IP addresses were replaced in its headers, how many bytes these have, and the same of link addresses."""
     parts: list[Part] = field(default_factory=list)
@@ -233,7 +234,13 @@ class Frames:
         if where.version == 4:
             self._ip_options(data, where)
         old, new = self._ip(data, where)
-        change(data, checksum, before + old, after + new)
+        sums = int.from_bytes(data[checksum : checksum + 2], "big")
+        if is_left_to_interface(sums, old, where.stop + found.missing - where.tcp):
+            # It counts the addresses, and not what is behind them.
+            data[checksum : checksum + 2] = folded(sums + 0xFFFF - old + new).to_bytes(2, "big")
+            checksum = -1
+        else:
+            change(data, checksum, before + old, after + new)
         return self._made(frame, data, found, where.payload, checksum)
 
     def fragment(self, frame: Frame, found: Fragment) -> MovedFragment | None:

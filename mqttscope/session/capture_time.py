@@ -10,9 +10,12 @@ Whatever shows a time to people or programs shows `captured`: it has to be found
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Final, TypeVar
 
 T = TypeVar("T", int, int | None)
+FIRST_NS: Final = -(1 << 63)
+LAST_NS: Final = (1 << 63) - 1
+"""Last time that 64 bits hold, in 2262.  Steps between absurd times of a damaged capture may lead beyond it."""
 
 
 class CaptureTime(int):
@@ -22,8 +25,8 @@ class CaptureTime(int):
     """The time that the capture has."""
 
     def __new__(cls, steady_ns: int, captured_ns: int) -> CaptureTime:
-        """Make a time from what is measured with and what is shown."""
-        time = int.__new__(cls, steady_ns)
+        """Make a time from what is measured with, as far as 64 bits hold it, and what is shown."""
+        time = int.__new__(cls, max(FIRST_NS, min(LAST_NS, steady_ns)))
         time.captured_ns = captured_ns
         return time
 

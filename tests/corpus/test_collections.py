@@ -66,8 +66,9 @@ def collected(chosen: Callable[[str], object]) -> list[Any]:
     """Captures of both collections that tshark has counted, as parameters."""
 
     def names(rows: dict[str, dict[str, str]]) -> list[str]:
-        # Those of trials and stacks have no count; what they are for is in their own tests.
-        return [name for name in rows if not name.startswith(("trials/", "stacks/")) and chosen(name)]
+        # These have no count; what they are for is in their own tests.
+        own = "trials/", "stacks/", "live/damaged"
+        return [name for name in rows if not name.startswith(own) and chosen(name)]
 
     return [*names(ROWS), *corpora.cases(corpora.INDEX, names(FURTHER))]
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pickle
 
+import pytest
+
 from mqttscope.lake.state import dump, load
-from mqttscope.session.capture_time import CaptureTime, captured, shift_of, shifted
+from mqttscope.session.capture_time import FIRST_NS, LAST_NS, CaptureTime, captured, shift_of, shifted
 
 
 def test_a_time_is_measured_with_and_shown() -> None:
@@ -34,3 +36,11 @@ def test_a_time_is_written_down_and_sent_to_other_processes() -> None:
     for copy in (pickle.loads(pickle.dumps(time)), load(dump(time))):
         assert type(copy) is CaptureTime
         assert (copy, captured(copy)) == (time, captured(time))
+
+
+@pytest.mark.parametrize("edge", [FIRST_NS, LAST_NS])
+def test_times_stay_in_64_bits(edge: int) -> None:
+    beyond = edge - 1 if edge < 0 else edge + 1
+
+    assert [int(CaptureTime(time, 7)) for time in (edge, beyond)] == [edge, edge]
+    assert captured(CaptureTime(beyond, 7)) == 7
