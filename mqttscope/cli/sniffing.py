@@ -310,8 +310,9 @@ class Sniffing:
 
     def _take_arrived(self, decryption: LiveKeys) -> None:
         """Show what was decrypted while no frame came."""
-        for item in decryption.arrived():
-            self._feed(item)
+        for arrived in decryption.arrived():
+            for item in self.dissector.clock.beside(arrived):
+                self._feed(item)
 
     def _feed(self, item: Segment | CaptureNotice | Decrypted) -> None:
         """Show what nothing that came has brought."""

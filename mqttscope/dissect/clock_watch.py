@@ -129,6 +129,17 @@ class ClockWatch:
         self._arm()
         return passed
 
+    def beside(self, item: Any) -> list[Any]:
+        """What goes to the dissector for an item that comes beside the source: first what was read ahead."""
+        passed = self.release()
+        if type(item) is Segment:
+            if self.last_ns == FAR:
+                self._slow_ns = item.timestamp_ns
+            else:
+                self.last_ns = item.timestamp_ns
+            item = self.shifted(item)
+        return [*passed, item]
+
     def steady_ns(self, last_ns: int) -> int:
         """The time of the last segment, ``last_ns`` in the captures, to measure durations with."""
         return last_ns if self._slow_ns == FAR or not self.shift_ns else self._slow_ns - self.shift_ns

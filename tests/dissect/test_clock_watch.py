@@ -24,6 +24,8 @@ from mqttscope.dissect.clock_watch import (
 )
 from mqttscope.events import ClockStep, ConnectionClosed, ConnectionOpened, Event, PacketEvent
 from mqttscope.mqtt import Pingreq, Pingresp, Puback, Publish
+from mqttscope.net.flows import FlowTable
+from mqttscope.net.frame import CaptureError
 from mqttscope.net.segment import ACK, PSH, SYN, Segment
 from mqttscope.session.capture_time import CaptureTime, captured
 from tests.conftest import ROOT
@@ -494,3 +496,19 @@ def test_a_segment_that_no_one_sent_before_has_no_influence() -> None:
     talk.put(CLIENT, PSH | ACK, b"stray", sequence=3_000_000_000, stamp=1)
 
     assert len(steps_of(numbered(ping(talk).tape.segments))) == 1
+
+
+def test_what_comes_beside_the_source_comes_after_what_was_read_ahead() -> None:
+    clock = ClockWatch(FlowTable())
+    clock.resume(5_000, None)
+    first, second = (Segment(b"key", 1, 1, ACK, 1, b"", 0, frame, frame * 10_000, "a.pcapng") for frame in (1, 2))
+    clock._ahead.append(first)
+    notice = CaptureError("a.pcapng", "is cut off")
+
+    passed = [*clock.beside(second), *clock.beside(notice)]
+
+    assert passed[2] is notice
+    assert [(one.frame, one.timestamp_ns, captured(one.timestamp_ns)) for one in passed[:2]] == [
+        (1, 5_000, 10_000),
+        (2, 15_000, 20_000),
+    ]
