@@ -20,6 +20,7 @@ from mqttscope.dissect.clock_watch import (
     SENT_AGAIN_NS,
     STEP_NS,
     Clock,
+    ClockWatch,
     clock_of,
 )
 from mqttscope.events import ClockStep, ConnectionClosed, ConnectionOpened, Event, PacketEvent
