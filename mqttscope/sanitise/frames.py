@@ -236,7 +236,7 @@ class Frames:
         old, new = self._ip(data, where)
         sums = int.from_bytes(data[checksum : checksum + 2], "big")
         if is_left_to_interface(sums, old, where.stop + found.missing - where.tcp):
-            # It counts the addresses, and not what is behind them.
+            # It counts the addresses and nothing after them.
             data[checksum : checksum + 2] = folded(sums + 0xFFFF - old + new).to_bytes(2, "big")
             checksum = -1
         else:
