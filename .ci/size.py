@@ -21,6 +21,7 @@ from pathlib import Path, PurePosixPath
 FREE_LINES = 300
 """Lines that a commit may add without a word."""
 PRODUCT = "mqttscope"
+SCRIPT = ".ci/size.py"
 REFERENCE = "docs/cli.md"
 """Generated from the commands: all options and formats."""
 LANGUAGES = (".py", ".c", ".h", ".js")
@@ -110,6 +111,8 @@ def wanting(base: str, folder: Path | None = None) -> list[str]:
     problems = []
     for commit in git("rev-list", "--no-merges", "--reverse", f"{base}..HEAD", folder=folder).split():
         before = f"{commit}^"
+        if not git("ls-tree", before, SCRIPT, folder=folder):
+            continue  # its branch began before this was asked for
         lines = lines_by_package(before, commit, folder).total()
         new = surface(commit, folder).options - surface(git("rev-parse", before, folder=folder).strip(), folder).options
         sentence = SENTENCE.search(git("show", "-s", "--format=%B", commit, folder=folder))

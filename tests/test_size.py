@@ -29,7 +29,8 @@ class Repository:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.git("init", "--quiet", "--initial-branch=main")
-        self.commit("Begin", {"mqttscope/a.py": "a = 1\n", "docs/cli.md": REFERENCE.format(options="")})
+        product = {"mqttscope/a.py": "a = 1\n", "docs/cli.md": REFERENCE.format(options="")}
+        self.commit("Begin", {**product, ".ci/size.py": SCRIPT.read_text()})
 
     def git(self, *words: str) -> str:
         """What git says."""
@@ -116,6 +117,14 @@ def test_a_branch_is_compared_with_main(repository: Repository) -> None:
     assert "lines of the product: +302\n" in text
     assert text.count("No sentence: ") == 1
     assert " Add: +301 lines\n" in text
+
+
+def test_commits_of_branches_that_began_before_it_are_not_asked(repository: Repository) -> None:
+    (repository.folder / ".ci/size.py").unlink()
+    repository.commit("Remove it", {"mqttscope/a.py": "a = 2\n"})
+    repository.commit("Add", {"mqttscope/b.py": lines(301)})
+
+    assert repository.run("HEAD^")[0] == 0
 
 
 def test_without_a_history_nothing_is_compared(tmp_path: Path, repository: Repository) -> None:
