@@ -49,8 +49,8 @@ class CaptureRun:
 
     def events(self, segments: Iterable[Any] | None = None) -> Iterator[Event]:
         """The events of the captures, or of their segments."""
-        found = self.segments() if segments is None else segments
-        return self.watch.events(dissect_segments(found, dissector=self.dissector))
+        items = self.segments() if segments is None else segments
+        return self.watch.events(dissect_segments(items, dissector=self.dissector))
 
     @contextmanager
     def until_interrupted(self) -> Iterator[None]:

@@ -47,12 +47,12 @@ def unproven(flow: Flow) -> list[Segment]:
 
 def different(segments: list[Segment]) -> int:
     """How many segments are no copies of others: several taps show the same damage."""
-    return len({(plain_key(one.key), one.sequence, one.options, one.flags, one.payload) for one in segments})
+    return len({(plain_key(seg.key), seg.sequence, seg.options, seg.flags, seg.payload) for seg in segments})
 
 
 def is_too_much(segments: list[Segment]) -> bool:
     """Whether the segments that wait are more than a flow may have."""
-    return len(segments) > MAX_DAMAGED_SEGMENTS or sum(len(one.payload) for one in segments) > MAX_DAMAGED_BYTES
+    return len(segments) > MAX_DAMAGED_SEGMENTS or sum(len(segment.payload) for segment in segments) > MAX_DAMAGED_BYTES
 
 
 def replaced(flow: Flow) -> list[Segment]:
@@ -118,7 +118,7 @@ def to_be_used(flow: Flow, segments: list[Segment]) -> list[Segment]:
     """These segments, with all that wait of a direction which has shown no right checksum."""
     whole = [id(half) for half, _ in (halves(flow, segment) for segment in segments) if half.checksums != RIGHT]
     numbers = {id(segment) for segment in segments}
-    return [one for one in flow.damaged if id(one) in numbers or id(halves(flow, one)[0]) in whole]
+    return [segment for segment in flow.damaged if id(segment) in numbers or id(halves(flow, segment)[0]) in whole]
 
 
 def last_to_be_used(flow: Flow) -> list[Segment]:

@@ -67,16 +67,16 @@ def find_clock(
 
     ``shift_ns`` and ``last_ns``: of what was read before them (`ClockWatch.resume`).
     """
-    if not (any(one.is_remote for one in captures) or sum(one.size for one in captures) > HERE_BYTES):
+    if not (any(capture.is_remote for capture in captures) or sum(capture.size for capture in captures) > HERE_BYTES):
         return _clock(captures, settings, shift_ns, last_ns)
     # In JSON, since names of files need not be UTF-8.
     rows = [
-        (place, json.dumps(one.name), json.dumps(one.target), one.size, one.behind)
-        for place, one in enumerate(captures)
+        (place, json.dumps(capture.name), json.dumps(capture.target), capture.size, capture.behind)
+        for place, capture in enumerate(captures)
     ]
     given = spark.createDataFrame(rows, _GIVEN_DDL).repartition(len(rows))
-    found = given.mapInArrow(partial(_look, settings=dict(settings)), _FOUND_DDL).collect()
-    if not shift_ns and all(row["is_even"] for row in found):
+    looks = given.mapInArrow(partial(_look, settings=dict(settings)), _FOUND_DDL).collect()
+    if not shift_ns and all(row["is_even"] for row in looks):
         return Clock()
     whole = given.coalesce(1).mapInArrow(partial(_read, settings=dict(settings), before=(shift_ns, last_ns)), _READ_DDL)
     clock: Clock = load(bytes(whole.collect()[0]["clock"]))
@@ -84,37 +84,40 @@ def find_clock(
 
 
 def _locations(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Location]]:
-    for one in batches:
-        for row in one.to_pylist():
+    for batch in batches:
+        for row in batch.to_pylist():
             name, target = json.loads(row["name"]), json.loads(row["target"])
             yield row["place"], Location(name, target, row["size"], behind=row["begin"])
 
 
 def _look(batches: Iterable[pa.RecordBatch], settings: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
-    for place, one in _locations(batches):
-        yield pa.RecordBatch.from_pylist([{"place": place, "is_even": _is_even([one], settings)}], schema=_FOUND)
+    for place, capture in _locations(batches):
+        yield pa.RecordBatch.from_pylist([{"place": place, "is_even": _is_even([capture], settings)}], schema=_FOUND)
 
 
 def _read(
     batches: Iterable[pa.RecordBatch], settings: Mapping[str, str], before: tuple[int, int | None]
 ) -> Iterator[pa.RecordBatch]:
-    captures = [one for _, one in sorted(_locations(batches), key=lambda row: row[0])]
-    frames = (item for one in captures for item in _frames(one, settings))
-    clock = clock_of(segments(frames), [one.name for one in captures], *before)
-    yield pa.RecordBatch.from_pydict({"clock": [dump(clock)]})
+    captures = [capture for _, capture in sorted(_locations(batches), key=lambda row: row[0])]
+    yield pa.RecordBatch.from_pydict({"clock": [dump(_stepped(captures, settings, *before))]})
 
 
 def _is_even(captures: Sequence[Location], settings: Mapping[str, str]) -> bool:
     """Whether no time is far from the one before."""
     times = _Times()
-    return not any(type(item) is Frame for one in captures for item in _frames(one, settings, times))
+    return not any(type(item) is Frame for capture in captures for item in _frames(capture, settings, times))
 
 
 def _clock(captures: Sequence[Location], settings: Mapping[str, str], shift_ns: int, last_ns: int | None) -> Clock:
     if not shift_ns and _is_even(captures, settings):
         return Clock()
-    frames = (item for one in captures for item in _frames(one, settings))
-    return clock_of(segments(frames), [one.name for one in captures], shift_ns, last_ns)
+    return _stepped(captures, settings, shift_ns, last_ns)
+
+
+def _stepped(captures: Sequence[Location], settings: Mapping[str, str], shift_ns: int, last_ns: int | None) -> Clock:
+    """The clock of captures in which it may have been set."""
+    frames = (item for capture in captures for item in _frames(capture, settings))
+    return clock_of(segments(frames), [capture.name for capture in captures], shift_ns, last_ns)
 
 
 def _frames(

@@ -84,8 +84,9 @@ class Case:
         if any(one.sequence == sent[-1].sequence for one in sent[:-1]) or client.repeats:
             return None
         # With the keys all packets are known: only an alert has none, and close_notify is the one in good order.
-        one = sent[-1]
-        return Evidence("the client ended TLS (a record without a packet)", one.frame, one.timestamp_ns, one.capture)
+        alert = sent[-1]
+        text = "the client ended TLS (a record without a packet)"
+        return Evidence(text, alert.frame, alert.timestamp_ns, alert.capture)
 
     @property
     def how(self) -> str:
