@@ -115,12 +115,16 @@ class Between:
     ) -> None:
         while data := await reader.read(65_536):
             await asyncio.sleep(self.delay_s)
+            # One write for what comes together: a client that closes after the first packet has read the second too.
+            together = b""
             for item in stream.feed(data):
                 assert isinstance(item, ControlPacket), item
                 for said in self.change(name[0], item):
                     if said == CLOSE:
+                        writer.write(together)
                         return
-                    writer.write(_bytes(said, stream.version))
+                    together += _bytes(said, stream.version)
+            writer.write(together)
 
 
 def _bytes(said: ControlPacket | bytes, version: ProtocolVersion) -> bytes:
