@@ -297,7 +297,7 @@ def test_mqtt_and_net_need_nothing_but_the_standard_library(package: str) -> Non
 
 IMPURE = {"socket", "ssl", "asyncio", "subprocess", "time", "random", "os", "sys", "threading", "click", "rich"}
 CORE = (
-    "mqtt", "net", "session", "mutate", "dissect", "events", "filter", "lint", "replay", "broker_test", "sanitise",
+    "mqtt", "net", "session", "mutate", "dissect", "events", "filter", "lint", "replay", "broker_test", "redact",
 )  # fmt: skip
 DRIVERS = ("replay/drivers/", "broker_test/drivers/")
 """Folders in packages of the core that are not as pure as the rest."""
@@ -354,7 +354,7 @@ def test_no_text_is_compared_by_identity() -> None:
 
 
 NAMED = (
-    "mqtt", "session", "dissect", "filter", "lake", "mutate", "replay", "lint", "report", "stats", "redact", "cli",
+    "mqtt", "session", "dissect", "filter", "lake", "mutate", "replay", "lint", "report", "stats", "secrets", "cli",
 )  # fmt: skip
 """Packages that call packet types, versions and properties by their names."""
 NUMBERED = {"kind", "packet_type", "version", "protocol_level"}

@@ -20,7 +20,7 @@ from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Connect, Publish
 from mqttscope.mqtt.stream import PacketStream, StreamItem
 from mqttscope.mqtt.view import PAYLOAD_LIMIT
-from mqttscope.redact.packets import BROKEN, CLEAR, ends_framing
+from mqttscope.secrets.packets import BROKEN, CLEAR, ends_framing
 from mqttscope.session.connection import Connection
 
 if TYPE_CHECKING:

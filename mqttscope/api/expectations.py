@@ -25,7 +25,7 @@ from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.topics import FILTER_PROBLEMS, matches, topic_filter_problem
 from mqttscope.mqtt.wire import counted
 from mqttscope.proxy import Proxy, failed_text, findings_text
-from mqttscope.redact.credentials import starred_name
+from mqttscope.secrets.credentials import starred_name
 
 LOOK_S = 0.02
 """So often it is looked whether a packet has passed."""

@@ -22,8 +22,8 @@ from mqttscope.lint.quality import Quality
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureError
-from mqttscope.redact.findings import Hiding, conceal
-from mqttscope.redact.secrets import LENGTH
+from mqttscope.secrets.findings import Hiding, conceal
+from mqttscope.secrets.forms import LENGTH
 
 SECRETS = "SEC104"
 """The rule whose setting is the length from which on random text counts as a secret."""

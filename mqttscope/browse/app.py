@@ -33,11 +33,11 @@ from mqttscope.filter import Filter, FilterError
 from mqttscope.filter import compile as compile_filter
 from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
-from mqttscope.redact.credentials import starred_name
-from mqttscope.redact.findings import concealed
 from mqttscope.report.base import Clock, View
 from mqttscope.report.escape import cut, escape
 from mqttscope.report.tree import TreeLine
+from mqttscope.secrets.credentials import starred_name
+from mqttscope.secrets.findings import concealed
 
 TICK_SECONDS: Final = 0.1
 SLICE_SECONDS: Final = 0.006

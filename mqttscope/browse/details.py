@@ -18,7 +18,6 @@ from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.finding import Finding
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.wire import counted
-from mqttscope.redact.packets import hides_payload
 from mqttscope.report.base import View
 from mqttscope.report.findings.shown import make_reporter
 from mqttscope.report.ladder import Ladder
@@ -27,6 +26,7 @@ from mqttscope.report.public import decoded_of, hidden_of
 from mqttscope.report.style import Painter
 from mqttscope.report.text import TextLines
 from mqttscope.report.tree import Tree, TreeLine
+from mqttscope.secrets.packets import hides_payload
 from mqttscope.session.inflight import Side
 
 PAYLOADS: Final = tuple(kind for kind in KINDS if kind != "none")

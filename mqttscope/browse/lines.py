@@ -9,11 +9,11 @@ from typing import Final
 from mqttscope.browse.decoding import with_payload
 from mqttscope.browse.index import Index
 from mqttscope.events import ConnectionClosed, ConnectionEnding, ConnectionOpened, Event, PacketEvent
-from mqttscope.redact.credentials import starred_name
 from mqttscope.report import notices
 from mqttscope.report.base import View
 from mqttscope.report.text import TextLines
 from mqttscope.report.when import TimeColumn, duration
+from mqttscope.secrets.credentials import starred_name
 from mqttscope.session.connection import Connection
 
 TIMES: Final = ("iso", "local", "relative", "delta", "epoch")

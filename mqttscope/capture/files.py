@@ -25,7 +25,7 @@ from mqttscope.capture.pcap import FRAME_LIMIT, PCAP_MAGICS
 from mqttscope.capture.pcapng import PCAPNG_MAGIC
 from mqttscope.capture.read import NO_FRAME, BoundedFile, first_after, first_time, read_capture, read_rest
 from mqttscope.net.frame import CaptureError, CaptureNotice, Frame, FrameSink
-from mqttscope.redact.addresses import public_name
+from mqttscope.secrets.addresses import public_name
 
 STDIN = "-"
 """The source that stands for standard input."""

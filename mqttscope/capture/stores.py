@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 from mqttscope.capture.files import MISSING
 from mqttscope.installation import package_command
-from mqttscope.redact.addresses import public_name
+from mqttscope.secrets.addresses import public_name
 
 ANONYMOUS = "anonymous"
 """The user of a ``gs://`` URI who has no credentials."""

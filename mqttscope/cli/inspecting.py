@@ -18,10 +18,10 @@ from mqttscope.errors import MqttscopeError
 from mqttscope.events import ConnectionClosed, Event, MalformedEvent, PacketEvent
 from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
-from mqttscope.redact.credentials import starred_name
 from mqttscope.replay.script import Script, ScriptReader
 from mqttscope.replay.script_file import ScriptFile, ScriptFileError, script_file
 from mqttscope.report.reproduce import json_script, pytest_file, shell_script
+from mqttscope.secrets.credentials import starred_name
 
 WRITERS: dict[str, Callable[[ScriptFile], bytes]] = {".sh": shell_script, ".json": json_script, ".py": pytest_file}
 MAX_NAMED = 10

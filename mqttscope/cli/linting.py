@@ -41,12 +41,12 @@ from mqttscope.lint.quality import QualityLevel, Shortfall, is_whole_packet
 from mqttscope.lint.rule import Needs
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice
-from mqttscope.redact.addresses import public_name
-from mqttscope.redact.findings import Hiding, client_name
 from mqttscope.report.base import Sink, View
 from mqttscope.report.findings.base import Summary, covers, no_packet_in, shortfall_sentences, too_little
 from mqttscope.report.findings.base import counted as count_findings
 from mqttscope.report.findings.shown import Entrance, make_reporter
+from mqttscope.secrets.addresses import public_name
+from mqttscope.secrets.findings import Hiding, client_name
 
 if TYPE_CHECKING:
     from mqttscope.lake.finding_collector import Sums

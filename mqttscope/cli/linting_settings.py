@@ -27,9 +27,9 @@ from mqttscope.lint.quality import QualityLevel
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.view import text
-from mqttscope.redact.secrets import LENGTH
 from mqttscope.report.findings.json import line
 from mqttscope.report.jsonl import SCHEMA
+from mqttscope.secrets.forms import LENGTH
 
 if TYPE_CHECKING:
     from mqttscope.lint.profile import Profile

@@ -243,7 +243,7 @@ def _failed(error: OSError) -> int:
 
 def _complain(told: str) -> None:
     """Lines on standard error, escaped: values of options and paths may be untrusted text."""
-    from mqttscope.redact.addresses import without_secrets
+    from mqttscope.secrets.addresses import without_secrets
 
     click.echo("\n".join(printable(without_secrets(line)) for line in told.split("\n")), err=True)
 

@@ -39,7 +39,6 @@ from mqttscope.mqtt.wire import counted
 from mqttscope.mutate import NotApplicableError, RecordedFlow, select
 from mqttscope.mutate.catalogue import matches
 from mqttscope.mutate.flow import CLIENT
-from mqttscope.redact.addresses import public_name
 from mqttscope.replay.script import Script, ScriptReader
 from mqttscope.report.base import View
 from mqttscope.report.broker_test import listing
@@ -49,6 +48,7 @@ from mqttscope.report.broker_test.outcome import Tried, case_line, document, sum
 from mqttscope.report.broker_test.text import html, markdown, write
 from mqttscope.report.findings.json import line
 from mqttscope.report.page import Page
+from mqttscope.secrets.addresses import public_name
 from mqttscope.transport.client import resolve
 from mqttscope.transport.link import LinkError
 from mqttscope.transport.target import Target, loopback

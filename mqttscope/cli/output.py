@@ -34,8 +34,8 @@ from mqttscope.events import CaptureRemark, ClockStep, Event, PacketEvent
 from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureError
-from mqttscope.redact.addresses import without_secrets
 from mqttscope.report.base import View
+from mqttscope.secrets.addresses import without_secrets
 
 if TYPE_CHECKING:
     from mqttscope.api.reading import Reading

@@ -29,9 +29,9 @@ from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureSecrets, Frame
 from mqttscope.net.segment import UNREAD
-from mqttscope.sanitise.check import SHORTEST, Check, Hit
-from mqttscope.sanitise.kinds import Choice
-from mqttscope.sanitise.redaction import Redaction
+from mqttscope.redact.check import SHORTEST, Check, Hit
+from mqttscope.redact.kinds import Choice
+from mqttscope.redact.redaction import Redaction
 
 KEY_BYTES = 32
 PIECE_BYTES = 1 << 20

@@ -11,7 +11,7 @@ KINDS = (
     "passwords", "authentication", "user-names", "client-identifiers", "topics", "payloads", "correlation-data",
     "user-properties", "content-types", "reason-strings", "host-names", "http-headers", "tls", "addresses", "macs",
 )  # fmt: skip
-"""`sanitise.kinds.Value`, which is not loaded for ``--help``."""
+"""`redact.kinds.Value`, which is not loaded for ``--help``."""
 
 
 def read_kinds(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:

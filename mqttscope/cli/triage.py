@@ -63,7 +63,7 @@ def command(given: TriageOptions) -> int:
     from mqttscope.cli.capture_run import CaptureRun
     from mqttscope.cli.configuration import warn_of_configuration
     from mqttscope.cli.output import Output, describe, describe_fault, is_terminal, make_view, warn
-    from mqttscope.redact.addresses import without_secrets
+    from mqttscope.secrets.addresses import without_secrets
     from mqttscope.triage.collect import Triage
     from mqttscope.triage.screen import Screen
 

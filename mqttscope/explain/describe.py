@@ -8,8 +8,8 @@ from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name, t
 from mqttscope.mqtt.properties import Properties
 from mqttscope.mqtt.view import without_topic
 from mqttscope.mqtt.wire import counted
-from mqttscope.redact.findings import masked
-from mqttscope.redact.packets import DISGUISED
+from mqttscope.secrets.findings import masked
+from mqttscope.secrets.packets import DISGUISED
 
 MAX_NAME = 80
 """Characters of a topic, a Client Identifier or a Reason String that are shown."""

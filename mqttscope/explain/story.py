@@ -14,7 +14,7 @@ from mqttscope.lint.finding import Finding, Severity
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
 from mqttscope.net.segment import ACK, distance
-from mqttscope.redact.findings import Hiding, conceal
+from mqttscope.secrets.findings import Hiding, conceal
 from mqttscope.session.connection import Connection
 
 C2S = Direction.CLIENT_TO_SERVER

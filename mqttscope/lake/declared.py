@@ -19,8 +19,8 @@ from mqttscope.mqtt.fields import BITS, TYPES, Field, members_of
 from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.properties import LISTS, PROPERTIES, Properties, Property
 from mqttscope.mqtt.wire import BINARY, REST, U8, U16, U32, UTF8, UTF8_PAIR, VARIABLE_BYTE_INTEGER
-from mqttscope.redact.credentials import TEXTS, starred
-from mqttscope.redact.secrets import without_tokens
+from mqttscope.secrets.credentials import TEXTS, starred
+from mqttscope.secrets.forms import without_tokens
 
 Row = dict[str, Any]
 Bad = list[Row]

@@ -10,7 +10,7 @@ from mqttscope.dissect.options import Options
 from mqttscope.lint.context import WIDE
 from mqttscope.lint.finding import Scope
 from mqttscope.lint.rule import Rule
-from mqttscope.redact.secrets import LENGTH
+from mqttscope.secrets.forms import LENGTH
 
 MAX_RAW_BYTES = 65_536
 """Bytes that are kept of a malformed packet or of unparsed bytes."""

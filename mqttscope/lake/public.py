@@ -26,8 +26,8 @@ from mqttscope.net.flow import Flow, StreamData
 from mqttscope.net.http_upgrade import SUBPROTOCOL_NAME
 from mqttscope.net.reassembly import HalfStream
 from mqttscope.net.websocket import Inflater, WebSocket
-from mqttscope.redact.addresses import public_details, without_http_secrets
-from mqttscope.redact.packets import (
+from mqttscope.secrets.addresses import public_details, without_http_secrets
+from mqttscope.secrets.packets import (
     BROKEN,
     CLEAR,
     SUSPECT,
@@ -40,7 +40,7 @@ from mqttscope.redact.packets import (
     holds_secrets,
     joined,
 )
-from mqttscope.redact.values import public, public_damaged
+from mqttscope.secrets.values import public, public_damaged
 from mqttscope.session.connection import Connection
 
 _V5 = ProtocolVersion.V5

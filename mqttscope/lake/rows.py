@@ -38,8 +38,8 @@ from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.view import utf8
 from mqttscope.net.frame import CaptureError
-from mqttscope.redact.addresses import transport_view, without_secrets
-from mqttscope.redact.packets import (
+from mqttscope.secrets.addresses import transport_view, without_secrets
+from mqttscope.secrets.packets import (
     DISGUISED,
     covered,
     hidden_in_damaged,

@@ -41,7 +41,7 @@ from mqttscope.lint.finding import Finding, Scope
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.constants import Direction, PacketType
 from mqttscope.net.segment import endpoints, flow_key, group_key
-from mqttscope.redact.findings import Hiding, conceal
+from mqttscope.secrets.findings import Hiding, conceal
 from mqttscope.session.connection import Connection
 
 _PUBLISH, _PUBCOMP = PacketType.PUBLISH, PacketType.PUBCOMP

@@ -46,7 +46,7 @@ from mqttscope.mqtt.codec import SpanIndex
 from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType
 from mqttscope.mqtt.declare import ControlPacket, FaultReport, Malformed
 from mqttscope.net.frame import CaptureDrops
-from mqttscope.redact.packets import hidden_in_damaged, holds_secrets
+from mqttscope.secrets.packets import hidden_in_damaged, holds_secrets
 from mqttscope.session.connection import Connection
 from mqttscope.session.history import NEVER_NS, History, Violation
 

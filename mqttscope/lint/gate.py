@@ -31,7 +31,7 @@ from mqttscope.lint.quality import is_whole_packet
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.topics import matches
 from mqttscope.mqtt.view import utf8
-from mqttscope.redact.secrets import find_all, without
+from mqttscope.secrets.forms import find_all, without
 
 
 @dataclass(slots=True, frozen=True)

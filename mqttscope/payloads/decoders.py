@@ -27,7 +27,7 @@ from mqttscope.payloads.values import (
     from_text,
     simplified,
 )
-from mqttscope.redact.secrets import without_tokens
+from mqttscope.secrets.forms import without_tokens
 
 FORMATS: Final = ("text", "json", "cbor", "msgpack", "protobuf", "sparkplug-b")
 """Formats that a table can name."""

@@ -19,7 +19,7 @@ import orjson
 
 from mqttscope.errors import MqttscopeError
 from mqttscope.mqtt.view import PAYLOAD_LIMIT, binary, printable, text, utf8
-from mqttscope.redact.secrets import NAME_OF_CREDENTIAL, SHORTEST, without_tokens
+from mqttscope.secrets.forms import NAME_OF_CREDENTIAL, SHORTEST, without_tokens
 
 MAX_JSON_BYTES = 1 << 20
 """Longer payloads are not parsed as JSON."""

@@ -35,10 +35,10 @@ from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Connack, Connect, Publish
 from mqttscope.mqtt.wire import counted
 from mqttscope.proxy.relay import CLIENT_TIMEOUT_S, CONNECT_TIMEOUT_S, MAX_CONNECTIONS, Relay, Route
-from mqttscope.redact.findings import Hiding, client_name
 from mqttscope.report.base import View
 from mqttscope.report.findings.base import Summary
 from mqttscope.report.findings.shown import make_reporter
+from mqttscope.secrets.findings import Hiding, client_name
 from mqttscope.transport.recording import Recording
 from mqttscope.transport.target import parse_listen, parse_upstream
 from mqttscope.transport.tls import listen_context, upstream_context

@@ -1,669 +1,256 @@
-"""Where secrets stand in the bytes of a packet, also when its layout is broken; when in doubt they do.
+"""MQTT Control Packets with other values in the same places: names, payloads, credentials.
 
-A packet that keeps its layout has secrets in the values of the fields ``password`` and ``authentication_data``.  Of a
-CONNECT that does not, what comes before the first field that cannot be trusted is shown: a field can be trusted when it
-is a clean text and the next field that the flags announce lies inside the packet.  Lengths, flags and everything else
-that says what is wrong stands before that.  In other packets the first property that is not as it should be ends what
-is shown.  Bytes that look like the beginning of a CONNECT or of an HTTP request are taken for one, whatever packet they
-seem to be in.
+What no field is known to hold is replaced by filler, so that nothing is left by oversight; numbers, flags and lengths
+stay.  A packet that breaks the layout is replaced as far as its fields can be read.  Of what follows, as few bytes stay
+as it takes for the same faults to be found in the same places: the length of a text that does not fit, for example.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from functools import lru_cache
+from itertools import product
 from typing import Final
 
 from mqttscope.mqtt.codec import decode, packet_end, trace
-from mqttscope.mqtt.constants import RESERVED, MalformedReason, PacketType, ProtocolVersion
+from mqttscope.mqtt.constants import REASON_CODES, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
-from mqttscope.mqtt.packets import BRIDGE_LEVELS, FIXED_LENGTHS, Connect, Publish
-from mqttscope.mqtt.properties import BY_IDENTIFIER, BY_NAME, LISTS, WILL, Properties
-from mqttscope.mqtt.stream import Unparsed
-from mqttscope.mqtt.wire import Fault, read_variable_byte_integer
-from mqttscope.redact.credentials import credential_bytes, without_told
-from mqttscope.redact.secrets import is_secret_name, token_places, token_ranges
+from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt.properties import BY_NAME
+from mqttscope.redact.kinds import BLANK, NOT_UNDERSTOOD, Choice, Treatment, Value, filler
+from mqttscope.redact.pseudonyms import Pseudonyms
 
-CLEAR, SUSPECT, BROKEN, LOST = range(4)
-"""How little bytes of one direction are trusted: a packet without a fault came last that holds no secret; nothing came
-yet, or a packet that may hold one; bytes are no packet; a packet with a secret is damaged.  A packet without a fault
-makes it one less, since a secret may have such a packet in it, but hardly two."""
-
-AUTHENTICATION_DATA = BY_NAME["authentication_data"].identifier
-_HOLDERS = (PacketType.CONNACK, PacketType.DISCONNECT, PacketType.AUTH)
-"""Packets beside CONNECT that carry Authentication Data, DISCONNECT where somebody errs."""
-_SECRETIVE = (PacketType.CONNECT, *_HOLDERS)
-_LEVELS = (*ProtocolVersion, *BRIDGE_LEVELS)
-_NAMES = (b"MQTT", b"MQIsdp")
-DISGUISED: Final = frozenset(("MQTT", "MQIsdp"))
-"""Topics that a CONNECT has when its first byte says PUBLISH."""
-_CONNECT = re.compile(rb"\x00\x04MQTT|\x00\x06MQIsdp", re.IGNORECASE)
-_HTTP = re.compile(
-    rb"HTTP/1\.|authori[sz]ation:|cookie:|sec-websocket-protocol:|[?&;][\w.~-]{0,40}=|bearer[ .]", re.IGNORECASE
-)
-_UNCLEAN = re.compile(rb"[\x00-\x1f\x7f]")
-_OF_VALUES = frozenset(
+_OF_FIELDS: Final = {
+    "client_identifier": Value.CLIENT_IDENTIFIERS,
+    "assigned_client_identifier": Value.CLIENT_IDENTIFIERS,
+    "user_name": Value.USER_NAMES,
+    "password": Value.PASSWORDS,
+    "authentication_data": Value.AUTHENTICATION,
+    "authentication_method": Value.AUTHENTICATION,
+    "topic_name": Value.TOPICS,
+    "topic_filter": Value.TOPICS,
+    "topic_filters": Value.TOPICS,
+    "will_topic": Value.TOPICS,
+    "response_topic": Value.TOPICS,
+    "response_information": Value.TOPICS,
+    "payload": Value.PAYLOADS,
+    "will_payload": Value.PAYLOADS,
+    "correlation_data": Value.CORRELATION_DATA,
+    "user_property": Value.USER_PROPERTIES,
+    "content_type": Value.CONTENT_TYPES,
+    "reason_string": Value.REASON_STRINGS,
+    "server_reference": Value.HOST_NAMES,
+}
+"""The kind of each field that holds a text or bytes, by its last word; all others hold numbers."""
+_OF_LAYOUT: Final = frozenset(
     (
-        MalformedReason.FIXED_HEADER_FLAGS,
-        MalformedReason.QOS_INVALID,
-        MalformedReason.UTF8_ILL_FORMED,
-        MalformedReason.UTF8_NULL_CHARACTER,
-        MalformedReason.VARIABLE_BYTE_INTEGER_NOT_MINIMAL,
-        MalformedReason.PROPERTY_NOT_ALLOWED,
-        MalformedReason.PROPERTY_UNKNOWN,
-        MalformedReason.REASON_CODE_INVALID,
-        MalformedReason.SUBSCRIPTION_OPTIONS_RESERVED,
-        MalformedReason.SUBSCRIPTION_QOS_INVALID,
+        "flags", "header_flags", "packet_type", "remaining_length", "protocol_name", "protocol_level", "connect_flags",
+        "acknowledge_flags", "property_length", "property_identifier", "reason_codes",
     )
+)  # fmt: skip
+"""Fields that say what the others are, or where."""
+_UNREAD: Final = frozenset(("unparsed", "trailing_bytes", "fixed_header"))
+_NAMES: Final = frozenset((b"MQTT", b"MQISDP"))
+_NUMBER_BYTES: Final = 5
+"""Bytes that a number takes at most: a Variable Byte Integer that is one byte too long."""
+_METHOD: Final = re.compile(
+    rb"SCRAM-SHA-\d{1,3}(?:-PLUS)?|PLAIN|LOGIN|EXTERNAL|ANONYMOUS|GS2-KRB5|KERBEROS|GSSAPI|OAUTHBEARER|XOAUTH2"
+    rb"|DIGEST-MD5|CRAM-MD5|NTLM|SPNEGO|K8S-SAT|OAUTH2-JWT|token",
+    re.IGNORECASE,
 )
-"""Faults that leave every field where it is."""
-MAX_CUT = 1_024
-"""Bytes of a field that may be missing at the end of what came; more are taken for a length that lies."""
-MAX_NAME = 8
-"""Characters of a protocol name that is not known and may be shown: a longer one may be any other field."""
-_PASSWORD = 0x40
-"""The connect flag that announces a password."""
-MAX_FAULTS = 2
-"""Faults of a packet that may be in its values alone; with more of them its type is not believed."""
-MAX_LEFT = 4
-"""Bytes of the packet before that may stand in front of whole packets and are shown; more may be of a secret."""
-MAX_SHIFT, MAX_EXPLAINED, MIN_EXPLAINED = 64, 4_096, 4
-"""How far into a damaged packet whole ones are looked for, in how long a one, and how many bytes they have to have."""
-_SIZES = {"Byte": 1, "Two Byte Integer": 2, "Four Byte Integer": 4}
-
-Ranges = list[tuple[int, int]]
-
-
-def hidden_in_packet(
-    packet: ControlPacket, version: ProtocolVersion, doubt: int = CLEAR, shown: int | None = None
-) -> Ranges:
-    """Ranges of a well-formed packet that hold a secret, or may do so.
-
-    ``shown``: bytes of a payload that anybody is shown, where these are not all.
-    """
-    kind = packet.packet_type
-    if kind == PacketType.PUBLISH:
-        if doubt < BROKEN and packet.topic_name not in DISGUISED:  # type: ignore[attr-defined]
-            return token_places(packet, shown)
-        length = len(packet.payload or b"")  # type: ignore[attr-defined]
-        start = len(packet.raw) - length
-        if doubt >= BROKEN:
-            start = max(2, packet_end(packet.raw, 0, len(packet.raw))[0])
-        return _tail(start, len(packet.raw))
-    if isinstance(packet, Connect):
-        will, password = packet.will, packet.password
-        if _has_data(packet.properties) or (
-            will is not None
-            and (
-                (password is not None and packet.user_name is None)
-                or _has_data(will.properties)
-                or token_ranges(will.will_payload)
-            )
-        ):
-            return _by_fields(packet.raw, version)
-        # Nothing follows a password, and nearly all packets that hide something hide that alone.
-        return _tail(len(packet.raw) - len(password), len(packet.raw)) if password else []
-    block: Properties | None = getattr(packet, "properties", None)
-    if not block or kind in (PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE):
-        return []
-    # Properties are of 5.0, whatever the connection is taken for.
-    found = _by_fields(packet.raw, ProtocolVersion.V5) if kind in _HOLDERS and _has_data(block) else []
-    return found if without_told(block) is block else joined([*found, *_told(packet.raw)])
+_CONTENT: Final = re.compile(
+    rb"(?:application/(?:json|cbor|xml|octet-stream|protobuf|x-protobuf|(?:x-|vnd\.)?msgpack|senml\+(?:json|cbor|xml)"
+    rb"|ld\+json|geo\+json|cloudevents\+json|zip|gzip|pdf|jwt|javascript|x-www-form-urlencoded|vnd\.apache\.avro"
+    rb"|avro)|text/(?:plain|csv|html|xml|json|css)|image/(?:png|jpe?g|gif|webp|bmp|tiff|svg\+xml)"
+    rb"|audio/(?:mpeg|wav|ogg)|video/(?:mp4|mpeg)|json|cbor|text|binary|utf-?8)"
+    rb"(?:\s*;\s*charset\s*=\s*\"?(?:utf-?8|us-ascii|iso-8859-\d{1,2})\"?)?",
+    re.IGNORECASE,
+)
+_TYPE: Final = re.compile(rb"(?:application|audio|font|image|message|model|multipart|text|video)/", re.IGNORECASE)
+_SUFFIX: Final = re.compile(rb"\+(?:json|cbor|xml|zip|gzip)\b[^+]*\Z", re.IGNORECASE)
+_FEATURES: Final = re.compile(
+    rb"\$(?:SYS|share|oshare|shared|queue|exclusive|delayed|local|noLocal|events|aws|iothub|dps|devices|in|retain)"
+    rb"(?=/|\Z)",
+    re.IGNORECASE,
+)
+"""First levels by which brokers name what they offer."""
+_SHARE: Final = re.compile(rb"share(?=/)")
+MAX_KEPT: Final = 4
+"""Bytes of a damaged packet that stay after the fields that could be read, at most: a length and what is around it."""
+MAX_SALTS: Final = 3
 
 
-def _told(raw: bytes) -> Iterator[tuple[int, int]]:
-    """Credentials in the Reason String and the other texts of an answer."""
-    for span in trace(raw, ProtocolVersion.V5):
-        name = span.field.rpartition(".")[2]
-        if name in ("reason_string", "server_reference", "response_information"):
-            at = span.start + 3
-            yield from ((at + start, at + end) for start, end in credential_bytes(raw[at : span.end]))
-        elif name == "user_property":
-            at = span.start + 3
-            middle = at + int.from_bytes(raw[at - 2 : at], "big")
-            called = raw[at:middle]
-            yield from ((at + start, at + end) for start, end in credential_bytes(called))
-            at = middle + 2
-            if is_secret_name(called.decode("utf-8", "replace")):
-                yield at, span.end
-            else:
-                yield from ((at + start, at + end) for start, end in credential_bytes(raw[at : span.end]))
+class Packets:
+    """Replaces values in packets."""
 
+    def __init__(self, names: Pseudonyms, choice: Choice) -> None:
+        self._names = names
+        self._choice = choice
+        self.topic = lru_cache(65_536)(self._topic)
+        """Another topic or filter in the place of one, level by level."""
+        self.differing = 0
+        """Damaged packets in which other faults will be found than before."""
+        self._by_kind: dict[Value, Callable[[bytes], bytes]] = {
+            Value.PASSWORDS: lambda raw: names.secret(raw, b"password"),
+            Value.USER_NAMES: self._in_levels,
+            Value.CLIENT_IDENTIFIERS: self._in_levels,
+            Value.TOPICS: lambda raw: self.topic(raw),
+            Value.PAYLOADS: names.payload,
+            Value.CORRELATION_DATA: lambda raw: names.payload(raw, b"correlation"),
+            Value.USER_PROPERTIES: names.name,
+            Value.REASON_STRINGS: lambda raw: names.text(raw, b"reason"),
+            Value.HOST_NAMES: lambda raw: names.text(raw, b"host"),
+            Value.CONTENT_TYPES: self._content_type,
+        }
 
-def _has_data(block: Properties | None) -> bool:
-    return block is not None and block.first(AUTHENTICATION_DATA) is not None
+    def replaced(self, found: ControlPacket | Malformed, version: ProtocolVersion) -> bytes:
+        """The bytes of a packet with other values."""
+        raw = found.raw
+        if isinstance(found, Malformed):
+            return self._damaged(raw, version)
+        if type(found) is Publish and version < ProtocolVersion.V5 and not found.missing:
+            return self._publish(raw, found)
+        return self._by_fields(raw, version)[0]
 
+    def beginning(self, raw: bytes, version: ProtocolVersion) -> bytes:
+        """The same of a packet that lost bytes, of which these are the beginning."""
+        return self._damaged(raw, version) if raw else raw
 
-def hides_payload(packet: Publish, doubt: int) -> bool:
-    """Whether the payload of a PUBLISH may be the rest of a CONNECT, in whole or in part."""
-    return bool(packet.payload) and (doubt >= BROKEN or packet.topic_name in DISGUISED)
-
-
-def hidden_in_damaged(raw: bytes, version: ProtocolVersion, doubt: int = CLEAR) -> Ranges:
-    """Ranges of a packet with a broken layout that may hold a secret."""
-    if not raw:
-        return []
-    kind = raw[0] >> 4
-    body, end = packet_end(raw, 0, len(raw))
-    if body <= 0:
-        return _tail(min(2, len(raw)), len(raw))
-    if kind == PacketType.CONNECT:
-        found = _connect(raw, body, end).hidden
-    elif doubt >= SUSPECT or kind == RESERVED:
-        found = _tail(body, len(raw))
-    elif kind in _HOLDERS:
-        found = _holder(raw, body, end, kind)
-    else:
-        found = _other(raw, body, end, version)
-    return joined([*found, *_tail(end, len(raw)), *_embedded(raw, body + 8 if kind == PacketType.CONNECT else 0)])
-
-
-def hidden_in_unparsed(found: Unparsed, version: ProtocolVersion, doubt: int = CLEAR) -> Ranges:
-    """Ranges of bytes that are no packet: all of them, unless they are known to be of one that holds no secret."""
-    raw, kind = found.raw, found.packet_type
-    if found.reason == "proxy_header":
-        return []
-    if doubt or kind is None or kind == RESERVED or kind in _SECRETIVE:
-        return _tail(0, len(raw))
-    return hidden_in_damaged(raw, version, doubt)
-
-
-def ends_framing(found: ControlPacket | Malformed | Unparsed) -> bool:
-    """Whether bytes are of no type that there is, so that those around them may be no packets either."""
-    return not isinstance(found, ControlPacket) and found.packet_type in (None, RESERVED)
-
-
-def hidden_ranges(raw: bytes, version: ProtocolVersion, doubt: int = CLEAR) -> Ranges:
-    """The same for bytes of which it is not known whether they are a packet without faults."""
-    if not raw:
-        return []
-    found = decode(raw, version)
-    if isinstance(found, Malformed):
-        return hidden_in_damaged(raw, version, doubt)
-    return hidden_in_packet(found, version, doubt)
-
-
-def holds_secrets(raw: bytes) -> bool:
-    """Whether the first byte is that of a packet which may hold a secret."""
-    return bool(raw) and raw[0] >> 4 in _SECRETIVE
-
-
-def holds_connect(raw: bytes) -> bool:
-    """Whether bytes have the name of the protocol in them, as a CONNECT has."""
-    return _CONNECT.search(raw) is not None
-
-
-def covered(raw: bytes, hidden: Iterable[tuple[int, int]]) -> bytes:
-    """The bytes with a ``*`` for each that is hidden."""
-    shown = bytearray(raw)
-    for start, end in hidden:
-        end = min(end, len(raw))
-        shown[start:end] = b"*" * (end - start)
-    return bytes(shown)
-
-
-def redacted(raw: bytes, version: ProtocolVersion, doubt: int = CLEAR) -> bytes:
-    """The bytes of a packet with a ``*`` for each that may be of a secret."""
-    hidden = hidden_ranges(raw, version, doubt)
-    return covered(raw, hidden) if hidden else raw
-
-
-def visible_fields(names: Iterable[str], raw: bytes, version: ProtocolVersion, hidden: Ranges) -> tuple[str, ...]:
-    """Those of some fields of a packet of which nothing is hidden but what has its own way to be."""
-    if not hidden:
-        return tuple(names)
-    lost = {
-        re.split(r"[.\[]", span.field, maxsplit=1)[0]
-        for span in trace(raw, version)
-        if not span.field.endswith("properties.authentication_data") and _overlaps(span.start, span.end, hidden)
-    }
-    # A flag lies in a byte that the lengths of a packet do not move.
-    return tuple(name for name in names if name == "password" or name not in lost)
-
-
-def is_identified(raw: bytes) -> bool:
-    """Whether the Client Identifier of a damaged CONNECT can be taken for one."""
-    body, end = packet_end(raw, 0, len(raw))
-    return body > 0 and _connect(raw, body, end).identified
-
-
-def joined(ranges: Iterable[tuple[int, int]]) -> Ranges:
-    """Ranges in order, those that touch as one."""
-    made: Ranges = []
-    for start, end in sorted(ranges):
-        if start >= end:
-            continue
-        if made and start <= made[-1][1]:
-            made[-1] = made[-1][0], max(made[-1][1], end)
-        else:
-            made.append((start, end))
-    return made
-
-
-def _overlaps(start: int, end: int, hidden: Ranges) -> bool:
-    return any(first < end and start < behind for first, behind in hidden)
-
-
-def _tail(start: int, end: int) -> Ranges:
-    return [(start, end)] if 0 <= start < end else []
-
-
-def _by_fields(raw: bytes, version: ProtocolVersion) -> Ranges:
-    """Secrets of a packet that keeps its layout."""
-    found = []
-    spans = trace(raw, version)
-    # Flags that announce a password and no User Name may be wrong, and the password be taken for the will.
-    doubtful = version < ProtocolVersion.V5 and {"password", "user_name"} & {one.field for one in spans} == {"password"}
-    for span in spans:
-        if span.field == "password":
-            found.append((span.start + 2, span.end))
-        elif span.field.endswith("properties.authentication_data"):
-            found.append((span.start + 3, span.end))
-        elif span.field == "will.will_payload" and doubtful:
-            found.append((span.start + 2, span.end))
-        elif span.field == "will.will_payload":
-            found += [
-                (span.start + 2 + start, span.start + 2 + end)
-                for start, end in token_ranges(raw[span.start + 2 : span.end])
-            ]
-    return joined(found)
-
-
-def _embedded(raw: bytes, start: int) -> Iterator[tuple[int, int]]:
-    """What else the bytes may be, from some place on: a CONNECT without its beginning, or an HTTP request."""
-    connect = _CONNECT.search(raw, start)
-    if connect is not None:
-        yield from _connect(raw, connect.start(), len(raw) + 1).hidden
-    http = _HTTP.search(raw, start)
-    if http is not None:
-        yield http.end(), len(raw)
-
-
-def _holder(raw: bytes, body: int, end: int, kind: int) -> Ranges:
-    """CONNACK, DISCONNECT and AUTH, in the layout of 5.0 whatever version is spoken."""
-    at = body + (2 if kind == PacketType.CONNACK else 1)
-    if raw[0] & 15 or (kind == PacketType.CONNACK and raw[body : body + 1] > b"\x01"):
-        return _tail(body, len(raw))  # not even its first bytes are those of this type
-    block = _Block(raw, at, min(end, len(raw)), kind)
-    return block.hidden if block.trusted is None else [*block.hidden, *_tail(block.trusted, len(raw))]
-
-
-def _other(raw: bytes, body: int, end: int, version: ProtocolVersion) -> Ranges:
-    """A packet that holds no secret, as its type says: from its first fault on it may be another."""
-    kind, length = raw[0] >> 4, len(raw)
-    explained = _explained(raw, version)
-    if explained is not None:
-        at, inside = explained
-        return [*(_tail(body, at) if at > MAX_LEFT else []), *inside]
-    limits = FIXED_LENGTHS.get((kind, version))
-    if limits is not None and not limits[0] <= end - body <= limits[1]:
-        return _tail(body + min(limits[0], 2), length)
-    found = decode(raw, version)
-    if not isinstance(found, Malformed):
-        return []
-    start = length
-    spans = trace(raw, version)
-    unknown = [(one.start + 1, one.end) for one in spans if ".unknown_" in one.field]
-    faults = found.faults
-    if len(faults) > 1:
-        # One more fault beside an unknown property: what follows it is of another packet.
-        start = min([start, *(first for first, _ in unknown)])
-    for span in spans:
-        # A topic has no zero byte; a length has, and with it a topic that has swallowed other fields.
-        zero = raw.find(b"\0", span.start + 2, span.end) if span.field == "topic_name" else -1
-        if 0 <= zero < span.end - MAX_LEFT:
-            start = zero
-    if not found.complete or len(faults) > MAX_FAULTS or any(one.reason not in _OF_VALUES for one in faults):
-        for fault in found.faults:
-            if fault.offset < length:
-                prefix = 2 * (fault.reason is MalformedReason.FIELD_OVERRUN)
-                start = min(start, max(body, fault.offset + prefix))
-        at = max((one.end for one in spans if one.field != "unparsed"), default=body)
-        if at + 2 <= length and at + 2 + int.from_bytes(raw[at : at + 2], "big") > end:
-            start = min(start, at + 2)
-    data = raw.find(AUTHENTICATION_DATA, body)
-    while data >= 0:
-        # After the identifier there is a length that fits: that is what it looks like.
-        size = int.from_bytes(raw[data + 1 : data + 3], "big")
-        if size < 256 and data + 3 <= length and data + 3 + size <= length:
-            start = min(start, data)
-            break
-        data = raw.find(AUTHENTICATION_DATA, data + 1)
-    return [*unknown, *_tail(start, length)]
-
-
-def _explained(raw: bytes, version: ProtocolVersion) -> tuple[int, Ranges] | None:
-    """Where whole packets begin that fill these bytes to their end, and what is hidden in them.
-
-    A packet that is shorter than its announced length says leaves its last bytes, and they are read as the beginning
-    of another one, which takes those after it in.
-    """
-    length = len(raw)
-    if length > MAX_EXPLAINED:
-        return None
-    for start in range(1, min(MAX_SHIFT, length - MIN_EXPLAINED) + 1):
-        at, hidden = start, list[tuple[int, int]]()
-        while at < length:
-            body, end = packet_end(raw, at, length)
-            if body <= 0 or end > length or not 0 < raw[at] >> 4 <= PacketType.AUTH:
-                break
-            found = decode(raw[at:end], version)
-            if isinstance(found, Malformed) or found.packet_type == PacketType.CONNECT:
-                break
-            hidden += [(at + first, at + behind) for first, behind in hidden_in_packet(found, version)]
-            at = end
-        if at == length:
-            return start, hidden
-    return None
-
-
-@dataclass(slots=True)
-class _Layout:
-    """What is known of a CONNECT."""
-
-    hidden: Ranges = field(default_factory=list)
-    identified: bool = False
-    """The Client Identifier is clean, and what follows it fits."""
-
-
-def _connect(raw: bytes, body: int, end: int) -> _Layout:
-    """A CONNECT whose variable header begins at ``body``; ``end`` is what its Remaining Length announces."""
-    made, length = _Layout(), len(raw)
-    name_end = body + 2 + int.from_bytes(raw[body : body + 2], "big")
-    name = raw[body + 2 : name_end]
-    at = name_end + 4  # level, flags and Keep Alive
-    if at > length:
-        whole = len(name) in (4, 6) and any(_distance(one, name) <= 1 for one in _NAMES if len(one) == len(name))
-        cut = any(one.startswith(raw[body + 2 :].upper()) for one in (b"MQTT", b"MQISDP"))
-        made.hidden = [] if whole or cut else _tail(body, length)
+    def value(self, kind: Value, raw: bytes, make: Callable[[bytes], bytes] | None = None) -> bytes:
+        """Another value of a kind and of the same length, as the user wants it."""
+        treatment = self._choice.of_kind(kind)
+        if treatment is Treatment.KEEP or not raw:
+            return raw
+        made = _blank(raw, kind) if treatment is Treatment.BLANK else (make or self._by_kind[kind])(raw)
+        if made != raw:
+            self._choice.value(kind, len(raw))
         return made
-    level, flags = raw[name_end], raw[name_end + 1]
-    known = any(len(one) == len(name) and _distance(one, name) <= 1 for one in _NAMES)
-    if level == ProtocolVersion.V5:
-        block = _Block(raw, at, min(end, length), PacketType.CONNECT)
-        made.hidden += block.hidden
-        if block.trusted is not None:
-            made.hidden += _tail(block.trusted if known else body, length)
-            return made
-        at = block.end
-    fields, at, fits = _payload(raw, at, end, flags, level == ProtocolVersion.V5, made.hidden)
-    exact = fits and at == end and end <= length
-    odd = (not known) + (
-        level not in _LEVELS or (level & 0x7F == ProtocolVersion.V3_1) != (len(name) == len(_NAMES[1]))
-    )
-    named = known or (len(name) <= MAX_NAME and _is_clean(name))
-    if exact and odd <= 1 and named and _are_flags(flags, level):
-        # All is where it is announced: the fault is in a value.
-        start = next((one.start + 2 for one in fields if not one.clean), length)
-        if not flags & _PASSWORD and len(fields) > 1:
-            # The password flag itself may be damaged: then the fields after the first are not what the flags say.
-            start = min(start, fields[1].start + 2)
-        if odd:
-            start = min([start, *(one.start + 2 for one in fields if one.name.startswith("will_"))])
-        made.identified = bool(fields) and fields[0].clean
-        made.hidden += [(one.start + 2, one.end) for one in fields if one.name == "password"] + _tail(start, length)
-        return made
-    if not known:
-        made.hidden += _tail(body, length)
-        return made
-    if made.hidden:
-        # Authentication Data in properties after which nothing adds up: what follows it may be a part of it.
-        made.hidden += _tail(min(start for start, _ in made.hidden), length)
-        return made
-    trusted = True
-    for one, behind in zip(fields, [*fields[1:], None], strict=True):
-        follows = behind.fits if behind is not None else not one.announces_more
-        trusted = trusted and one.clean and one.fits and follows and level in _LEVELS
-        # Where the fields do not add up, any text after the first one may be a password.
-        trusted = trusted and one.name == "client_identifier"
-        if not trusted or one.name == "password":
-            made.hidden += _tail(one.start + 2 if level in _LEVELS else one.start, length)
-            break
-        made.identified = True
-        at = one.end
-    else:
-        made.hidden += _tail(at, length)
-    return made
 
+    def _publish(self, raw: bytes, found: Publish) -> bytes:
+        """What `_by_fields` does for nearly all packets of 3.1.1."""
+        body, _ = packet_end(raw, 0, len(raw))
+        start = body + 2
+        after = start + (raw[body] << 8 | raw[body + 1])
+        begin = len(raw) - len(found.payload)
+        topic = self.value(Value.TOPICS, raw[start:after])
+        return raw[:start] + topic + raw[after:begin] + self.value(Value.PAYLOADS, raw[begin:])
 
-def _distance(one: bytes, other: bytes) -> int:
-    return sum(mine != theirs for mine, theirs in zip(one.lower(), other.lower(), strict=True))
+    def _by_fields(
+        self, raw: bytes, version: ProtocolVersion, salt: int = 0, *, numbers: bool = True
+    ) -> tuple[bytes, int]:
+        """A packet by the fields that can be read of it, and where these end.
 
-
-def _are_flags(flags: int, level: int) -> bool:
-    """Whether connect flags say what they may say."""
-    if flags & 1 and level != ProtocolVersion.V3_1:
-        return False
-    if not flags & 4 and flags & 0x38:
-        return False
-    return flags & 0x18 != 0x18 and (level == ProtocolVersion.V5 or not (flags & 0x40 and not flags & 0x80))
-
-
-@dataclass(slots=True)
-class _Field:
-    name: str
-    start: int
-    end: int
-    fits: bool
-    """It lies inside the packet."""
-    clean: bool
-    """It is what a text should be."""
-    announces_more: bool
-    """The flags announce another field after it."""
-
-
-def _payload(raw: bytes, at: int, end: int, flags: int, five: bool, hidden: Ranges) -> tuple[list[_Field], int, bool]:
-    """The fields of the payload as far as they fit, where they end, and whether they all do."""
-    names = ["client_identifier"]
-    names += ["will_topic", "will_payload"] if flags & 4 else []
-    names += ["user_name"] if flags & 0x80 else []
-    names += ["password"] if flags & _PASSWORD else []
-    fields: list[_Field] = []
-    for number, name in enumerate(names):
-        if name == "will_topic" and five:
-            block = _Block(raw, at, min(end, len(raw)), WILL)
-            hidden += block.hidden
-            if block.trusted is not None:
-                hidden += _tail(block.trusted, len(raw))
-                return fields, at, False
-            at = block.end
-        after = at + 2 + int.from_bytes(raw[at : at + 2], "big")
-        fits = at + 2 <= min(end, len(raw)) and after <= min(end, len(raw) + MAX_CUT)
-        value = raw[at + 2 : after]
-        clean = name in ("will_payload", "password") or _is_clean(value)
-        fields.append(_Field(name, at, min(after, len(raw)), fits, clean, number + 1 < len(names)))
-        if not fits or after > len(raw):
-            return fields, min(after, len(raw)), False
-        at = after
-    return fields, at, True
-
-
-def _is_clean(value: bytes) -> bool:
-    if _UNCLEAN.search(value):
-        return False
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-class _Block:
-    """The properties of a packet: where Authentication Data stands in them, and up to where they can be trusted."""
-
-    def __init__(self, raw: bytes, at: int, end: int, owner: int) -> None:
-        self.hidden: Ranges = []
-        self.end = at
-        """Where the properties end, when they can be trusted."""
-        self.trusted = self._walk(raw, at, end, owner)
-        """Where bytes begin that cannot; ``None`` when all can."""
-
-    def _walk(self, raw: bytes, at: int, end: int, owner: int) -> int | None:
-        if at >= end:
-            return None if owner in _HOLDERS else at
-        length = self._number(raw, at, end)
-        if length is None:
-            return at
-        said, at = length
-        stop = at + said
-        if stop > end or (owner in _HOLDERS and stop != end):
-            return self._properties(raw, at, end, owner) or at
-        fault = self._properties(raw, at, stop, owner)
-        self.end = stop
-        return fault
-
-    def _properties(self, raw: bytes, at: int, stop: int, owner: int) -> int | None:
-        """Walk the properties; returns where the first begins that is not as it should be.
-
-        A text right before it may have the wrong length, and is not trusted either.
+        ``numbers``: whether those stay that say nothing of the layout.
         """
-        texts: list[int] = []
-        fault = self._fault(raw, at, stop, owner, texts)
-        return fault if fault is None or not texts else min(fault, texts[-1])
+        made = bytearray(filler(len(raw), salt))
+        read = 0
+        for span in trace(raw, version):
+            start, end, name = span.start, span.end, span.field.rpartition(".")[2].partition("[")[0]
+            if name in _UNREAD:
+                if name == "fixed_header":
+                    made[start:end] = raw[start:end]
+                    read = max(read, end)
+                continue
+            if numbers or name in _OF_FIELDS or name in _OF_LAYOUT:
+                made[start:end] = self._field(name, span.field, raw[start:end])
+            read = max(read, end)
+        return bytes(made), read
 
-    def _fault(self, raw: bytes, at: int, stop: int, owner: int, texts: list[int]) -> int | None:
-        seen = set()
-        while at < stop:
-            start = at
-            number = self._number(raw, at, stop)
-            if number is None:
-                return start
-            identifier, at = number
-            row = BY_IDENTIFIER.get(identifier)
-            if row is None:
-                return at
-            if identifier == AUTHENTICATION_DATA:
-                self.hidden.append((min(at + 2, len(raw)), len(raw)))
-            after = self._behind(raw, at, stop, row.wire.name)
-            if after is None:
-                return min(at + 2, len(raw))
-            if identifier == AUTHENTICATION_DATA:
-                self.hidden[-1] = (at + 2, after)
-            strange = owner not in row.packets or (identifier in seen and row.name not in LISTS)
-            if strange and row.wire.name not in _SIZES:
-                return at + 2
-            if row.wire.name.startswith("UTF-8") and not _are_texts(raw[at:after], row.wire.name):
-                return min(at + 2, len(raw))
-            seen.add(identifier)
-            texts[:] = [] if row.wire.name in _SIZES or identifier == AUTHENTICATION_DATA else [at + 2]
-            at = after
-        return None
+    def _field(self, name: str, path: str, raw: bytes) -> bytes:
+        """The bytes of one field with another value."""
+        kind = _OF_FIELDS.get(name)
+        in_block = ".properties." in f".{path}" and name != "property_length"
+        if name == "protocol_name":
+            return raw if raw[2:].upper() in _NAMES else raw[:2] + self._names.name(raw[2:])
+        if name == "payload":
+            return self.value(Value.PAYLOADS, raw)
+        if name == "reason_codes":
+            # Where framing is lost, anything may be in the place of codes.
+            return raw if raw[0] in REASON_CODES else filler(1)
+        at = 0
+        if in_block:
+            # The identifier, which may be in more bytes than it takes.
+            at = next((index for index, octet in enumerate(raw[:4], 1) if octet < 0x80), 4)
+        if kind is None:
+            # A number; where its property does not end, what follows it is none.
+            kept = at if name not in BY_NAME and in_block else at + _NUMBER_BYTES
+            return raw[:kept] + filler(len(raw) - kept)
+        if name == "user_property":
+            return self._pair(kind, raw, at)
+        return raw[: at + 2] + self._of(kind, name, raw[at + 2 :])
 
-    @staticmethod
-    def _number(raw: bytes, at: int, end: int) -> tuple[int, int] | None:
-        try:
-            return read_variable_byte_integer(raw, at, end)
-        except Fault as fault:
-            return None if fault.resume is None else (fault.value, fault.resume)
+    def _pair(self, kind: Value, raw: bytes, at: int) -> bytes:
+        middle = at + 2 + int.from_bytes(raw[at : at + 2], "big")
+        first, second = raw[at + 2 : middle], raw[middle + 2 :]
+        return raw[: at + 2] + self.value(kind, first) + raw[middle : middle + 2] + self.value(kind, second)
 
-    def _behind(self, raw: bytes, at: int, stop: int, wire: str) -> int | None:
-        """Where the value of a property ends; ``None`` when that is not in the block."""
-        if wire in _SIZES:
-            after = at + _SIZES[wire]
-        elif wire == "Variable Byte Integer":
-            number = self._number(raw, at, stop)
-            if number is None:
-                return None
-            after = number[1]
-        else:
-            after = at
-            for _ in range(2 if wire == "UTF-8 String Pair" else 1):
-                if after + 2 > stop:
-                    return None
-                after += 2 + int.from_bytes(raw[after : after + 2], "big")
-        return after if after <= stop else None
+    def _of(self, kind: Value, name: str, raw: bytes) -> bytes:
+        if name == "authentication_data":
+            return self.value(kind, raw, lambda one: self._names.secret(one, b"authentication"))
+        if name == "authentication_method":
+            return raw if _METHOD.fullmatch(raw) else self.value(kind, raw, self._names.name)
+        if kind is Value.CONTENT_TYPES and _CONTENT.fullmatch(raw):
+            return raw
+        return self.value(kind, raw)
 
+    def _damaged(self, raw: bytes, version: ProtocolVersion) -> bytes:
+        """A packet that breaks the layout, so that the same is wrong with it afterwards."""
+        found = decode(raw, version)
+        wanted = _shape(found)
+        # Where a packet ends before its fields do, what seems to be a number may be a part of a text.
+        doubtful = isinstance(found, Malformed) and not found.complete
+        counts, sizes = self._choice.counts.copy(), self._choice.sizes.copy()
+        best = b""
+        for numbers, salt in product((False, True) if doubtful else (True,), range(MAX_SALTS)):
+            self._choice.counts, self._choice.sizes = counts.copy(), sizes.copy()
+            made, read = self._by_fields(raw, version, salt, numbers=numbers)
+            best = best or made
+            places = {read}
+            if isinstance(found, Malformed):
+                places.update(one.offset for one in found.faults if one.offset >= read)
+            for kept in range(MAX_KEPT + 1):
+                trial = bytearray(made)
+                for at in places:
+                    trial[at : at + kept] = raw[at : at + kept]
+                if _shape(decode(trial, version)) == wanted:
+                    self._choice.count(NOT_UNDERSTOOD, max(0, len(raw) - read))
+                    return bytes(trial)
+        self.differing += 1
+        self._choice.count(NOT_UNDERSTOOD, len(raw))
+        return best
 
-def _are_texts(value: bytes, wire: str) -> bool:
-    first = 2 + int.from_bytes(value[:2], "big")
-    if wire == "UTF-8 String Pair":
-        return _is_clean(value[2:first]) and _is_clean(value[first + 2 :])
-    return _is_clean(value[2:])
+    def _in_levels(self, raw: bytes) -> bytes:
+        """A name that may be a level of a topic: the same level gives the same name."""
+        return b"/".join(map(self._names.name, raw.split(b"/")))
 
+    def _topic(self, raw: bytes) -> bytes:
+        feature = _FEATURES.match(raw) or _SHARE.match(raw)
+        kept = feature.end() if feature else 0
+        return raw[:kept] + self._in_levels(raw[kept:])
 
-def hidden_in_beginning(raw: bytes, doubt: int = CLEAR) -> Ranges:
-    """Ranges of the beginning of a packet that is still coming; what is shown decides how its rest is read.
+    def _content_type(self, raw: bytes) -> bytes:
+        head, suffix = _TYPE.match(raw), _SUFFIX.search(raw)
+        start, end = head.end() if head else 0, suffix.start() if suffix else len(raw)
+        return raw[:start] + self._names.name(raw[start:end]) + self._content_rest(raw[end:])
 
-    Only secrets themselves are hidden, so that the whole packet has the layout it had, unless the layout is broken
-    already: then everything from there on is.
-    """
-    body, end = packet_end(raw, 0, len(raw))
-    if body <= 0:
-        return []
-    raw = raw[:end]
-    kind, length = raw[0] >> 4, len(raw)
-    if kind == PacketType.CONNECT:
-        return _beginning_of_connect(raw, body, end)
-    if kind in _HOLDERS:
-        hidden, _ = _beginning_of_properties(raw, body + (2 if kind == PacketType.CONNACK else 1), end)
-        return joined(hidden)
-    return _tail(body, length) if doubt >= BROKEN or kind == RESERVED else []
-
-
-def _beginning_of_connect(raw: bytes, body: int, end: int) -> Ranges:
-    name_end, length = body + 2 + int.from_bytes(raw[body : body + 2], "big"), len(raw)
-    name = raw[body + 2 : name_end].upper()
-    if not any(one.upper().startswith(name) for one in _NAMES) and not (len(name) == 4 and name_end < length):
-        return _tail(body + 2, length)
-    at = name_end + 4
-    if at >= length:
-        return []
-    flags, five, hidden = raw[name_end + 1], raw[name_end] == 5, list[tuple[int, int]]()
-    after: int | None = at
-    if five:
-        found, after = _beginning_of_properties(raw, at, end)
-        hidden += found
-    names = ["client_identifier"]
-    names += ["will_topic", "will_payload"] if flags & 4 else []
-    names += ["user_name"] if flags & 0x80 else []
-    names += ["password"] if flags & _PASSWORD else []
-    for one in names:
-        if after is not None and one == "will_topic" and five:
-            found, after = _beginning_of_properties(raw, after, end)
-            hidden += found
-        if after is None or after + 2 > length:
-            return joined(hidden)
-        start, after = after + 2, after + 2 + int.from_bytes(raw[after : after + 2], "big")
-        if after > end:
-            return joined([*hidden, *_tail(start, length)])
-        if one == "password":
-            hidden.append((start, min(after, length)))
-        if after > length:
-            return joined(hidden)
-    return joined([*hidden, *(_tail(after, length) if after is not None else [])])
+    def _content_rest(self, raw: bytes) -> bytes:
+        word, semicolon, parameters = raw.partition(b";")
+        return word + semicolon + self._names.name(parameters)
 
 
-def _beginning_of_properties(raw: bytes, at: int, end: int) -> tuple[Ranges, int | None]:
-    """Authentication Data in a property block that may be cut, and where the block ends if all of it is there."""
-    hidden: Ranges = []
-    if at >= end:
-        return hidden, at
-    number = _Block._number(raw, at, len(raw))
-    if number is None:
-        return hidden, None
-    at, stop, length = number[1], number[1] + number[0], len(raw)
-    if stop > end:
-        return _tail(at, length), None
-    while at < stop and at < length:
-        row = BY_IDENTIFIER.get(raw[at])
-        if row is None:
-            return [*hidden, *_tail(at + 1, length)], None
-        start = at + 1
-        after = start + _SIZES.get(row.wire.name, 0)
-        if row.wire.name == "Variable Byte Integer":
-            found = _Block._number(raw, start, length)
-            if found is None:
-                return hidden, None
-            after = found[1]
-        elif row.wire.name not in _SIZES:
-            for _ in range(2 if row.wire.name == "UTF-8 String Pair" else 1):
-                if after + 2 > length:
-                    return hidden, None
-                after += 2 + int.from_bytes(raw[after : after + 2], "big")
-        if after > stop:
-            return [*hidden, *_tail(start, length)], None
-        if row.identifier == AUTHENTICATION_DATA:
-            hidden.append((start + 2, min(after, length)))
-        at = after
-    return hidden, stop if stop <= length else None
+def _blank(raw: bytes, kind: Value) -> bytes:
+    """The same filler for all values of one length; levels of topics stay apart."""
+    if kind is not Value.TOPICS:
+        return BLANK * len(raw)
+    return re.sub(rb"[^/+#$]", BLANK, raw)
+
+
+def _shape(found: ControlPacket | Malformed) -> tuple[object, ...]:
+    """What the linter reads from a packet beside its values."""
+    if not isinstance(found, Malformed):
+        return (found.packet_type, len(found.raw))
+    return (
+        found.packet_type, found.reason, found.offset, found.field, found.complete, found.fields_read,
+        tuple((one.reason, one.offset, one.field) for one in found.faults),
+    )  # fmt: skip

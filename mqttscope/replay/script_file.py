@@ -30,11 +30,11 @@ from mqttscope.mqtt.packets import Connect, Puback, Pubcomp, Publish, Pubrec, Su
 from mqttscope.mqtt.view import without_topic
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.segment import Segment
-from mqttscope.redact.credentials import starred_name
-from mqttscope.redact.packets import covered, hidden_in_damaged, hidden_in_packet, joined
-from mqttscope.redact.values import names_hidden
 from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.verify.difference import short
+from mqttscope.secrets.credentials import starred_name
+from mqttscope.secrets.packets import covered, hidden_in_damaged, hidden_in_packet, joined
+from mqttscope.secrets.values import names_hidden
 from mqttscope.transport.wire import Endpoint, Wire
 
 SCHEMA = 1

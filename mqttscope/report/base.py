@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from mqttscope.events import Event
 from mqttscope.mqtt.view import PAYLOAD_LIMIT
-from mqttscope.redact.findings import Hiding
+from mqttscope.secrets.findings import Hiding
 from mqttscope.session.capture_time import captured
 
 if TYPE_CHECKING:

@@ -19,7 +19,6 @@ from mqttscope.mqtt.constants import PacketType, ProtocolVersion, type_name
 from mqttscope.mqtt.declare import Malformed
 from mqttscope.mqtt.packets import Publish, Subscribe, Unsubscribe
 from mqttscope.mqtt.view import text, without_topic
-from mqttscope.redact.findings import masked
 from mqttscope.replay.verify.captures import A, B, CaptureDifference, CaptureDifferenceKind, Comparison, Counts
 from mqttscope.replay.verify.difference import reason_text
 from mqttscope.report.base import Sink, View
@@ -29,6 +28,7 @@ from mqttscope.report.page import Page
 from mqttscope.report.replay.json import ReplayJson
 from mqttscope.report.replay.text import concealed, plain
 from mqttscope.report.when import duration
+from mqttscope.secrets.findings import masked
 
 MAX_LINES = 200
 """Lines about differences that text shows where nothing else is asked for."""

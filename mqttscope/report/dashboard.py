@@ -21,10 +21,10 @@ from mqttscope.events import ConnectionClosed, ConnectionOpened, Event, GapEvent
 from mqttscope.lint.finding import Finding, Severity
 from mqttscope.mqtt.packets import Connack, Connect, Puback, Publish, Pubrec
 from mqttscope.net.frame import CaptureDrops, CaptureError
-from mqttscope.redact.findings import conceal
 from mqttscope.report.base import View
 from mqttscope.report.findings.base import STYLES
 from mqttscope.report.style import Painter
+from mqttscope.secrets.findings import conceal
 from mqttscope.session.connection import DISCONNECTED, REFUSED, Connection
 from mqttscope.session.inflight import SENT
 

@@ -30,13 +30,13 @@ from mqttscope.mqtt.packets import Acknowledgement, Pingreq, Pingresp, Publish
 from mqttscope.mqtt.properties import EMPTY, Properties
 from mqttscope.mqtt.view import PAYLOAD_LIMIT, binary, malformed_view, printable, properties_view, text, view
 from mqttscope.net.frame import CaptureError
-from mqttscope.redact.addresses import transport_view, without_secrets
-from mqttscope.redact.credentials import starred_name
-from mqttscope.redact.packets import DISGUISED, hides_payload
-from mqttscope.redact.secrets import SHORTEST, suspicions, without_tokens
-from mqttscope.redact.values import without_names_of, without_tokens_of
 from mqttscope.report.base import Clock, Sink
 from mqttscope.report.public import fields_shown, hidden_of, public_event, public_packet
+from mqttscope.secrets.addresses import transport_view, without_secrets
+from mqttscope.secrets.credentials import starred_name
+from mqttscope.secrets.forms import SHORTEST, suspicions, without_tokens
+from mqttscope.secrets.packets import DISGUISED, hides_payload
+from mqttscope.secrets.values import without_names_of, without_tokens_of
 from mqttscope.session.capture_time import captured
 from mqttscope.session.connection import Connection
 

@@ -12,10 +12,10 @@ from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.view import utf8
 from mqttscope.payloads.decoders import Decoded
 from mqttscope.payloads.values import as_json
-from mqttscope.redact.packets import hides_payload
 from mqttscope.report.base import Sink, View
 from mqttscope.report.jsonl import JsonLines, dumps, harmless
 from mqttscope.report.public import decoded_of, with_decoded
+from mqttscope.secrets.packets import hides_payload
 
 MAX_VALUE_BYTES: Final = 1 << 18
 """A value that is longer as JSON is left out, and the line says so."""

@@ -25,10 +25,10 @@ from mqttscope.lint.foreign import PREFACES
 from mqttscope.mqtt.constants import Direction, PacketType, reason_name, type_name
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureDrops
-from mqttscope.redact.addresses import without_secrets
 from mqttscope.report.public import hidden_of, protocol_of
 from mqttscope.report.style import Painter, Wrapped
 from mqttscope.report.when import duration
+from mqttscope.secrets.addresses import without_secrets
 from mqttscope.session.connection import CONNECTED, Connection
 from mqttscope.session.inflight import MAX_ALIAS_BYTES
 

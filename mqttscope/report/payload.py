@@ -16,8 +16,8 @@ from mqttscope.mqtt.wire import counted
 from mqttscope.payloads import values
 from mqttscope.payloads.compressed import FIRST_BYTES, unpack
 from mqttscope.payloads.decoders import DECODED_KINDS, Decoded, by_content_type
-from mqttscope.redact.secrets import without_tokens
 from mqttscope.report.escape import cells, cut, escape
+from mqttscope.secrets.forms import without_tokens
 
 KINDS = ("auto", "text", "hex", "json", "cbor", "msgpack", *DECODED_KINDS, "none")
 

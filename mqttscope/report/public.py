@@ -37,9 +37,11 @@ from mqttscope.mqtt.packets import (
     Unsuback,
     Unsubscribe,
 )
-from mqttscope.redact.addresses import public_details
-from mqttscope.redact.credentials import starred_name
-from mqttscope.redact.packets import (
+from mqttscope.report.base import Reporter, Sink, View
+from mqttscope.secrets.addresses import public_details
+from mqttscope.secrets.credentials import starred_name
+from mqttscope.secrets.forms import REACH, SHORTEST, suspicions
+from mqttscope.secrets.packets import (
     DISGUISED,
     Ranges,
     covered,
@@ -49,9 +51,7 @@ from mqttscope.redact.packets import (
     joined,
     visible_fields,
 )
-from mqttscope.redact.secrets import REACH, SHORTEST, suspicions
-from mqttscope.redact.values import names_hidden, public, public_damaged, without_names_of
-from mqttscope.report.base import Reporter, Sink, View
+from mqttscope.secrets.values import names_hidden, public, public_damaged, without_names_of
 
 if TYPE_CHECKING:
     from mqttscope.payloads.decoders import Decoded

@@ -15,14 +15,14 @@ from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.properties import BY_NAME, LISTS, USER_PROPERTY, Properties, property_name
 from mqttscope.mqtt.wire import counted
-from mqttscope.redact.credentials import starred_name
-from mqttscope.redact.packets import hides_payload
 from mqttscope.report.base import View
 from mqttscope.report.escape import cells
 from mqttscope.report.payload import PayloadView
 from mqttscope.report.public import PublicPacket, decoded_of
 from mqttscope.report.style import Line, Painter
 from mqttscope.report.when import duration, seconds
+from mqttscope.secrets.credentials import starred_name
+from mqttscope.secrets.packets import hides_payload
 
 MAX_LEVELS = 32
 """Levels that are compared between topics; deeper ones are one text."""

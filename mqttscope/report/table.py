@@ -47,11 +47,11 @@ from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.view import printable, properties_view
 from mqttscope.payloads.values import text_of
-from mqttscope.redact.packets import hides_payload
 from mqttscope.report.base import Clock, Sink, View
 from mqttscope.report.jsonl import harmless
 from mqttscope.report.public import PublicPacket, decoded_of, fields_shown
 from mqttscope.report.public_report import PublicReport
+from mqttscope.secrets.packets import hides_payload
 from mqttscope.session.capture_time import captured
 
 COLUMNS = (

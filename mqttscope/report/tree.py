@@ -17,7 +17,6 @@ from mqttscope.mqtt.packets import BRIDGE_LEVELS, Connect, Publish
 from mqttscope.mqtt.properties import BY_NAME
 from mqttscope.mqtt.wire import Fault, counted, read_variable_byte_integer
 from mqttscope.payloads.decoders import Decoded
-from mqttscope.redact.packets import hides_payload
 from mqttscope.report.base import Sink, View
 from mqttscope.report.escape import cells, escape_bytes
 from mqttscope.report.hexdump import Hexdump, Mark, letter
@@ -27,6 +26,7 @@ from mqttscope.report.public_report import PublicReport
 from mqttscope.report.style import Wrapped, encoded
 from mqttscope.report.text import TextLines
 from mqttscope.report.when import seconds
+from mqttscope.secrets.packets import hides_payload
 
 MAX_VALUE_BYTES = 512
 """Bytes of a value that are made readable; the hexdump has the rest."""

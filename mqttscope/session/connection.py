@@ -32,7 +32,7 @@ from mqttscope.mqtt.packets import (
 )
 from mqttscope.mqtt.properties import EMPTY, TOPIC_ALIAS, Properties
 from mqttscope.mqtt.stream import Unparsed
-from mqttscope.redact.packets import (
+from mqttscope.secrets.packets import (
     BROKEN,
     CLEAR,
     LOST,

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 from mqttscope.mqtt.constants import PacketType
-from mqttscope.redact.packets import SUSPECT
+from mqttscope.secrets.packets import SUSPECT
 
 MAX_PACKET_IDENTIFIERS: Final = 65_535
 """Packet identifiers of one direction, and so the Receive Maximum of a side that announces none (5.0 3.1.2.11.3)."""

@@ -10,8 +10,6 @@ from collections.abc import Iterable, Mapping
 
 from mqttscope.events import Event
 from mqttscope.mqtt.view import utf8
-from mqttscope.redact.addresses import public_name
-from mqttscope.redact.credentials import starred_name
 from mqttscope.report.base import Clock
 from mqttscope.report.html.charts import Bar, Lane, Range, Stretch, bar_columns, lane_rows, range_rows
 from mqttscope.report.html.packets import Packets
@@ -21,6 +19,8 @@ from mqttscope.report.html.sheet import Sheet
 from mqttscope.report.html.topics import Topic, topic_tree
 from mqttscope.report.numbers import plural
 from mqttscope.report.when import duration
+from mqttscope.secrets.addresses import public_name
+from mqttscope.secrets.credentials import starred_name
 from mqttscope.stats import as_text
 from mqttscope.stats.as_json import TABLES
 from mqttscope.stats.collect import Statistics

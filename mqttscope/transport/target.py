@@ -9,7 +9,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from mqttscope.errors import MqttscopeError
-from mqttscope.redact.addresses import without_query_values, without_secrets
+from mqttscope.secrets.addresses import without_query_values, without_secrets
 
 PORTS = {"mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443}
 """Schemes of brokers' URLs, with their ports."""

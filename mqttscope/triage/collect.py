@@ -31,9 +31,9 @@ from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Frame
-from mqttscope.redact.findings import Hiding, client_name, conceal
 from mqttscope.report.explanations.base import TITLES
 from mqttscope.report.notices import GAPS
+from mqttscope.secrets.findings import Hiding, client_name, conceal
 from mqttscope.session.connection import Connection
 from mqttscope.stats.collect import Statistics
 from mqttscope.stats.rows import MALFORMED, MALFORMED_BYTES

@@ -25,7 +25,6 @@ from itertools import islice
 from mqttscope.explain import describe
 from mqttscope.mqtt.constants import PacketType
 from mqttscope.mqtt.topics import topic_filter_problem
-from mqttscope.redact.addresses import public_name
 from mqttscope.report.base import Clock, View
 from mqttscope.report.escape import cells
 from mqttscope.report.explanations.base import verdict
@@ -33,6 +32,7 @@ from mqttscope.report.numbers import plural, size
 from mqttscope.report.page import WIDTH
 from mqttscope.report.style import Painter, Wrapped, encoded
 from mqttscope.report.when import duration
+from mqttscope.secrets.addresses import public_name
 from mqttscope.stats.as_json import order
 from mqttscope.stats.rows import BYTES, ClientRow
 from mqttscope.triage.collect import Broker, Fault, FaultKind, Rank, Triage

@@ -22,7 +22,7 @@ from tests.cli.made import closes, opened, server, write_capture
 from tests.cli.running import Done, capture, inspected, invoke, run
 from tests.each import each
 from tests.lint.test_foreign import ANSWERS
-from tests.sanitise.redacting import shapes
+from tests.redact.redacting import shapes
 
 QOS = capture("v5-qos")
 SECRET = "secret of nobody"

@@ -17,12 +17,12 @@ from mqttscope.dissect import dissect
 from mqttscope.events import PacketEvent
 from mqttscope.mqtt import Connect, Publish, Subscribe
 from mqttscope.net.frame import Frame
-from mqttscope.sanitise.check import Check
+from mqttscope.redact.check import Check
 from tests.conftest import ROOT
 from tests.corpus.tshark import moved, tshark_version
 from tests.each import each
-from tests.redact.leaks import Secrets
-from tests.sanitise.redacting import redacted, reread, shapes, written
+from tests.redact.redacting import redacted, reread, shapes, written
+from tests.secrets.leaks import Secrets
 
 CAPTURES = sorted((ROOT / "captures").glob("*/capture.pcapng"))
 OF_VALUES = {"TOP108"}

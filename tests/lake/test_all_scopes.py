@@ -33,7 +33,7 @@ from mqttscope.lint.finding import Confidence
 from mqttscope.lint.rule import Rule
 from mqttscope.net.frame import Frame
 from mqttscope.net.segment import Segment, direction_key, flow_key
-from mqttscope.redact.findings import Hiding, conceal
+from mqttscope.secrets.findings import Hiding, conceal
 from tests.capture.test_pcapng import statistics
 from tests.conftest import EXHAUSTIVE
 from tests.dissect.secure import as_frame

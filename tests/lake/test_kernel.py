@@ -32,7 +32,7 @@ from mqttscope.mqtt.properties import Properties
 from mqttscope.net.checksum import WRONG
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.net.segment import Segment, group_key
-from mqttscope.redact.findings import Hiding, conceal
+from mqttscope.secrets.findings import Hiding, conceal
 from tests.conftest import ROOT
 from tests.dissect.scenes import mixed_tape
 from tests.dissect.talk import Talk, Tape, connect, publish

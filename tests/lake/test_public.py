@@ -20,9 +20,9 @@ from mqttscope.net.segment import Segment
 from tests.dissect.talk import Talk
 from tests.each import some
 from tests.lake.reading import Tables, all_of_them, by_kernel, ordered, remembered_row, segment_rows
-from tests.redact.leaks import Secrets
-from tests.redact.mutants import Scene, _frame_of, scenes
-from tests.redact.sinks import _flat
+from tests.secrets.leaks import Secrets
+from tests.secrets.mutants import Scene, _frame_of, scenes
+from tests.secrets.sinks import _flat
 
 SCENES = [one for one in scenes() if one.name != "long"]
 

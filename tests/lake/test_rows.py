@@ -17,9 +17,9 @@ from mqttscope.dissect import Options, dissect, dissect_segments
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import TABLES
 from mqttscope.lint.engine import Linter
-from mqttscope.redact.secrets import LENGTH
 from mqttscope.report.base import View
 from mqttscope.report.findings.shown import make_reporter
+from mqttscope.secrets.forms import LENGTH
 from tests.dissect.scenes import mixed_tape
 from tests.each import each
 from tests.lake import as_json

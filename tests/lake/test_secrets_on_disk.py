@@ -26,11 +26,11 @@ from tests.dissect.talk import Tape
 from tests.each import some
 from tests.lake.reading import all_of_them
 from tests.lake.test_public import SCENES, _flat_state, talk
-from tests.redact.leaks import Secrets
-from tests.redact.mutants import Mutant, Scene, mutant
-from tests.redact.sinks import _flat
-from tests.redact.splices import splice
-from tests.redact.test_fuzz import says
+from tests.secrets.leaks import Secrets
+from tests.secrets.mutants import Mutant, Scene, mutant
+from tests.secrets.sinks import _flat
+from tests.secrets.splices import splice
+from tests.secrets.test_fuzz import says
 
 SOME = 12
 """Mutants of each of the two kinds."""

@@ -17,7 +17,7 @@ from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Auth, Connack, Disconnect, Puback, Publish, Suback
 from mqttscope.mqtt.properties import Properties
-from mqttscope.redact.findings import Hiding, conceal
+from mqttscope.secrets.findings import Hiding, conceal
 from tests.conftest import ROOT
 
 CAPTURES = sorted((ROOT / "captures").glob("*/capture.pcapng"))

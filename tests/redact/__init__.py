@@ -1,1 +1,0 @@
-"""What is secret, and that nothing shows it."""

@@ -1,160 +1,273 @@
-"""Addresses without their secrets, as they stand and as they read when they are decoded; and HTTP requests."""
+"""Addresses in the place of others: the same class, the same networks, the same length as text."""
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Iterable
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
-from mqttscope.redact import addresses
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mqttscope.net.proxy_protocol import SIGNATURE, header_length, told_endpoints
+from mqttscope.redact.addresses import _CLASSES, Addresses
+from mqttscope.redact.pseudonyms import Pseudonyms
 from tests.each import each
 
+ADDRESSES = Addresses(Pseudonyms(b"key"))
 
-@each(
-    "text, wanted",
-    [
-        ("mqtt://host:1883", "mqtt://host:1883"),
-        ("mqtt://me@host", "mqtt://me@host"),
-        ("mqtt://me:s3cret@host:1883", "mqtt://me:***@host:1883"),
-        ("mqtt://me:s3/cr?e:t@host", "mqtt://me:***@host"),
-        ("mqtt://me:s3@cret@host", "mqtt://me:***@host"),
-        ("s3://AKIA123:s+cr/et=@bucket/key cannot be read", "s3://AKIA123:***@bucket/key cannot be read"),
-        ("Error: 'ws://h:80/mqtt?token=s3cret&x=1' has more", "Error: 'ws://h:80/mqtt?token=***&x=***' has more"),
-        ("ws://h/mqtt?s3cret", "ws://h/mqtt?***"),
-        ("ws://h/mqtt#s3cret", "ws://h/mqtt#***"),
-        ("h:80/mqtt?token=s3cret is not a URL", "h:80/mqtt?token=*** is not a URL"),
-        ("me:s3cret@host", "me:***@host"),
-        ("at 12:30 me@example.org wrote a=b", "at 12:30 me@example.org wrote a=b"),
-        ("--filter 'qos == 1 and topic == \"a\"'", "--filter 'qos == 1 and topic == \"a\"'"),
-        ("a.pcap: offset 7: cut", "a.pcap: offset 7: cut"),
-        ("http://[::1]:80/", "http://[::1]:80/"),
-        ("cannot connect to ws://h:1/p;token=s3cret: refused", "cannot connect to ws://h:1/p;***: refused"),
-        ("ws://h/p;s3cret is wrong", "ws://h/p;*** is wrong"),
-        ("'ws://h/x%3Ftoken%3Ds3cret' has more", "'ws://h/x%3Ftoken%3D***' has more"),
-        ("ws://h/x%253Ftoken%253Ds3cret%2526b", "ws://h/x%253Ftoken%253D***%2526***"),
-        ("s3://me%3As3cret%40bucket/a b", "s3://me%3A***%40bucket/a b"),
-        ("https://h/x.pcap?sig=s3cret: matches no file", "https://h/x.pcap?sig=***: matches no file"),
-        ("https://h/x.pcap%3Fs3cret", "https://h/x.pcap%3F***"),
-        ("s3://bucket/date=2026-01-02/a;b.pcap", "s3://bucket/date=2026-01-02/a;b.pcap"),
-        ("is 100% of %41 or %zz", "is 100% of %41 or %zz"),
-    ],
-)
-def test_a_text_loses_the_secrets_of_its_addresses(text: str, wanted: str) -> None:
-    assert addresses.without_secrets(text) == wanted
+
+def knowing(addresses: Iterable[bytes], key: bytes = b"key") -> Addresses:
+    """What replaces the addresses of a capture that holds these."""
+    made = Addresses(Pseudonyms(key))
+    for one in addresses:
+        made.know(one)
+    return made
+
+
+def moved(address: str) -> str:
+    return str(ip_address(ADDRESSES.ip(ip_address(address).packed)))
+
+
+@each("address", ["127.0.0.1", "0.0.0.0", "255.255.255.255", "224.0.0.251", "::1", "::", "ff02::1"])
+def test_addresses_without_a_secret_stay(address: str) -> None:
+    assert moved(address) == address
 
 
 @each(
-    "path, wanted",
+    "address, network",
     [
-        ("/mqtt", "/mqtt"),
-        ("/mqtt?", "/mqtt?"),
-        ("/mqtt?token=s3cret&flag", "/mqtt?token=***&***"),
-        ("/mqtt;token=s3cret", "/mqtt;***"),
-        ("/mqttXtoken=s3cret/a", "/mqttXtoken=***/a"),
-        ("/mqtt;s3cret/a?x", "/mqtt;***/a?***"),
-        ("/mqtt#s3cret?a=b", "/mqtt#***"),
-        ("/mqtt?s3cret?a=b", "/mqtt?***?a=***"),
-        ("/mqtt?c2VjcmV0==", "/mqtt?***"),
-        ("//me:s3cret@h/mqtt", "//***@h/mqtt"),
-        ("http://me:s3/cr@h/mqtt", "http://***@h/mqtt"),
-        ("/me:s3cret@h", "/***@h"),
-        ("/mqtt%3Ftoken%3Ds3cret", "/mqtt%3Ftoken%3D***"),
-        ("/mqtt%3ftoken%3ds3cret%26s3cret", "/mqtt%3ftoken%3d***%26***"),
-        ("/mqtt%253Ftoken%253Ds3cret", "/mqtt%253Ftoken%253D***"),
-        ("/mqtt%25%33Ftoken=s3cret", "/mqtt%25%33Ftoken=***"),
-        ("/mqtt%3Btoken%3Ds3%2Fcret/a", "/mqtt%3B***/a"),
-        ("/mqtt%23s3cret", "/mqtt%23***"),
-        ("/%2Fme%3As3cret%40h", "/***%40h"),
-        ("/m%C3%A9%20t%00?a%20b=s3cret", "/m%C3%A9%20t%00?a%20b=***"),
-        ("/100%/%zz", "/100%/%zz"),
-        ("/mqtt/token/s3cret", "/mqtt/token/***"),
-        ("/auth/s3cret/mqtt", "/auth/***/mqtt"),
-        ("/mqtt/API-Key:s3cret", "/mqtt/API-Key:***"),
-        ("/monkey/business", "/monkey/business"),
-        ("s3cret&x=1", "***"),
-        ("s3cret?a=b", "***?a=***"),
-        ("s3cret/mqtt", "***"),
-        ("wss://h:443/mqtt", "wss://h:443/mqtt"),
-        ("", ""),
+        ("10.20.30.40", "10."),
+        ("192.168.178.20", "192.168."),
+        ("169.254.7.8", "169.254."),
+        ("100.64.7.8", "100."),
+        ("198.18.7.8", "198.19."),
+        ("fe80::abcd", "fe80::"),
+        ("2001:db8::7", "2001:db8:"),
     ],
 )
-def test_a_path_loses_what_its_query_says(path: str, wanted: str) -> None:
-    assert addresses.without_query_values(path) == wanted
+def test_the_prefix_that_names_a_class_stays(address: str, network: str) -> None:
+    assert moved(address).startswith(network)
+    assert moved(address) != address
 
 
-@pytest.mark.parametrize(
-    ("name", "wanted"),
+CLASSES = tuple(map(ip_network, (
+    "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16",
+    "198.18.0.0/15", "224.0.0.0/4", "240.0.0.0/4", "::/128", "::1/128", "fe80::/64", "2001:db8::/32", "fd00::/8",
+    "fc00::/8", "ff00::/8",
+)))  # fmt: skip
+STAYS = tuple(map(ip_network, ("0.0.0.0/32", "127.0.0.0/8", "224.0.0.0/4", "255.255.255.255/32", "::/127", "ff00::/8")))
+
+
+def class_of(address: IPv4Address | IPv6Address) -> object:
+    return next((one for one in CLASSES if address in one), None)
+
+
+def near(network: str, bits: int) -> st.SearchStrategy[IPv4Address | IPv6Address]:
+    """Addresses of a small part of a network, so that many are neighbours."""
+    found = ip_network(network)
+    return st.integers(0, (1 << bits) - 1).map(lambda one: found.network_address + one)
+
+
+ANY_ADDRESS = st.one_of(
+    st.ip_addresses(),
+    near("192.0.2.0/24", 8), near("198.51.100.0/24", 8), near("203.0.113.0/24", 8), near("10.0.0.0/8", 5),
+    near("10.0.0.0/8", 18), near("172.16.0.0/12", 20), near("192.168.0.0/16", 11), near("169.254.0.0/16", 16),
+    near("100.64.0.0/10", 22), near("198.18.0.0/15", 6), near("8.8.8.0/24", 8), near("192.160.0.0/12", 20),
+    near("2001:db8::/32", 4), near("fd00::/8", 40), near("fe80::/10", 9), near("2a00:1450::/32", 10),
+    near("::ffff:0:0/96", 3), near("127.0.0.0/8", 3), near("255.255.255.248/29", 3), near("0.0.0.0/8", 4),
+    near("::/120", 3), near("239.1.0.0/16", 4), near("ff02::/16", 2),
+)  # fmt: skip
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sets(ANY_ADDRESS, min_size=1, max_size=25), st.binary(min_size=1, max_size=8))
+def test_no_address_becomes_one_of_the_capture_and_no_two_become_one(
+    addresses: set[IPv4Address | IPv6Address], key: bytes
+) -> None:
+    told = [one.packed for one in addresses]
+    made = knowing(told, key)
+    again = knowing(sorted(told), key)
+    replaced = {one: ip_address(made.ip(one.packed)) for one in addresses}
+
+    assert {one: ip_address(again.ip(one.packed)) for one in sorted(addresses, key=str)} == replaced
+    assert len(set(replaced.values())) == len(replaced)
+    for one, other in replaced.items():
+        assert class_of(one) == class_of(other)
+        if any(one in network for network in STAYS if network.version == one.version):
+            assert one == other
+            continue
+        if isinstance(one, IPv6Address) and one.ipv4_mapped is not None:
+            assert other == IPv6Address(b"\0" * 10 + b"\xff\xff" + made.ip(one.ipv4_mapped.packed))
+            continue
+        assert other not in addresses
+        width = 32 if isinstance(one, IPv6Address) else 8
+        kept = max((network.prefixlen for network in CLASSES if one in network), default=0)
+        # Neither the network stays, nor anything of it but what names the class.
+        network = ip_network((one, max(kept + 1, 3 * width)), strict=False)
+        assert kept >= 3 * width or other not in network
+        if isinstance(one, IPv4Address):
+            assert len(str(one)) == len(str(other))
+
+
+def test_a_network_of_which_every_address_is_known() -> None:
+    told = [bytes((192, 168, one, other)) for one in range(10) for other in range(10)]
+    made = knowing(told)
+    found = {made.ip(one) for one in told}
+
+    assert len(found) == len(told)
+    assert found.isdisjoint(told)
+    assert {one[:2] for one in found} == {b"\xc0\xa8"}
+
+
+def in_networks(networks: Iterable[bytes], hosts: Iterable[int]) -> list[bytes]:
+    hosts = list(hosts)
+    return [network + bytes((one,)) for network in networks for one in hosts]
+
+
+def inner(begin: tuple[int, ...], last: Iterable[int]) -> list[bytes]:
+    return [bytes((*begin, one)) for one in last]
+
+
+@each(
+    "networks, hosts, elsewhere",
     [
-        ("a.pcap", "a.pcap"),
-        ("/captures/me:pw@h?sig=1;a=b#c%3Fd.pcap", "/captures/me:pw@h?sig=1;a=b#c%3Fd.pcap"),
-        ("file:///captures/a?sig=1#c.pcap", "file:///captures/a?sig=1#c.pcap"),
-        ("s3://bucket/date=2026-01-02/a@b;c.pcap", "s3://bucket/date=2026-01-02/a@b;c.pcap"),
-        ("hdfs://node:8020/a@b.pcap", "hdfs://node:8020/a@b.pcap"),
-        ("s3://me:s3cret@bucket/x.pcap", "s3://***@bucket/x.pcap"),
-        ("s3://me:s3/cr?e=t@bucket/x.pcap", "s3://***@bucket/x.pcap"),
-        ("https://s3cret@h/x.pcap", "https://***@h/x.pcap"),
-        ("https://me%3As3cret%40h/x.pcap", "https://***%40h/x.pcap"),
-        ("https://h/x.pcap?sig=s3cret&s3cret", "https://h/x.pcap?sig=***&***"),
-        ("https://h/x.pcap%253Fsig%253Ds3cret", "https://h/x.pcap%253Fsig%253D***"),
-        ("https://h/x;token=s3cret/y.pcap#s3cret", "https://h/x;token=***/y.pcap#***"),
+        # Every network of so many digits is in the capture, or every one but one.
+        (inner((192, 168), range(10)), range(1, 201, 9), True),
+        (inner((192, 168), range(9)), range(1, 201, 9), True),
+        # Every network of the class is in the capture: there is room in others of them, or in no class.
+        (inner((192, 168), range(256)), (20,), False),
+        (inner((169, 254), range(256)), (7,), False),
+        # The usual network of one would be another one of them.
+        (inner((1, 0), range(10)) + inner((2, 0), range(10)) + [b"\5\5\5"], range(9), True),
+        (inner((9, 9), range(10)) + inner((8, 8), range(10)), range(10), True),
+        (inner((10, 0), range(100)), (1, 2), True),
+        ([bytes((0x20, 1, 0x0D, 0xB8, 0, 0, 0, one, 0, 0, 0, 0, 0, 0, 0)) for one in range(10)], range(10), True),
     ],
 )
-def test_a_capture_is_called_as_its_url_without_secrets(name: str, wanted: str) -> None:
-    assert addresses.public_name(name) == wanted
-    assert addresses.public_name(wanted) == wanted
+def test_no_address_stays_in_its_network_however_crowded_its_class_is(
+    networks: list[bytes], hosts: Iterable[int], elsewhere: bool
+) -> None:
+    told = in_networks(networks, hosts)
+    size = 3 if len(told[0]) == 4 else 8
+    made, again = knowing(told), knowing(reversed(told))
+    found = {one: made.ip(one) for one in told}
+
+    assert {one: again.ip(one) for one in reversed(told)} == found
+    assert len(set(found.values())) == len(found)
+    assert set(found.values()).isdisjoint(told)
+    assert [one for one, other in found.items() if one[:size] == other[:size]] == []
+    assert {class_of(ip_address(one)) for one in told} == {class_of(ip_address(one)) for one in found.values()}
+    held = {one[:size] for one in told}
+    assert elsewhere is held.isdisjoint(one[:size] for one in found.values())
 
 
-def test_a_text_of_percent_signs_is_read_in_a_moment() -> None:
-    text = "/" + "%25" * 20_000 + "41?a"
-    assert addresses.without_query_values(text).endswith("?***")
-    assert addresses.without_secrets(f"ws://h{text}").endswith("?***")
+def test_where_a_class_has_no_room_addresses_are_of_no_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = ip_network("203.0.112.0/23")
+    row = (int(small.network_address), int(small.netmask), small.prefixlen)
+    monkeypatch.setattr("mqttscope.redact.addresses._CLASSES", (*_CLASSES, row))
+    told = in_networks(inner((203, 0), range(112, 114)), range(256))
+    for known, left in ((told, 0), (told[:-100], 100)):
+        made = knowing(known)
+        found = {one: ip_address(made.ip(one)) for one in known}
+
+        assert len(set(found.values())) == len(found)
+        assert sum(one in small for one in found.values()) == left
+        assert all(one[:3] != other.packed[:3] for one, other in found.items())
+        # Those of no class stay together, and are in no network of the capture.
+        assert len({other.packed[:3] for other in found.values() if other not in small}) <= 2
+        assert {class_of(other) for other in found.values()} == {None}
 
 
-def test_what_is_known_of_a_transport_loses_what_may_be_a_token() -> None:
-    details = {
-        "path": "/mqtt?t=s3cret", "host": "broker.example:8080", "subprotocol": "mqtt",
-        "extensions": ["permessage-deflate; client_max_window_bits=12", "x s3cret"], "version": "TLS 1.3",
-    }  # fmt: skip
-    shown = addresses.public_details({"websocket": details, "server_name": "h"})
-    assert shown == {
-        "server_name": "h",
-        "websocket": details
-        | {"path": "/mqtt?t=***", "extensions": ["permessage-deflate; client_max_window_bits=12", "***"]},
-    }
-    assert details["path"] == "/mqtt?t=s3cret"
-    assert addresses.public_details({"host": "h\r\nCookie: a", "subprotocol": "bearer eyJ"}) == {
-        "host": "***",
-        "subprotocol": "***",
-    }
+@settings(max_examples=5, deadline=None)
+@given(
+    st.sets(st.integers(0, 255), max_size=30),
+    st.sets(st.integers(0, 255), min_size=1, max_size=2),
+    st.binary(max_size=4),
+)
+def test_addresses_of_a_crowded_class_leave_their_networks(absent: set[int], hosts: set[int], key: bytes) -> None:
+    told = in_networks(inner((192, 168), set(range(256)) - absent), hosts)
+    made = knowing(told, key)
+    found = {one: made.ip(one) for one in told}
+
+    assert len(set(found.values())) == len(found)
+    assert set(found.values()).isdisjoint(told)
+    for one, other in found.items():
+        assert one[:2] == other[:2]
+        assert one[2] != other[2]
 
 
-def test_the_head_of_a_request_keeps_its_length_and_loses_its_tokens() -> None:
-    head = (
-        b"GET /mqtt?token=abc&x HTTP/1.1\r\nHost: h\r\nauthorization: Bearer s3cret\r\nCookie: a=b\r\n"
-        b"Sec-WebSocket-Protocol: mqtt, bearer.s3cret, mq"
-    )
-    assert addresses.without_http_secrets(head) == (
-        b"GET /mqtt?token=***&* HTTP/1.1\r\nHost: h\r\nauthorization: *************\r\nCookie: ***\r\n"
-        b"Sec-WebSocket-Protocol: mqtt, *************, mq"
-    )
-    for stop in range(len(head)):
-        shown = addresses.without_http_secrets(head[:stop])
-        assert len(shown) == stop
-        assert b"s3c" not in shown
+@settings(max_examples=30, deadline=None)
+@given(st.sets(st.binary(min_size=6, max_size=6), min_size=1), st.binary(min_size=1, max_size=8))
+def test_no_hardware_address_becomes_one_of_the_capture(addresses: set[bytes], key: bytes) -> None:
+    made = knowing(addresses, key)
+    replaced = {one: made.mac(one) for one in addresses}
+
+    assert len(set(replaced.values())) == len(replaced)
+    for one, other in replaced.items():
+        if one[0] & 1 or not any(one):
+            assert one == other or one.startswith(b"\x33\x33\xff")
+        else:
+            assert other not in addresses
+            assert other[0] & 3 == 2
 
 
-def test_a_path_that_is_encoded_loses_its_tokens_wherever_the_head_is_cut() -> None:
-    for path in ("/m%3Ftoken%3Ds3cret", "/m%253Ftoken%253Ds3cret", "/m;s3cret", "http://me:s3cret@h/m", "/m#s3cret"):
-        head = f"GET {path} HTTP/1.1\r\nHost: h".encode()
-        for stop in range(len(head)):
-            shown = addresses.without_http_secrets(head[:stop])
-            assert len(shown) == stop
-            assert b"s3" not in shown
-        assert addresses.without_http_secrets(head).endswith(b" HTTP/1.1\r\nHost: h")
-        assert "s3" not in str(addresses.public_details({"path": path}))
+def test_groups_that_end_with_an_address_end_with_another() -> None:
+    mac, group = bytes.fromhex("3333ffaabbcc"), IPv6Address("ff02::1:ffaa:bbcc")
+
+    assert (ADDRESSES.mac(mac)[:3], ADDRESSES.mac(mac)[3:] == mac[3:]) == (mac[:3], False)
+    assert moved(str(group)).startswith("ff02::1:ff")
+    assert moved(str(group)) != str(group)
+    assert ADDRESSES.mac(bytes.fromhex("01005e0000fb")) == bytes.fromhex("01005e0000fb")
 
 
-def test_a_request_line_without_its_beginning_shows_no_rest_of_a_token() -> None:
-    assert addresses.without_http_secrets(b"al_secret HTTP/1.1\r\nHost: h") == b"********* HTTP/1.1\r\nHost: h"
-    assert (
-        addresses.without_http_secrets(b"GET al_secret?a HTTP/1.1\r\nHost: h") == b"GET *********?* HTTP/1.1\r\nHost: h"
-    )
-    assert addresses.without_http_secrets(b"HTTP/1.1 200 All is well\r\nA: b") == b"HTTP/1.1 200 All is well\r\nA: b"
+def test_networks_stay_together() -> None:
+    first, second, other = (moved(one).split(".") for one in ("8.8.8.8", "8.8.8.9", "8.9.8.8"))
+
+    assert first[:3] == second[:3]
+    assert first[:1] == other[:1]
+    assert first[1] != other[1]
+    six = [IPv6Address(ADDRESSES.ip(IPv6Address(f"2a00:1450::{one}").packed)).exploded for one in "12"]
+    assert six[0][:-2] == six[1][:-2]
+    assert six[0] != six[1]
+
+
+def test_hardware_addresses() -> None:
+    made = ADDRESSES.mac(bytes.fromhex("0017f2aabbcc"))
+
+    assert made[0] & 3 == 2
+    assert made != ADDRESSES.mac(bytes.fromhex("0017f2aabbcd"))
+    assert ADDRESSES.mac(b"\xff" * 6) == b"\xff" * 6
+    assert ADDRESSES.mac(bytes(6)) == bytes(6)
+
+
+def test_texts_keep_what_is_no_address() -> None:
+    assert ADDRESSES.text(b"at 127.0.0.1:1883, v1.2.3") == b"at 127.0.0.1:1883, v1.2.3"
+    made = ADDRESSES.text(b"at 10.20.30.40!")
+    assert (len(made), made[:6], made[-1:]) == (15, b"at 10.", b"!")
+    assert len(ADDRESSES.text(b"999.1.1.1")) == 9
+
+
+@each(
+    "header",
+    [
+        b"PROXY TCP4 198.18.77.7 10.20.30.40 51000 1883\r\n",
+        b"PROXY TCP6 2001:db8::77 fd00::2 51000 1883\r\n",
+        b"PROXY UNKNOWN\r\n",
+        SIGNATURE + b"\x21\x11\x00\x10" + bytes((9, 9, 9, 9, 10, 20, 30, 40)) + b"\xc7\x38\x07\x5b" + b"\x04\0\1x",
+        SIGNATURE + b"\x20\x00\x00\x00",
+    ],
+)
+def test_headers_of_the_proxy_protocol_stay_headers(header: bytes) -> None:
+    made, sizes = ADDRESSES.proxied(header)
+    blank, _ = ADDRESSES.proxied(header, blank=True)
+
+    assert header_length(blank) == len(header) == len(blank)
+    assert header_length(made) == len(header) == len(made)
+    before, after = told_endpoints(header), told_endpoints(made)
+    assert (before is None) is (after is None)
+    if before is not None and after is not None:
+        assert before[0] != after[0]
+        assert len(sizes) == 2
+        assert told_endpoints(blank) not in (before, after)
+        assert [one.rpartition(":")[2] for one in before] == [one.rpartition(":")[2] for one in after]

@@ -1,97 +1,164 @@
-"""What is decrypted is shown without its secrets, like what needed no keys."""
+"""TLS without names: what an observer sees of it stays the same, in any cut of its bytes."""
 
 from __future__ import annotations
 
+import random
 import ssl
-from collections.abc import Iterator
-from pathlib import Path
+from itertools import pairwise
+from typing import Any
 
-import pytest
+from mqttscope.net.tls_hello import TlsObserver
+from mqttscope.redact.addresses import Addresses
+from mqttscope.redact.http import Heads
+from mqttscope.redact.kinds import Choice
+from mqttscope.redact.packets import Packets
+from mqttscope.redact.pseudonyms import Pseudonyms
+from mqttscope.redact.tls import TlsStream, TlsValues
+from tests.conftest import ROOT
+from tests.each import each
+from tests.net.hellos import client_hello, extension, message, record, server_hello, vector
 
-from tests import tools
-
-tools.package("pyarrow")
-tools.package("msgspec")
-
-from mqttscope.capture import open_capture
-from mqttscope.capture.keylog import Keys
-from mqttscope.capture.tls import Decryption
-from mqttscope.dissect import Dissector, Options, dissect_segments, segments
-from mqttscope.events import Event, MalformedEvent, PacketEvent
-from mqttscope.lake.options import LakeOptions
-from mqttscope.lake.tables import Collector
-from mqttscope.lint.engine import Linter
-from mqttscope.report.base import Reporter, View
-from mqttscope.report.findings.base import Summary
-from mqttscope.report.findings.sarif import head
-from mqttscope.report.findings.shown import FORMATS, make_reporter
-from mqttscope.report.jsonl import JsonLines
-from mqttscope.report.text import TextLines
-from mqttscope.report.tree import Tree
-from tests.dissect.secure import TLS_1_2, TLS_1_3, Secure, write
-from tests.dissect.talk import Talk
-from tests.redact.leaks import Secrets
-from tests.redact.mutants import Scene, scenes
-from tests.redact.sinks import Text, _flat, rules
-from tests.redact.splices import splice_scenes
-
-pytestmark = pytest.mark.tshark
-SCENES = [one for one in (*scenes(), *splice_scenes()) if one.name in ("5.0", "re-authentication 5.0", "again 3.1.1")]
+NAME = b"plant-seven.example"
+SNI = extension(0, vector(2, b"\0" + vector(2, NAME)))
+ALPN = extension(16, vector(2, vector(1, b"mqtt"), vector(1, b"plantproto")))
+TICKET = extension(35, b"ticket of the client")
+SHARE = extension(51, vector(2, b"\0\x1d" + vector(2, b"k" * 32)))
+VERSIONS = extension(43, b"\x04\x03\x04\x03\x03")
+PSK = extension(41, vector(2, vector(2, b"identity-of-pump") + b"\0\0\0\7") + vector(2, vector(1, b"binder" * 5)))
+UNKNOWN = extension(0x1234, b"plant secret")
+HELLO = client_hello(SNI, ALPN, TICKET, SHARE, VERSIONS, UNKNOWN, PSK, session_id=b"session-identifier-of-a-pump-777")
+ANSWER = server_hello(extension(51, b"\0\x1d" + vector(2, b"s" * 32)), session_id=b"session-identifier-of-a-pump-777")
+PEM = (ROOT / "tests" / "material" / "self-signed.pem").read_text("utf-8")
+CERTIFICATE = ssl.PEM_cert_to_DER_cert(PEM[PEM.index("-----BEGIN CERTIFICATE") :])
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
-@pytest.mark.parametrize("version", [TLS_1_2, TLS_1_3], ids=["1.2", "1.3"])
-def test_no_output_of_what_was_decrypted_shows_a_secret(scene: Scene, version: ssl.TLSVersion, tmp_path: Path) -> None:
-    secure, talk = Secure(version), Talk(port=8883).handshake()
-    said = secure.connection(talk)
-    for at in range(max(len(scene.client), len(scene.server))):
-        for who, side in (("client", scene.client), ("server", scene.server)):
-            if at < len(side):
-                said.say(who, side[at])
-    talk.close()
-    source = [str(write(talk.tape, tmp_path / "a.pcapng"))]
-    decryption = Decryption(Keys(secure.keylog.read_bytes()))
-    reading = Options(decrypting=True)
-    events = list(dissect_segments(decryption.join(segments(open_capture(source))), dissector=Dissector(reading)))
-    read = [one for one in events if isinstance(one, PacketEvent | MalformedEvent)]
-    assert len(read) == len(scene.client) + len(scene.server)
-    secrets = Secrets(scene.secrets)
-    for name, written in outputs_of(source, secure.keylog.read_bytes(), reading):
-        assert secrets.leak(written) is None, name
+def values() -> TlsValues:
+    names = Pseudonyms(b"key")
+    packets = Packets(names, Choice())
+    return TlsValues(names, Heads(names, Addresses(names), packets), packets)
 
 
-def outputs_of(source: list[str], keys: bytes, reading: Options) -> list[tuple[str, bytes]]:
-    """Reports, findings and rows of what was decrypted: each sink reads it again, as each command does."""
+def replaced(data: bytes, cuts: list[int] | None = None) -> bytes:
+    """A direction with other values; what is not learned is a zero."""
+    made = bytearray(len(data))
 
-    def events() -> Iterator[Event]:
-        decryption = Decryption(Keys(keys))
-        return dissect_segments(decryption.join(segments(open_capture(source))), dissector=Dissector(reading))
+    def learn(at: int, raw: bytes, new: bytes) -> None:
+        assert data[at : at + len(raw)] == raw
+        assert len(new) == len(raw)
+        made[at : at + len(raw)] = new
 
-    made: list[tuple[str, bytes]] = []
-    for name in ("text", "tree", "jsonl"):
-        sink = Text()
-        view = View(width=100)
-        reporter: Reporter = JsonLines(sink) if name == "jsonl" else TextLines(sink, view)
-        if name == "tree":
-            reporter = Tree(sink, view)
-        for event in events():
-            reporter.feed(event)
-        reporter.close()
-        made.append((name, sink.whole()))
-    linter = Linter(rules())
-    findings = [one for event in events() for one in linter.feed(event)]
-    for name in FORMATS:
-        sink = Text()
-        report = make_reporter(name, sink, View(width=100))
-        for one in findings:
-            report.feed(one)
-        report.close(Summary(rules=[], quality=linter.quality, withheld=linter.withheld))
-        made.append((f"lint {name}", sink.whole().removeprefix(head())))
-    collector = Collector(LakeOptions(reading, rules=rules(), payload_limit=4096), rules=rules())
-    for event in events():
-        collector.feed(event)
-    parts: list[bytes] = []
-    for found in collector.rows.values():
-        _flat(found, parts)
-    return [*made, ("lake", b"\n".join(parts))]
+    stream = TlsStream(values(), learn)
+    places = [0, *(cuts or []), len(data)]
+    for start, end in pairwise(places):
+        stream.take(start, data[start:end])
+    stream.close()
+    return bytes(made)
+
+
+def seen(client: bytes, server: bytes) -> dict[str, Any]:
+    observer = TlsObserver()
+    observer.feed(True, client)
+    observer.feed(False, server)
+    found = observer.summary()
+    for name in ("server_name", "alpn_offered"):
+        found[name] = [len(one) for one in found[name] or ()]
+    return found
+
+
+CLIENT = (
+    record(22, message(1, HELLO[4:]) if HELLO[:1] != b"\x01" else HELLO)
+    + record(20, b"\1") + record(22, b"encrypted finished message") + record(23, b"application data")
+    + record(21, b"12")
+)  # fmt: skip
+SERVER = (
+    record(22, ANSWER + message(11, vector(3, vector(3, CERTIFICATE))) + message(14, b""))
+    + record(22, message(4, b"\0\0\1\0" + vector(2, b"ticket of the server")))
+    + record(21, b"\2\x30")
+)  # fmt: skip
+
+
+def test_an_observer_sees_the_same() -> None:
+    client, server = replaced(CLIENT), replaced(SERVER)
+
+    assert seen(client, server) == seen(CLIENT, SERVER)
+    assert seen(CLIENT, SERVER)["client_hello"]
+    assert seen(CLIENT, SERVER)["resumed"] is not None
+    for secret in (
+        NAME, b"plantproto", b"ticket of", b"session-id", b"kkkk", b"ssss", b"identity", b"binder", b"plant secret",
+        b"encrypted", b"application data",
+    ):  # fmt: skip
+        assert secret in CLIENT + SERVER
+        assert secret not in client + server
+    assert b"mqtt" in client
+
+
+def test_any_cut_gives_the_same() -> None:
+    for seed in range(10):
+        draw = random.Random(seed)
+        for data in (CLIENT, SERVER):
+            assert replaced(data, sorted(draw.sample(range(1, len(data)), 9))) == replaced(data)
+
+
+def test_certificates_keep_their_structure() -> None:
+    made = values().message(11, vector(3, vector(3, CERTIFICATE)))[6:]
+
+    def tags(raw: bytes) -> list[tuple[int, int, int]]:
+        found, at = [], 0
+        while at < len(raw):
+            size, body = raw[at + 1], at + 2
+            if size > 0x80:
+                body += size & 0x7F
+                size = int.from_bytes(raw[at + 2 : body], "big")
+            found.append((raw[at], at, size))
+            if raw[at] & 0x20:
+                found += tags(raw[body : body + size])
+            at = body + size
+        return found
+
+    assert tags(made) == tags(CERTIFICATE)
+    assert made != CERTIFICATE
+    subject = b"localhost" if b"localhost" in CERTIFICATE else CERTIFICATE[-40:]
+    assert subject not in made
+
+
+@each(
+    "kind, body, kept",
+    [
+        (12, b"\x03\0\x1d" + vector(1, b"public") + b"\x04\x03" + vector(2, b"signature"), b"\x03\0\x1d\x06"),
+        (
+            12,
+            vector(2, b"p" * 9) + vector(2, b"g") + vector(2, b"y" * 9) + b"\4\1" + vector(2, b"signature"),
+            b"\0\x09",
+        ),
+        (13, vector(1, b"\1") + vector(2, b"\4\1") + vector(2, vector(2, b"\x30\x05\x0c\x03abc")), b"\1\1\0\2\4\1"),
+        (15, b"\x04\x03" + vector(2, b"signature"), b"\x04\x03\0\x09"),
+        (16, vector(1, b"public"), b"\x06"),
+        (16, vector(2, b"premaster secret"), b"\0\x10"),
+        (22, b"\1" + vector(3, b"\x30\x03\x0c\x01x"), b"\1\0\0\5\x30\x03\x0c\x01"),
+        (99, b"anything", b""),
+        (1, b"\3\3short", b"\3\3"),
+        (11, b"\xff\xff\xff\xff", b""),
+        (41, b"", b""),
+    ],
+)
+def test_messages_keep_their_lengths_inside(kind: int, body: bytes, kept: bytes) -> None:
+    made = values().message(kind, body)
+
+    assert len(made) == len(body)
+    assert made.startswith(kept)
+    for secret in (b"public", b"signature", b"premaster", b"anything", b"abc"):
+        assert secret not in made
+
+
+def test_bytes_without_framing_and_beside_gaps_are_replaced() -> None:
+    learned: list[tuple[int, bytes, bytes]] = []
+    stream = TlsStream(values(), lambda *row: learned.append(row))
+    stream.take(0, record(23, b"x" * 40)[:20])
+    stream.gap(10)
+    stream.take(30, b"secret and more" + record(23, b"y" * 5))
+    stream.gap(500)
+    stream.take(600, b"no record of anything")
+    stream.close()
+
+    assert all(raw != made for _, raw, made in learned if len(raw) > 5)
+    assert sum(len(raw) for _, raw, _ in learned) == 20 + 15 + 10 + 21

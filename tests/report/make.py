@@ -38,9 +38,9 @@ from mqttscope.mqtt import (
     encode,
 )
 from mqttscope.net.frame import CaptureDrops, CaptureError
-from mqttscope.redact.packets import CLEAR
 from mqttscope.report.base import Reporter, View
 from mqttscope.report.tree import Tree
+from mqttscope.secrets.packets import CLEAR
 from mqttscope.session import Connection
 
 C2S, S2C = Direction.CLIENT_TO_SERVER, Direction.SERVER_TO_CLIENT

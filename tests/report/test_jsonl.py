@@ -13,11 +13,11 @@ from mqttscope.mqtt import ControlPacket, Direction, Properties, ProtocolVersion
 from mqttscope.mqtt.codec import packet_end
 from mqttscope.mqtt.view import binary, malformed_view, text, view
 from mqttscope.net.frame import CaptureDrops
-from mqttscope.redact.secrets import without_tokens
 from mqttscope.report import jsonl
 from mqttscope.report.base import Clock
 from mqttscope.report.jsonl import JsonLines, PacketLines, dumps_text
 from mqttscope.report.public import public_malformed
+from mqttscope.secrets.forms import without_tokens
 from tests.conftest import THOROUGH
 from tests.each import each
 from tests.mqtt.cases import CASES

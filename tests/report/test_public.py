@@ -5,8 +5,8 @@ from __future__ import annotations
 from mqttscope.events import MalformedEvent, PacketEvent
 from mqttscope.mqtt import Connect, Pingreq, Puback, Publish, encode, trace
 from mqttscope.report import public
-from tests.redact.mutants import PASSWORD
 from tests.report.make import V3_1_1, Talk
+from tests.secrets.mutants import PASSWORD
 
 
 def test_what_has_no_secrets_is_passed_on_as_it_is() -> None:

@@ -17,11 +17,11 @@ from mqttscope.report.public import (
     make_reporter,
 )
 from mqttscope.report.public_report import PublicReport
-from tests.redact.leaks import Secrets
-from tests.redact.mutants import Mutant, mutant
-from tests.redact.sinks import READING, Text
-from tests.redact.splices import splice
-from tests.redact.test_fuzz import says
+from tests.secrets.leaks import Secrets
+from tests.secrets.mutants import Mutant, mutant
+from tests.secrets.sinks import READING, Text
+from tests.secrets.splices import splice
+from tests.secrets.test_fuzz import says
 
 
 class Forgetful(PublicReport):

@@ -21,9 +21,9 @@ from mqttscope.mqtt.codec import packet_end
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.view import text, utf8
 from mqttscope.mutate import Action, Case, Change
-from mqttscope.redact.packets import hidden_ranges, holds_secrets
 from mqttscope.replay.script import Script
 from mqttscope.report.findings.json import line
+from mqttscope.secrets.packets import hidden_ranges, holds_secrets
 
 RANK = (
     Verdict.CRASHED,

@@ -10,7 +10,6 @@ from collections import Counter
 from mqttscope.explain.fates import Fate, Trace
 from mqttscope.explain.model import Cause, Certainty, Evidence, Explanation, Totals
 from mqttscope.mqtt.view import utf8
-from mqttscope.redact.addresses import public_name
 from mqttscope.report.base import Clock, Sink, View
 from mqttscope.report.explanations.as_json import explained
 from mqttscope.report.explanations.base import TITLES, verdict
@@ -18,6 +17,7 @@ from mqttscope.report.html.charts import Bar, Lane, Stretch, bar_rows, lane_rows
 from mqttscope.report.html.page import PageWriter
 from mqttscope.report.html.pieces import doubt, legend, note, part, safe, short
 from mqttscope.report.jsonl import dumps
+from mqttscope.secrets.addresses import public_name
 
 MAX_ROWS = 10_000
 """Explanations that the page lists; further ones are counted."""

@@ -32,7 +32,6 @@ from mqttscope.lint.gate import Suppression
 from mqttscope.mqtt.constants import REASON_CODES
 from mqttscope.mqtt.declare import ControlPacket, Span
 from mqttscope.mqtt.packets import Publish
-from mqttscope.redact.secrets import find_all
 from mqttscope.report.base import Sink, View
 from mqttscope.report.explain import CONFIDENCES
 from mqttscope.report.findings.base import MAX_LINES, NOUNS, STYLES, Summary, lines, message, place
@@ -44,6 +43,7 @@ from mqttscope.report.style import Painter, Wrapped, encoded
 from mqttscope.report.summary import Summary as PacketSummary
 from mqttscope.report.text import TextLines
 from mqttscope.report.when import duration
+from mqttscope.secrets.forms import find_all
 
 INDENT = 2
 """Columns in front of the line of a packet, as in front of its bytes."""

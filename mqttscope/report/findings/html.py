@@ -15,7 +15,6 @@ from mqttscope.lint.finding import Severity
 from mqttscope.lint.gate import Suppression
 from mqttscope.mqtt.constants import REASON_CODES
 from mqttscope.mqtt.view import utf8
-from mqttscope.redact.addresses import public_name
 from mqttscope.report.base import Clock, Sink, View
 from mqttscope.report.explain import CONFIDENCES
 from mqttscope.report.findings.base import NOUNS, ORDER, Summary, sentences
@@ -29,6 +28,7 @@ from mqttscope.report.html.pieces import SEVERITIES, Cell, amounts, doubt, legen
 from mqttscope.report.jsonl import dumps
 from mqttscope.report.numbers import number, plural
 from mqttscope.report.style import Painter
+from mqttscope.secrets.addresses import public_name
 
 WIDTH = 110
 """Columns of the line of a packet."""

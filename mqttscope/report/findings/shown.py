@@ -25,12 +25,12 @@ from mqttscope.mqtt.codec import NEED_MORE, decode, packet_end
 from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.wire import write_variable_byte_integer
-from mqttscope.redact.findings import Concealed, Hiding, client_name, concealed
-from mqttscope.redact.packets import BROKEN, Ranges, covered, hidden_ranges
 from mqttscope.report.base import Clock, Sink, View
 from mqttscope.report.findings.base import MAX_MESSAGE, FindingReporter, Summary, everything
 from mqttscope.report.public import hidden_of, public_malformed, public_packet
 from mqttscope.report.style import Painter
+from mqttscope.secrets.findings import Concealed, Hiding, client_name, concealed
+from mqttscope.secrets.packets import BROKEN, Ranges, covered, hidden_ranges
 from mqttscope.session.connection import Connection
 
 FORMATS: dict[str, tuple[str, str]] = {

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from mqttscope.events import Event, MalformedEvent, PacketEvent
 from mqttscope.mqtt.view import utf8
-from mqttscope.redact.addresses import public_name
 from mqttscope.report.base import Sink, View
 from mqttscope.report.html.page import PageWriter
 from mqttscope.report.html.pieces import doubt, short
 from mqttscope.report.jsonl import JsonLines
 from mqttscope.report.numbers import plural
+from mqttscope.secrets.addresses import public_name
 
 if TYPE_CHECKING:
     from mqttscope.report.jsonl_decoded import DecodedLines

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mqttscope.redact.credentials import starred_name
 from mqttscope.report.html.pieces import safe, short
 from mqttscope.report.page import Column
+from mqttscope.secrets.credentials import starred_name
 
 _CLASSES = {"yellow": "doubt", "dim": "note"}
 """Classes of lines by their styles on a terminal."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from mqttscope.redact.credentials import starred_name
 from mqttscope.report.html.pieces import note, short
 from mqttscope.report.html.sheet import share_bar
 from mqttscope.report.numbers import number, per_second, plural, size
+from mqttscope.secrets.credentials import starred_name
 
 MAX_TOPICS = 1_000
 """Topics in the tree, those with the most messages; further ones are counted."""

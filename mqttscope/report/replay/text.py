@@ -28,11 +28,6 @@ from mqttscope.mqtt.declare import Malformed
 from mqttscope.mqtt.packets import Connect, Publish
 from mqttscope.mqtt.properties import BY_NAME, Properties
 from mqttscope.mqtt.view import binary, malformed_view, properties_view, text, view
-from mqttscope.redact.addresses import REDACTED
-from mqttscope.redact.findings import masked
-from mqttscope.redact.packets import BROKEN, hides_payload
-from mqttscope.redact.secrets import is_secret_name, without_tokens
-from mqttscope.redact.values import without_tokens_of
 from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.verify.difference import DeviceKind, Difference, DifferenceKind, Verification, reason_text
 from mqttscope.report.base import Sink, View
@@ -42,6 +37,11 @@ from mqttscope.report.numbers import number, plural
 from mqttscope.report.page import Column, Page
 from mqttscope.report.style import Painter, Wrapped, encoded
 from mqttscope.report.when import TimeColumn
+from mqttscope.secrets.addresses import REDACTED
+from mqttscope.secrets.findings import masked
+from mqttscope.secrets.forms import is_secret_name, without_tokens
+from mqttscope.secrets.packets import BROKEN, hides_payload
+from mqttscope.secrets.values import without_tokens_of
 from mqttscope.session.connection import Connection
 
 

@@ -11,12 +11,12 @@ from mqttscope.events import MalformedEvent, PacketEvent
 from mqttscope.lint.finding import Confidence, Finding, Related, Severity
 from mqttscope.mqtt import Publish, encode
 from mqttscope.mqtt.constants import ProtocolVersion
-from mqttscope.redact.findings import Hiding
 from mqttscope.report.base import View
 from mqttscope.report.findings import full
 from mqttscope.report.findings.concise import Concise
 from mqttscope.report.findings.full import Full, PacketView, Ranked
 from mqttscope.report.findings.shown import Entrance, ShownFinding, make_reporter
+from mqttscope.secrets.findings import Hiding
 from tests.each import each
 from tests.report.findings import samples
 from tests.report.make import Lines

@@ -19,21 +19,21 @@ from mqttscope.lint import grouping
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Finding, Severity
 from mqttscope.lint.gate import Suppression
-from mqttscope.redact.findings import Hiding
 from mqttscope.report.base import Sink, View
 from mqttscope.report.findings import shown
 from mqttscope.report.findings.base import Summary
 from mqttscope.report.findings.shown import FORMATS, STREAMED, ShownFinding
 from mqttscope.report.style import Painter
+from mqttscope.secrets.findings import Hiding
 from tests.cli.running import environment
 from tests.conftest import ROOT
 from tests.each import some
-from tests.redact.leaks import Secrets
-from tests.redact.mutants import Mutant, mutant
-from tests.redact.sinks import READING, Text, rules
-from tests.redact.splices import splice
-from tests.redact.test_fuzz import says
 from tests.report.findings.samples import CONNECT, IN_BASELINE, MADE, SECRET, clean, many, summary, written
+from tests.secrets.leaks import Secrets
+from tests.secrets.mutants import Mutant, mutant
+from tests.secrets.sinks import READING, Text, rules
+from tests.secrets.splices import splice
+from tests.secrets.test_fuzz import says
 
 
 class Forgetful:

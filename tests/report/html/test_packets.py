@@ -19,12 +19,12 @@ from mqttscope.report.html.packets import Packets
 from mqttscope.report.jsonl import JsonLines
 from mqttscope.stats.as_html import Measured
 from tests.cli.running import CAPTURES
-from tests.redact.sinks import Text
 from tests.report.browser import elements
 from tests.report.html.reader import blocks, read
 from tests.report.html.test_page import HOSTILE
 from tests.report.make import Talk as Said
 from tests.report.make import conversation, hostile, publish
+from tests.secrets.sinks import Text
 from tests.stats.talk import S2C, Talk
 
 MS = 1_000_000

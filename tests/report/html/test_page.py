@@ -14,9 +14,9 @@ import pytest
 from mqttscope.report.html.page import ROWS_TOGETHER, PageWriter, document, inert, policy, script, style
 from tests.cli.running import capture, invoke
 from tests.each import each
-from tests.redact.sinks import Text
 from tests.report.browser import elements, printed
 from tests.report.html.reader import blocks, read
+from tests.secrets.sinks import Text
 
 OWNS = "document.documentElement.dataset.owned='1'"
 HOSTILE = (

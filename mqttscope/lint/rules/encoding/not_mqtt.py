@@ -7,7 +7,7 @@ from mqttscope.lint.finding import Confidence, Report, Severity
 from mqttscope.lint.foreign import ANSWERS
 from mqttscope.lint.rule import Findings, Rule
 from mqttscope.mqtt.constants import Direction
-from mqttscope.redact.findings import RUN
+from mqttscope.secrets.findings import RUN
 from mqttscope.session.connection import Connection
 
 _PLAIN_PORT = ":1883"

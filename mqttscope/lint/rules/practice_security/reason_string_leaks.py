@@ -9,7 +9,7 @@ from mqttscope.lint.rule import V5, Findings, Rule, packet_name
 from mqttscope.lint.strings import shown
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Auth, Connack, Disconnect, Puback, Pubcomp, Pubrec, Pubrel, Suback, Unsuback
-from mqttscope.redact.secrets import masked
+from mqttscope.secrets.forms import masked
 
 _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (

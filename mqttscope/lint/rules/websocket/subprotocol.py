@@ -8,7 +8,7 @@ from mqttscope.lint.shared_checks import NOT_OFFERED, problem
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Connect
 from mqttscope.net.http_upgrade import OLD_SUBPROTOCOL, SUBPROTOCOL
-from mqttscope.redact.addresses import public_details
+from mqttscope.secrets.addresses import public_details
 from mqttscope.session.connection import Connection
 
 

@@ -1,0 +1,115 @@
+"""Credentials in the short texts of packets: Reason Strings and their like, Client Identifiers, topics.
+
+What counts has its name with it (``password=...``, ``api_key: ...``, ``Authorization: Bearer ...``) or stands in an
+address (``https://user:password@host/?sig=...``).  After a colon a word alone is prose (``token: expired``), unless it
+has a digit or changes its case.  Nearly no text has the signs of any of these, and a look for them rules it out.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from mqttscope.mqtt.properties import BY_NAME, Properties
+from mqttscope.secrets.addresses import secrets_of_addresses
+from mqttscope.secrets.forms import MAX_SEARCHED, NAME_OF_CREDENTIAL, OVERLAP, Hidden, is_secret_name, is_suspect
+
+MIN_SPOKEN = 6
+"""Characters of the shortest value after a colon."""
+MAX_KEPT = 512
+"""Characters of a name whose shown form is kept."""
+TEXTS = frozenset(BY_NAME[name].identifier for name in ("reason_string", "server_reference", "response_information"))
+"""Properties that are such texts."""
+USER_PROPERTY = BY_NAME["user_property"].identifier
+_END = r"\s&;,\"'<>{}\[\]"
+_BLANK = re.compile(r"\s")
+_FORM = re.compile(
+    r"(?i:authorization[\"']?\s{0,8}[:=]\s{0,8}[\"']?(?:bearer|basic)\s{1,8}|(?<![a-z])bearer\s{1,8}(?=[^\s]{0,64}\d))"
+    r"(?P<bearer>[^\s\"',;]{4,})"
+    rf"|(?i:{NAME_OF_CREDENTIAL})\\?[\"']?\s{{0,8}}"
+    rf"(?:=|:(?=\s{{0,8}}[\"']?[^{_END}]{{{MIN_SPOKEN}}})(?=\s{{0,8}}[\"']?[^{_END}]{{0,64}}(?:\d|[a-z][A-Z])))\s{{0,8}}"
+    rf"(?:\"(?P<quoted>[^\"]+)|'(?P<single>[^']+)|(?P<bare>[^{_END}]+))"
+)
+
+
+def credentials_in(text: str) -> list[tuple[int, int]]:
+    """Where credentials stand in a text, in order and apart from each other."""
+    if "=" not in text and ":" not in text and "earer" not in text and "EARER" not in text:
+        return []
+    found: list[tuple[int, int]] = []
+    for first in range(0, max(1, len(text) - OVERLAP), MAX_SEARCHED - OVERLAP):
+        part = text[first : first + MAX_SEARCHED]
+        here = secrets_of_addresses(part) if "://" in part else []
+        if is_suspect(part):
+            here += [hit.span(hit.lastgroup) for hit in _FORM.finditer(part) if hit.lastgroup is not None]
+        for start, end in here:
+            last = first + end
+            if end == MAX_SEARCHED:  # it continues in the next part, where its name is not seen
+                blank = _BLANK.search(text, last)
+                last = blank.start() if blank else len(text)
+            found.append((first + start, last))
+    made: list[tuple[int, int]] = []
+    for start, end in sorted(found):
+        if made and start <= made[-1][1]:
+            made[-1] = made[-1][0], max(made[-1][1], end)
+        else:
+            made.append((start, end))
+    return made
+
+
+def hidden_credentials(text: str) -> list[Hidden]:
+    """The same as parts of a text with what is shown instead."""
+    return [Hidden(start, end, f"***({end - start} characters)") for start, end in credentials_in(text)]
+
+
+def starred(text: str) -> str:
+    """A text of as many bytes with an asterisk for each byte of a credential; itself where it has none."""
+    found = credentials_in(text)
+    if not found:
+        return text
+    parts, at = [], 0
+    for start, end in found:
+        parts += [text[at:start], "*" * _size(text[start:end])]
+        at = end
+    return "".join([*parts, text[at:]])
+
+
+def starred_name(text: str) -> str:
+    """The same for Client Identifiers and topics, which recur."""
+    return _starred_name(text) if len(text) <= MAX_KEPT else starred(text)
+
+
+@lru_cache(4096)
+def _starred_name(text: str) -> str:
+    return starred(text)
+
+
+def credential_bytes(data: bytes) -> list[tuple[int, int]]:
+    """Where credentials stand in the bytes of a text."""
+    text = data.decode("utf-8", "surrogateescape")
+    found = []
+    for start, end in credentials_in(text):
+        first = _size(text[:start])
+        found.append((first, first + _size(text[start:end])))
+    return found
+
+
+def without_told(block: Properties | None) -> Properties | None:
+    """The properties of a packet without credentials in what it tells; itself where there are none."""
+    if block is None:
+        return None
+    shown = [(number, _shown(number, value)) for number, value in block.items]
+    return block if shown == list(block.items) else Properties.of(shown)
+
+
+def _shown(number: int, value: object) -> object:
+    if number in TEXTS and isinstance(value, str):
+        return starred(value)
+    if number == USER_PROPERTY and isinstance(value, tuple):
+        name, text = value
+        return starred(name), "*" * _size(text) if is_secret_name(name) else starred(text)
+    return value
+
+
+def _size(text: str) -> int:
+    return len(text.encode("utf-8", "surrogateescape"))

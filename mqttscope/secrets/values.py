@@ -1,0 +1,144 @@
+"""Packets without their secrets, for whoever keeps them: the same lengths, an asterisk for each hidden byte."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from mqttscope.mqtt.codec import trace
+from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.mqtt.declare import ControlPacket, Malformed
+from mqttscope.mqtt.packets import Connect, Publish, Subscribe, Unsubscribe
+from mqttscope.mqtt.parts import Subscription, Will
+from mqttscope.mqtt.properties import Properties
+from mqttscope.secrets.credentials import credential_bytes, starred_name, without_told
+from mqttscope.secrets.forms import without_tokens
+from mqttscope.secrets.packets import AUTHENTICATION_DATA, Ranges, covered, visible_fields
+
+_ASKING = (Connect, Publish, Subscribe, Unsubscribe)
+"""Packets whose properties tell nothing."""
+
+
+def public(packet: ControlPacket, hidden: Ranges) -> ControlPacket:
+    """A packet without what stands in the hidden ranges of its bytes."""
+    changed: dict[str, Any] = {"raw": covered(packet.raw, hidden)}
+    if isinstance(packet, Connect) and packet.password is not None:
+        changed["password"] = b"*" * len(packet.password)
+    if isinstance(packet, Connect) and packet.will is not None:
+        payload = packet.will.will_payload
+        shown = without_tokens(payload)
+        if shown is payload and payload in packet.raw and payload not in changed["raw"]:
+            # Hidden among the bytes: where a password has no user name before it, which field is which is in doubt.
+            shown = b"*" * len(payload)
+        if shown is not payload:
+            changed["will"] = replace(packet.will, will_payload=shown)
+    if (
+        isinstance(packet, Publish)
+        and packet.payload
+        and hidden
+        and hidden[-1][1] > len(packet.raw) - len(packet.payload)
+    ):
+        changed["payload"] = changed["raw"][len(packet.raw) - len(packet.payload) :]
+    block: Properties | None = getattr(packet, "properties", None)
+    if block is not None and block.first(AUTHENTICATION_DATA) is not None:
+        block = changed["properties"] = _without_data(block)
+    if not isinstance(packet, _ASKING) and block:
+        changed["properties"] = without_told(block)
+    return replace(packet, **changed)
+
+
+def without_tokens_of(packet: ControlPacket, limit: int | None = None) -> ControlPacket:
+    """A packet whose payload, or that of its will, or whose Reason String shows no credentials; itself without any.
+
+    ``limit``: bytes of a payload that are shown at most.
+    """
+    if isinstance(packet, Publish):
+        shown = without_tokens(packet.payload, limit)
+        return packet if shown is packet.payload else replace(packet, payload=shown)
+    if isinstance(packet, Connect) and packet.will is not None:
+        shown = without_tokens(packet.will.will_payload, limit)
+        if shown is not packet.will.will_payload:
+            return replace(packet, will=replace(packet.will, will_payload=shown))
+    block: Properties | None = getattr(packet, "properties", None)
+    if block and not isinstance(packet, _ASKING):
+        told = without_told(block)
+        return packet if told is block else replace(packet, properties=told)  # type: ignore[call-arg]
+    return packet
+
+
+def without_names_of(packet: ControlPacket) -> ControlPacket:
+    """A packet whose Client Identifier and topics show no credentials; itself where they have none, as nearly all.
+
+    Its bytes are left as they are.
+    """
+    if isinstance(packet, Publish):
+        name = starred_name(packet.topic_name)
+        return packet if name == packet.topic_name else replace(packet, topic_name=name)
+    if isinstance(packet, Subscribe) and packet.subscriptions:
+        names = [starred_name(one.topic_filter) for one in packet.subscriptions]
+        if names == [one.topic_filter for one in packet.subscriptions]:
+            return packet
+        rows = [replace(one, topic_filter=name) for one, name in zip(packet.subscriptions, names, strict=True)]
+        return replace(packet, subscriptions=rows)
+    if isinstance(packet, Unsubscribe) and packet.topic_filters:
+        names = [starred_name(one) for one in packet.topic_filters]
+        return packet if names == list(packet.topic_filters) else replace(packet, topic_filters=names)
+    if isinstance(packet, Connect):
+        name = starred_name(packet.client_identifier)
+        if name != packet.client_identifier:
+            packet = replace(packet, client_identifier=name)
+        will = packet.will
+        if will is not None and starred_name(will.will_topic) != will.will_topic:
+            packet = replace(packet, will=replace(will, will_topic=starred_name(will.will_topic)))
+    return packet
+
+
+def names_hidden(raw: bytes, version: ProtocolVersion) -> Ranges:
+    """Where the credentials stand that `without_names_of` hides."""
+    return [
+        (span.start + 2 + start, span.start + 2 + end)
+        for span in trace(raw, version)
+        if span.field.rpartition(".")[2] in ("client_identifier", "topic_name", "will_topic", "topic_filter")
+        or span.field.startswith("topic_filters")
+        for start, end in credential_bytes(raw[span.start + 2 : span.end])
+    ]
+
+
+def public_damaged(found: Malformed, hidden: Ranges, version: ProtocolVersion) -> Malformed:
+    """The same of a packet that breaks the layout; values that are hidden in part are hidden whole."""
+    made = found.packet
+    if made is not None:
+        made = public(made, hidden)
+        seen = set(visible_fields(found.fields_read, found.raw, version, hidden))
+        lost = [row.name for row in made.declaration if row.kind == "wire" and row.name not in seen]
+        made = replace(made, **{name: _starred(getattr(made, name)) for name in lost})
+        made.raw = covered(found.raw, hidden)
+    return replace(found, raw=covered(found.raw, hidden), packet=made)
+
+
+def _starred(value: Any) -> Any:
+    """A value of the same form and length with nothing in it."""
+    if isinstance(value, str):
+        return "*" * len(value)
+    if isinstance(value, bytes):
+        return b"*" * len(value)
+    if isinstance(value, tuple):
+        return tuple(_starred(one) for one in value)
+    if isinstance(value, list):
+        return [_starred(one) for one in value]
+    if isinstance(value, Properties):
+        return Properties.of((number, _starred(one)) for number, one in value.items)
+    if isinstance(value, Will):
+        return replace(
+            value, will_topic=_starred(value.will_topic), will_payload=_starred(value.will_payload),
+            properties=_starred(value.properties),
+        )  # fmt: skip
+    if isinstance(value, Subscription):
+        return replace(value, topic_filter=_starred(value.topic_filter))
+    return value
+
+
+def _without_data(block: Properties) -> Properties:
+    return Properties.of(
+        (number, _starred(value) if number == AUTHENTICATION_DATA else value) for number, value in block.items
+    )

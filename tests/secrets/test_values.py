@@ -1,0 +1,236 @@
+"""Packets without their secrets: of the same form and lengths, with nothing hidden left in them."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mqttscope.mqtt import (
+    Auth,
+    Connect,
+    ControlPacket,
+    Malformed,
+    Properties,
+    ProtocolVersion,
+    Publish,
+    Subscribe,
+    Subscription,
+    Unsubscribe,
+    Will,
+    decode,
+    encode,
+)
+from mqttscope.secrets.packets import BROKEN, SUSPECT, hidden_in_damaged, hidden_in_packet
+from mqttscope.secrets.values import names_hidden, public, public_damaged, without_names_of, without_tokens_of
+from tests.each import each
+from tests.mqtt.case import V3_1_1, V5, Case
+from tests.mqtt.cases import GOOD, MALFORMED, ids
+
+SECRET = b"Xyzzy-Plugh"
+TOKEN = b'{"password":"Xyzzy-Plugh","t":21.5}'
+
+
+def read(packet: ControlPacket, version: ProtocolVersion = V5) -> ControlPacket:
+    """A packet with its bytes."""
+    found = decode(encode(packet, version), version)
+    assert not isinstance(found, Malformed)
+    return found
+
+
+def made_public(packet: ControlPacket, version: ProtocolVersion = V5, doubt: int = 0) -> ControlPacket:
+    return public(packet, hidden_in_packet(packet, version, doubt))
+
+
+def test_a_password_is_stars_in_the_field_and_in_the_bytes() -> None:
+    packet = read(Connect(client_identifier="c", user_name="ford", password=SECRET), V3_1_1)
+    found = made_public(packet, V3_1_1)
+
+    assert isinstance(found, Connect)
+    assert found.password == b"*" * len(SECRET)
+    assert found.raw == packet.raw.replace(SECRET, b"*" * len(SECRET))
+    assert replace(found, password=SECRET, raw=packet.raw) == packet
+    assert packet.password == SECRET, "the packet itself is not changed"
+
+
+def test_an_empty_password_is_none_that_could_be_hidden_and_an_absent_one_stays_absent() -> None:
+    empty = read(Connect(client_identifier="c", user_name="ford", password=b""), V3_1_1)
+    absent = read(Connect(client_identifier="c", user_name="ford"), V3_1_1)
+
+    assert made_public(empty, V3_1_1) == empty
+    assert made_public(absent, V3_1_1) == absent
+
+
+def test_authentication_data_alone_is_hidden_of_a_property_block() -> None:
+    block = Properties(authentication_method="PLAIN", authentication_data=SECRET, reason_string="why")
+    packet = read(Auth(reason_code=0x18, properties=block))
+    found = made_public(packet)
+
+    assert isinstance(found, Auth)
+    assert found.properties == Properties(
+        authentication_method="PLAIN", authentication_data=b"*" * len(SECRET), reason_string="why"
+    )
+    assert SECRET not in found.raw
+    assert len(found.raw) == len(packet.raw)
+
+
+def test_a_payload_is_hidden_as_far_as_its_bytes_are() -> None:
+    packet = read(Publish(topic_name="a", payload=TOKEN, properties=Properties()))
+    found = made_public(packet)
+
+    assert isinstance(found, Publish)
+    assert found.payload == TOKEN.replace(SECRET, b"*" * len(SECRET))
+    assert found.raw.endswith(found.payload)
+    plain = read(Publish(topic_name="a", payload=b'{"t":21.5}', properties=Properties()))
+    assert made_public(plain) == plain
+
+
+def test_a_will_shows_no_credentials() -> None:
+    will = Will("w", TOKEN, properties=Properties())
+    packet = read(Connect(protocol_level=5, client_identifier="c", will=will, properties=Properties()))
+    found = made_public(packet)
+
+    assert isinstance(found, Connect)
+    assert found.will == replace(will, will_payload=TOKEN.replace(SECRET, b"*" * len(SECRET)))
+    assert SECRET not in found.raw
+
+
+@each("doubt", [0, SUSPECT, BROKEN])
+@each("row", GOOD, ids=ids(GOOD))
+def test_the_bytes_have_the_same_length_and_differ_in_hidden_places_alone(row: Case, doubt: int) -> None:
+    packet = decode(row.raw, row.version)
+    assert not isinstance(packet, Malformed)
+    hidden = hidden_in_packet(packet, row.version, doubt)
+    found = public(packet, hidden)
+
+    assert type(found) is type(packet)
+    assert len(found.raw) == len(packet.raw)
+    expected = bytearray(packet.raw)
+    for first, end in hidden:
+        expected[first:end] = b"*" * len(expected[first:end])
+    assert found.raw == expected
+    if not hidden:
+        assert found == packet
+
+
+@each("row", MALFORMED, ids=ids(MALFORMED))
+def test_of_a_damaged_packet_only_what_is_visible_is_left(row: Case) -> None:
+    damaged = decode(row.raw, row.version)
+    assert isinstance(damaged, Malformed)
+    hidden = hidden_in_damaged(damaged.raw, row.version)
+    found = public_damaged(damaged, hidden, row.version)
+
+    assert len(found.raw) == len(damaged.raw)
+    unchanged = {one.name for one in fields(damaged)} - {"raw", "packet"}
+    assert all(getattr(found, name) == getattr(damaged, name) for name in unchanged)
+    assert (found.packet is None) is (damaged.packet is None)
+    if found.packet is not None:
+        assert found.packet.raw == found.raw
+    if hidden == [(0, len(damaged.raw))]:
+        assert set(found.raw) <= {ord("*")}
+
+
+def damaged(packet: ControlPacket) -> Malformed:
+    """A packet with wrong flags in its first byte, of which everything can be read."""
+    found = decode(encode(replace(packet, header_flags=5), V5), V5)
+    assert isinstance(found, Malformed)
+    assert found.packet is not None
+    assert found.complete
+    return found
+
+
+def test_what_is_hidden_in_part_is_hidden_completely_in_its_own_form() -> None:
+    rows = [Subscription("plant/a", 1), Subscription("b", 2, no_local=True)]
+    given_packet = damaged(Subscribe(7, Properties(user_property=[("key", "value")]), rows))
+    found = public_damaged(given_packet, [(0, len(given_packet.raw))], V5)
+
+    assert found.raw == b"*" * len(given_packet.raw)
+    assert found.packet == Subscribe(
+        7,
+        Properties(user_property=[("***", "*****")]),
+        [Subscription("*" * 7, 1), Subscription("*", 2, no_local=True)],
+        header_flags=5,
+    )
+
+
+def test_a_damaged_connect_keeps_the_fields_of_which_nothing_is_hidden() -> None:
+    will = Will("w", b"gone", properties=Properties(content_type="text"))
+    connect = Connect(
+        protocol_level=5, client_identifier="dev", user_name="ford", password=SECRET, will=will, properties=Properties()
+    )
+    given_packet = damaged(connect)
+    start = given_packet.raw.index(b"w") - 1
+    found = public_damaged(given_packet, [(start, len(given_packet.raw))], V5).packet
+
+    assert isinstance(found, Connect)
+    assert (found.client_identifier, found.user_name, found.password) == ("dev", "****", b"*" * len(SECRET))
+    assert found.will == Will("*", b"****", properties=Properties(content_type="****"))
+    assert SECRET not in found.raw
+
+
+@given(st.binary(max_size=60))
+def test_a_packet_without_credentials_is_the_same_object(payload: bytes) -> None:
+    packet = Publish(topic_name="a", payload=payload)
+    found = without_tokens_of(packet)
+
+    assert isinstance(found, Publish)
+    assert len(found.payload) == len(payload)
+    assert (found is packet) is (found.payload == payload)
+
+
+def test_credentials_of_payloads_and_wills_are_stars() -> None:
+    stars = TOKEN.replace(SECRET, b"*" * len(SECRET))
+    assert without_tokens_of(Publish(topic_name="a", payload=TOKEN)) == Publish(topic_name="a", payload=stars)
+    assert without_tokens_of(Connect(will=Will("w", TOKEN))) == Connect(will=Will("w", stars))
+    for packet in (Connect(will=Will("w", b"gone")), Connect(), Subscribe(1, subscriptions=[Subscription("a", 0)])):
+        assert without_tokens_of(packet) is packet
+
+
+def test_a_will_that_is_hidden_among_the_bytes_is_hidden_in_the_field() -> None:
+    """Before 5.0 a password without a user name leaves in doubt which field is which."""
+    packet = read(
+        Connect(client_identifier="c", will=Will(will_topic="w", will_payload=SECRET), password=b"p" * 9), V3_1_1
+    )
+    found = made_public(packet, V3_1_1)
+
+    assert isinstance(found, Connect)
+    assert found.will is not None
+    assert found.will.will_payload == b"*" * len(SECRET)
+    assert SECRET not in found.raw
+
+
+NAMED = "f/token=Xyzzy-Plugh"
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [
+        Publish(topic_name=NAMED, payload=b"x"),
+        Subscribe(1, None, [Subscription("a"), Subscription(NAMED)]),
+        Unsubscribe(1, None, ["a", NAMED]),
+        Connect(client_identifier=NAMED, will=Will("a", b"x")),
+        Connect(client_identifier="a", will=Will(NAMED, b"x")),
+    ],
+    ids=["publish", "subscribe", "unsubscribe", "client identifier", "will"],
+)
+def test_credentials_in_names_are_hidden_in_fields_and_bytes(packet: ControlPacket) -> None:
+    found = read(packet)
+    shown = without_names_of(found)
+    covered_bytes = bytearray(found.raw)
+    for start, end in names_hidden(found.raw, V5):
+        covered_bytes[start:end] = b"*" * (end - start)
+
+    assert b"Xyzzy" not in covered_bytes
+    assert b"f/token=***********" in covered_bytes
+    assert "f/token=***********" in repr(replace(shown, raw=b""))
+    assert "Xyzzy" not in repr(replace(shown, raw=b""))
+    assert replace(shown, raw=b"") == replace(decode(bytes(covered_bytes), V5), raw=b"")
+
+
+@each("case", GOOD, ids=ids(GOOD))
+def test_names_without_credentials_stay(case: Case) -> None:
+    found = decode(case.raw, case.version)
+    assert not isinstance(found, Malformed)
+    assert without_names_of(found) is found
