@@ -345,11 +345,10 @@ class Source:
 
     def dissector(self, reading: Reading, *, count_by_connection: bool = False) -> Dissector:
         """A dissector for one reading."""
-        return Dissector(
+        return reading.dissector(
             Options(
                 ports=dict(self._ports),
                 version=self._version,
-                decrypting=reading.decrypting,
                 verify_checksums=self.verify_checksums,
                 count_by_connection=count_by_connection,
             )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from mqttscope import arguments
 from mqttscope.capture import open_capture
 from mqttscope.capture.files import STDIN
-from mqttscope.dissect import CaptureOrder, FastPath, segments
+from mqttscope.dissect import CaptureOrder, Dissector, FastPath, Options, segments
 from mqttscope.dissect.options import MQTT, TLS, WEBSOCKET
 from mqttscope.errors import ArgumentError, MqttscopeError
 from mqttscope.events import ConnectionClosed, ConnectionOpened, Event, MalformedEvent, PacketEvent
@@ -95,6 +95,7 @@ class Reading:
         self.seen: Callable[[int], object] | None = None
         """Told how many bytes of the captures were read, whenever some were."""
         self.deduplicate = deduplicate
+        self._verify_checksums = True
         self.taps: Taps | None = None
         """What each tap has captured, where frames are read once and reading has begun."""
         self.order = CaptureOrder()
@@ -118,6 +119,12 @@ class Reading:
     def decrypting(self) -> bool:
         """Whether keys were given."""
         return self.keys is not None
+
+    def dissector(self, options: Options) -> Dissector:
+        """A dissector for these captures; TLS is decrypted from the segments that it would take."""
+        options.decrypting = self.decrypting
+        self._verify_checksums = options.verify_checksums
+        return Dissector(options)
 
     @property
     def takes_fast_path(self) -> bool:
@@ -279,7 +286,8 @@ class Reading:
         from mqttscope.capture.tshark import MissingToolError
 
         try:
-            decryption = Decryption(Keys(keys), None if STDIN in self.captures else self._secrets)
+            later = None if STDIN in self.captures else self._secrets
+            decryption = Decryption(Keys(keys), later, verify_checksums=self._verify_checksums)
         except MissingToolError as error:
             raise self.cannot_decrypt(str(error)) from None
         for item in decryption.join(items):

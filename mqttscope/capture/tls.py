@@ -190,7 +190,7 @@ class Decryption:
     `MissingToolError` where there is no tshark.
     """
 
-    def __init__(self, keys: Keys, later: Callable[[], bytes] | None = None) -> None:
+    def __init__(self, keys: Keys, later: Callable[[], bytes] | None = None, *, verify_checksums: bool = True) -> None:
         self.keys = keys
         self.records = 0
         """Records that were decrypted so far."""
@@ -201,7 +201,7 @@ class Decryption:
         self._keylog = keys if isinstance(keys, KeyLog) else None
         self._later = later
         self._command = decrypting(find_tshark(), "-", "{keys}", (SERVER_PORT,))
-        self._flows = FlowTable()
+        self._flows = FlowTable(verify_checksums=verify_checksums)
         self._lane = Lane() if self._keylog is None else None
         """The lane of all segments of files."""
         self._lanes: dict[bytes, Lane] = {}

@@ -84,7 +84,7 @@ class FrameExport:
         wanted = set(packets)
         export = Export(self.captures, path, deduplicate=self.files.deduplicate)
         reading = Reading(self.captures, self.files, export.stdin, export.fragments)
-        dissector = Dissector(self.protocol.dissection(decrypting=reading.decrypting))
+        dissector = reading.dissector(self.protocol.dissection())
         for event in export.events(reading.segments(Counter()), dissector):
             if isinstance(event, PacketEvent | MalformedEvent) and event.number in wanted:
                 export.note(event)
@@ -150,7 +150,7 @@ def run_captures(captures: tuple[str, ...], files: FileOptions, looking: Looking
     title = f"{named[0]} and {len(named) - 1} more" if len(named) > 1 else named[0]
     export = FrameExport(captures, files, looking.protocol)
     return _show(
-        looking, title, lambda dissector: CaptureSource(reading), export, decrypting=reading.decrypting,
+        looking, title, lambda dissector: CaptureSource(reading), export, reading=reading,
         together=reading.deduplicate, size=sum(map(_size, paths)),
     )  # fmt: skip
 
@@ -249,11 +249,11 @@ class Original:
 
     def __init__(self, path: str, digests: Collection[str], files: FileOptions, protocol: ProtocolOptions) -> None:
         reading = Reading([path], files)
-        options = protocol.dissection(decrypting=reading.decrypting)
+        dissector = reading.dissector(protocol.dissection())
         source = UnchangedSource(path, digests, CaptureSource(reading))
         self._spool, self._files = TemporarySpool(), CaptureFiles()
         self.size = _size(path)
-        self.builder = Builder(Index(self._spool, self._files), self._files, source, Dissector(options))
+        self.builder = Builder(Index(self._spool, self._files), self._files, source, dissector)
 
     def close(self) -> None:
         """End, and let go of all files."""
@@ -297,7 +297,7 @@ def run_lake(place: Place, files: FileOptions, looking: Looking) -> int:
 
 def _show(
     looking: Looking, title: str, source: Callable[[Dissector], Source], export: FrameExport, *,
-    decrypting: bool = False, together: bool = False, live: bool = False, size: int = 0,
+    reading: Reading | None = None, together: bool = False, live: bool = False, size: int = 0,
 ) -> int:  # fmt: skip
     view, settings = looking.view, looking.settings
     linter = gate = None
@@ -307,8 +307,7 @@ def _show(
         gate = Gate(settings.policy(), rules=settings.rules)
         view.secret_length = settings.secret_length
         options = settings.options
-    options.decrypting = decrypting
-    dissector = Dissector(options)
+    dissector = Dissector(options) if reading is None else reading.dissector(options)
     spool, files = TemporarySpool(), CaptureFiles()
     segments_of = source(dissector)
     builder = Builder(Index(spool, files), files, segments_of, dissector, linter=linter, gate=gate)

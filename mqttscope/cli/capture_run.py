@@ -11,7 +11,7 @@ from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE
 from mqttscope.cli.options import FileOptions, ProtocolOptions
 from mqttscope.cli.output import FileSink, Output, Watch, awaited, warn
 from mqttscope.cli.reading import Reading
-from mqttscope.dissect import Dissector, FastPath, dissect_segments
+from mqttscope.dissect import FastPath, dissect_segments
 from mqttscope.events import Event
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class CaptureRun:
         self.captures = captures
         self.watch = Watch(progress=progress, shown=shown)
         self.reading = Reading(captures, files, stdin, fragments)
-        self.dissector = Dissector(protocol.dissection(decrypting=self.reading.decrypting))
+        self.dissector = self.reading.dissector(protocol.dissection())
         self.interrupt: KeyboardInterrupt | None = None
         """The signal that ended the reading."""
 

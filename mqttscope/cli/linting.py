@@ -30,7 +30,7 @@ from mqttscope.cli.output import (
 )
 from mqttscope.cli.own_rules import refuse_on_spark
 from mqttscope.cli.reading import Reading
-from mqttscope.dissect import Dissector, FastPath, dissect_segments
+from mqttscope.dissect import FastPath, dissect_segments
 from mqttscope.events import ClockStep, ConnectionClosed, Event, MalformedEvent, PacketEvent
 from mqttscope.installation import extra_command
 from mqttscope.lint.context import WIDE
@@ -86,8 +86,7 @@ class LintRun:
         self.linter = Linter(
             settings.rules, complete=settings.complete, together=reading.deduplicate, end_ns=reading.order.end_ns
         )
-        settings.options.decrypting = reading.decrypting
-        self.dissector = Dissector(settings.options)
+        self.dissector = reading.dissector(settings.options)
         self.watch = Watch(progress=True)
         self.clients: set[str] = set()
         self.spoken: Counter[str] = Counter()

@@ -174,13 +174,12 @@ class ProtocolOptions:
         help="Use segments as captured, also if their TCP checksum shows that they were damaged.",
     )  # fmt: skip
 
-    def dissection(self, *, decrypting: bool = False) -> Options:
+    def dissection(self) -> Options:
         """The same for the dissector."""
         from mqttscope.dissect import Options
 
         return Options(
-            ports=dict(self.ports), version=self.mqtt_version, decrypting=decrypting,
-            verify_checksums=not self.dont_verify_checksums,
+            ports=dict(self.ports), version=self.mqtt_version, verify_checksums=not self.dont_verify_checksums
         )  # fmt: skip
 
 

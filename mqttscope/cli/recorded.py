@@ -79,10 +79,9 @@ def read(
     )
     written = [one for one in captures if _is_script(one)]
     reading = Reading([one for one in captures if one not in written], files)
-    dissection = protocol.dissection(decrypting=reading.decrypting)
+    dissector = reading.dissector(protocol.dissection())
     segments: Iterator[Segment | CaptureNotice | Decrypted]
-    segments, hidden = _written(written, dissection)
-    dissector = Dissector(dissection)
+    segments, hidden = _written(written, dissector.options)
     watch = Watch(progress=True)
     matching = Matching(wanted)
     if reading.captures:

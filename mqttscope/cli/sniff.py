@@ -205,7 +205,7 @@ def command(given: SniffOptions) -> int:
         settings = given.settings()
         options = settings.options
         findings = Findings(settings, view, jsonl=given.form == "jsonl", forms=given.lint_format is not None)
-    decryption = live_keys(given.keylog)
+    decryption = live_keys(given.keylog, verify_checksums=options.verify_checksums)
     options.decrypting = decryption is not None
     interfaces = choose((*given.interfaces, *given.more))
     capture = capturing(interfaces, given.bpf, [port for port, _ in given.protocol.ports], given.buffer)

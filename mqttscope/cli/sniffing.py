@@ -66,10 +66,10 @@ ADVANCE_SECONDS = 0.25
 class LiveKeys(Decryption):
     """Decryption of a live capture, and the message at its end."""
 
-    def __init__(self, keylog: str) -> None:
+    def __init__(self, keylog: str, *, verify_checksums: bool) -> None:
         """``keylog``: a key log that programs write to meanwhile; `BadKeysError` where it can be none."""
         self.keylog = KeyLog(keylog)
-        super().__init__(self.keylog)
+        super().__init__(self.keylog, verify_checksums=verify_checksums)
 
     def advice(self) -> str | None:
         """The message at the end where the keys decrypted nothing."""
@@ -80,7 +80,7 @@ class LiveKeys(Decryption):
         return f"no TLS record could be decrypted with the keys in {self.keylog.path}"
 
 
-def live_keys(keylog: str | None) -> LiveKeys | None:
+def live_keys(keylog: str | None, *, verify_checksums: bool = True) -> LiveKeys | None:
     """Decryption with ``--keylog`` or the file of the environment; none without.
 
     `CannotDecryptError` where what the option names cannot be used; what the environment names is left alone then.
@@ -91,13 +91,13 @@ def live_keys(keylog: str | None) -> LiveKeys | None:
             return None
         # Set for other programs as well, so that what is wrong with it is no reason to stop.
         try:
-            keys = LiveKeys(keylog)
+            keys = LiveKeys(keylog, verify_checksums=verify_checksums)
         except (BadKeysError, MissingToolError) as error:
             warn(f"{error} (${KEYLOG_VARIABLE})")
             return None
     else:
         try:
-            keys = LiveKeys(keylog)
+            keys = LiveKeys(keylog, verify_checksums=verify_checksums)
         except (BadKeysError, MissingToolError) as error:
             raise CannotDecryptError(str(error)) from None
     if not keys.keylog.exists:

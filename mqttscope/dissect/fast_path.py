@@ -19,9 +19,9 @@ from mqttscope.events import Event, PacketEvent
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.stream import StreamItem
-from mqttscope.net.checksum import WRONG, judge_checksum
+from mqttscope.net.checksum import WRONG
 from mqttscope.net.flows import acknowledged
-from mqttscope.net.usual_frames import locate
+from mqttscope.net.usual_frames import judge, locate
 from mqttscope.session.connection import Connection
 
 OVERLAP_NS: Final = 10_000_000
@@ -146,15 +146,12 @@ class FastPath:
         entry = self._flows.entry(key)
         if entry is None:
             return False
-        verifies = self._flows.verify_checksums
-        header = options_at - 20
-        addresses = header - (32 if len(key) == 36 else 8)
         if payload_at == payload_end:
             # Damage does no harm to a segment without data that acknowledges nothing new.
             if (
                 acknowledgment != entry[2].sequence
-                and verifies
-                and judge_checksum(data, addresses, header, payload_end) == WRONG
+                and self._flows.verify_checksums
+                and judge(data, key, options_at, payload_end) == WRONG
             ):
                 return False
             if not self._flows.continues(
@@ -173,7 +170,7 @@ class FastPath:
         if dialogue.phase is MQTT:
             if connection is None or not connection.version_known:
                 return False
-            if verifies and judge_checksum(data, addresses, header, payload_end) == WRONG:
+            if self._flows.verify_checksums and judge(data, key, options_at, payload_end) == WRONG:
                 return False
         elif dialogue.phase is not IGNORED:
             return False

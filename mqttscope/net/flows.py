@@ -282,10 +282,10 @@ class FlowTable(FlowRegister):
             self._forget(entry[0])
             entry = self._index.get(segment.key)
         before: list[Flow] = []
-        known = self._index.get(self._plain.get(plain_key(segment.key), b""))
-        if entry is None and self._repeats_past(known, segment, events):
-            return
-        if entry is not None:
+        if entry is None:
+            if self._repeats_past(self._known(segment), segment, events):
+                return
+        else:
             flow, half, peer, _ = entry
             if flow.past and self._repeats_past(entry, segment, events):
                 return

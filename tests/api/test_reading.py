@@ -14,7 +14,7 @@ from mqttscope.errors import ArgumentError
 from mqttscope.mqtt.constants import ProtocolVersion
 from tests import tools
 from tests.capture.test_tls import converse
-from tests.cli.running import capture
+from tests.cli.running import capture, invoke
 from tests.dissect.secure import Secure, write
 from tests.dissect.talk import Talk
 from tests.each import each
@@ -33,6 +33,26 @@ def test_keys_open_tls(tmp_path: Path) -> None:
     closed = mqttscope.open(path)
     assert list(closed) == []
     assert [one.transport for one in closed.connections()] == ["tls"]
+
+
+@pytest.mark.tshark
+def test_checksums_that_are_not_verified_are_not_verified_before_tls_is_decrypted_either(tmp_path: Path) -> None:
+    secure, talk = Secure(), Talk(port=8883).handshake()
+    converse(secure.connection(talk))
+    path = write(talk.tape, tmp_path / "a.pcapng")
+    whole = len(list(mqttscope.open(path, keys=secure.keylog)))
+    data = bytearray(path.read_bytes())
+    last = max(data.find(segment.payload) for segment in talk.tape.segments if segment.payload)
+    data[last - 4 : last - 2] = b"\x12\x34"  # the checksum, before the urgent pointer
+    path.write_bytes(data)
+
+    assert len(list(mqttscope.open(path, keys=secure.keylog))) < whole
+    assert len(list(mqttscope.open(path, keys=secure.keylog, verify_checksums=False))) == whole
+    shown = []
+    for options in ((), ("--dont-verify-checksums",)):
+        done = invoke("inspect", path, "--keylog", secure.keylog, "--format", "jsonl", *options)
+        shown.append(sum(line["event"] == "packet" for line in done.lines))
+    assert shown[0] < shown[1] == whole
 
 
 def test_keys_that_open_nothing_are_a_note(tmp_path: Path) -> None:
