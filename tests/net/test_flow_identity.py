@@ -6,7 +6,7 @@ import pytest
 
 from mqttscope.net.flow import Flow
 from mqttscope.net.flow_identity import BEGIN_WINDOW
-from mqttscope.net.flows import MAX_KEPT_SEGMENTS, FlowTable
+from mqttscope.net.flows import MAX_KEPT_BYTES, MAX_KEPT_SEGMENTS, FlowTable
 from mqttscope.net.segment import endpoints
 from tests.each import each
 from tests.net.script import BACKWARD, CLOSED, FORWARD, HANDSHAKE, feed, parse, play
@@ -319,12 +319,12 @@ def test_a_view_that_stops_halfway_is_a_connection_of_its_own() -> None:
 CONNECT = "\x10\x0c\0\x04MQTT\x04\0\0\0\0\0"
 
 
-def repeated(times: int, seconds: float = 0.01) -> tuple[FlowTable, Flow]:
-    """A flow whose beginning came again without time stamps, and again."""
-    begin = [*HANDSHAKE, "> A 101:- 501", "< A 501 115"]
+def repeated(times: int, seconds: float = 0.01, more: int = 0) -> tuple[FlowTable, Flow]:
+    """A flow whose beginning came again without time stamps, and again; it is CONNECT and ``more`` bytes."""
+    begin = [*HANDSHAKE, "> A 101:- 501", f"< A 501 {115 + more}"]
     segments = parse([*begin, *(f"> A 101:- 501 t={1 + number * seconds}" for number in range(times))])
     for segment in segments:
-        segment.payload = segment.payload and CONNECT.encode("latin-1")
+        segment.payload = segment.payload and CONNECT.encode("latin-1") + bytes(more)
     table = FlowTable()
     return table, feed(table, segments)[0].flow
 
@@ -345,6 +345,14 @@ def test_so_many_segments_are_undecided_at_most(times: int, kept: int) -> None:
 
     assert len(flow.kept) == kept
     assert flow.initiator.retransmitted_segments == times - kept
+
+
+@pytest.mark.parametrize(("size", "kept"), [(MAX_KEPT_BYTES // 8, 8), (MAX_KEPT_BYTES // 8 + 1, 1)])
+def test_so_many_bytes_are_undecided_at_most(size: int, kept: int) -> None:
+    _, flow = repeated(8, more=size - len(CONNECT))
+
+    assert len(flow.kept) == kept
+    assert flow.initiator.retransmitted_segments == 8 - kept
 
 
 @pytest.mark.parametrize(("distance", "connections"), [(BEGIN_WINDOW, 1), (BEGIN_WINDOW + 1, 2)])
