@@ -144,9 +144,19 @@ class Story:
 
     def is_before(self, one: Moment | Said | Refusal | Broken, by: str) -> bool:
         """Whether something that a side sent came before the end."""
-        if not self.ended or by in self.ahead:
+        if not self.ended:
             return True
+        if by in self.ahead:
+            return not self._is_cut(one.frame, by)
         return one.frame <= self.ended_frame if self.clock_set else one.timestamp_ns <= self.ended_ns
+
+    def _is_cut(self, frame: int, by: str) -> bool:
+        """Whether something is of the FIN of a side after the end: the end cut a packet that was not wrong before."""
+        connection, facts = self.connection, self.facts
+        if facts is None or frame == self.ended_frame:
+            return False
+        finished = facts.half(connection.client if by == "client" else connection.server).finished
+        return finished is not None and finished.frame == frame
 
     def until_end(self, one: Moment) -> int | None:
         """Time between something and the end; ``None`` where the clock was set back between them, or nobody knows."""

@@ -140,6 +140,11 @@ class Case:
             if one.by == by and start <= one.timestamp_ns and self.story.is_before(one, by)
         ]
 
+    def after(self, timestamp_ns: int) -> str:
+        """How long after something the connection ended; without a time if only the capture had it after the end."""
+        apart = self.ended_ns - timestamp_ns
+        return f"{describe.span(apart)} after" if apart >= 0 else "after"
+
     def last_packet(self, side: str) -> list[Evidence]:
         """The last packet of a side, where there is one."""
         last = self.story.last_of(side)

@@ -171,3 +171,20 @@ def test_a_proven_violation_leaves_no_room_for_a_guess_about_rights() -> None:
     one = only(*opened(V311), client(b"\x36\x05\x00\x01a\x00\x01"), closes("server"))
 
     assert causes(one) == [Cause.PROTOCOL_VIOLATION]
+
+
+@pytest.mark.parametrize("first", ["server", "client"])
+def test_a_packet_that_the_end_cut_is_no_reason_for_the_end(first: str) -> None:
+    """The client sent the rest no more because the broker had closed; who closes inside a packet has cut it."""
+    one = only(*opened(V311), client(b"\x30\x11\x00\x01a"), closes(first, after=1))
+
+    assert not {Cause.PROTOCOL_VIOLATION, Cause.NOT_AUTHORIZED} & set(causes(one))
+    assert [broken for candidate in one.candidates for broken in candidate.broken] == []
+
+
+def test_a_violation_before_the_end_is_named_where_the_end_cut_a_packet() -> None:
+    wrong = client(b"\xc4\x00")
+    one = only(*opened(V311), wrong, client(b"\x30\x11\x00\x01a"), closes("server", after=0.5))
+
+    assert (one.cause, one.first.broken[0].slug) == (Cause.PROTOCOL_VIOLATION, "fixed-header-flags")
+    assert "ms after the client had broken the protocol" in one.first.headline
