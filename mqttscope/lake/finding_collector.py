@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from mqttscope.dissect import Dissector
 from mqttscope.events import ConnectionClosed, ConnectionDue, ConnectionOpened, Event, MalformedEvent, PacketEvent
@@ -29,9 +29,33 @@ MAX_CLIENTS = 100_000
 """Clients that are remembered by one task."""
 MAX_CHOSEN_WAITING = 1 << 20
 """Findings and events of one connection that wait for its Client Identifier."""
-_MARK = 5
-"""Columns of a row that marks an event as part of the selection."""
 Row = tuple[Any, ...]
+
+
+class MarkRow(NamedTuple):
+    """Marks an event as part of the selection."""
+
+    connection_id: str
+    emitted_ns: int
+    file: int
+    frame: int
+    event_in_connection: int
+
+
+class FoundRow(NamedTuple):
+    """A finding, with the frame, time and number in the connection of each packet that it names."""
+
+    connection_id: str
+    emitted_ns: int
+    file: int
+    frame: int
+    event_in_connection: int
+    rule: str
+    number: int
+    packets: list[dict[str, int]]
+    data: bytes
+
+
 OF_CONNECTIONS: Final = (
     "discarded_segments",
     "discarded_bytes",
@@ -140,7 +164,7 @@ class _Chosen:
     """What is in the selection of one connection."""
 
     connection_id: str
-    selection: Selection[Row]
+    selection: Selection[FoundRow | MarkRow]
 
 
 class Judge(Collector):
@@ -161,7 +185,7 @@ class Judge(Collector):
         fed; else the others run, and everything is counted.
         """
         super().__init__(options, key=key)
-        self.found: list[Row] = []
+        self.found: list[Any] = []
         """Findings, as `found_row` makes them."""
         self.seen: list[Row] = []
         """Connections: connection, place."""
@@ -202,7 +226,7 @@ class Judge(Collector):
         found = self.found[before:]
         del self.found[before:]
         if tracker is not None and self.widest is not None:
-            found.append((tracker.connection_id, *self.position.place(), tracker.events - 1))
+            found.append(MarkRow(tracker.connection_id, *self.position.place(), tracker.events - 1))
         chosen = self._chosen.get(connection.number)
         if chosen is None:
             assert self._selection is not None
@@ -211,8 +235,9 @@ class Judge(Collector):
             chosen = self._chosen[connection.number] = _Chosen(name, own)
         for row in chosen.selection.take(event, found):
             # Where a finding waited for the client to be known, its place is where that was.
-            placed = row[0], *self.position.place(), *row[4:]
-            (self.found if len(row) > _MARK else self.marks).append(placed)
+            emitted_ns, file, frame = self.position.place()
+            placed = row._replace(emitted_ns=emitted_ns, file=file, frame=frame)
+            (self.found if isinstance(placed, FoundRow) else self.marks).append(placed)
 
     def _row(self, event: Event) -> None:
         if isinstance(event, PacketEvent | MalformedEvent):
@@ -259,12 +284,9 @@ class Judge(Collector):
         self.forget(connection)
 
 
-def found_row(connection_id: str, place: tuple[int, int, int], event: int, finding: Finding, number: int) -> Row:
-    """The row of a finding: connection, place, event in the connection, rule, number, packets, the finding.
-
-    Packets are those that it names by their number in the connection: frame, time and number of each.
-    """
+def found_row(connection_id: str, place: tuple[int, int, int], event: int, finding: Finding, number: int) -> FoundRow:
+    """The row of a finding."""
     named = [{"frame": one.frame, "timestamp_ns": one.timestamp_ns, "number": one.packet} for one in finding.related]
     if finding.packet is not None:
         named.append({"frame": finding.frame, "timestamp_ns": finding.timestamp_ns, "number": finding.packet})
-    return connection_id, *place, event, finding.rule, number, named, dump(finding, compress=False)
+    return FoundRow(connection_id, *place, event, finding.rule, number, named, dump(finding, compress=False))

@@ -37,7 +37,7 @@ from mqttscope.lake.keys import AT_THE_END, Drop
 from mqttscope.lake.memory import FlowMemory, Late, flow_memory, key_memory, open_connections, remembered, resume
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.public import PUBLIC, forget_secrets
-from mqttscope.lake.schemas import EVENT_TABLES, FINDINGS, FLOW_KEYS, OPEN, SCOPE_STATE, STATE
+from mqttscope.lake.schemas import EVENT_TABLES, FINDINGS, FLOW_KEYS, OPEN, SCOPE_STATE, STATE, StateRow
 from mqttscope.lake.state import dump
 from mqttscope.lake.tables import LOOK, Collector, batch, event_batch
 from mqttscope.lint.failures import Failures
@@ -63,8 +63,6 @@ capture whose times go back keep their order."""
 SEGMENT, STATE_KIND, KEY_STATE = "segment", "state", "key_state"
 """Kinds of rows: a segment, and what was remembered of a flow, or of the connections of a key (`cross_kernel`)."""
 _KINDS = (SEGMENT, STATE_KIND, KEY_STATE)
-STATE_KNOWN = 3
-"""Columns of `schemas.STATE` that do not depend on what else is known of a flow."""
 OF_CONNECTIONS = frozenset(EVENT_TABLES) - {"ingest_errors"}
 """Tables whose rows begin with the connection."""
 _BEFORE_ALL_NS = -1 << 63
@@ -122,7 +120,7 @@ def kernel(
     collector.position.ends = clock.ends or ends
     collector.note_drops(dropping, drops)
     unfinished.collector.note_drops({*dropping, *drops})
-    states: list[tuple[Any, ...]] = []
+    states: list[StateRow] = []
     for _, rows in groupby(read_rows(batches), key=_flow_of):
         memories: list[FlowMemory] = []
         for _ in run_flows(rows, options, collector, memories, more=more, watermark_ns=watermark_ns, clock=clock):
@@ -131,7 +129,8 @@ def kernel(
         for memory in memories:
             # Before its memory is used up.
             row, due_ns = state_row(memory), due_of(memory)
-            states.append((*row[:STATE_KNOWN], due_ns, *unfinished.follow(memory)))
+            keys, connections, ending_ns = unfinished.follow(memory)
+            states.append(StateRow(row.flow, row.last_ns, row.state, due_ns, keys, connections, ending_ns))
         for name, found in unfinished.batches():
             yield event_batch(name, found)
         if len(states) >= options.batch_rows:
@@ -395,7 +394,7 @@ class Unfinished:
         rows, self._ends = self.collector.rows, []
         before = {name: len(found) for name, found in rows.items()}
         self.feed(memory)
-        keys = {row[1] for row in rows[FLOW_KEYS.name][before[FLOW_KEYS.name] :]}
+        keys = {key for _, key in rows[FLOW_KEYS.name][before[FLOW_KEYS.name] :]}
         connections = {
             row[0] for name, found in rows.items() if name in OF_CONNECTIONS for row in found[before[name] :]
         }
@@ -408,11 +407,11 @@ class Unfinished:
             yield name if name == FLOW_KEYS.name else f"{OPEN}{name}", found
 
 
-def state_row(memory: FlowMemory) -> tuple[Any, ...]:
+def state_row(memory: FlowMemory) -> StateRow:
     """The row of what is remembered of a flow, without what `Unfinished.follow` says."""
     forget_secrets(memory.flow)
     state = dump(memory, compress=False, shown=PUBLIC)
-    return group_key(memory.flow.key), memory.flow.last_timestamp_ns, state, None, None, None, None
+    return StateRow(group_key(memory.flow.key), memory.flow.last_timestamp_ns, state)
 
 
 def is_silent(event: ConnectionClosed) -> bool:

@@ -28,7 +28,7 @@ from mqttscope.lake.carried import index_of, read_rows
 from mqttscope.lake.keys import stage_key
 from mqttscope.lake.memory import connection_of, flow_memory, key_memory, resume
 from mqttscope.lake.public import PUBLIC
-from mqttscope.lake.schemas import SCOPE_STATE, STATE
+from mqttscope.lake.schemas import SCOPE_STATE, STATE, ScopeStateRow
 from mqttscope.lake.state import dump
 from mqttscope.lake.tracker import KeyMemory
 from mqttscope.lint.context import ConnectionKey, is_of_one
@@ -52,17 +52,16 @@ PARTS = ("key", "due_ns", "part", "flow", "next_ns")
 """Columns of ``scope_state`` by which rows are found."""
 STATES = ("flow", "due_ns", "keys", "connections", "ending_ns")
 """The same of ``state``."""
-Row = tuple[Any, ...]
 
 
-def rows_of_key(key: str, memory: KeyMemory, linter: Linter, *, whole: bool) -> list[Row]:
+def rows_of_key(key: str, memory: KeyMemory, linter: Linter, *, whole: bool) -> list[ScopeStateRow]:
     """What is remembered of a key as rows of ``scope_state``.
 
     ``whole``: as one row, where the key is that of a session.
     """
     asked = [at for one in memory.open.values() for at in one.asked.values()]
     if whole:
-        return [(key, dump(memory, compress=False, shown=PUBLIC), min(asked, default=NEVER_NS), None, None, None)]
+        return [ScopeStateRow(key, dump(memory, compress=False, shown=PUBLIC), min(asked, default=NEVER_NS))]
     models = models_of(linter)
     parts: dict[str, KeyMemory] = {}
     flows: dict[bytes, KeyMemory] = {}
@@ -75,14 +74,13 @@ def rows_of_key(key: str, memory: KeyMemory, linter: Linter, *, whole: bool) -> 
             part.memories.setdefault(kept, {})[code] = one
     for whom, opened in memory.open.items():
         flows.setdefault(_flow_of(whom), KeyMemory()).open[whom] = opened
-    rows: list[Row] = [
-        (key, dump(one, compress=False, shown=PUBLIC), NEVER_NS, part, None, None) for part, one in parts.items()
-    ]
+    rows = [ScopeStateRow(key, dump(one, compress=False, shown=PUBLIC), NEVER_NS, part) for part, one in parts.items()]
     for flow, one in flows.items():
         times = [at for opened in one.open.values() for at in opened.asked.values()]
         later = [at for opened in one.open.values() for at in opened.asked_next.values()]
         due_ns, next_ns = min(times, default=NEVER_NS), min([*times, *later], default=None)
-        rows.append((key, dump(one, compress=False, shown=PUBLIC), due_ns, OF_A_CONNECTION, flow, next_ns))
+        state = dump(one, compress=False, shown=PUBLIC)
+        rows.append(ScopeStateRow(key, state, due_ns, OF_A_CONNECTION, flow, next_ns))
     return rows
 
 
@@ -130,7 +128,7 @@ class KeyParts:
     """When the flows of the batch end, where no rule has anything to say of that (``ending_ns``)."""
     is_restless: bool = False
     """Whether what is found at the end of connections has to be found again."""
-    _given: dict[tuple[str, bytes | None], _Given] = field(default_factory=dict)
+    _given: dict[tuple[str | None, bytes | None], _Given] = field(default_factory=dict)
     _brought: set[bytes] = field(default_factory=set)
     _files: dict[tuple[str, str], pa.ChunkedArray] = field(default_factory=dict)
     _models: dict[str, str] = field(default_factory=dict)
@@ -171,13 +169,13 @@ class KeyParts:
             for flow in self.others["flow"].to_pylist():
                 self._bring(flow)
 
-    def changed(self, rows: Iterable[Row]) -> list[Row]:
+    def changed(self, rows: Iterable[ScopeStateRow]) -> list[ScopeStateRow]:
         """Those of the rows of the key that are other than they were; the others stay where they are."""
-        found: list[Row] = []
+        found: list[ScopeStateRow] = []
         for row in rows:
-            known = self._given.get((row[3], row[4]))
-            if known is not None and known.state == row[1]:
-                del self._given[row[3], row[4]]
+            known = self._given.get((row.part, row.flow))
+            if known is not None and known.state == row.state:
+                del self._given[row.part, row.flow]
             else:
                 found.append(row)
         return found

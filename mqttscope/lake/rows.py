@@ -198,19 +198,24 @@ def malformed_row(event: MalformedEvent, intro: Introduction, limit: int) -> tup
 
 
 def new_message(
-    event: PacketEvent | MalformedEvent, packet: ControlPacket, row: Values, fields: Row, intro: Introduction
+    event: PacketEvent | MalformedEvent, packet: ControlPacket, fields: Row, intro: Introduction
 ) -> TrackedMessage | None:
-    """What a PUBLISH begins, from its row; ``None`` for other packets and where its payload could not be read."""
+    """What a PUBLISH begins; ``None`` for other packets and where its payload could not be read.
+
+    ``fields``: those of its row.
+    """
     if type(packet) is not Publish or "payload_length" not in fields:
         return None
-    bad: Bad = list(intro.who(event.connection, event.direction)[1])
+    who, known_bad = intro.who(event.connection, event.direction)
+    bad: Bad = list(known_bad)
     topic = None
     if event.topic is not None and "topic_name" in fields:  # else it may be of a secret
         topic = text(event.topic, "topic", bad)
     block = packet.properties
     head = [
-        *row[:11], event.number, event.stream_offset, topic, packet.qos, packet.retain, packet.packet_identifier,
-        packet.dup, None if block is None else block.message_expiry_interval, fields["payload_length"],
+        intro.connection_id, *_place(event), *who, event.number, event.stream_offset, topic, packet.qos,
+        packet.retain, packet.packet_identifier, packet.dup,
+        None if block is None else block.message_expiry_interval, fields["payload_length"],
         fields["payload_sha256"], len(packet.raw) + packet.missing,
     ]  # fmt: skip
     return TrackedMessage(head, event.timestamp_ns, packet.qos, bad or None)

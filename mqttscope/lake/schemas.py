@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -273,12 +274,28 @@ STATE = TableSchema(
         Column("ending_ns", L, "when it ends if nothing more comes, where no rule has anything to say of that"),
     ),
 )  # fmt: skip
+
+
+class StateRow(NamedTuple):
+    """A row of ``state``."""
+
+    flow: bytes
+    last_ns: int
+    state: bytes
+    due_ns: int | None = None
+    keys: list[str] | None = None
+    connections: list[str] | None = None
+    ending_ns: int | None = None
+
+
 FLOW_KEYS = TableSchema(
     "flow_keys",
     "Which flows the rules that look beyond one connection need together (`lake.keys.stage_key`)",
     ("flow", "key"),
     (Column("flow", X), Column("key", S)),
 )
+
+
 SCOPE_STATE = TableSchema(
     "scope_state",
     "What the rules that look beyond one connection remember of a key, for the next ingest (`lake.memory`)",
@@ -291,6 +308,19 @@ SCOPE_STATE = TableSchema(
         Column("next_ns", L, "time from which on a rule asks at the next event of the connection"),
     ),
 )  # fmt: skip
+
+
+class ScopeStateRow(NamedTuple):
+    """A row of ``scope_state``."""
+
+    key: str
+    state: bytes
+    due_ns: int | None = None
+    part: str | None = None
+    flow: bytes | None = None
+    next_ns: int | None = None
+
+
 INTERNAL = (STATE, FLOW_KEYS, SCOPE_STATE)
 RISING = frozenset(
     (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -288,7 +288,7 @@ class Collector:
             packet = event.malformed.packet
         self.rows["packets"].append(row)
         if _PUBLISH <= packet.packet_type <= _PUBCOMP:
-            message = new_message(event, packet, row, fields, intro)
+            message = new_message(event, packet, fields, intro)
             self._ended(tracker.exchanges.feed(event, packet, message))
 
     def _ended(self, message: TrackedMessage | None) -> None:
@@ -381,7 +381,7 @@ Scoped = PacketEvent | MalformedEvent | GapEvent | UnparsedEvent | ConnectionOpe
 """Events of a connection."""
 
 
-def batch(name: str, found: list[Values]) -> pa.RecordBatch:
+def batch(name: str, found: Sequence[Values]) -> pa.RecordBatch:
     """Rows of one table as a record batch."""
     return batch_of(_SCHEMAS[name], found)
 

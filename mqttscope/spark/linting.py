@@ -19,7 +19,7 @@ import pyarrow as pa
 from mqttscope.capture.locations import Location
 from mqttscope.dissect.clock_watch import NO_CLOCK, Clock
 from mqttscope.events import ClockStep
-from mqttscope.lake.finding_collector import Judge, Sums
+from mqttscope.lake.finding_collector import FoundRow, Judge, MarkRow, Sums
 from mqttscope.lake.kernel import ORDER, read_rows, run_flows
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import FLOW_KEYS
@@ -258,11 +258,11 @@ _COLUMNS = (
 LINT_DDL = ", ".join(f"{name} {kind}" for name, kind, _ in _COLUMNS)
 _SCHEMA = pa.schema([(name, kind) for name, _, kind in _COLUMNS])
 _NAMES = {
-    FOUND: ("connection_id", "emitted_ns", "file", "frame", "event_in_connection", "rule", "number", "packets", "data"),
+    FOUND: FoundRow._fields,
     PACKET: ("emitted_ns", "file", "frame", "number", "at_frame", "timestamp_ns", "capture"),
     SEEN: ("connection_id", "emitted_ns", "file", "frame"),
     KEY: ("flow", "key"),
-    MARK: ("connection_id", "emitted_ns", "file", "frame", "event_in_connection"),
+    MARK: MarkRow._fields,
     TALLY: ("connection_id", "data"),
     SUMS: ("data",),
     NOTES: ("data",),

@@ -12,7 +12,18 @@ tools.package("pyarrow")
 
 import pyarrow as pa
 
-from mqttscope.lake.schemas import EVENT_TABLES, INTERNAL, TABLES, VERSION, TableSchema, event_schema
+from mqttscope.lake.schemas import (
+    EVENT_TABLES,
+    INTERNAL,
+    SCOPE_STATE,
+    STATE,
+    TABLES,
+    VERSION,
+    ScopeStateRow,
+    StateRow,
+    TableSchema,
+    event_schema,
+)
 from tests.conftest import ROOT
 
 each_table = pytest.mark.parametrize("table", [*TABLES.values(), *INTERNAL], ids=lambda table: table.name)
@@ -57,6 +68,10 @@ def test_passwords_have_no_column(table: TableSchema) -> None:
     assert {name for name in found if "password" in name or "authentication_data" in name} <= {
         "password_length", "authentication_data_length",
     }  # fmt: skip
+
+
+def test_rows_of_memories_have_the_columns_of_their_tables() -> None:
+    assert (StateRow._fields, ScopeStateRow._fields) == (STATE.names, SCOPE_STATE.names)
 
 
 def test_event_rows_have_a_struct_for_each_table() -> None:
