@@ -227,9 +227,11 @@ class LintRun:
         return short
 
     def _copied(self) -> set[str]:
-        """Captures whose packets were read from another tap."""
-        taps = self.reading.taps
-        return set() if taps is None or not self.spoken else taps.copied()
+        """Captures whose packets were read from another tap, or from another capture of the same traffic."""
+        if not self.spoken:
+            return set()
+        copies = {name for name, flow in self.dissector.flows.copies.items() if flow.context is not None}
+        return copies if self.reading.taps is None else copies | self.reading.taps.copied()
 
     def _heard(self) -> dict[str, int]:
         """Packets by capture; those of a tap whose packets were read from another one count as those of the other."""
