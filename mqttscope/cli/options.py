@@ -111,14 +111,6 @@ def finite(ctx: click.Context, param: click.Parameter, value: float | None) -> f
     return value
 
 
-def _preference(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    for one in value:
-        name, colon, _ = one.partition(":")
-        if not name or not colon or "\0" in one:
-            raise click.BadParameter("it is not NAME:VALUE, such as wlan.enable_decryption:TRUE", ctx, param)
-    return value
-
-
 def captures_argument(*, required: bool = True, metavar: str = "CAPTURE...") -> Any:
     """Captures of a command: what cannot be opened is reported when it is read, with what else is wrong."""
     kind = click.Path(allow_dash=True, readable=False)
@@ -194,24 +186,11 @@ class FileOptions:
         READING, "--via", type=click.Choice(("tshark",)), metavar="tshark",
         help="Dissect frames with tshark, which knows more tunnels, and 802.11 with keys.",
     )  # fmt: skip
-    tshark_options: tuple[str, ...] = option(
-        READING, "--tshark-option", multiple=True, metavar="NAME:VALUE", callback=_preference,
-        help="Preference that --via tshark sets in tshark; may be repeated.",
-    )  # fmt: skip
 
     deduplicate: bool = option(
         READING, "--deduplicate", is_flag=True,
         help="The captures are those of several taps: read each frame once, and report what each tap lost.",
     )  # fmt: skip
-
-    def __post_init__(self) -> None:
-        if self.tshark_options and self.via is None:
-            raise click.UsageError("--tshark-option needs --via tshark")
-
-    @property
-    def preferences(self) -> tuple[str, ...] | None:
-        """Preferences of tshark, where that is to dissect the frames."""
-        return None if self.via is None else self.tshark_options
 
 
 class ConnectionNumber(click.IntRange):
