@@ -424,10 +424,10 @@ def _interfaces() -> list[Interface]:
         raise CannotSniffError(str(error)) from None
 
 
-def capturing(names: Sequence[str], bpf: str, ports: Sequence[int], buffer_mib: int) -> LiveCapture:
+def capturing(names: Sequence[str], bpf: str, ports: Sequence[int]) -> LiveCapture:
     """A capture from interfaces."""
     try:
-        return LiveCapture(names, capture_filter=capture_filter(bpf, ports), buffer_mib=buffer_mib)
+        return LiveCapture(names, capture_filter=capture_filter(bpf, ports))
     except (MissingToolError, CannotCaptureError) as error:
         raise CannotSniffError(str(error)) from None
 
