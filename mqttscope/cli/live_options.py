@@ -282,9 +282,6 @@ class ChangeOptions:
         CHANGES, "--clients", type=click.IntRange(1, 100_000), default=1, show_default=True, metavar="K",
         help="Play each recorded client K times in parallel.",
     )  # fmt: skip
-    client_template: str | None = option(
-        CHANGES, "--client-template", metavar="TEXT", help="Names of the copies. [default: {client}-{n}]"
-    )
     topic_template: str | None = option(
         CHANGES, "--topic-template", metavar="TEXT", help="Topics of the copies. [default: {topic}]"
     )
@@ -313,10 +310,6 @@ class RunOptions:
     output: str | None = option(
         OUTPUT, "--output", "-o", metavar="FILE", help="Write the report to this file. [default: standard output]"
     )
-    limit: int = option(
-        OUTPUT, "--limit", type=click.IntRange(min=0), default=200, show_default=True, metavar="N",
-        help="Show at most N differences and N findings as text.",
-    )  # fmt: skip
     colour: bool | None = colour_option()
 
     def __post_init__(self) -> None:
@@ -384,10 +377,6 @@ class ReplayOptions:
     faithful: bool = option(
         PLAYING, "--faithful", is_flag=True,
         help="Send the recorded bytes in recorded order, whatever the broker answers.",
-    )  # fmt: skip
-    loop: int = option(
-        PLAYING, "--loop", type=click.IntRange(1, 1_000_000), default=1, show_default=True, metavar="N",
-        help="Play the recording N times.",
     )  # fmt: skip
     dry_run: bool = option(PLAYING, "--dry-run", is_flag=True, help="Print what would be done, and send nothing.")
     yes: bool = option(PLAYING, "--yes", "-y", is_flag=True, help="Do not ask before sending to another host.")

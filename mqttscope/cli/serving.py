@@ -187,7 +187,7 @@ class ServeRun:
             sink.write(orjson.dumps(served_document(outcome)) + b"\n")
         else:
             if found is not None:
-                text = ReplayText(sink, self.view, most=self.given.run.limit)
+                text = ReplayText(sink, self.view)
                 for difference in found.differences:
                     text.feed(difference)
                 text.close(found)
