@@ -27,13 +27,13 @@ from mqttscope.cli.main import EXIT_FAILED
 from mqttscope.cli.options import (
     FileOptions,
     JudgingOptions,
-    ProtocolOptions,
+    PacketSize,
     Version,
     captures_argument,
+    checksums_option,
     colour_option,
     finite,
     format_option,
-    max_packet_option,
     outputs_option,
     ports_option,
     positive_option,
@@ -396,26 +396,18 @@ class ServeOptions:
     captures: tuple[str, ...] = captures_argument()
     listening: ListenOptions = group(ListenOptions)
     websocket: bool = option(LISTENING, "--websocket", is_flag=True, help="Speak WebSocket with devices.")
-    max_packet: int = max_packet_option(LISTENING, "Close connections on which a larger packet comes.")
-    protocol: ProtocolOptions = group(ProtocolOptions)
+    ports: tuple[tuple[int, str], ...] = ports_option()
+    dont_verify_checksums: bool = checksums_option()
     files: FileOptions = group(FileOptions)
     recorded: RecordedOptions = group(RecordedOptions)
-    match: str = option(
-        PLAYING, "--match", type=click.Choice(("auto", "client", "order")), default="auto", show_default=True,
-        help="Choose the recorded connection of a device by Client Identifier, in order, or both.",
-    )  # fmt: skip
     timing: PaceOptions = group(PaceOptions)
     patience: float = positive_option(
         PLAYING, "--wait", "Wait this long for a late device before the next delivery.", default=5.0, show_default=True
     )
-    unexpected: str = option(
-        PLAYING, "--unexpected", type=click.Choice(("answer", "ignore", "close")), default="answer", show_default=True,
-        help="What to do with packets that are not in the recording.",
-    )  # fmt: skip
     repeat: bool = option(
-        PLAYING, "--repeat", is_flag=True, help="Start over when all connections of a client have been played."
-    )
-    keep_running: bool = option(END, "--keep-running", is_flag=True, help="Continue when everything has been played.")
+        PLAYING, "--repeat", is_flag=True,
+        help="Start over when all connections of a client have been played, and do not end by itself.",
+    )  # fmt: skip
     duration: float | None = positive_option(END, "--duration", "Stop after this time.")
     verify: bool = option(
         OUTPUT, "--verify", is_flag=True,
@@ -438,7 +430,10 @@ class ProxyOptions:
         LISTENING, "--max-connections", type=click.IntRange(1), default=1000, show_default=True, metavar="N",
         help="Serve at most N clients at the same time.",
     )  # fmt: skip
-    max_packet: int = max_packet_option(LISTENING, "Forward larger packets, but do not judge them.")
+    max_packet: int = option(
+        LISTENING, "--max-packet", type=PacketSize(), default=1 << 20, metavar="BYTES",
+        help="Forward larger packets, but do not judge them. [default: 1M]",
+    )  # fmt: skip
     upstream: str = option(
         BROKER, "--upstream", metavar="URL", required=True,
         help="Broker to forward to: mqtt://, mqtts://, ws://, wss://HOST[:PORT].",

@@ -325,7 +325,7 @@ def limit_ending(number: int, code: int | None = None) -> None:
 
 @contextmanager
 def reporting() -> Iterator[None]:
-    """While a report is made and written, a first signal limits the time for it (`LIMIT_S`), and a second one raises."""
+    """While a report is made and written, a first signal limits the time for it (`LIMIT_S`); a second one raises."""
     if not _whole_process or threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -129,12 +129,6 @@ def positive_option(section: str, name: str, text: str, *, metavar: str = "SECON
     return option(section, name, type=kind, callback=finite, metavar=metavar, help=text, **settings)
 
 
-def max_packet_option(section: str, text: str) -> Any:
-    """``--max-packet``."""
-    kind = PacketSize()
-    return option(section, "--max-packet", type=kind, default=1 << 20, metavar="BYTES", help=f"{text} [default: 1M]")
-
-
 def colour_option() -> Any:
     """``--color/--no-color``."""
     return option(
@@ -151,6 +145,14 @@ def ports_option() -> Any:
     )  # fmt: skip
 
 
+def checksums_option() -> Any:
+    """``--dont-verify-checksums``."""
+    return option(
+        READING, "--dont-verify-checksums", is_flag=True,
+        help="Use segments as captured, also if their TCP checksum shows that they were damaged.",
+    )  # fmt: skip
+
+
 @options
 class ProtocolOptions:
     """Where MQTT is spoken, in which version, and whether segments may be damaged."""
@@ -160,11 +162,7 @@ class ProtocolOptions:
         READING, "--mqtt-version", type=Version(), metavar="auto|3.1|3.1.1|5.0",
         help="Version of connections whose CONNECT was not captured. [default: auto]",
     )  # fmt: skip
-
-    dont_verify_checksums: bool = option(
-        READING, "--dont-verify-checksums", is_flag=True,
-        help="Use segments as captured, also if their TCP checksum shows that they were damaged.",
-    )  # fmt: skip
+    dont_verify_checksums: bool = checksums_option()
 
     def dissection(self) -> Options:
         """The same for the dissector."""

@@ -245,9 +245,7 @@ Cell = tuple[str, str]
 class ReplayText:
     """Writes differences as blocks, and at the end a summary."""
 
-    def __init__(
-        self, sink: Sink, view: View, *, recorded_ns: int | None = None, live_ns: int | None = None
-    ) -> None:
+    def __init__(self, sink: Sink, view: View, *, recorded_ns: int | None = None, live_ns: int | None = None) -> None:
         """Relative times count from ``recorded_ns`` and ``live_ns``, else from the first packet that is shown."""
         self.sink = sink
         self.view = view
