@@ -456,9 +456,6 @@ class ProxyOptions:
         END, "--stop-on-finding", is_flag=True, help="Stop at the first finding that counts."
     )
     duration: float | None = positive_option(END, "--duration", "Stop after this time.")
-    count: int | None = option(
-        END, "--count", type=click.IntRange(1), metavar="PACKETS", help="Stop after this many packets."
-    )
 
     def __post_init__(self) -> None:
         if self.write in ("", "-"):
@@ -473,17 +470,9 @@ class MutateOptions:
     """The options of ``mutate``."""
 
     captures: tuple[str, ...] = captures_argument(required=False, metavar="[CAPTURE...]")
-    broker: str | None = option(
-        BROKER, "--broker", metavar="[NAME=]URL", envvar="MQTTSCOPE_BROKER",
-        help="Broker to test: mqtt://, mqtts://, ws://, wss://[USER@]HOST[:PORT].",
-    )  # fmt: skip
-    matrix: tuple[str, ...] = option(
-        BROKER, "--matrix", multiple=True, metavar="[NAME=]URL",
-        help="Another broker to test; may be repeated; not with --reduce.",
-    )  # fmt: skip
-    together: bool = option(
-        BROKER, "--together", is_flag=True,
-        help="Test all brokers at the same time; no two URLs may lead to the same broker.",
+    broker: tuple[str, ...] = option(
+        BROKER, "--broker", multiple=True, metavar="[NAME=]URL", envvar="MQTTSCOPE_BROKER",
+        help="Broker to test: mqtt://, mqtts://, ws://, wss://[USER@]HOST[:PORT]; may be repeated.",
     )  # fmt: skip
     allowed: tuple[str, ...] = option(
         BROKER, "--yes-i-may-test", multiple=True, metavar="HOST", help="Allow testing a broker on this other host."
@@ -539,7 +528,7 @@ class MutateOptions:
     )
     folder: str | None = option(
         OUTPUT, "--reduce", metavar="FOLDER",
-        help="Reduce failing cases, and write them to this folder; not with --matrix.",
+        help="Reduce failing cases, and write them to this folder; for one broker.",
     )  # fmt: skip
     form: str = option(
         OUTPUT, "--format", type=click.Choice(("text", "json", "jsonl", "junit", "sarif", "markdown", "html")),
@@ -565,7 +554,7 @@ class MutateOptions:
         if self.number is not None and self.limit is not None:
             raise click.UsageError("--case plays one case, --cases plays N: give one of them")
         if bool(self.brokers()) == (self.write is not None):
-            raise click.UsageError("either --broker URL (or --matrix URL), or --write FILE, or --list")
+            raise click.UsageError("either --broker URL, or --write FILE, or --list")
         if self.write is None:
             self._check_brokers()
         else:
@@ -575,14 +564,9 @@ class MutateOptions:
 
             refuse_inputs(self.output, self.captures, {"the file of --write": self.write})
 
-    def brokers(self) -> list[tuple[str, str]]:
-        """The brokers to test, each with its option.
-
-        One that only the environment names is not meant where flows are written.
-        """
-        meant = self.write is None or "broker" in dict(on_command_line())
-        first = [("--broker", self.broker)] if self.broker and meant else []
-        return [*first, *(("--matrix", one) for one in self.matrix)]
+    def brokers(self) -> tuple[str, ...]:
+        """The brokers to test; those that only the environment names are not meant where flows are written."""
+        return self.broker if self.write is None or "broker" in dict(on_command_line()) else ()
 
     def _check_pattern(self) -> None:
         from mqttscope.mqtt.view import utf8
@@ -624,8 +608,8 @@ class MutateOptions:
             _check_command(self.spawn)
         if self.spawn and self.pid:
             raise click.UsageError("--spawn starts the broker, --broker-pid names one that runs: one of them")
-        if self.matrix and (self.spawn or self.pid or self.folder):
-            raise click.UsageError("--matrix compares brokers that run: without --spawn, --broker-pid and --reduce")
+        if len(self.broker) > 1 and (self.spawn or self.pid or self.folder):
+            raise click.UsageError("--spawn, --broker-pid and --reduce are for one broker: give one --broker")
         if self.folder is not None and os.path.lexists(self.folder) and not os.path.isdir(self.folder):
             raise click.UsageError(f"--reduce: {self.folder} is not a folder")
 
@@ -633,7 +617,7 @@ class MutateOptions:
 PROGRAMS = ("json", "jsonl")
 """Formats of the list of mutations, and of what was written."""
 _OF_BROKERS = frozenset(
-    {"together", "spawn", "pid", "folder", "patience", "longest", "rate", "jobs", "allowed", "show_secrets"}
+    {"spawn", "pid", "folder", "patience", "longest", "rate", "jobs", "allowed", "show_secrets"}
     | {"ca", "cert", "key", "server_name", "insecure", "user", "password_file", "connect_timeout"}
 )
 
