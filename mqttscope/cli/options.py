@@ -209,13 +209,18 @@ class ConnectionNumber(click.IntRange):
             )
 
 
+def filter_option() -> Any:
+    """``--filter``."""
+    return option(
+        SELECTION, "--filter", "-f", metavar="EXPR", help="Only what matches this expression (docs/filters.md)."
+    )
+
+
 @options
 class SelectionOptions:
     """Which packets of a capture are shown."""
 
-    expression: str | None = option(
-        SELECTION, "--filter", "-f", metavar="EXPR", help="Only what matches this expression (docs/filters.md)."
-    )
+    expression: str | None = filter_option()
     connection: tuple[int, ...] = option(
         SELECTION, "--connection", type=ConnectionNumber(), metavar="N", multiple=True,
         help="Only the connection with this number; may be repeated.",

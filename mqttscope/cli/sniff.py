@@ -27,10 +27,10 @@ from mqttscope.cli.options import (
     PACKET_FORMATS,
     JudgingOptions,
     ProtocolOptions,
-    SelectionOptions,
     ViewOptions,
     colour_option,
     compile_filter,
+    filter_option,
     outputs_option,
     positive_option,
 )
@@ -71,7 +71,7 @@ class SniffOptions:
         READING, "--keylog", metavar="FILE",
         help="Key log that decrypts TLS, read while it is written. [default: $SSLKEYLOGFILE]",
     )  # fmt: skip
-    selection: SelectionOptions = group(SelectionOptions)
+    expression: str | None = filter_option()
     form: str = option(
         OUTPUT, "--format", type=click.Choice(PACKET_FORMATS), default="text", show_default=True,
         help="Format of packets.",
@@ -186,7 +186,7 @@ def command(given: SniffOptions) -> int:
         click.echo(listed(), nl=False)
         return EXIT_CLEAN
     stops = Stops(given.duration, given.count, compile_filter(given.until, "--until"), on_finding=given.stop_on_finding)
-    wanted = compile_filter(given.selection.expression)
+    wanted = compile_filter(given.expression)
     view = given.view.view(colour=given.colour)
     view.payloads = view.decoders()
     options = given.protocol.dissection()
@@ -208,7 +208,6 @@ def command(given: SniffOptions) -> int:
         form="dashboard" if given.dashboard else given.form,
         human=given.dashboard or given.form in HUMAN_FORMATS,
         wanted=wanted,
-        connections=given.selection.connection,
         stops=stops,
         recorder=record(given.target, given.ring_bytes, given.ring_files),
         findings=findings,
