@@ -553,7 +553,7 @@ class _Report:
 class Findings:
     """The linter and where its findings go."""
 
-    def __init__(self, settings: Settings, view: View, *, jsonl: bool, forms: bool) -> None:
+    def __init__(self, settings: Settings, view: View) -> None:
         self.settings = settings
         self.view = view
         self.linter = Linter(settings.rules, complete=settings.complete)
@@ -574,7 +574,6 @@ class Findings:
         if settings.complete:
             self._needing |= {rule.code for rule in settings.rules if rule.scope in WIDE}
         self._shown: Entrance | None = None
-        self._form = "jsonl" if jsonl and not forms else settings.format
         view.secret_length = settings.secret_length
         plain = View(width=0, payload_limit=256, secret_length=view.secret_length)
         self._files: list[FileSink] = []
@@ -588,7 +587,7 @@ class Findings:
     def show_in(self, sink: Output) -> None:
         """Show findings among the packets as well, unless they have a file of their own."""
         if self.settings.output is None:
-            self._shown = self._make(self._form, sink, self.view)
+            self._shown = self._make(self.settings.format, sink, self.view)
 
     def _make(self, name: str, sink: Sink, view: View) -> Entrance:
         settings = self.settings

@@ -31,7 +31,7 @@ from mqttscope.capture.write import open_shared, opener
 from mqttscope.cli.main import ENDINGS, EXIT_USAGE, installed, interruption, limit_ending, limited, printable
 from mqttscope.errors import MqttscopeError
 from mqttscope.events import CaptureRemark, ClockStep, Event, PacketEvent
-from mqttscope.mqtt.view import utf8
+from mqttscope.mqtt.view import PAYLOAD_LIMIT, utf8
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureError
 from mqttscope.report.base import View
@@ -272,7 +272,14 @@ def wants_colour(colour: bool | None) -> bool:
     return _is_terminal(sys.stdout) and os.environ.get("TERM") != "dumb"
 
 
-def make_view(*, colour: bool | None, time_format: str, payload: str, payload_limit: int, show_secrets: bool) -> View:
+def make_view(
+    *,
+    colour: bool | None,
+    time_format: str = "iso",
+    payload: str = "auto",
+    payload_limit: int = PAYLOAD_LIMIT,
+    show_secrets: bool = False,
+) -> View:
     """The view for standard output."""
     width = 0
     if _is_terminal(sys.stdout) or os.environ.get("COLUMNS", "").isdigit():

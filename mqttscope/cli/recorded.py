@@ -71,7 +71,6 @@ def read(
         convert=changing.convert,
         lossy=changing.lossy,
         copies=changing.copies,
-        client_template=changing.client_template,
         topic_template=changing.topic_template,
         topics=bool(chosen.topics or changing.topic_template),
         names=bool(chosen.names),
@@ -140,9 +139,9 @@ def _written(paths: Sequence[str], options: DissectOptions) -> tuple[Iterator[Se
 
 
 def limit_findings(lint: LintRun, given: RunOptions, sink: Sink) -> None:
-    """Let the findings of a live run end after ``--limit``, where they are for people."""
+    """Limit the findings of a live run where they are for people."""
     if given.form == "text":
-        lint.reporters = [Limited(one, sink, given.limit) for one in lint.reporters]
+        lint.reporters = [Limited(one, sink) for one in lint.reporters]
 
 
 def _file(name: str) -> bytes:

@@ -17,14 +17,14 @@ from mqttscope.capture.write import write_file
 from mqttscope.cli.linting import LintRun
 from mqttscope.cli.live_options import ChangeOptions, ServeOptions
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS, endings, limit_ending, reporting
+from mqttscope.cli.options import ProtocolOptions
 from mqttscope.cli.output import FileSink, Output, warn
 from mqttscope.cli.recorded import limit_findings, prepare_record, read
 from mqttscope.dissect import Options
 from mqttscope.dissect.options import MQTT, WEBSOCKET
 from mqttscope.errors import MqttscopeError
 from mqttscope.replay.drivers.serve import HURRIED_CLOSE_S, ServerRun
-from mqttscope.replay.server import ConnectionMatcher, ServerOptions, Unexpected
-from mqttscope.replay.server.recorded import Match
+from mqttscope.replay.server import ConnectionMatcher, ServerOptions
 from mqttscope.replay.verify.difference import Verification
 from mqttscope.report.page import Page
 from mqttscope.report.replay.json import ReplayJson
@@ -62,7 +62,11 @@ class ServeRun:
         self.tls = given.listening.context()
         if given.repeat and given.verify and given.duration is None:
             warn("--repeat keeps what it has to compare in memory until the end")
-        self.recorded: Recorded = read(given.captures, given.files, given.protocol, given.recorded, ChangeOptions())
+        self.recorded: Recorded = read(
+            given.captures, given.files,
+            ProtocolOptions(ports=given.ports, dont_verify_checksums=given.dont_verify_checksums),
+            given.recorded, ChangeOptions(),
+        )  # fmt: skip
         self.view = given.run.view()
         self.sink: Any = None
         self.lint: LintRun | None = None
@@ -75,18 +79,16 @@ class ServeRun:
         self._prepare_record()
         self.serving = ServerRun(
             self.recorded.scripts,
-            ConnectionMatcher(self.recorded.scripts, Match(given.match), given.repeat),
+            ConnectionMatcher(self.recorded.scripts, given.repeat),
             ServerOptions(
                 speed=given.timing.speed,
-                unexpected=Unexpected(given.unexpected),
                 patience_ns=int(given.patience * 1e9),
                 keep=given.verify,
             ),
             causal=given.timing.causal,
-            keep_running=given.keep_running or given.repeat,
+            keep_running=given.repeat,
             tls=self.tls,
             websocket=given.websocket,
-            max_packet_bytes=given.max_packet,
             recording=self.recording,
             note=warn,
         )
@@ -117,13 +119,12 @@ class ServeRun:
 
     def _verified(self, outcome: ServedOutcome) -> Verification | None:
         """What the comparison found; ``None`` where a signal leaves no time for it: then the report is the rest."""
-        by_order = self.given.match != "client"
         if not self.interrupted:
-            return outcome.verify(by_order=by_order)
+            return outcome.verify()
         found: list[Verification] = []
         left_s = self._left_s(COMPARE_S)
         if left_s and outcome.received <= MAX_COMPARED:
-            comparing = threading.Thread(target=lambda: found.append(outcome.verify(by_order=by_order)), daemon=True)
+            comparing = threading.Thread(target=lambda: found.append(outcome.verify()), daemon=True)
             comparing.start()
             comparing.join(left_s)
         if found:
@@ -187,7 +188,7 @@ class ServeRun:
             sink.write(orjson.dumps(served_document(outcome)) + b"\n")
         else:
             if found is not None:
-                text = ReplayText(sink, self.view, most=self.given.run.limit)
+                text = ReplayText(sink, self.view)
                 for difference in found.differences:
                     text.feed(difference)
                 text.close(found)

@@ -37,8 +37,6 @@ class TriageOptions:
             yield from ("--keylog", self.files.keylog)
         if self.files.via is not None:
             yield from ("--via", self.files.via)
-        for preference in self.files.tshark_options:
-            yield from ("--tshark-option", preference)
         if self.files.deduplicate:
             yield "--deduplicate"
 

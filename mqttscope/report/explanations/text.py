@@ -136,7 +136,7 @@ class Text:
                 more = count - MAX_AGAIN - 1
                 shown = self.painter.name(name, 60)
                 out += self._told(
-                    f"{shown}: {more:,} more by the same cause ({TITLES[cause]}); --all shows each", "dim", 0
+                    f"{shown}: {more:,} more by the same cause ({TITLES[cause]}); --client '*' shows each", "dim", 0
                 )
         for told in verdict(totals, self.shown, asked):
             out += self._told(self.painter.safe(told), "", 0)
@@ -170,7 +170,7 @@ class Text:
         out += self._title("What to change")
         for text in first.advice:
             out += self._told(f"- {self.painter.safe(text)}", "topic")
-        out += self._told("--connection N explains one of them in full, --all each.", "dim")
+        out += self._told("--connection N explains one of them in full, --client '*' each.", "dim")
         self.sink.write(encoded([*out, ""]))
 
     def _line(self, one: Explanation) -> list[str]:
