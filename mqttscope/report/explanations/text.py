@@ -136,7 +136,7 @@ class Text:
                 more = count - MAX_AGAIN - 1
                 shown = self.painter.name(name, 60)
                 out += self._told(
-                    f"{shown}: {more:,} more by the same cause ({TITLES[cause]}); --client '*' shows each", "dim", 0
+                    f"{shown}: {more:,} more by the same cause ({TITLES[cause]}); --all shows each", "dim", 0
                 )
         for told in verdict(totals, self.shown, asked):
             out += self._told(self.painter.safe(told), "", 0)
