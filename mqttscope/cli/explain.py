@@ -25,12 +25,13 @@ class ExplainOptions:
     files: FileOptions = group(FileOptions)
     clients: tuple[str, ...] = option(
         SELECTION, "--client", multiple=True, metavar="ID",
-        help="All connections of these clients, however they ended (* for any characters, '*' alone for all clients).",
+        help="All connections of these clients, however they ended (* for any characters).",
     )  # fmt: skip
     connection: tuple[int, ...] = option(
         SELECTION, "--connection", type=ConnectionNumber(), metavar="N", multiple=True,
         help="The connection with this number, however it ended; may be repeated.",
     )  # fmt: skip
+    every: bool = option(SELECTION, "--all", is_flag=True, help="All connections, also those without problems.")
     message: str | None = option(
         SELECTION, "--message", metavar="TOPIC",
         help="Why messages to this topic or Topic Filter did not arrive, instead of ends.",
@@ -57,8 +58,8 @@ class ExplainOptions:
             problem = topic_filter_problem(self.message)
             if problem is not None:
                 raise click.UsageError(f"--message: {self.message!r} is no Topic Filter: {FILTER_PROBLEMS[problem]}")
-            if self.connection:
-                raise click.UsageError("--message goes with --client alone, not with --connection")
+            if self.every or self.connection:
+                raise click.UsageError("--message goes with --client alone, not with --connection or --all")
         if is_page(self.output) and "form" not in dict(on_command_line()):
             object.__setattr__(self, "form", HTML)
         if self.form != "text" and "time_format" in dict(on_command_line()):
@@ -71,6 +72,8 @@ class ExplainOptions:
 
     def asked(self) -> str:
         """Which connections were asked for, in words; empty where all trouble is."""
+        if self.every:
+            return "all connections"
         parts = [f"connection {', '.join(map(str, self.connection))}"] if self.connection else []
         parts += [f"client {', '.join(self.clients)}"] if self.clients else []
         return " and ".join(parts)
@@ -95,7 +98,7 @@ Exit code 3 when a capture could not be read to its end, or holds no MQTT.
 def command(given: ExplainOptions) -> int:
     """Explain why connections ended, and why messages did not arrive: causes with evidence, and what to change.
 
-    Without --client or --connection, every end other than a DISCONNECT of the client is explained. CAPTURE is a
+    Without --client, --connection or --all, every end other than a DISCONNECT of the client is explained. CAPTURE is a
     file, a glob, a directory, or - for standard input.
     """
     from mqttscope.cli.capture_run import CaptureRun

@@ -57,7 +57,7 @@ def test_selections_explain_what_they_name_however_it_ended() -> None:
     path = capture("keep-alive")
 
     assert connections(path) == [1]
-    assert connections(path, "--client", "*") == [1, 0], "in the order of the ends"
+    assert connections(path, "--all") == [1, 0], "in the order of the ends"
     assert connections(path, "--connection", "0") == [0]
     assert connections(path, "--client", "aw*") == [0]
     assert connections(path, "--client", "aw*", "--connection", "1") == []
@@ -114,6 +114,7 @@ def test_messages_are_explained_instead_of_ends() -> None:
     [
         (("--message", "a/#/b"), "--message: 'a/#/b' is no Topic Filter: # must be the last level"),
         (("--message", ""), "--message: '' is no Topic Filter: it is empty"),
+        (("--message", "a", "--all"), "--message goes with --client alone"),
         (("--message", "a", "--connection", "1"), "--message goes with --client alone"),
         (("--output", "x.pcapng"), "named like a capture"),
         (("--format", "sarif"), "sarif"),
@@ -145,7 +146,7 @@ def test_damaged_captures_end_without_a_traceback(form: str, tmp_path: Path) -> 
             raw[dice.randrange(200, len(raw))] = dice.randrange(256)
         broken = tmp_path / f"{number}.pcapng"
         broken.write_bytes(raw)
-        for arguments in (("--client", "*"), ("--message", "#")):
+        for arguments in (("--all",), ("--message", "#")):
             result = run(broken, "--format", form, *arguments)
             assert result.exception is None, (path, result.exception)
             assert result.return_value in (0, 3)
@@ -154,7 +155,7 @@ def test_damaged_captures_end_without_a_traceback(form: str, tmp_path: Path) -> 
 @sampled("path", CAPTURES, ids=lambda path: str(path.parent.name))
 def test_every_capture_is_explained_without_its_secrets(path: Path) -> None:
     for form in ("text", "json", "markdown"):
-        assert b"s3cret" not in run(path, "--format", form, "--client", "*").stdout.encode()
+        assert b"s3cret" not in run(path, "--format", form, "--all").stdout.encode()
 
 
 def test_a_page_has_the_explanations_of_json(tmp_path: Path) -> None:

@@ -170,7 +170,7 @@ class Text:
         out += self._title("What to change")
         for text in first.advice:
             out += self._told(f"- {self.painter.safe(text)}", "topic")
-        out += self._told("--connection N explains one of them in full, --client '*' each.", "dim")
+        out += self._told("--connection N explains one of them in full, --all each.", "dim")
         self.sink.write(encoded([*out, ""]))
 
     def _line(self, one: Explanation) -> list[str]:
