@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Final
 
-from mqttscope.net import headers
 from mqttscope.net.frame import Frame
+from mqttscope.net.headers import transport
 from mqttscope.net.segment import Fragment, NotSegment, Segment
 
 MAX_DATAGRAMS: Final = 4096
@@ -177,15 +177,7 @@ def _complete(datagram: Datagram, fragment: Fragment) -> Segment | Fragment | No
             break
         pieces.append(piece)
         at += len(piece)
-    data = b"".join(pieces)[: datagram.total]
-    return headers.transport(
-        Frame(fragment.frame, fragment.timestamp_ns, 0, data, datagram.total, fragment.capture),
-        data,
-        datagram.protocol,
-        0,
-        len(data),
-        datagram.total,
-        fragment.source + fragment.destination,
-        fragment.encapsulation,
-        0,
-    )
+    data, total = b"".join(pieces)[: datagram.total], datagram.total
+    frame = Frame(fragment.frame, fragment.timestamp_ns, 0, data, total, fragment.capture)
+    addresses = fragment.source + fragment.destination
+    return transport(frame, datagram.protocol, 0, len(data), total, addresses, fragment.encapsulation)

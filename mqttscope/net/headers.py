@@ -38,19 +38,6 @@ IP_VERSION: Final = NotSegment("malformed", "the IP version is not the one that 
 IP_HEADER_LENGTH: Final = NotSegment("malformed", "the IPv4 header length is below 20 bytes or beyond the total length")
 IP_TOO_LONG: Final = NotSegment("malformed", f"the IP length is 0 in a frame of more than {MAX_OFFLOAD_LENGTH} bytes")
 TOO_MANY_EXTENSION_HEADERS: Final = NotSegment("malformed", f"more than {MAX_EXTENSION_HEADERS} IPv6 extension headers")
-ERSPAN: Final = unread("erspan")
-VXLAN_GPE: Final = unread("vxlan_gpe")
-GTP_U: Final = unread("gtp_u")
-_GTP_VERSIONS: Final = {number: unread(f"gtp_u_version_{number}") for number in (0, 2, 3, 4, 5, 6, 7)}
-TZSP: Final = unread("tzsp")
-L2TP_3: Final = unread("l2tp_version_3")
-CAPWAP: Final = unread("capwap")
-TEREDO: Final = unread("teredo")
-LISP: Final = unread("lisp")
-ESP: Final = unread("esp")
-WIREGUARD: Final = unread("wireguard")
-MQTT_SN: Final = unread("mqtt_sn")
-QUIC: Final = unread("quic")
 TCP_TRUNCATED: Final = NotSegment("truncated", "the capture's snap length cut the frame inside the TCP header")
 TCP_SHORT: Final = NotSegment("malformed", "the IP datagram ends inside the TCP header")
 TCP_DATA_OFFSET: Final = NotSegment("malformed", "the TCP data offset is below 20 bytes or beyond the IP datagram")
@@ -64,11 +51,10 @@ _ESP: Final = 50
 _L2TP: Final = 115
 _AUTHENTICATION: Final = 51
 _IN_IP: Final = {4: 4, 41: 6}
-_OPTIONS: Final = frozenset((0, 43, 60, 135, 139, 140))
 _OTHER_ADDRESSES: Final = frozenset((43, 60, 135, 139, 140))
 """Extension headers that may name the addresses that the checksum covers: routing, home address, HIP, shim6."""
 _FRAGMENT: Final = 44
-_EXTENSIONS: Final = _OPTIONS | {_FRAGMENT, _AUTHENTICATION}
+_EXTENSIONS: Final = _OTHER_ADDRESSES | {0, _FRAGMENT, _AUTHENTICATION}
 _FRAGMENTED_IPV4: Final = frozenset((_TCP, _UDP, _GRE, _AUTHENTICATION, 4, 41))
 
 # An encapsulation holds VLAN identifiers (at most 0x0fff) and these marks, some followed by a four-byte identifier.
@@ -87,10 +73,6 @@ _GENEVE_PORT: Final = 6081
 _GTP_PORT: Final = 2152
 _TZSP_PORT: Final = 37008
 _L2TP_PORT: Final = 1701
-_BRIDGED: Final = 0x6558
-_IP4: Final = 0x0800
-_IP6: Final = 0x86DD
-"""What GENEVE is believed to carry on a port of its own: Ethernet or IP."""
 _GPE_TYPES: Final = {1: links.IPV4, 2: links.IPV6, 3: links.ETHERNET, 5: links.MPLS}
 _TZSP_LINKS: Final = {1: 1, 18: 105, 119: 119, 127: 163}
 _QUIC_PORTS: Final = frozenset((443, 8883, 14567))
@@ -155,41 +137,41 @@ def walk(frame: Frame) -> Segment | Fragment | NotSegment:
     if end < stop:
         end = stop
     located = link(data, 0, stop, end)
-    if isinstance(located, NotSegment):
-        return located
-    return _network(frame, data, located, stop, 0)
+    return located if isinstance(located, NotSegment) else _datagram(frame, located, stop, 0)
 
 
 # Everywhere below, `stop` is where the captured bytes of the enclosing layer stop in `data`, and `end` where that layer
 # ended on the wire; `stop` is never larger than `end`.
 
 
-def _network(
-    frame: Frame, data: bytes, located: links.Located, stop: int, depth: int
-) -> Segment | Fragment | NotSegment:
+def _datagram(frame: Frame, located: links.IpHeader, stop: int, depth: int) -> Segment | Fragment | NotSegment:
+    """Read an IP header (RFC 791 section 3.1, RFC 8200 section 3) inside of ``depth`` tunnels, and what it carries.
+
+    A length of 0 is a jumbogram or offload: the enclosing layer tells the end.
+    """
+    if depth > MAX_TUNNELS:
+        return TOO_MANY_TUNNELS
+    data = frame.data
     version, offset, end, encapsulation = located
     if end < stop:
         stop = end
-    if depth > MAX_TUNNELS:
-        return TOO_MANY_TUNNELS
-    if version == 4:
-        return _ipv4(frame, data, offset, stop, end, encapsulation, depth)
-    return _ipv6(frame, data, offset, stop, end, encapsulation, depth)
-
-
-def _ipv4(
-    frame: Frame, data: bytes, offset: int, stop: int, end: int, encapsulation: bytes, depth: int
-) -> Segment | Fragment | NotSegment:
-    """RFC 791 section 3.1."""
-    if offset + 20 > stop:
-        return _short(offset + 20, end)
-    first, total, fragment, protocol = unpack_from("!BxH2xHxB", data, offset)
-    if first >> 4 != 4:
+    length = usual = 20 if version == 4 else 40
+    if offset + length > stop:
+        return _short(offset + length, end)
+    if data[offset] >> 4 != version:
         return IP_VERSION
-    length = (first & 0x0F) * 4
-    if length < 20 or 0 < total < length:
-        return IP_HEADER_LENGTH
-    provable = length == 20 < total <= end - offset
+    fragment = 0
+    if version == 4:
+        first, total, fragment, protocol = unpack_from("!BxH2xHxB", data, offset)
+        length = (first & 0x0F) * 4
+        if length < 20 or 0 < total < length:
+            return IP_HEADER_LENGTH
+        addresses = data[offset + 12 : offset + 20]
+    else:
+        total, protocol = unpack_from("!4xHB", data, offset)
+        total += length if total else 0
+        addresses = data[offset + 8 : offset + 40]
+    provable = length == usual and 0 < total <= end - offset
     if total:
         if offset + total < end:
             end = offset + total
@@ -200,11 +182,10 @@ def _ipv4(
     body = offset + length
     if body > stop:
         return _short(body, end)
-    addresses = data[offset + 12 : offset + 20]
     if not fragment & 0x3FFF:
-        return transport(frame, data, protocol, body, stop, end, addresses, encapsulation, depth, provable)
+        return transport(frame, protocol, body, stop, end, addresses, encapsulation, depth, provable)
     if protocol not in _FRAGMENTED_IPV4:
-        return ESP if protocol == _ESP else NOT_TCP
+        return unread("esp") if protocol == _ESP else NOT_TCP
     return Fragment(
         addresses + data[offset + 4 : offset + 6] + data[offset + 9 : offset + 10] + encapsulation,
         (fragment & 0x1FFF) * 8,
@@ -221,46 +202,61 @@ def _ipv4(
     )
 
 
-def _ipv6(
-    frame: Frame, data: bytes, offset: int, stop: int, end: int, encapsulation: bytes, depth: int
-) -> Segment | Fragment | NotSegment:
-    """RFC 8200 section 3.  Payload length 0 is a jumbogram or offload: the enclosing layer tells the end."""
-    body = offset + 40
-    if body > stop:
-        return _short(body, end)
-    if data[offset] >> 4 != 6:
-        return IP_VERSION
-    length = data[offset + 4] << 8 | data[offset + 5]
-    provable = 0 < length <= end - body
-    if length:
-        if body + length < end:
-            end = body + length
-            if end < stop:
-                stop = end
-    elif end - offset > MAX_OFFLOAD_LENGTH:
-        return IP_TOO_LONG
-    addresses = data[offset + 8 : body]
-    return transport(frame, data, data[offset + 6], body, stop, end, addresses, encapsulation, depth, provable)
-
-
 def transport(
     frame: Frame,
-    data: bytes,
     protocol: int,
     offset: int,
     stop: int,
     end: int,
     addresses: bytes,
     encapsulation: bytes,
-    depth: int,
+    depth: int = 0,
     provable: bool = True,
 ) -> Segment | Fragment | NotSegment:
     """Follow an IP protocol number from the end of an IP header to the TCP segment.
 
-    ``data[offset:stop]`` is what was captured of the datagram's payload, ``end - offset`` its length on the wire.
-    ``addresses`` is the source followed by the destination, ``depth`` the number of tunnels around.  Number, time and
-    capture come from ``frame``.  ``provable``: a wrong checksum of TCP would prove damage.
+    ``frame.data[offset:stop]`` is what was captured of the datagram's payload, ``end - offset`` its length on the wire.
+    ``addresses`` is the source followed by the destination, ``depth`` the number of tunnels around.  ``provable``: a
+    wrong checksum of TCP would prove damage.
     """
+    data = frame.data
+    if protocol in _EXTENSIONS and (protocol == _AUTHENTICATION or len(addresses) == 32):
+        # IPv6 extension headers (RFC 8200 section 4), and the Authentication Header, which IPv4 has too (RFC 4302).
+        for _ in range(MAX_EXTENSION_HEADERS):
+            if offset + 8 > stop:  # none is shorter than 8 bytes
+                return _short(offset + 8, end)
+            following = data[offset]
+            if protocol == _FRAGMENT:
+                length = 8
+                position = data[offset + 2] << 8 | data[offset + 3]
+                if position & 0xFFF9:
+                    half = len(addresses) // 2
+                    return Fragment(
+                        addresses + data[offset + 4 : offset + 8] + encapsulation,
+                        position & 0xFFF8,
+                        bool(position & 1),
+                        following,
+                        data[offset + 8 : stop],
+                        end - stop,
+                        addresses[:half],
+                        addresses[half:],
+                        encapsulation,
+                        frame.number,
+                        frame.timestamp_ns,
+                        frame.capture,
+                    )
+            elif protocol == _AUTHENTICATION:
+                length = (data[offset + 1] + 2) * 4
+            else:
+                length = (data[offset + 1] + 1) * 8
+            provable = provable and protocol not in _OTHER_ADDRESSES
+            protocol, offset = following, offset + length
+            if offset > stop:
+                return _short(offset, end)
+            if protocol not in _EXTENSIONS:
+                break
+        else:
+            return TOO_MANY_EXTENSION_HEADERS
     if protocol == _TCP:
         if offset + 20 > stop:
             return TCP_TRUNCATED if offset + 20 <= end else TCP_SHORT
@@ -286,7 +282,7 @@ def transport(
             data[offset + 20 : min(start, stop)],
             UNJUDGED if checksum == WRONG and not provable else checksum,
         )
-    located: links.Located | NotSegment
+    located: links.Located
     if protocol == _UDP:
         located = _udp(data, offset, stop, end, encapsulation)
     elif protocol == _GRE:
@@ -294,64 +290,14 @@ def transport(
     elif protocol in _IN_IP:
         version = _IN_IP[protocol]
         located = version, offset, end, encapsulation + MARK_IN_IP[version]
-    elif protocol == _AUTHENTICATION or (protocol in _EXTENSIONS and len(addresses) == 32):
-        return _extensions(frame, data, protocol, offset, stop, end, addresses, encapsulation, depth, provable)
+    elif protocol == _ESP:
+        return unread("esp")
     else:
-        return ESP if protocol == _ESP else L2TP_3 if protocol == _L2TP else NOT_TCP
-    if isinstance(located, NotSegment):
-        return located
-    return _network(frame, data, located, stop, depth + 1)
+        return unread("l2tp_version_3") if protocol == _L2TP else NOT_TCP
+    return located if isinstance(located, NotSegment) else _datagram(frame, located, stop, depth + 1)
 
 
-def _extensions(
-    frame: Frame,
-    data: bytes,
-    protocol: int,
-    offset: int,
-    stop: int,
-    end: int,
-    addresses: bytes,
-    encapsulation: bytes,
-    depth: int,
-    provable: bool,
-) -> Segment | Fragment | NotSegment:
-    """Skip IPv6 extension headers (RFC 8200 section 4) and the Authentication Header, which IPv4 has too (RFC 4302)."""
-    for _ in range(MAX_EXTENSION_HEADERS):
-        if offset + 8 > stop:  # none is shorter than 8 bytes
-            return _short(offset + 8, end)
-        if protocol == _FRAGMENT:
-            position = data[offset + 2] << 8 | data[offset + 3]
-            if position & 0xFFF9:
-                return Fragment(
-                    addresses + data[offset + 4 : offset + 8] + encapsulation,
-                    position & 0xFFF8,
-                    bool(position & 1),
-                    data[offset],
-                    data[offset + 8 : stop],
-                    end - stop,
-                    addresses[: len(addresses) // 2],
-                    addresses[len(addresses) // 2 :],
-                    encapsulation,
-                    frame.number,
-                    frame.timestamp_ns,
-                    frame.capture,
-                )
-            length = 8
-        elif protocol == _AUTHENTICATION:
-            length = (data[offset + 1] + 2) * 4
-        else:
-            length = (data[offset + 1] + 1) * 8
-        provable = provable and protocol not in _OTHER_ADDRESSES
-        protocol = data[offset]
-        offset += length
-        if offset > stop:
-            return _short(offset, end)
-        if protocol not in _EXTENSIONS:
-            return transport(frame, data, protocol, offset, stop, end, addresses, encapsulation, depth, provable)
-    return TOO_MANY_EXTENSION_HEADERS
-
-
-def _gre(data: bytes, offset: int, stop: int, end: int, encapsulation: bytes) -> links.Located | NotSegment:
+def _gre(data: bytes, offset: int, stop: int, end: int, encapsulation: bytes) -> links.Located:
     """RFC 2784 and 2890; ERSPAN carries bridged Ethernet, the enhanced GRE of PPTP (RFC 2637) carries PPP."""
     if offset + 4 > stop:
         return _short(offset + 4, end)
@@ -376,7 +322,7 @@ def _gre(data: bytes, offset: int, stop: int, end: int, encapsulation: bytes) ->
             if offset + 8 > stop:
                 return _short(offset + 8, end)
             if data[offset] >> 4 > 1:
-                return ERSPAN
+                return unread("erspan")
             offset += 8
         kind = links.ETHERNET
     elif kind == 0x22EB:
@@ -384,7 +330,7 @@ def _gre(data: bytes, offset: int, stop: int, end: int, encapsulation: bytes) ->
     return links.ethertype(data, kind, offset, stop, end, encapsulation)
 
 
-def _erspan_3(data: bytes, offset: int, stop: int, end: int, encapsulation: bytes) -> links.Located | NotSegment:
+def _erspan_3(data: bytes, offset: int, stop: int, end: int, encapsulation: bytes) -> links.Located:
     """draft-foschiano-erspan: version 2 is type III.
 
     Its header names the type of the frame, and says whether eight bytes of the platform follow.
@@ -395,16 +341,14 @@ def _erspan_3(data: bytes, offset: int, stop: int, end: int, encapsulation: byte
     version = data[offset] >> 4
     offset += 20 if data[offset + 11] & 1 else 12
     if version != 2 or kind not in (0, 2):
-        return ERSPAN
+        return unread("erspan")
     if kind == 0:
         return links.ethertype(data, links.ETHERNET, offset, stop, end, encapsulation)
-    inner = _inner_ip(data, offset, stop, end)
-    return ERSPAN if inner is None else (inner, offset, end, encapsulation)
+    version, _ = _ip_at(data, offset, stop, end)
+    return (version, offset, end, encapsulation) if version else unread("erspan")
 
 
-def _pptp(
-    data: bytes, flags: int, offset: int, stop: int, end: int, encapsulation: bytes
-) -> links.Located | NotSegment:
+def _pptp(data: bytes, flags: int, offset: int, stop: int, end: int, encapsulation: bytes) -> links.Located:
     """RFC 2637 section 4.1: length of the payload and call identifier in the key, then the optional numbers.
 
     Each direction has a call identifier of its own, so it is no part of the encapsulation.
@@ -421,24 +365,21 @@ def _pptp(
     return links.ethertype(data, links.PPP, offset, min(stop, end), end, encapsulation + MARK_PPTP)
 
 
-def _inner_ip(data: bytes, offset: int, stop: int, end: int) -> int | None:
-    """The version of the IP header that begins here, as far as it can be one: the lengths fit into what is around."""
-    if offset >= stop:
-        return None
-    first = data[offset]
-    if first >> 4 == 4:
-        if offset + 4 > stop or first & 0x0F < 5:
-            return None
+def _ip_at(data: bytes, offset: int, stop: int, end: int) -> tuple[int, int]:
+    """Version of the IP header that may begin here, and where its datagram ends by its own length: not after ``end``.
+
+    The version is 0 if it cannot be one.
+    """
+    version, inner_end = data[offset] >> 4 if offset < stop else 0, 0
+    if version == 4 and offset + 4 <= stop:
         total = data[offset + 2] << 8 | data[offset + 3]
-        return 4 if total >= (first & 0x0F) * 4 and offset + total <= end else None
-    if first >> 4 == 6:
-        if offset + 6 > stop:
-            return None
-        return 6 if offset + 40 + (data[offset + 4] << 8 | data[offset + 5]) <= end else None
-    return None
+        inner_end = offset + total if 20 <= (data[offset] & 0x0F) * 4 <= total else 0
+    elif version == 6 and offset + 6 <= stop:
+        inner_end = offset + 40 + (data[offset + 4] << 8 | data[offset + 5])
+    return (version, inner_end) if 0 < inner_end <= end else (0, 0)
 
 
-def _udp(data: bytes, offset: int, stop: int, end: int, encapsulation: bytes) -> links.Located | NotSegment:
+def _udp(data: bytes, offset: int, stop: int, end: int, encapsulation: bytes) -> links.Located:
     """Tunnels over UDP, by their ports and by their form; what is neither is left alone."""
     inner = offset + 8
     if inner > stop:
@@ -451,7 +392,7 @@ def _udp(data: bytes, offset: int, stop: int, end: int, encapsulation: bytes) ->
         return _lookalike(data, source, port, inner, stop, end)
     if port not in _UDP_PORTS and source not in _UDP_PORTS and not _may_be_tunnel(data, inner):
         # Nearly all UDP.
-        return MQTT_SN if _is_mqtt_sn_connect(data[inner:stop], end - inner) else NOT_TCP
+        return unread("mqtt_sn") if _is_mqtt_sn_connect(data[inner:stop], end - inner) else NOT_TCP
     identifier = b"\0" + data[inner + 4 : inner + 7]
     if port in _VXLAN_PORTS:
         if not data[inner] & 0x08:
@@ -467,7 +408,11 @@ def _udp(data: bytes, offset: int, stop: int, end: int, encapsulation: bytes) ->
     if port == _VXLAN_GPE_PORT and data[inner] & 0x38 == 0x08:  # version 0 with an identifier
         if data[inner] & 0x01:
             return NOT_TCP  # operation and maintenance
-        return _vxlan_gpe(data, inner, stop, end, encapsulation + MARK_VXLAN + identifier)
+        # draft-ietf-nvo3-vxlan-gpe: the fourth byte says what follows.
+        following = _GPE_TYPES.get(data[inner + 3]) if data[inner] & 0x04 else links.ETHERNET
+        if following is None:
+            return unread("vxlan_gpe")
+        return links.ethertype(data, following, inner + 8, stop, end, encapsulation + MARK_VXLAN + identifier)
     if port == _GTP_PORT or source == _GTP_PORT:
         return _gtp(data, inner, stop, end, encapsulation)
     if port == _TZSP_PORT:
@@ -475,9 +420,9 @@ def _udp(data: bytes, offset: int, stop: int, end: int, encapsulation: bytes) ->
     if port == _L2TP_PORT or source == _L2TP_PORT:
         return _l2tp(data, inner, stop, end, encapsulation)
     if _may_be_tunnel(data, inner):
-        found = _anywhere(data, inner, stop, end, encapsulation, identifier)
-        if found is not None:
-            return found
+        located = _anywhere(data, inner, stop, end, encapsulation)
+        if located is not None:
+            return located
     return _lookalike(data, source, port, inner, stop, end)
 
 
@@ -493,88 +438,47 @@ def _may_be_tunnel(data: bytes, inner: int) -> bool:
     )
 
 
-def _anywhere(
-    data: bytes, inner: int, stop: int, end: int, encapsulation: bytes, identifier: bytes
-) -> links.Located | NotSegment | None:
-    """What a tunnel on a port of its own carries, where nothing speaks against it."""
-    flags = data[inner + 1]
-    if data[inner] in (0x08, 0x0C) and not flags and not data[inner + 2]:
-        found = _vxlan_anywhere(data, inner, stop, end, encapsulation + MARK_VXLAN + identifier)
-        if found is not None:
-            return found
-    if data[inner] == 0x88 and not flags & ~0x48:  # with a group policy: two more flags, and an identifier of 16 bits
-        return _frame_within(data, inner + 8, stop, end, encapsulation + MARK_VXLAN + identifier)
-    if data[inner] < 0x40 and not flags and not data[inner + 7]:
-        start = inner + 8 + (data[inner] & 0x3F) * 4
-        kind = data[inner + 2] << 8 | data[inner + 3]
-        if kind == _BRIDGED:
-            found = _frame_within(data, start, stop, end, encapsulation + MARK_GENEVE + identifier)
-            if found is not None:
-                return found
-        elif kind in (_IP4, _IP6):
-            version = _inner_ip(data, start, stop, end)
-            if version == (4 if kind == _IP4 else 6) and _ends_at(data, start, version, end):
-                return version, start, end, encapsulation + MARK_GENEVE + identifier
-    if data[inner] == 0x01:
+def _anywhere(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) -> links.IpHeader | None:
+    """What a tunnel on a port of its own carries, if nothing speaks against it: flags, addresses, types, lengths."""
+    first, flags, kind = unpack_from("!BBH", data, inner)
+    identifier = b"\0" + data[inner + 4 : inner + 7]
+    vxlan, geneve = encapsulation + MARK_VXLAN + identifier, encapsulation + MARK_GENEVE + identifier
+    if first == 0x01:
         located = _tzsp(data, inner, stop, end, encapsulation)
-        if not isinstance(located, NotSegment) and _inner_ip(data, located[1], stop, located[2]) == located[0]:
-            short = end - inner <= 128  # tags, and what Ethernet pads or checks
-            return located if short or _ends_near(data, located[1], located[0], end) else None
-    return None
-
-
-def _vxlan_anywhere(
-    data: bytes, inner: int, stop: int, end: int, encapsulation: bytes
-) -> links.Located | NotSegment | None:
-    """VXLAN on a port of its own, where nothing speaks against it: reserved bits, addresses, types and lengths."""
-    kind = data[inner + 3]
-    if data[inner] == 0x0C:
-        if kind in (1, 2):
-            version = _inner_ip(data, inner + 8, stop, end)
-            fits = version is not None and _ends_at(data, inner + 8, version, end)
-            return _vxlan_gpe(data, inner, stop, end, encapsulation) if fits and version == kind * 2 + 2 else None
-        if kind != 3:
+        if isinstance(located, NotSegment):
             return None
-    elif kind:
+        version, inner_end = _ip_at(data, located[1], stop, located[2])
+        fits = end - inner <= 128 or inner_end in (end, end - 4)  # tags, and what Ethernet pads or checks
+        return located if version == located[0] and fits else None
+    if first == 0x88 and not flags & ~0x48:  # with a group policy: two more flags, and an identifier of 16 bits
+        return _frame_within(data, inner + 8, stop, end, vxlan)
+    if flags:
         return None
-    return _frame_within(data, inner + 8, stop, end, encapsulation)
+    if (first, kind) in ((0x08, 0), (0x0C, 3)):
+        return _frame_within(data, inner + 8, stop, end, vxlan)
+    if first == 0x0C and kind in (1, 2):
+        version = 2 * kind + 2
+        return (version, inner + 8, end, vxlan) if _ip_at(data, inner + 8, stop, end) == (version, end) else None
+    start = inner + 8 + first * 4
+    if kind == links.ETHERNET:
+        return _frame_within(data, start, stop, end, geneve)
+    version = {links.IPV4: 4, links.IPV6: 6}.get(kind, -1)
+    return (version, start, end, geneve) if _ip_at(data, start, stop, end) == (version, end) else None
 
 
-def _frame_within(data: bytes, start: int, stop: int, end: int, encapsulation: bytes) -> links.Located | None:
+def _frame_within(data: bytes, start: int, stop: int, end: int, encapsulation: bytes) -> links.IpHeader | None:
     """The IP datagram of an Ethernet frame that fills the rest, ``None`` where something speaks against that."""
     if start + 14 > stop or data[start + 6] & 1:  # a source address is no group
         return None
     located = links.ethertype(data, links.ETHERNET, start, stop, end, encapsulation)
     if isinstance(located, NotSegment):
         return None
-    version, offset, inner_end, _ = located
-    if _inner_ip(data, offset, stop, inner_end) != version:
-        return None
-    # Frames below the shortest of Ethernet are padded.
-    return located if end - start <= 64 or _ends_at(data, offset, version, end) else None
+    version, inner_end = _ip_at(data, located[1], stop, located[2])
+    fits = end - start <= 64 or inner_end == end  # frames below the shortest of Ethernet are padded
+    return located if version == located[0] and fits else None
 
 
-def _ends_near(data: bytes, offset: int, version: int, end: int) -> bool:
-    """Whether an IP datagram ends there, or before a checksum of the link layer."""
-    return _ends_at(data, offset, version, end) or _ends_at(data, offset, version, end - 4)
-
-
-def _ends_at(data: bytes, offset: int, version: int, end: int) -> bool:
-    """Whether an IP datagram ends exactly there, by its length."""
-    if version == 4:
-        return offset + (data[offset + 2] << 8 | data[offset + 3]) == end
-    return offset + 40 + (data[offset + 4] << 8 | data[offset + 5]) == end
-
-
-def _vxlan_gpe(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) -> links.Located | NotSegment:
-    """draft-ietf-nvo3-vxlan-gpe: the fourth byte says what follows."""
-    kind = _GPE_TYPES.get(data[inner + 3]) if data[inner] & 0x04 else links.ETHERNET
-    if kind is None:
-        return VXLAN_GPE
-    return links.ethertype(data, kind, inner + 8, stop, end, encapsulation)
-
-
-def _gtp(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) -> links.Located | NotSegment:
+def _gtp(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) -> links.Located:
     """3GPP TS 29.281: G-PDUs of version 1.
 
     The tunnel endpoint identifier belongs to the receiver, so that both directions have different ones: it is no part
@@ -584,7 +488,7 @@ def _gtp(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) -> 
     version = first >> 5
     if version != 1:
         # Their headers have other lengths, which are not counted.
-        return _GTP_VERSIONS[version] if end - inner - length in (4, 8, 20) else NOT_TCP
+        return unread(f"gtp_u_version_{version}") if end - inner - length in (4, 8, 20) else NOT_TCP
     if not first & 0x10 or kind != 255 or inner + 8 + length > end:
         return NOT_TCP  # GTP prime, for charging; echo, error indication, end marker; or nothing of that
     offset = inner + 8
@@ -600,7 +504,7 @@ def _gtp(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) -> 
                 if not data[following]:
                     break
                 if offset >= stop or not data[offset]:
-                    return _short(offset + 1, end) if offset >= stop else GTP_U
+                    return _short(offset + 1, end) if offset >= stop else unread("gtp_u")
                 offset += data[offset] * 4
                 following = offset - 1
             else:
@@ -613,18 +517,16 @@ def _gtp(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) -> 
     located = links.ethertype(data, links.ETHERNET, offset, stop, end, encapsulation + MARK_GTP)
     if isinstance(located, NotSegment):
         located = links.ethertype(data, links.PPP, offset, stop, end, encapsulation + MARK_GTP)
-    if isinstance(located, NotSegment) or _inner_ip(data, located[1], stop, end) != located[0]:
-        return GTP_U
+    if isinstance(located, NotSegment) or _ip_at(data, located[1], stop, end)[0] != located[0]:
+        return unread("gtp_u")
     return located
 
 
-def _tzsp(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) -> links.Located | NotSegment:
+def _tzsp(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) -> links.Located:
     """TaZmen Sniffer Protocol: version 1, type, what follows, tags up to the one that ends them."""
     version, kind, protocol = unpack_from("!BBH", data, inner)
-    if version != 1:
+    if version != 1 or kind > 1:  # configuration, keep alive, port opener
         return NOT_TCP
-    if kind > 1:
-        return NOT_TCP  # configuration, keep alive, port opener
     offset = inner + 4
     for _ in range(MAX_TAGS):
         if offset >= stop:
@@ -638,17 +540,17 @@ def _tzsp(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) ->
                 return _short(offset + 1, end)
             offset += 1 + data[offset]
     else:
-        return TZSP
+        return unread("tzsp")
     link = links.LINKS.get(_TZSP_LINKS.get(protocol, -1))
     if link is None:
-        return TZSP
+        return unread("tzsp")
     located = link(data, offset, stop, end)
     if isinstance(located, NotSegment):
         return located
     return located[0], located[1], located[2], encapsulation + MARK_TZSP + located[3]
 
 
-def _l2tp(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) -> links.Located | NotSegment:
+def _l2tp(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) -> links.Located:
     """RFC 2661 section 3.1: data messages of version 2 carry PPP.
 
     Each side has numbers of its own for tunnel and session, so they are no part of the encapsulation.
@@ -657,7 +559,7 @@ def _l2tp(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) ->
     if flags & 0x8000:
         return NOT_TCP  # control
     if flags & 0x0F == 3:
-        return L2TP_3
+        return unread("l2tp_version_3")
     if flags & 0x34FF != 2:
         return NOT_TCP
     offset = inner + 2
@@ -675,27 +577,25 @@ def _l2tp(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) ->
 
 def _lookalike(data: bytes, source: int, port: int, inner: int, stop: int, end: int) -> NotSegment:
     """What is over UDP and not read, though somebody may expect it; ordinary UDP is `NOT_TCP`."""
-    length = end - inner
-    if (source in _MQTT_SN_PORTS or port in _MQTT_SN_PORTS) and _is_mqtt_sn(
-        data[inner : min(stop, inner + 64)], length
-    ):
-        return MQTT_SN
+    length, begin = end - inner, data[inner : min(stop, inner + 64)]
+    if (source in _MQTT_SN_PORTS or port in _MQTT_SN_PORTS) and _is_mqtt_sn(begin, length):
+        return unread("mqtt_sn")
     if length < 16 or inner + 8 > stop:
         return NOT_TCP
     if (source in _QUIC_PORTS or port in _QUIC_PORTS) and data[inner] & 0xC0 == 0xC0:
         version = int.from_bytes(data[inner + 1 : inner + 5], "big")
         if data[inner + 5] <= 20 and (version in _QUIC_VERSIONS or version >> 8 == 0xFF0000):
-            return QUIC
+            return unread("quic")
     if _ESP_PORT in (source, port) and data[inner : inner + 4] != b"\0\0\0\0":
-        return ESP
+        return unread("esp")
     if _WIREGUARD_PORT in (source, port) and data[inner : inner + 4] == b"\x04\0\0\0" and not length & 15:
-        return WIREGUARD
+        return unread("wireguard")
     if _CAPWAP_PORT in (source, port) and data[inner] == 0 and data[inner + 1] >> 3 in (2, 4):
-        return CAPWAP
-    if _TEREDO_PORT in (source, port) and data[inner] >> 4 == 6 and _inner_ip(data, inner, stop, end) == 6:
-        return TEREDO
-    if port == _LISP_PORT and _inner_ip(data, inner + 8, stop, end) is not None:
-        return LISP
+        return unread("capwap")
+    if _TEREDO_PORT in (source, port) and _ip_at(data, inner, stop, end)[0] == 6:
+        return unread("teredo")
+    if port == _LISP_PORT and _ip_at(data, inner + 8, stop, end)[0]:
+        return unread("lisp")
     return NOT_TCP
 
 
