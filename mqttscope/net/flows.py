@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Final
 
-from mqttscope.net.beginnings import is_syn, last_beginning
 from mqttscope.net.checksum import RIGHT, UNJUDGED, WRONG
 from mqttscope.net.damage import (
     UNPROVEN,
@@ -31,7 +30,9 @@ from mqttscope.net.flow_identity import (
     LATE_NS,
     begins_in_silence,
     is_stray,
+    is_syn,
     judge,
+    last_beginning,
     weigh,
 )
 from mqttscope.net.reassembly import HISTORY_PAYLOADS, NEVER, OPEN, RESET, START_WINDOW, UNSEEN, HalfStream
