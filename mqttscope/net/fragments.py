@@ -95,9 +95,11 @@ class FragmentTable:
             self.held += datagram.cost - before
             # Ranges are merged, so a complete datagram is covered by the first one alone.
             if datagram.total < 0 or datagram.protocol < 0 or datagram.covered[0][1] < datagram.total:
-                self._evict()
+                while len(self.datagrams) > self.max_datagrams or self.held > self.max_bytes:
+                    self._give_up(next(iter(self.datagrams)))
+                    self.evicted += 1
                 return None
-            self._drop(fragment.key)
+            self.held -= self.datagrams.pop(fragment.key).cost
             result = _complete(datagram, fragment)
             if not isinstance(result, Fragment):
                 return result
@@ -111,11 +113,6 @@ class FragmentTable:
         while self.datagrams and self._too_old(self.datagrams[key := next(iter(self.datagrams))], now_ns):
             self._give_up(key)
 
-    def _evict(self) -> None:
-        while self.datagrams and (len(self.datagrams) > self.max_datagrams or self.held > self.max_bytes):
-            self._give_up(next(iter(self.datagrams)))
-            self.evicted += 1
-
     def incomplete_by_capture(self) -> Counter[str]:
         """Fragments of TCP segments that came without the others, by the capture of the first one."""
         fragments = self.lost.copy()
@@ -125,13 +122,10 @@ class FragmentTable:
         return fragments
 
     def _give_up(self, key: bytes) -> None:
-        datagram = self.datagrams[key]
+        datagram = self.datagrams.pop(key)
+        self.held -= datagram.cost
         if datagram.protocol == _TCP:
             self.lost[datagram.capture] += datagram.fragments
-        self._drop(key)
-
-    def _drop(self, key: bytes) -> None:
-        self.held -= self.datagrams.pop(key).cost
 
 
 def _add(datagram: Datagram, fragment: Fragment) -> None:
@@ -155,16 +149,13 @@ def _add(datagram: Datagram, fragment: Fragment) -> None:
     datagram.cost += FRAGMENT_OVERHEAD
     at = start
     for low, high in [*touched, (end, end)]:
-        _store(datagram, at, data[at - start : max(low - start, 0)])
+        piece = data[at - start : max(low - start, 0)]
+        if piece:
+            datagram.pieces.append((at, piece))
+            datagram.cost += len(piece) + FRAGMENT_OVERHEAD
         at = max(at, high)
     low, high = touched[0][0] if touched else start, touched[-1][1] if touched else end
     covered[first : first + len(touched)] = [(min(start, low), max(end, high))]
-
-
-def _store(datagram: Datagram, offset: int, data: bytes) -> None:
-    if data:
-        datagram.pieces.append((offset, data))
-        datagram.cost += len(data) + FRAGMENT_OVERHEAD
 
 
 def _complete(datagram: Datagram, fragment: Fragment) -> Segment | Fragment | NotSegment:

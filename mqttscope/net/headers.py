@@ -19,7 +19,7 @@ from mqttscope.net import links
 from mqttscope.net.checksum import UNJUDGED, WRONG, judge_checksum
 from mqttscope.net.frame import Frame
 from mqttscope.net.segment import Fragment, NotSegment, Segment, direction_key, unread
-from mqttscope.net.usual_frames import judge, locate
+from mqttscope.net.usual_frames import locate
 
 MAX_TUNNELS: Final = 8
 """How many tunnels one frame may nest."""
@@ -74,6 +74,8 @@ _GTP_PORT: Final = 2152
 _TZSP_PORT: Final = 37008
 _L2TP_PORT: Final = 1701
 _GPE_TYPES: Final = {1: links.IPV4, 2: links.IPV6, 3: links.ETHERNET, 5: links.MPLS}
+_GENEVE_VERSIONS: Final = {links.ETHERNET: 0, links.IPV4: 4, links.IPV6: 6}
+"""Versions of IP by what GENEVE is believed to carry on a port of its own; 0 for Ethernet."""
 _TZSP_LINKS: Final = {1: 1, 18: 105, 119: 119, 127: 163}
 _QUIC_PORTS: Final = frozenset((443, 8883, 14567))
 """HTTP/3, secure MQTT, and where EMQX listens for MQTT over QUIC."""
@@ -122,7 +124,8 @@ def segment(frame: Frame) -> Segment | Fragment | NotSegment:
     made.timestamp_ns = frame.timestamp_ns
     made.capture = frame.capture
     made.options = data[options:start]
-    made.checksum = judge(data, key, options, end)
+    header = options - 20  # right after the addresses
+    made.checksum = judge_checksum(data, header - (32 if len(key) == 36 else 8), header, end)
     return made
 
 
@@ -390,9 +393,10 @@ def _udp(data: bytes, offset: int, stop: int, end: int, encapsulation: bytes) ->
         stop = min(stop, end)
     if inner + 8 > stop:
         return _lookalike(data, source, port, inner, stop, end)
-    if port not in _UDP_PORTS and source not in _UDP_PORTS and not _may_be_tunnel(data, inner):
-        # Nearly all UDP.
-        return unread("mqtt_sn") if _is_mqtt_sn_connect(data[inner:stop], end - inner) else NOT_TCP
+    if port not in _UDP_PORTS and source not in _UDP_PORTS:  # nearly all UDP
+        if _is_mqtt_sn_connect(data[inner:stop], end - inner):
+            return unread("mqtt_sn")
+        return _anywhere(data, inner, stop, end, encapsulation) or NOT_TCP
     identifier = b"\0" + data[inner + 4 : inner + 7]
     if port in _VXLAN_PORTS:
         if not data[inner] & 0x08:
@@ -419,30 +423,12 @@ def _udp(data: bytes, offset: int, stop: int, end: int, encapsulation: bytes) ->
         return _tzsp(data, inner, stop, end, encapsulation)
     if port == _L2TP_PORT or source == _L2TP_PORT:
         return _l2tp(data, inner, stop, end, encapsulation)
-    if _may_be_tunnel(data, inner):
-        located = _anywhere(data, inner, stop, end, encapsulation)
-        if located is not None:
-            return located
-    return _lookalike(data, source, port, inner, stop, end)
-
-
-def _may_be_tunnel(data: bytes, inner: int) -> bool:
-    """Whether the first eight bytes of a datagram fit VXLAN, GENEVE or TZSP: a quick look at nearly all UDP."""
-    first = data[inner]
-    if first == 0x01:
-        return data[inner + 1] <= 1 and not data[inner + 2]
-    if data[inner + 7]:
-        return False
-    return first in (0x08, 0x0C, 0x88) or (
-        first < 0x40 and not data[inner + 1] and data[inner + 2] in (0x65, 0x08, 0x86)
-    )
+    return _anywhere(data, inner, stop, end, encapsulation) or _lookalike(data, source, port, inner, stop, end)
 
 
 def _anywhere(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) -> links.IpHeader | None:
     """What a tunnel on a port of its own carries, if nothing speaks against it: flags, addresses, types, lengths."""
-    first, flags, kind = unpack_from("!BBH", data, inner)
-    identifier = b"\0" + data[inner + 4 : inner + 7]
-    vxlan, geneve = encapsulation + MARK_VXLAN + identifier, encapsulation + MARK_GENEVE + identifier
+    first, flags = data[inner], data[inner + 1]
     if first == 0x01:
         located = _tzsp(data, inner, stop, end, encapsulation)
         if isinstance(located, NotSegment):
@@ -450,20 +436,21 @@ def _anywhere(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes
         version, inner_end = _ip_at(data, located[1], stop, located[2])
         fits = end - inner <= 128 or inner_end in (end, end - 4)  # tags, and what Ethernet pads or checks
         return located if version == located[0] and fits else None
-    if first == 0x88 and not flags & ~0x48:  # with a group policy: two more flags, and an identifier of 16 bits
-        return _frame_within(data, inner + 8, stop, end, vxlan)
-    if flags:
+    # VXLAN with a group policy has two more flags, and an identifier of 16 bits.
+    if data[inner + 7] or flags & (~0x48 if first == 0x88 else 0xFF):
         return None
-    if (first, kind) in ((0x08, 0), (0x0C, 3)):
-        return _frame_within(data, inner + 8, stop, end, vxlan)
+    kind = data[inner + 2] << 8 | data[inner + 3]
+    start, mark, version = inner + 8, MARK_VXLAN, 0
     if first == 0x0C and kind in (1, 2):
         version = 2 * kind + 2
-        return (version, inner + 8, end, vxlan) if _ip_at(data, inner + 8, stop, end) == (version, end) else None
-    start = inner + 8 + first * 4
-    if kind == links.ETHERNET:
-        return _frame_within(data, start, stop, end, geneve)
-    version = {links.IPV4: 4, links.IPV6: 6}.get(kind, -1)
-    return (version, start, end, geneve) if _ip_at(data, start, stop, end) == (version, end) else None
+    elif first != 0x88 and (first, kind) not in ((0x08, 0), (0x0C, 3)):
+        if first >= 0x40 or kind not in _GENEVE_VERSIONS:
+            return None
+        start, mark, version = start + first * 4, MARK_GENEVE, _GENEVE_VERSIONS[kind]
+    encapsulation += mark + b"\0" + data[inner + 4 : inner + 7]
+    if not version:
+        return _frame_within(data, start, stop, end, encapsulation)
+    return (version, start, end, encapsulation) if _ip_at(data, start, stop, end) == (version, end) else None
 
 
 def _frame_within(data: bytes, start: int, stop: int, end: int, encapsulation: bytes) -> links.IpHeader | None:

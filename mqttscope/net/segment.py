@@ -246,11 +246,11 @@ def not_read(skipped: Mapping[str, int]) -> dict[str, int]:
 
 def unread_groups(skipped: Mapping[str, int]) -> dict[str, int]:
     """Frames counted by reason, coarsely: ``not_ip``, ``not_tcp``, ``malformed``, ``truncated``, ...."""
-    found: dict[str, int] = {}
+    groups: dict[str, int] = {}
     for name, count in skipped.items():
         group = UNREAD[name].group if name in UNREAD else name
-        found[group] = found.get(group, 0) + count
-    return found
+        groups[group] = groups.get(group, 0) + count
+    return groups
 
 
 def unread_sentence(skipped: Mapping[str, int], *, by_tshark: bool = False, offer: str = OFFER) -> str | None:
@@ -258,18 +258,16 @@ def unread_sentence(skipped: Mapping[str, int], *, by_tshark: bool = False, offe
 
     ``by_tshark``: tshark has looked at the frames already.  ``offer``: how the user lets tshark read them.
     """
-    parts = [_unread_part(UNREAD[name], count, by_tshark, offer) for name, count in not_read(skipped).items()]
+    parts = []
+    for name, count in not_read(skipped).items():
+        reason = UNREAD[name]
+        frames, them = ("frame", "it") if count == 1 else ("frames", "them")
+        notes = [reason.note] if reason.note else []
+        if reason.reader == READS and not by_tshark:
+            notes.append(f"{offer} reads {them}")
+        elif reason.reader == WITH_KEYS:
+            notes.append(f"{'tshark' if by_tshark else offer} reads {them} with keys: --tshark-option")
+        elif notes:
+            notes.append("nothing here reads it")
+        parts.append(f"{count:,} {frames} {reason.words}" + (f" ({'; '.join(notes)})" if notes else ""))
     return f"not read: {', '.join(parts)}" if parts else None
-
-
-def _unread_part(one: Unread, count: int, by_tshark: bool, offer: str) -> str:
-    said = [one.note] if one.note else []
-    if one.reader == READS and not by_tshark:
-        said.append(f"{offer} reads {'it' if count == 1 else 'them'}")
-    elif one.reader == WITH_KEYS:
-        who = "tshark" if by_tshark else offer
-        said.append(f"{who} reads {'it' if count == 1 else 'them'} with keys: --tshark-option")
-    elif one.note:
-        said.append("nothing here reads it")
-    behind = f" ({'; '.join(said)})" if said else ""
-    return f"{count:,} {'frame' if count == 1 else 'frames'} {one.words}{behind}"

@@ -8,7 +8,6 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from mqttscope.net.checksum import judge_checksum
 from mqttscope.net.segment import direction_key
 
 _PLAIN_IPV4: Final = b"\x08\0\x45"
@@ -68,12 +67,6 @@ def locate(data: bytes, start: int, stop: int, link_type: int) -> TcpHeader:
             return _UNUSUAL
         key = direction_key(key[:8], key[8:], identifier)
     return key, sequence, acknowledgment, flags, window, body + 20, begins, end
-
-
-def judge(data: bytes, key: bytes, options: int, end: int) -> int:
-    """Judge the checksum of a segment that `locate` has located; the addresses are right before its header."""
-    start = options - 20
-    return judge_checksum(data, start - (32 if len(key) == 36 else 8), start, end)
 
 
 def plain_endpoints(data: bytes, start: int, stop: int, link_type: int) -> bytes:
