@@ -1,7 +1,8 @@
 """From a captured frame to its TCP segment: IPv4, IPv6, tunnels and TCP.
 
 :func:`segment` is a pure function.  What it cannot turn into a segment it names: a :class:`Fragment` is for
-``fragments.FragmentTable``, a :class:`NotSegment` is a shared constant.
+``fragments.FragmentTable``, a :class:`NotSegment` is a shared constant.  `locate` reads usual frames, also in the
+buffer of a reader, and `walk` all others; a test compares both.
 
 Lengths come from the IP header, so padding and trailers do not count; where segmentation offload left an IP length of
 0, the frame's length on the wire takes its place.  An IP length beyond the frame's length on the wire ends there: what
@@ -12,14 +13,13 @@ missing, the checksum proves nothing unless it is right.
 
 from __future__ import annotations
 
-from struct import unpack_from
+from struct import Struct, unpack_from
 from typing import Final
 
 from mqttscope.net import links
 from mqttscope.net.checksum import UNJUDGED, WRONG, judge_checksum
 from mqttscope.net.frame import Frame
 from mqttscope.net.segment import Fragment, NotSegment, Segment, direction_key, unread
-from mqttscope.net.usual_frames import locate
 
 MAX_TUNNELS: Final = 8
 """How many tunnels one frame may nest."""
@@ -99,6 +99,61 @@ _UDP_PORTS: Final = (
 _MQTT_SN_TYPES: Final = frozenset((*range(0x03), *range(0x04, 0x19), *range(0x1A, 0x1E))) - {0x11}
 _ENCAPSULATED: Final = 0xFE
 """Type of what a forwarder puts before the message of a client that has no IP."""
+
+PLAIN_IPV4: Final = b"\x08\0\x45"
+"""EtherType of IPv4, version 4 with 20 bytes of header."""
+PLAIN_IPV6: Final = b"\x86\xdd\x60"
+"""EtherType of IPv6, version 6 with the upper half of the traffic class 0."""
+ONE_TAG: Final = b"\x81\0"
+"""EtherType of a VLAN tag (IEEE 802.1Q)."""
+_IPV4_WITHOUT_OPTIONS: Final = 0x45
+"""Version 4 with 20 bytes of header."""
+_IPV4_AND_TCP: Final = Struct("!H2xHxB14xIIBBH").unpack_from
+"""Total Length of an IPv4 header without options, fragment, protocol, and numbers of the TCP header after it."""
+_IPV6_AND_TCP: Final = Struct("!HB37xIIBBH").unpack_from
+"""Payload Length of an IPv6 header, protocol, and numbers of the TCP header after it."""
+
+TcpHeader = tuple[bytes, int, int, int, int, int, int, int]
+"""Direction key, sequence and acknowledgment number, flags, window; offsets of TCP options, payload, and its end."""
+_UNUSUAL: Final[TcpHeader] = (b"", 0, 0, 0, 0, 0, 0, 0)
+
+
+def locate(data: bytes, start: int, stop: int, link_type: int) -> TcpHeader:
+    """Locate the TCP segment of a usual frame, which is in ``data`` from ``start`` to ``stop``; else the key is empty.
+
+    Usual: Ethernet II with at most one VLAN tag, IPv4 without options or IPv6 without extension headers, and a TCP
+    segment that was captured whole; or such IPv4 without a link layer, as recordings of live runs have it.
+    """
+    size = stop - start
+    ip = -1  # where a usual header of IPv4 begins
+    if link_type == 1 and size >= 54:
+        begin = data[start + 12 : start + 15]
+        if begin == PLAIN_IPV4:
+            ip = start + 14
+        elif begin == PLAIN_IPV6 and size >= 74:
+            length, protocol, sequence, acknowledgment, data_offset, flags, window = _IPV6_AND_TCP(data, start + 18)
+            fragment, key = 0, data[start + 22 : start + 58]
+            body, end = start + 54, start + 54 + length
+        elif begin[:2] == ONE_TAG and size >= 58 and data[start + 16 : start + 19] == PLAIN_IPV4:
+            ip = start + 18
+        else:
+            return _UNUSUAL
+    elif link_type == 101 and size >= 40 and data[start] == _IPV4_WITHOUT_OPTIONS:
+        ip = start
+    else:
+        return _UNUSUAL
+    if ip >= 0:
+        length, fragment, protocol, sequence, acknowledgment, data_offset, flags, window = _IPV4_AND_TCP(data, ip + 2)
+        key, body, end = data[ip + 12 : ip + 24], ip + 20, ip + length
+    begins = body + (data_offset >> 2 & 0x3C)
+    if protocol != _TCP or fragment & 0x3FFF or data_offset < 0x50 or not begins <= end <= stop:
+        return _UNUSUAL
+    if ip == start + 18:
+        identifier = bytes((data[start + 14] & 0x0F, data[start + 15]))
+        if identifier == b"\0\0":
+            return _UNUSUAL
+        key = direction_key(key[:8], key[8:], identifier)
+    return key, sequence, acknowledgment, flags, window, body + 20, begins, end
 
 
 def segment(frame: Frame) -> Segment | Fragment | NotSegment:
