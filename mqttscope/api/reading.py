@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from mqttscope import arguments
 from mqttscope.capture import open_capture
 from mqttscope.capture.files import STDIN
+from mqttscope.capture.pcap import FrameSink
 from mqttscope.dissect import CaptureOrder, FastPath, segments
 from mqttscope.dissect.options import MQTT, TLS, WEBSOCKET
 from mqttscope.errors import ArgumentError, MqttscopeError
@@ -25,7 +26,6 @@ from mqttscope.net.frame import (
     CaptureSecrets,
     Decrypted,
     Frame,
-    FrameSink,
     Plaintext,
     Undecrypted,
 )

@@ -8,7 +8,6 @@ direction, decrypted by a program that has the keys.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
 
 FlowIdentity = tuple[bytes, int, str]
 """Key of a flow, number and capture of its first frame."""
@@ -61,29 +60,6 @@ class Frame:
     """Name of the capture the frame was read from, as the user gave it."""
     interface: int = field(default=0, compare=False)
     """Number of the interface in its section of a pcapng file; 0 in files that name none. Equality leaves it out."""
-
-
-class FrameSink(Protocol):
-    """Takes frames out of a reader's buffer, so that nothing is made for a frame that nobody wants to see."""
-
-    base: int
-    """Offset in the capture, uncompressed, of the first byte of ``data``; readers set it before they offer a frame."""
-
-    def take(
-        self,
-        data: bytes,
-        start: int,
-        end: int,
-        number: int,
-        timestamp_ns: int,
-        link_type: int,
-        original_length: int,
-        capture: str,
-    ) -> bool:
-        """Take the frame that lies in ``data`` from ``start`` to ``end``; the rest is as in `Frame`.
-
-        ``False`` where it did not: then nothing has happened, and the reader yields the frame.
-        """
 
 
 @dataclass(slots=True)

@@ -180,9 +180,6 @@ def ports(key: bytes) -> tuple[int, int]:
 
 READS, WITH_KEYS, NOTHING = "tshark", "tshark with keys", "nothing"
 """What would read a frame that is not read."""
-OFFER: Final = "--via tshark"
-OFFER_ELSEWHERE: Final = "mqttscope inspect --via tshark"
-"""The same for commands that have no such option."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -251,23 +248,3 @@ def unread_groups(skipped: Mapping[str, int]) -> dict[str, int]:
         group = UNREAD[name].group if name in UNREAD else name
         groups[group] = groups.get(group, 0) + count
     return groups
-
-
-def unread_sentence(skipped: Mapping[str, int], *, by_tshark: bool = False, offer: str = OFFER) -> str | None:
-    """One line about what was not read, or ``None``.
-
-    ``by_tshark``: tshark has looked at the frames already.  ``offer``: how the user lets tshark read them.
-    """
-    parts = []
-    for name, count in not_read(skipped).items():
-        reason = UNREAD[name]
-        frames, them = ("frame", "it") if count == 1 else ("frames", "them")
-        notes = [reason.note] if reason.note else []
-        if reason.reader == READS and not by_tshark:
-            notes.append(f"{offer} reads {them}")
-        elif reason.reader == WITH_KEYS:
-            notes.append(f"{'tshark' if by_tshark else offer} reads {them} with keys: --tshark-option")
-        elif notes:
-            notes.append("nothing here reads it")
-        parts.append(f"{count:,} {frames} {reason.words}" + (f" ({'; '.join(notes)})" if notes else ""))
-    return f"not read: {', '.join(parts)}" if parts else None
