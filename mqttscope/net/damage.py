@@ -6,11 +6,9 @@ only if it is the exception in its direction and the receiver behaves accordingl
 beside its flow (`Flow.damaged`), and neither begins, continues, ends nor resets anything:
 
 - A valid copy of its bytes comes: it was damaged.
-- The other side acknowledges it, and no valid copy was captured: the receiver has accepted it, so it is used as
-  captured.  In a direction without a right checksum this holds for all further ones.
+- The other side acknowledges it, and no valid copy was captured: it is used, as are all further ones of its direction
+  if that has no right checksum.
 - `UNPROVEN` different ones come, and neither direction has shown a right checksum: a tool has made the capture.
-
-docs/connections.md has the list.
 """
 
 from __future__ import annotations

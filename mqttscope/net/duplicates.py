@@ -173,10 +173,7 @@ class Deduplication:
                 yield frame
 
     def under_one_key(self, items: Iterable[T]) -> Iterator[T]:
-        """Pass everything on; give segments that several taps show with different tags the tags of one tap.
-
-        So a flow has one key, whichever tap shows its segments.
-        """
+        """Pass everything on; segments that several taps show with different tags get the tags, and the key, of one."""
         same = self._same
         for item in items:
             if same and isinstance(item, Segment):
@@ -254,8 +251,7 @@ class Deduplication:
     def _expire(self, now: int) -> None:
         queue = self._queue
         while queue and (abs(now - queue[0].timestamp_ns) >= WINDOW_NS or len(queue) >= MAX_RECENT):
-            if abs(now - queue[0].timestamp_ns) < WINDOW_NS:
-                self.forgotten += 1
+            self.forgotten += abs(now - queue[0].timestamp_ns) < WINDOW_NS
             self._settle(queue.popleft())
 
     def _direction(self, key: bytes) -> _Direction:
@@ -367,10 +363,7 @@ def _tell_apart(direction: _Direction, recent: _Recent, place: _Place) -> None:
 
 
 def identify(piece: Segment | Fragment, identification: int) -> Identity:
-    """The values that all copies of a segment share, or of an IP fragment of one.
-
-    ``identification`` is from the IP header, 0 without one.
-    """
+    """What all copies of a segment or of an IP fragment share; ``identification`` is that of IP, 0 without one."""
     if isinstance(piece, Fragment):
         datagram, length = piece.key.removesuffix(piece.encapsulation), len(piece.data) + piece.missing
         return datagram, piece.offset, int(piece.more), piece.protocol, 0, length, hash(piece.data), 0, 0

@@ -3,13 +3,12 @@
 A hole is lost at once when the buffer is full or the flow ends.  Otherwise it is lost only if there is a reason to
 believe that the bytes will not come:
 
-- The peer acknowledged them, so no retransmission will follow, and either much data waits after the hole or
-  ``PROVEN_WAIT_NS`` passed: far more than any reordering between the queues of a capturing host, and short enough for
-  a live view.
+- The peer acknowledged them, and either much data waits after the hole or ``PROVEN_WAIT_NS`` passed: far more than any
+  reordering between the queues of a capturing host, and short enough for a live view.
 - The peer was never captured, so that such a proof cannot come.
 
-A time-out counts at its own time: the first segment after it, of any flow, reports all time-outs before it, one after
-the other.  So what happens to a flow, and when, does not depend on other traffic.
+The first segment after time-outs, of any flow, reports all of them at their own times, one after the other.  So what
+happens to a flow, and when, does not depend on other traffic.
 """
 
 from __future__ import annotations

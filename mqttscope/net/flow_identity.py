@@ -5,13 +5,12 @@ decide.  Four hypotheses are possible for a segment between known endpoints:
 
 *The same connection* sent it: as the next data, or again since an acknowledgment was lost.  A sender repeats until an
 acknowledgment reaches *it* (RFC 9293 section 3.8.1), so it does not matter what the capture has shown of the other
-side, nor how long the sender was silent.  *A copy*: another tap shows a segment of the connection again
-(`tap_views`).  *A new connection* began: its SYN has a number of its own, or its clock is another one (`tcp_clock`), or
-its bytes are.  *A stray*: the numbers belong to nothing that was captured.
+side.  *A copy*: another tap shows a segment again (`tap_views`).  *A new connection* began: its SYN has a number of its
+own, or its clock is another one (`tcp_clock`), or its bytes are.  *A stray*: nothing that was captured has its numbers.
 
-`judge` asks what proves or disproves each of them.  One proof is enough, and the strongest are asked for first:
-numbers of a handshake, the clock, other numbers, then bytes.  If nothing decides, the flow table keeps the
-segment, and those that follow, and `weigh` looks at each of these for the proof.  docs/connections.md has the list.
+`judge` asks what proves or disproves each of them, the strongest first: numbers of a handshake, the clock, other
+numbers, then bytes.  If nothing decides, the flow table keeps the segment, and those that follow, and `weigh` looks at
+each of these for the proof.  docs/connections.md has the list.
 
 Bytes are weak evidence.  Messages hold what connections begin with: an access log has lines with "GET /", samples of
 sensors look like a CONNACK.  So a beginning counts at the beginning of a stream only, and only if it is of the kind
@@ -71,7 +70,6 @@ def judge(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> V
 
 
 def _judge_syn(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> Verdict:
-    """A SYN or SYN-ACK."""
     answer = bool(segment.flags & ACK)
     known = half.initial_sequence >= 0
     same = half.initial_sequence == segment.sequence
@@ -112,7 +110,6 @@ def _judge_syn(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment)
 
 
 def _judge_data(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> Verdict:
-    """Data, of an open flow or after its end."""
     beginning = begins(half, segment)
     if half.state is UNSEEN:
         return Verdict.NEW if flow.closed and beginning else Verdict.SAME
@@ -203,8 +200,7 @@ def _weigh_again(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segmen
 def begins_again(flow: Flow, half: HalfStream, segment: Segment) -> bool:
     """Whether a handshake and what connections begin with have come after the end of a flow, with its numbers.
 
-    That is a connection, whatever its numbers are: a small stack chooses the same after each reboot, and its device
-    sends the same.  Only if something says that there is another tap it may be the flow once more.
+    A small stack chooses the same numbers after each reboot.  Only with another tap it may be the flow once more.
     """
     if flow.doubled or segment.key not in (flow.key, reverse_key(flow.key)):
         return False
@@ -343,10 +339,7 @@ def _is_other_syn(flow: Flow, segment: Segment) -> bool:
 def take_syn(
     flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment, report: FlowReport, answer: FlowReport
 ) -> bool:
-    """Apply the SYN of a segment to an open flow; ``False`` when the whole segment is to be ignored.
-
-    ``half`` is the direction of the segment, with ``report``; ``peer`` is the other one, with ``answer``.
-    """
+    """Apply the SYN of a segment to an open flow; ``False`` when the whole segment is to be ignored."""
     sequence = segment.sequence
     if half.initial_sequence != sequence and half.initial_sequence >= 0 and (half.offset or half.buffer):
         # A second SYN-ACK for the same SYN that says something else: the first one stands.
@@ -364,10 +357,7 @@ def take_syn(
 
 
 def is_challenge(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> bool:
-    """Whether an acknowledgment answers a SYN that its sender does not expect (RFC 5961 section 4).
-
-    A server that still holds an earlier connection tells a client that begins again where that one is.
-    """
+    """Whether an acknowledgment answers a SYN with where an earlier connection of a server is (RFC 5961 section 4)."""
     if segment.flags & (SYN | FIN | RST) or segment.payload or half.state is not UNSEEN:
         return False
     begun = flow.syn_seen and not flow.syn_ack_seen and peer.offset == 0 and not peer.buffer

@@ -129,10 +129,7 @@ class FragmentTable:
 
 
 def _add(datagram: Datagram, fragment: Fragment) -> None:
-    """Store what is new in a fragment.
-
-    Each call merges all ranges that it touches, so the work over all fragments is linear in their number.
-    """
+    """Store what is new in a fragment; merging ranges keeps the work over all fragments linear in their number."""
     start = fragment.offset
     data = fragment.data
     end = start + len(data) + fragment.missing

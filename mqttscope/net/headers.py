@@ -157,11 +157,7 @@ def locate(data: bytes, start: int, stop: int, link_type: int) -> TcpHeader:
 
 
 def segment(frame: Frame) -> Segment | Fragment | NotSegment:
-    """The TCP segment of a frame (RFC 9293), the IP fragment it holds, or why there is neither.
-
-    When the snap length cut TCP options but left the fixed 20 bytes, the segment has an empty payload and ``missing``
-    says how long it was.
-    """
+    """The TCP segment of a frame (RFC 9293), the IP fragment it holds, or why there is neither."""
     data = frame.data
     key, sequence, acknowledgment, flags, window, options, start, end = locate(data, 0, len(data), frame.link_type)
     if not key:
@@ -273,9 +269,8 @@ def transport(
 ) -> Segment | Fragment | NotSegment:
     """Follow an IP protocol number from the end of an IP header to the TCP segment.
 
-    ``frame.data[offset:stop]`` is what was captured of the datagram's payload, ``end - offset`` its length on the wire.
-    ``addresses`` is the source followed by the destination, ``depth`` the number of tunnels around.  ``provable``: a
-    wrong checksum of TCP would prove damage.
+    ``frame.data[offset:stop]`` is what was captured of the datagram's payload, ``addresses`` is source and destination,
+    ``depth`` the number of tunnels around.  ``provable``: a wrong checksum of TCP would prove damage.
     """
     data = frame.data
     if protocol in _EXTENSIONS and (protocol == _AUTHENTICATION or len(addresses) == 32):
@@ -389,10 +384,7 @@ def _gre(data: bytes, offset: int, stop: int, end: int, encapsulation: bytes) ->
 
 
 def _erspan_3(data: bytes, offset: int, stop: int, end: int, encapsulation: bytes) -> links.Located:
-    """draft-foschiano-erspan: version 2 is type III.
-
-    Its header names the type of the frame, and says whether eight bytes of the platform follow.
-    """
+    """Type III of draft-foschiano-erspan, which is version 2; eight bytes of the platform may follow its header."""
     if offset + 12 > stop:
         return _short(offset + 12, end)
     kind = data[offset + 10] >> 2 & 0x1F
@@ -407,10 +399,7 @@ def _erspan_3(data: bytes, offset: int, stop: int, end: int, encapsulation: byte
 
 
 def _pptp(data: bytes, flags: int, offset: int, stop: int, end: int, encapsulation: bytes) -> links.Located:
-    """RFC 2637 section 4.1: length of the payload and call identifier in the key, then the optional numbers.
-
-    Each direction has a call identifier of its own, so it is no part of the encapsulation.
-    """
+    """RFC 2637 section 4.1; each direction has a call identifier of its own, so it is no part of the encapsulation."""
     if not flags & 0x2000:
         return NOT_TCP
     if offset + 4 > stop:
@@ -424,10 +413,7 @@ def _pptp(data: bytes, flags: int, offset: int, stop: int, end: int, encapsulati
 
 
 def _ip_at(data: bytes, offset: int, stop: int, end: int) -> tuple[int, int]:
-    """Version of the IP header that may begin here, and where its datagram ends by its own length: not after ``end``.
-
-    The version is 0 if it cannot be one.
-    """
+    """Version of the IP header that may begin here, 0 for none, and where its datagram ends by its own length."""
     version, inner_end = data[offset] >> 4 if offset < stop else 0, 0
     if version == 4 and offset + 4 <= stop:
         total = data[offset + 2] << 8 | data[offset + 3]
@@ -521,11 +507,7 @@ def _frame_within(data: bytes, start: int, stop: int, end: int, encapsulation: b
 
 
 def _gtp(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) -> links.Located:
-    """3GPP TS 29.281: G-PDUs of version 1.
-
-    The tunnel endpoint identifier belongs to the receiver, so that both directions have different ones: it is no part
-    of the encapsulation.
-    """
+    """G-PDUs of version 1 (3GPP TS 29.281), whose identifier is the receiver's: no part of the encapsulation."""
     first, kind, length = unpack_from("!BBH", data, inner)
     version = first >> 5
     if version != 1:
@@ -593,10 +575,7 @@ def _tzsp(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) ->
 
 
 def _l2tp(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) -> links.Located:
-    """RFC 2661 section 3.1: data messages of version 2 carry PPP.
-
-    Each side has numbers of its own for tunnel and session, so they are no part of the encapsulation.
-    """
+    """PPP in data messages of version 2 (RFC 2661 section 3.1), whose numbers are the receiver's too."""
     flags = data[inner] << 8 | data[inner + 1]
     if flags & 0x8000:
         return NOT_TCP  # control

@@ -412,10 +412,7 @@ def not_captured(length: int) -> str:
 
 
 def looks_like_upgrade(head: bytes) -> bool | None:
-    """Whether a client's stream, from its first byte, begins with a request to switch to WebSocket.
-
-    ``None``: more bytes are needed (never for more than ``MAX_HEADER_BYTES``).  Time is linear in ``head``.
-    """
+    """Whether a client's stream begins with a request to switch to WebSocket; ``None``: more bytes are needed."""
     if head[:4] != b"GET "[: len(head)]:
         return False
     line = head.find(b"\n", 0, MAX_HEADER_BYTES)

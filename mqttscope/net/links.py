@@ -2,10 +2,9 @@
 
 Every link function takes ``(data, offset, stop, end)``: the frame's bytes, where its header starts, where the
 captured bytes stop and where the frame ended on the wire (``end >= stop``; larger when a snap length cut the frame).
-It returns ``(version, offset, end, encapsulation)`` of the IP header, version 4 or 6 and ``end`` not beyond the given
-one, or the :class:`NotSegment` that says why there is none.  The encapsulation holds what keeps equal addresses in
-different networks apart: VLAN identifiers, two bytes each, and the service identifier of 802.1ah.  Nothing here raises
-on any input.
+It returns ``(version, offset, end, encapsulation)`` of the IP header, ``end`` not beyond the given one, or the
+:class:`NotSegment` that says why there is none.  The encapsulation holds what keeps equal addresses in different
+networks apart: VLAN identifiers, two bytes each, and the service identifier of 802.1ah.
 """
 
 from __future__ import annotations
@@ -174,10 +173,7 @@ def _carrying(kind: int) -> Link:
 
 
 def _typed(at: int, length: int, *, cooked: bool = False) -> Link:
-    """A link layer with a header of ``length`` bytes that has an EtherType at ``at``.
-
-    ``cooked``: Linux writes ETH_P_802_2, which is 4, in place of the EtherType of LLC.
-    """
+    """A link layer with an EtherType at ``at`` of its header; ``cooked``: Linux writes ETH_P_802_2 (4) for LLC."""
 
     def link(data: bytes, offset: int, stop: int, end: int) -> Located:
         if offset + length > stop:
@@ -268,11 +264,9 @@ def _pktap(data: bytes, offset: int, stop: int, end: int) -> Located:
 
 
 def wlan(data: bytes, offset: int, stop: int, end: int, *, padded: bool = False) -> Located:
-    """IEEE 802.11-2020 section 9.3.2: data frames; LLC follows their header.
+    """Data frames of IEEE 802.11-2020 section 9.3.2, which may be repeated: that is for the flow to sort out.
 
-    Management and control frames hold no IP datagram.  A station that repeats a frame sends the same TCP segment again,
-    and so does an access point that passes it on: that is for the flow to sort out.  ``padded``: the receiver has
-    filled up the header to a multiple of four bytes.
+    ``padded``: the receiver has filled up the header to a multiple of four bytes.
     """
     if offset + 24 > stop:
         # The frame control is enough to know the short control frames.

@@ -22,10 +22,7 @@ HALF: Final = 1 << 31
 
 
 def distance(start: int, end: int) -> int:
-    """Signed number of bytes from ``start`` forward to ``end``, in -2**31 ... 2**31 - 1 (RFC 9293 section 3.4).
-
-    ``distance(2**32 - 10, 10)`` is 20; it is negative when ``end`` lies before ``start``.
-    """
+    """Signed number of bytes from ``start`` forward to ``end`` (RFC 9293 section 3.4): 20 from 2**32 - 10 to 10."""
     return ((end - start + HALF) & MASK) - HALF
 
 
@@ -102,11 +99,10 @@ class NotSegment:
 
 
 def direction_key(addresses: bytes, ports: bytes, encapsulation: bytes = b"") -> bytes:
-    """Build a direction key.
+    """Build a direction key of addresses (8 or 32 bytes), ports (4 bytes) and an even number of further bytes.
 
-    ``addresses`` is source then destination (8 or 32 bytes), ``ports`` likewise (4 bytes), ``encapsulation`` an even
-    number of bytes.  Plain keys are 12 or 36 bytes long, so that the hot path can slice them out of a frame; a key
-    with an encapsulation ends with the IP version and has an odd length, so the three never collide.
+    Plain keys have 12 or 36 bytes, so that the hot path can slice them out of a frame; a key with an encapsulation
+    ends with the IP version and has an odd length, so the three never collide.
     """
     if not encapsulation:
         return addresses + ports

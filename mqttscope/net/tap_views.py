@@ -5,9 +5,8 @@ difference of two clocks, which `VIEW_NS` bounds.  So a segment that brings anyt
 still show a connection that another one has followed: the last ones between two endpoints are remembered (`past`).
 
 A segment was *captured twice* only with equal time stamps (RFC 7323): what a stack sends again has a later one.
-Without time stamps the distance in time decides, `TAP_NS`.  The identification of IPv4 would say more, but segments do
-not carry it: reading it costs each frame of the hot path, and the rows of a cluster have no column for it.
-`--deduplicate` compares whole frames, with the identification.
+Without time stamps the distance in time decides, `TAP_NS`.  Segments do not carry the identification of IPv4: reading
+it costs each frame of the hot path.  `--deduplicate` compares whole frames, with the identification.
 """
 
 from __future__ import annotations

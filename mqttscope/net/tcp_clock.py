@@ -5,14 +5,10 @@ ticks of 1 µs (Linux, on request) to 1 s, modulo 2**32, and starts anywhere: at
 number for each pair of hosts (Linux, FreeBSD).  So the clock of a rebooted stack is another one, also if the stack
 chooses the same port and the same initial sequence number again.
 
-`read_clock` compares a segment with what its side of the flow showed before.  A value before the first one of the flow
-is of another clock, whatever the capture's own clock does.  A value that is further ahead than the time since the last
-one allows may be of another clock, or the capture's clock was set back meanwhile: `flow_identity.weigh` decides by
-the other side of the flow.  A rebooted side has no influence on the clock of the other side; a step of the capture's
-clock shows on both.  So each flow is judged by its own segments, and the flows of a capture can be read apart.
-
-A side or a middlebox may strip the option from some or all segments.  Then there is no reading, and a flow is judged
-by its numbers and bytes alone.
+`read_clock` compares a segment with what its side of the flow showed before.  A value that is too far ahead is of
+another clock, or the capture's clock was set back meanwhile: `flow_identity.weigh` decides by the other side of the
+flow, on which a step of the capture's clock shows, and a reboot does not.  So each flow is judged by its own segments.
+Where the option was stripped there is no reading, and a flow is judged by its numbers and bytes alone.
 """
 
 from __future__ import annotations
