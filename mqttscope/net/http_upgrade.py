@@ -75,6 +75,7 @@ def parse_request(head: bytes) -> Request | None:
     headers = _headers(head)
     first = {name: values[0] for name, values in headers.items()}
     version, key = first.get("sec-websocket-version"), first.get("sec-websocket-key")
+    is_key = key is None or _KEY.fullmatch(key)
     offered = _elements(headers, "sec-websocket-protocol")
     token = "subprotocol_old" if OLD_SUBPROTOCOL in offered else "subprotocol_foreign"
     checks = [
@@ -83,11 +84,7 @@ def parse_request(head: bytes) -> Request | None:
         *_tokens(headers, "request"),
         (version == "13", "websocket_version_wrong", f"Sec-WebSocket-Version is {told(version, _NUMBER)}"),
         (key is not None, "key_missing", "the request has no Sec-WebSocket-Key"),
-        (
-            key is None or _KEY.fullmatch(key),
-            "key_invalid",
-            f"Sec-WebSocket-Key is not 16 bytes in base64: {told(key)}",
-        ),
+        (is_key, "key_invalid", f"Sec-WebSocket-Key is not 16 bytes in base64: {told(key)}"),
         (offered, "subprotocol_not_offered", "the request offers no subprotocol"),
         (not offered or SUBPROTOCOL in offered, token, f"the request offers {listed(offered)}"),
     ]
@@ -466,7 +463,6 @@ def _compare(request: Request | None, response: Response) -> list[Remark]:
     for element in response.extensions:
         name = element.split(";")[0].strip().lower()
         if request and name not in request.extensions:
-            remarks.append(
-                ("extension_not_offered", f"the response uses {told(name, EXTENSION)}, which was not offered")
-            )
+            detail = f"the response uses {told(name, EXTENSION)}, which was not offered"
+            remarks.append(("extension_not_offered", detail))
     return remarks
