@@ -84,7 +84,8 @@ def _judge_syn(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment)
     untouched = half.offset == 0 and not half.buffer
     lives = peer.state is not UNSEEN and bool(half.offset or peer.offset)
     apart = Verdict.NEW if flow.closed or not lives else Verdict.AGAIN if answer and same else Verdict.APART
-    again = apart if not _may_be_copy(flow, segment) or (same and _is_other_syn(flow, segment)) else Verdict.AGAIN
+    other_clock = half.first_stamp != NO_STAMP and time_stamp(segment.options) not in (half.first_stamp, NO_STAMP)
+    again = apart if not _may_be_copy(flow, segment) or (same and other_clock) else Verdict.AGAIN
     if flow.closed:
         # A refused connection is tried again with the same number.
         return Verdict.NEW if not answer and flow.closed == "reset" and untouched and not peer.offset else again
@@ -328,12 +329,6 @@ def _near(number: int, other: int) -> bool:
 def is_same_syn(half: HalfStream, segment: Segment) -> bool:
     """Whether a SYN, or SYN-ACK, is the captured one by its time stamp; 0 is what a clock begins with."""
     return half.initial_sequence >= 0 and 0 < half.first_stamp == time_stamp(segment.options)
-
-
-def _is_other_syn(flow: Flow, segment: Segment) -> bool:
-    """Whether a SYN or SYN-ACK has another time stamp than the flow's own."""
-    first = halves(flow, segment)[0].first_stamp
-    return time_stamp(segment.options) not in (first, NO_STAMP) and first != NO_STAMP
 
 
 def take_syn(

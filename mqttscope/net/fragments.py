@@ -78,7 +78,8 @@ class FragmentTable:
         ``None``: fragments are missing.  The segment has the frame number and the time of this fragment.  If the snap
         length cut fragments, its payload ends before the first missing byte and ``missing`` counts the rest.
         """
-        self._expire(fragment.timestamp_ns)
+        while self.datagrams and self._too_old(next(iter(self.datagrams.values())), fragment.timestamp_ns):
+            self._give_up(next(iter(self.datagrams)))
         for _ in range(MAX_NESTED):
             if fragment.offset + len(fragment.data) + fragment.missing > MAX_LENGTH:
                 return TOO_LONG
@@ -108,10 +109,6 @@ class FragmentTable:
 
     def _too_old(self, datagram: Datagram, now_ns: int) -> bool:
         return abs(now_ns - datagram.started_ns) > self.timeout_ns
-
-    def _expire(self, now_ns: int) -> None:
-        while self.datagrams and self._too_old(self.datagrams[key := next(iter(self.datagrams))], now_ns):
-            self._give_up(key)
 
     def incomplete_by_capture(self) -> Counter[str]:
         """Fragments of TCP segments that came without the others, by the capture of the first one."""

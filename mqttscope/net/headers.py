@@ -88,13 +88,10 @@ _WIREGUARD_PORT: Final = 51820
 _CAPWAP_PORT: Final = 5247
 _TEREDO_PORT: Final = 3544
 _LISP_PORT: Final = 4341
-_UDP_PORTS: Final = (
-    _VXLAN_PORTS
-    | {_VXLAN_GPE_PORT, _GENEVE_PORT, _GTP_PORT, _TZSP_PORT, _L2TP_PORT}
-    | {_ESP_PORT, _WIREGUARD_PORT, _CAPWAP_PORT, _TEREDO_PORT, _LISP_PORT}
-    | _QUIC_PORTS
-    | _MQTT_SN_PORTS
-)
+_UDP_PORTS: Final = _VXLAN_PORTS | _QUIC_PORTS | _MQTT_SN_PORTS | {
+    _VXLAN_GPE_PORT, _GENEVE_PORT, _GTP_PORT, _TZSP_PORT, _L2TP_PORT,
+    _ESP_PORT, _WIREGUARD_PORT, _CAPWAP_PORT, _TEREDO_PORT, _LISP_PORT,
+}  # fmt: skip
 """All ports on which UDP is looked at; on others only VXLAN, GENEVE and TZSP are."""
 _MQTT_SN_TYPES: Final = frozenset((*range(0x03), *range(0x04, 0x19), *range(0x1A, 0x1E))) - {0x11}
 _ENCAPSULATED: Final = 0xFE
@@ -470,40 +467,35 @@ def _udp(data: bytes, offset: int, stop: int, end: int, encapsulation: bytes) ->
 def _anywhere(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) -> links.IpHeader | None:
     """What a tunnel on a port of its own carries, if nothing speaks against it: flags, addresses, types, lengths."""
     first, flags = data[inner], data[inner + 1]
+    located: links.Located
+    ends: tuple[int, ...] = (end,)
+    is_short = False
     if first == 0x01:
         located = _tzsp(data, inner, stop, end, encapsulation)
-        if isinstance(located, NotSegment):
+        is_short, ends = end - inner <= 128, (end, end - 4)  # tags, and what Ethernet pads or checks
+    elif data[inner + 7] or flags & (~0x48 if first == 0x88 else 0xFF):
+        return None  # VXLAN with a group policy has two more flags, and an identifier of 16 bits
+    else:
+        kind = data[inner + 2] << 8 | data[inner + 3]
+        start, mark, version = inner + 8, MARK_VXLAN, 0
+        if first == 0x0C and kind in (1, 2):
+            version = 2 * kind + 2
+        elif first != 0x88 and (first, kind) not in ((0x08, 0), (0x0C, 3)):
+            if first >= 0x40 or kind not in _GENEVE_VERSIONS:
+                return None
+            start, mark, version = start + first * 4, MARK_GENEVE, _GENEVE_VERSIONS[kind]
+        encapsulation += mark + b"\0" + data[inner + 4 : inner + 7]
+        if version:
+            located = version, start, end, encapsulation
+        elif start + 14 > stop or data[start + 6] & 1:  # a source address is not a group
             return None
-        version, inner_end = _ip_at(data, located[1], stop, located[2])
-        fits = end - inner <= 128 or inner_end in (end, end - 4)  # tags, and what Ethernet pads or checks
-        return located if version == located[0] and fits else None
-    # VXLAN with a group policy has two more flags, and an identifier of 16 bits.
-    if data[inner + 7] or flags & (~0x48 if first == 0x88 else 0xFF):
-        return None
-    kind = data[inner + 2] << 8 | data[inner + 3]
-    start, mark, version = inner + 8, MARK_VXLAN, 0
-    if first == 0x0C and kind in (1, 2):
-        version = 2 * kind + 2
-    elif first != 0x88 and (first, kind) not in ((0x08, 0), (0x0C, 3)):
-        if first >= 0x40 or kind not in _GENEVE_VERSIONS:
-            return None
-        start, mark, version = start + first * 4, MARK_GENEVE, _GENEVE_VERSIONS[kind]
-    encapsulation += mark + b"\0" + data[inner + 4 : inner + 7]
-    if not version:
-        return _frame_within(data, start, stop, end, encapsulation)
-    return (version, start, end, encapsulation) if _ip_at(data, start, stop, end) == (version, end) else None
-
-
-def _frame_within(data: bytes, start: int, stop: int, end: int, encapsulation: bytes) -> links.IpHeader | None:
-    """The IP datagram of an Ethernet frame that fills the rest, ``None`` where something speaks against that."""
-    if start + 14 > stop or data[start + 6] & 1:  # a source address is no group
-        return None
-    located = links.ethertype(data, links.ETHERNET, start, stop, end, encapsulation)
+        else:
+            located = links.ethertype(data, links.ETHERNET, start, stop, end, encapsulation)
+            is_short = end - start <= 64  # frames below the shortest of Ethernet are padded
     if isinstance(located, NotSegment):
         return None
     version, inner_end = _ip_at(data, located[1], stop, located[2])
-    fits = end - start <= 64 or inner_end == end  # frames below the shortest of Ethernet are padded
-    return located if version == located[0] and fits else None
+    return located if version == located[0] and (is_short or inner_end in ends) else None
 
 
 def _gtp(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) -> links.Located:

@@ -1,8 +1,7 @@
 """Reads the HTTP/1.1 exchange that opens a WebSocket (RFC 6455 sections 1.3 and 4), passively.
 
 `Handshake` takes the ordered bytes of both directions and gives the request, the response and every deviation as
-values.  `parse_request` and `parse_response` read the two heads (sections 4.1 and 4.2.2).  The bytes after the
-exchange are left to ``websocket.WebSocket``.
+values; the bytes after the exchange are left to ``websocket.WebSocket``.
 """
 
 from __future__ import annotations
@@ -49,18 +48,16 @@ class Request:
 
 @dataclass(slots=True)
 class Response:
-    """What is kept of a response.
-
-    ``switches``: status 101, and not to another protocol than WebSocket; ``deflate``: permessage-deflate was agreed;
-    ``body_length``: bytes of body after the head, ``None`` when Content-Length does not tell.
-    """
+    """What is kept of a response."""
 
     status: int
     accept: str | None
     subprotocol: str | None
     extensions: list[str]
     switches: bool
+    """Status 101, and not to another protocol than WebSocket."""
     body_length: int | None
+    """``None`` when Content-Length does not tell."""
     deflate: bool = False
     client_takeover: bool = True
     server_takeover: bool = True

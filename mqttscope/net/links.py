@@ -167,11 +167,6 @@ def _ppp(data: bytes, offset: int, stop: int, end: int) -> tuple[int, int] | Not
     return _PPP_TYPES.get(protocol, -1), offset
 
 
-def _carrying(kind: int) -> Link:
-    """A link layer without a header of its own around what an EtherType names."""
-    return lambda data, offset, stop, end: ethertype(data, kind, offset, stop, end)
-
-
 def _typed(at: int, length: int, *, cooked: bool = False) -> Link:
     """A link layer with an EtherType at ``at`` of its header; ``cooked``: Linux writes ETH_P_802_2 (4) for LLC."""
 
@@ -223,11 +218,6 @@ def _raw(data: bytes, offset: int, stop: int, end: int) -> Located:
         return _short(offset + 1, end)
     version = data[offset] >> 4
     return (version, offset, end, b"") if version in (4, 6) else NOT_IP
-
-
-def _ip(version: int) -> Link:
-    """A link layer that holds nothing but IP of this version."""
-    return lambda data, offset, stop, end: (version, offset, end, b"")
 
 
 def _pflog(data: bytes, offset: int, stop: int, end: int) -> Located:
@@ -357,12 +347,12 @@ def _ppi(data: bytes, offset: int, stop: int, end: int) -> Located:
 
 LINKS: Final[dict[int, Link]] = {
     0: _loopback,
-    1: _carrying(ETHERNET),
+    1: lambda data, offset, stop, end: ethertype(data, ETHERNET, offset, stop, end),
     9: _point_to_point,
     12: _raw,
     14: _raw,
     50: _point_to_point,
-    51: _carrying(_PPPOE),
+    51: lambda data, offset, stop, end: ethertype(data, _PPPOE, offset, stop, end),
     101: _raw,
     104: _cisco_hdlc,
     105: wlan,
@@ -377,8 +367,8 @@ LINKS: Final[dict[int, Link]] = {
     204: _behind(1, _point_to_point),
     205: _behind(1, _cisco_hdlc),
     226: _behind(24, _raw),
-    228: _ip(4),
-    229: _ip(6),
+    228: lambda data, offset, stop, end: (4, offset, end, b""),
+    229: lambda data, offset, stop, end: (6, offset, end, b""),
     239: _nflog,
     242: _typed(40, 44),  # IP over InfiniBand (RFC 4391), after the global routing header
     258: _pktap,
