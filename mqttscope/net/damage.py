@@ -49,7 +49,6 @@ def different(segments: list[Segment]) -> int:
 
 
 def is_too_much(segments: list[Segment]) -> bool:
-    """Whether the segments that wait are more than a flow may have."""
     return len(segments) > MAX_DAMAGED_SEGMENTS or sum(len(segment.payload) for segment in segments) > MAX_DAMAGED_BYTES
 
 
@@ -59,7 +58,6 @@ def replaced(flow: Flow) -> list[Segment]:
 
 
 def _is_replaced(flow: Flow, segment: Segment) -> bool:
-    """Whether a valid segment has brought what one with a wrong checksum would bring."""
     half = halves(flow, segment)[0]
     if half.state is UNSEEN:
         return False
@@ -78,7 +76,6 @@ def accepted(flow: Flow, answer: Segment) -> list[Segment]:
 
 
 def _acknowledges(answer: Segment, segment: Segment) -> bool:
-    """Whether a segment acknowledges one of the other side."""
     if plain_key(answer.key) == plain_key(segment.key) or answer.flags & (ACK | RST) != ACK:
         return False
     length = len(segment.payload) + bool(segment.flags & SYN) + bool(segment.flags & FIN)
@@ -86,7 +83,6 @@ def _acknowledges(answer: Segment, segment: Segment) -> bool:
 
 
 def take(flow: Flow, segments: list[Segment]) -> list[Segment]:
-    """Have segments wait no longer."""
     numbers = {id(segment) for segment in segments}
     flow.damaged = [segment for segment in flow.damaged if id(segment) not in numbers]
     return segments

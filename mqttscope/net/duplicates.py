@@ -211,20 +211,23 @@ class Deduplication:
         view = place.view
         view.last_ns = max(view.last_ns, now)
         shown = recent.shown.get(view, 0)
+        sent_again = True
         if shown:
             proves = identification and not direction.same_identification
-            if 0 <= now - recent.timestamp_ns <= (COPY_NS if proves else TAP_NS):
-                return self._leave_out(place)
+            sent_again = not 0 <= now - recent.timestamp_ns <= (COPY_NS if proves else TAP_NS)
         else:
             for other in recent.shown:
                 view.shared = other.shared = True
                 if other.name.encapsulation != view.name.encapsulation:
                     self._unite(other.name.encapsulation, view.name.encapsulation)
-        recent.shown[view] = shown + 1
-        if shown < recent.passed:
-            return self._leave_out(place)
-        recent.passed += 1
-        return True
+        if sent_again:
+            recent.shown[view] = shown + 1
+            if shown >= recent.passed:
+                recent.passed += 1
+                return True
+        place.copies += 1
+        self.copies += 1
+        return False
 
     def taps(self) -> list[Tap]:
         """The taps that have shown the same connections, in the order of their first frames; call it at the end."""
@@ -242,11 +245,6 @@ class Deduplication:
         if first != second:
             self._same.update({known: first for known, root in self._same.items() if root == second})
             self._same[second] = first
-
-    def _leave_out(self, place: _Place) -> bool:
-        place.copies += 1
-        self.copies += 1
-        return False
 
     def _expire(self, now: int) -> None:
         queue = self._queue
@@ -367,17 +365,9 @@ def identify(piece: Segment | Fragment, identification: int) -> Identity:
     if isinstance(piece, Fragment):
         datagram, length = piece.key.removesuffix(piece.encapsulation), len(piece.data) + piece.missing
         return datagram, piece.offset, int(piece.more), piece.protocol, 0, length, hash(piece.data), 0, 0
-    return (
-        plain_key(piece.key),
-        piece.sequence,
-        piece.acknowledgment if piece.flags & ACK else 0,
-        piece.flags,
-        piece.window,
-        len(piece.payload) + piece.missing,
-        hash(piece.payload),
-        time_stamp(piece.options),
-        identification,
-    )
+    numbers = piece.sequence, piece.acknowledgment if piece.flags & ACK else 0, piece.flags, piece.window
+    length, stamp = len(piece.payload) + piece.missing, time_stamp(piece.options)
+    return plain_key(piece.key), *numbers, length, hash(piece.payload), stamp, identification
 
 
 def identity_of(frame: Frame) -> Identity | None:

@@ -31,17 +31,7 @@ from typing import Final
 from mqttscope.net.flow import Flow, FlowReport, Verdict
 from mqttscope.net.reassembly import LOST_WINDOW, START_WINDOW, UNSEEN, HalfStream
 from mqttscope.net.segment import ACK, FIN, RST, SYN, Segment, advance, plain_key, reverse_key
-from mqttscope.net.tap_views import (
-    COPY_NS,
-    VIEW_NS,
-    acknowledges_less,
-    differs,
-    echoes,
-    halves,
-    is_replay,
-    is_whole,
-    repeat_past,
-)
+from mqttscope.net.tap_views import COPY_NS, VIEW_NS, acknowledges_less, differs, echoes, halves, is_replay, repeat_past
 from mqttscope.net.tcp_clock import NO_STAMP, SLACK_NS, Reading, read_clock, time_stamp
 
 LATE_NS: Final = 3_000_000_000
@@ -218,6 +208,16 @@ def begins_in_silence(flow: Flow) -> bool:
     alone = flow.initiator.segments and flow.responder.segments and len({plain_key(seg.key) for seg in kept}) == 1
     copied = _may_be_copy(flow, kept[0], COPY_NS) or kept[0].capture != flow.last_capture
     return not (alone or copied or is_whole(flow, kept)) and asks_for_connection(flow, kept)
+
+
+def is_whole(flow: Flow, segments: Sequence[Segment]) -> bool:
+    """Whether segments that repeat a flow repeat all of it, as a second view of it does in the end."""
+    for half in (flow.initiator, flow.responder):
+        shown = [segment for segment in segments if not segment.flags & SYN and halves(flow, segment)[0] is half]
+        ends = (half.locate(segment.sequence) + len(segment.payload) + segment.missing for segment in shown)
+        if max([0, *ends]) < half.offset:
+            return False
+    return True
 
 
 def _weigh_apart(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> Verdict:

@@ -22,9 +22,7 @@ from mqttscope.net.frame import Frame
 from mqttscope.net.segment import Fragment, NotSegment, Segment, direction_key, unread
 
 MAX_TUNNELS: Final = 8
-"""How many tunnels one frame may nest."""
 MAX_EXTENSION_HEADERS: Final = 16
-"""How many IPv6 extension headers one datagram may have."""
 MAX_TAGS: Final = 64
 """How many tags TZSP may have before what it carries."""
 MAX_OFFLOAD_LENGTH: Final = 524_288
@@ -237,20 +235,11 @@ def _datagram(frame: Frame, located: links.IpHeader, stop: int, depth: int) -> S
         return transport(frame, protocol, body, stop, end, addresses, encapsulation, depth, provable)
     if protocol not in _FRAGMENTED_IPV4:
         return unread("esp") if protocol == _ESP else NOT_TCP
-    return Fragment(
-        addresses + data[offset + 4 : offset + 6] + data[offset + 9 : offset + 10] + encapsulation,
-        (fragment & 0x1FFF) * 8,
-        bool(fragment & 0x2000),
-        protocol,
-        data[body:stop],
-        end - stop,
-        addresses[:4],
-        addresses[4:],
-        encapsulation,
-        frame.number,
-        frame.timestamp_ns,
-        frame.capture,
-    )
+    key = addresses + data[offset + 4 : offset + 6] + data[offset + 9 : offset + 10] + encapsulation
+    position, more = (fragment & 0x1FFF) * 8, bool(fragment & 0x2000)
+    source, destination, place = addresses[:4], addresses[4:], (frame.number, frame.timestamp_ns, frame.capture)
+    payload = data[body:stop]
+    return Fragment(key, position, more, protocol, payload, end - stop, source, destination, encapsulation, *place)
 
 
 def transport(
@@ -280,20 +269,13 @@ def transport(
                 length = 8
                 position = data[offset + 2] << 8 | data[offset + 3]
                 if position & 0xFFF9:
-                    half = len(addresses) // 2
+                    key = addresses + data[offset + 4 : offset + 8] + encapsulation
+                    payload, half = data[offset + 8 : stop], len(addresses) // 2
+                    position, more = position & 0xFFF8, bool(position & 1)
+                    source, destination = addresses[:half], addresses[half:]
+                    place = frame.number, frame.timestamp_ns, frame.capture
                     return Fragment(
-                        addresses + data[offset + 4 : offset + 8] + encapsulation,
-                        position & 0xFFF8,
-                        bool(position & 1),
-                        following,
-                        data[offset + 8 : stop],
-                        end - stop,
-                        addresses[:half],
-                        addresses[half:],
-                        encapsulation,
-                        frame.number,
-                        frame.timestamp_ns,
-                        frame.capture,
+                        key, position, more, following, payload, end - stop, source, destination, encapsulation, *place
                     )
             elif protocol == _AUTHENTICATION:
                 length = (data[offset + 1] + 2) * 4
@@ -314,23 +296,16 @@ def transport(
         start = offset + (data_offset >> 2 & 0x3C)
         if data_offset < 0x50 or start > end:
             return TCP_DATA_OFFSET
-        payload = data[start:stop]
-        checksum = UNJUDGED
+        key = direction_key(addresses, data[offset : offset + 4], encapsulation)
+        payload, options = data[start:stop], data[offset + 20 : min(start, stop)]
+        missing, checksum = end - start - len(payload), UNJUDGED
         if stop == end:
             checksum = judge_checksum(addresses + data[offset:end], 0, len(addresses), len(addresses) + end - offset)
+            if checksum == WRONG and not provable:
+                checksum = UNJUDGED
+        number, now, capture = frame.number, frame.timestamp_ns, frame.capture
         return Segment(
-            direction_key(addresses, data[offset : offset + 4], encapsulation),
-            sequence,
-            acknowledgment,
-            flags,
-            window,
-            payload,
-            end - start - len(payload),
-            frame.number,
-            frame.timestamp_ns,
-            frame.capture,
-            data[offset + 20 : min(start, stop)],
-            UNJUDGED if checksum == WRONG and not provable else checksum,
+            key, sequence, acknowledgment, flags, window, payload, missing, number, now, capture, options, checksum
         )
     located: links.Located
     if protocol == _UDP:

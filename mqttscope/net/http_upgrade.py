@@ -102,14 +102,9 @@ def parse_response(head: bytes) -> Response | None:
     if status < 200 or status in (204, 304):
         body = "0"
     known = body.isascii() and body.isdigit() and len(body) < 19 and "transfer-encoding" not in headers
-    response = Response(
-        status,
-        first.get("sec-websocket-accept"),
-        first.get("sec-websocket-protocol"),
-        _elements(headers, "sec-websocket-extensions"),
-        status == 101,
-        int(body) if known else None,
-    )
+    accept, subprotocol = first.get("sec-websocket-accept"), first.get("sec-websocket-protocol")
+    extensions = _elements(headers, "sec-websocket-extensions")
+    response = Response(status, accept, subprotocol, extensions, status == 101, int(body) if known else None)
     checks = _tokens(headers, "response")
     to = headers.get("upgrade")
     if status != 101:

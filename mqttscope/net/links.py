@@ -18,7 +18,6 @@ from mqttscope.net.segment import NotSegment, unread
 MAX_LAYERS: Final = 16
 """How many tags, label stacks, LLC, PPP and bridged headers one frame may nest."""
 MAX_LABELS: Final = 32
-"""How many labels an MPLS stack may have."""
 MAX_ATTRIBUTES: Final = 64
 """How many attributes of an NFLOG frame are looked at."""
 

@@ -51,7 +51,6 @@ class Segment:
     flags: int
     window: int
     payload: bytes
-    """The captured payload."""
     missing: int
     """How many payload bytes the snap length cut off after ``payload``."""
     frame: int
@@ -73,7 +72,6 @@ class Fragment:
     offset: int
     """Offset of ``data`` in the datagram's payload, in bytes."""
     more: bool
-    """More Fragments bit."""
     protocol: int
     """Protocol of the datagram's payload (6 is TCP)."""
     data: bytes
@@ -110,7 +108,6 @@ def direction_key(addresses: bytes, ports: bytes, encapsulation: bytes = b"") ->
 
 
 def is_ipv4_key(key: bytes) -> bool:
-    """Whether a direction key holds IPv4 addresses (otherwise IPv6)."""
     return len(key) == 12 or (len(key) % 2 == 1 and key[-1] == 4)
 
 

@@ -99,16 +99,6 @@ def is_replay(flow: Flow, segments: Sequence[Segment]) -> bool:
     return len(different) >= _VIEW_SEGMENTS and older >= _VIEW_SEGMENTS // 2
 
 
-def is_whole(flow: Flow, segments: Sequence[Segment]) -> bool:
-    """Whether segments that repeat a flow repeat all of it, as a second view of it does in the end."""
-    for half in (flow.initiator, flow.responder):
-        shown = [segment for segment in segments if not segment.flags & SYN and halves(flow, segment)[0] is half]
-        ends = (half.locate(segment.sequence) + len(segment.payload) + segment.missing for segment in shown)
-        if max([0, *ends]) < half.offset:
-            return False
-    return True
-
-
 def in_order(segments: Sequence[Segment]) -> bool:
     """Whether the data of each side comes in its order, as a connection and a view of it show it."""
     reached: dict[bytes, int] = {}

@@ -191,7 +191,6 @@ class Inflater:
         out += [rest[at : at + MAX_INFLATE_BYTES] for at in range(0, len(rest), MAX_INFLATE_BYTES)]
 
     def _replay(self) -> str | None:
-        """Inflate what the message had so far once more."""
         self.zlib_object = None
         self.fed = self.finals = 0
         self.tail.clear()

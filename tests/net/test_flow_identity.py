@@ -16,6 +16,7 @@ from mqttscope.net.flow_identity import (
     is_challenge,
     is_early,
     is_syn,
+    is_whole,
     known_kind,
     last_beginning,
     plausible_reset,
@@ -447,7 +448,14 @@ def test_copies_of_an_answer_ask_for_no_connection() -> None:
     assert asks_for_connection(flow, parse(["< SA 500 101"]))
 
 
-TALK = [*HANDSHAKE, "> A 101:hello 501", "< A 501:you 106"]
+def test_a_view_is_whole_when_it_has_come_as_far_as_the_flow() -> None:
+    flow = feed(FlowTable(), parse(TALK))[0].flow
+
+    assert is_whole(flow, parse(TALK))
+    assert not is_whole(flow, parse(TALK[:-2]))
+
+
+DIALOGUE = [*HANDSHAKE, "> A 101:hello 501", "< A 501:you 106"]
 
 
 def sides(lines: list[str], last: str) -> tuple[FlowTable, HalfStream, HalfStream]:
@@ -461,10 +469,10 @@ def sides(lines: list[str], last: str) -> tuple[FlowTable, HalfStream, HalfStrea
 @pytest.mark.parametrize(
     ("lines", "line", "plausible"),
     [
-        (TALK, "> R 106", True),
-        (TALK, "> R 105", False),
-        (TALK, f"> R {106 + 65_535}", True),
-        (TALK, f"> R {106 + 65_536}", False),
+        (DIALOGUE, "> R 106", True),
+        (DIALOGUE, "> R 105", False),
+        (DIALOGUE, f"> R {106 + 65_535}", True),
+        (DIALOGUE, f"> R {106 + 65_536}", False),
         (["> S 100"], "> R 100", True),
         (["> S 100"], "> R 101", True),
         (["> S 100"], "> R 102", False),
@@ -489,7 +497,7 @@ def test_a_reset_ends_a_flow_with_numbers_that_fit(lines: list[str], line: str, 
     ],
 )
 def test_a_reset_after_bytes_that_were_not_captured_comes_early(line: str, early: bool) -> None:
-    table, half, peer = sides(TALK, line)
+    table, half, peer = sides(DIALOGUE, line)
     flow = next(iter(table.flows.values()))
 
     assert is_early(flow, half, peer, parse([line])[0]) is early
@@ -497,7 +505,7 @@ def test_a_reset_after_bytes_that_were_not_captured_comes_early(line: str, early
 
 @pytest.mark.parametrize(("line", "expected"), [("> R 101", False), ("> R 106", True), ("> RA 106 504", False)])
 def test_a_stack_that_does_not_know_a_connection_resets_it_without_an_acknowledgment(line: str, expected: bool) -> None:
-    _, half, _ = sides([*TALK, "< A 504 106"], line)
+    _, half, _ = sides([*DIALOGUE, "< A 504 106"], line)
 
     assert disowns(half, parse([line])[0]) is expected
 
