@@ -29,7 +29,7 @@ from mqttscope.net.frame import (
     Plaintext,
     Undecrypted,
 )
-from mqttscope.net.segment import NoteSkipped, Segment, read_endpoint
+from mqttscope.net.segment import NoteSkipped, Segment
 
 if TYPE_CHECKING:
     from mqttscope.capture.taps import Taps
@@ -393,7 +393,7 @@ def read_servers(given: Iterable[str]) -> frozenset[str]:
     found = set()
     for one in given:
         try:
-            found.add(read_endpoint(one if isinstance(one, str) else repr(one)))
+            found.add(arguments.read_endpoint(one if isinstance(one, str) else repr(one)))
         except ValueError as error:
             raise ArgumentError(f"complete names {one!r}: {error}") from None
     return frozenset(found)

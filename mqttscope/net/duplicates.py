@@ -6,9 +6,9 @@ link-layer addresses or another TTL, as on both sides of a router.  Taps of one 
 lost, and what was sent twice passes twice.  Frames without TCP pass.
 
 Equal segments have the same endpoints, numbers, flags, window, time stamp (RFC 7323), payload, and identification of
-IP (RFC 791); tags, link-layer addresses, TTL, traffic class, checksums and other TCP options may change on the way.
-A sender that repeats a segment mostly changes identification or time stamp; otherwise the same tap shows the segment
-again.  A tap that captures each frame twice, such as a mirror port of both directions, does so sooner than any sender.
+IP (RFC 791); the rest may change on the way.  A sender that repeats a segment mostly changes identification or time
+stamp; otherwise the same tap shows the segment again.  A tap that captures each frame twice, such as a mirror port of
+both directions, does so sooner than any sender.
 """
 
 from __future__ import annotations
@@ -106,10 +106,7 @@ class _View:
 
 @dataclass(slots=True, eq=False)
 class _Place:
-    """Frames of one view with the same link-layer addresses and TTL.
-
-    Two places of a view are two taps only if both have shown the same segment; otherwise the path has changed.
-    """
+    """Frames of one view with the same link-layer addresses and TTL; another tap if both show the same segment."""
 
     number: int
     addresses: bytes
@@ -190,7 +187,9 @@ class Deduplication:
             return True
         self.frames += 1
         now = frame.timestamp_ns
-        self._expire(now)
+        while self._queue and (abs(now - self._queue[0].timestamp_ns) >= WINDOW_NS or len(self._queue) >= MAX_RECENT):
+            self.forgotten += abs(now - self._queue[0].timestamp_ns) < WINDOW_NS
+            self._settle(self._queue.popleft())
         identification, hops = _of_ip(frame, piece)
         identity = identify(piece, identification)
         direction = self._direction(identity[0] if isinstance(piece, Segment) else piece.source + piece.destination)
@@ -218,8 +217,7 @@ class Deduplication:
         else:
             for other in recent.shown:
                 view.shared = other.shared = True
-                if other.name.encapsulation != view.name.encapsulation:
-                    self._unite(other.name.encapsulation, view.name.encapsulation)
+                self._unite(other.name.encapsulation, view.name.encapsulation)
         if sent_again:
             recent.shown[view] = shown + 1
             if shown >= recent.passed:
@@ -240,17 +238,11 @@ class Deduplication:
         return [self._taps[key] for key in sorted(self._taps, key=lambda key: (began[key[:2]], *key[2:]))]
 
     def _unite(self, one: bytes, other: bytes) -> None:
-        """Two taps show the same under different tags."""
+        """Two taps show the same, maybe under different tags."""
         first, second = self._same.get(one, one), self._same.get(other, other)
         if first != second:
             self._same.update({known: first for known, root in self._same.items() if root == second})
             self._same[second] = first
-
-    def _expire(self, now: int) -> None:
-        queue = self._queue
-        while queue and (abs(now - queue[0].timestamp_ns) >= WINDOW_NS or len(queue) >= MAX_RECENT):
-            self.forgotten += abs(now - queue[0].timestamp_ns) < WINDOW_NS
-            self._settle(queue.popleft())
 
     def _direction(self, key: bytes) -> _Direction:
         known = self._directions.get(key)

@@ -13,12 +13,10 @@ numbers, then bytes.  If nothing decides, the flow table keeps the segment, and 
 each of these for the proof.  docs/connections.md has the list.
 
 Bytes are weak evidence.  Messages hold what connections begin with: an access log has lines with "GET /", samples of
-sensors look like a CONNACK.  So a beginning counts at the beginning of a stream only, and only if it is of the kind
-with which the known stream began.  Other bytes at a known place may be a damaged frame; they prove a new
-connection together with such a beginning, and if what follows continues them.
-
-Warning: an acknowledgment number that goes back is no proof on an open connection.  All known stacks send RCV.NXT of
-the moment with what they send again, but programs that make captures do not always.
+sensors look like a CONNACK.  So a beginning counts at the beginning of a stream only, if it is of the kind with which
+the known stream began.  Other bytes at a known place may be a damaged frame; they prove a new connection together with
+such a beginning, and if what follows continues them.  An acknowledgment number that goes back is no proof on an open
+connection: programs that make captures do not always send RCV.NXT of the moment, as all known stacks do.
 
 What a SYN or RST does to a flow is here too (RFC 9293 sections 3.5 and 3.10, RFC 5961).
 """

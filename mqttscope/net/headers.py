@@ -4,11 +4,10 @@
 ``fragments.FragmentTable``, a :class:`NotSegment` is a shared constant.  `locate` reads usual frames, also in the
 buffer of a reader, and `walk` all others; a test compares both.
 
-Lengths come from the IP header, so padding and trailers do not count; where segmentation offload left an IP length of
-0, the frame's length on the wire takes its place.  An IP length beyond the frame's length on the wire ends there: what
-the wire did not carry is not missing from the capture, and sequence numbers show any loss.  The addresses
-are those of the innermost IP header, whatever a routing header or a home address option says; then, and where bytes are
-missing, the checksum proves nothing unless it is right.
+Lengths come from the IP header, or from the frame's length on the wire where that is shorter, or where segmentation
+offload left an IP length of 0: what the wire did not carry is not missing from the capture.  The addresses are those of
+the innermost IP header, whatever a routing header or a home address option says; then, and where bytes are missing, the
+checksum proves nothing unless it is right.
 """
 
 from __future__ import annotations
@@ -92,17 +91,12 @@ _UDP_PORTS: Final = _VXLAN_PORTS | _QUIC_PORTS | _MQTT_SN_PORTS | {
 }  # fmt: skip
 """All ports on which UDP is looked at; on others only VXLAN, GENEVE and TZSP are."""
 _MQTT_SN_TYPES: Final = frozenset((*range(0x03), *range(0x04, 0x19), *range(0x1A, 0x1E))) - {0x11}
-_ENCAPSULATED: Final = 0xFE
-"""Type of what a forwarder puts before the message of a client that has no IP."""
-
 PLAIN_IPV4: Final = b"\x08\0\x45"
 """EtherType of IPv4, version 4 with 20 bytes of header."""
 PLAIN_IPV6: Final = b"\x86\xdd\x60"
 """EtherType of IPv6, version 6 with the upper half of the traffic class 0."""
 ONE_TAG: Final = b"\x81\0"
 """EtherType of a VLAN tag (IEEE 802.1Q)."""
-_IPV4_WITHOUT_OPTIONS: Final = 0x45
-"""Version 4 with 20 bytes of header."""
 _IPV4_AND_TCP: Final = Struct("!H2xHxB14xIIBBH").unpack_from
 """Total Length of an IPv4 header without options, fragment, protocol, and numbers of the TCP header after it."""
 _IPV6_AND_TCP: Final = Struct("!HB37xIIBBH").unpack_from
@@ -133,7 +127,7 @@ def locate(data: bytes, start: int, stop: int, link_type: int) -> TcpHeader:
             ip = start + 18
         else:
             return _UNUSUAL
-    elif link_type == 101 and size >= 40 and data[start] == _IPV4_WITHOUT_OPTIONS:
+    elif link_type == 101 and size >= 40 and data[start] == 0x45:  # version 4 with 20 bytes of header
         ip = start
     else:
         return _UNUSUAL
@@ -591,7 +585,8 @@ def _is_mqtt_sn(begin: bytes, length: int) -> bool:
     """MQTT-SN 1.2 section 5.2: the length of the message is that of the datagram, the type is one there is."""
     if len(begin) > 3 and begin[0] == 1:
         return begin[1] << 8 | begin[2] == length and begin[3] in _MQTT_SN_TYPES
-    if len(begin) > 1 and begin[1] == _ENCAPSULATED and 3 <= begin[0] < length:
+    # A forwarder puts this before the message of a client that has no IP.
+    if len(begin) > 1 and begin[1] == 0xFE and 3 <= begin[0] < length:
         begin, length = begin[begin[0] :], length - begin[0]
     return len(begin) > 1 and begin[0] == length and begin[1] in _MQTT_SN_TYPES
 

@@ -320,30 +320,28 @@ class Handshake:
 
     def _advance(self, note: Note) -> None:
         """Read heads until both directions need more bytes."""
-        while self._read_request(note) or self._read_response(note):
-            pass
+        while True:
+            if head := self._head(self.client, note):
+                self._read_request(head, note)
+            elif head := self._head(self.server, note):
+                self._read_response(head, note)
+            else:
+                break
         mute = self.server.phase is LOST or self.server.closed or len(self.client.buffer) > MAX_EARLY_BYTES
         if self.client.phase is HELD and mute and self.request:
             self._report(None, note)
             self.request.remarks.clear()  # a response that comes after all does not repeat them
             self.client.phase = FRAMES
 
-    def _read_request(self, note: Note) -> bool:
-        head = self._head(self.client, note)
-        if not head:
-            return False
+    def _read_request(self, head: bytes, note: Note) -> None:
         self.request_offset = self.client.offset - len(head)
         self.request = parse_request(head)
         if self.request is None:
             self._give_up(self.client, "not_http", "the first line is not a request of HTTP/1.x", note)
         else:
             self.client.phase = FRAMES if self.server.phase is FRAMES else HELD
-        return True
 
-    def _read_response(self, note: Note) -> bool:
-        head = self._head(self.server, note)
-        if not head:
-            return False
+    def _read_response(self, head: bytes, note: Note) -> None:
         response = parse_response(head)
         if response is None:
             self._give_up(self.server, "not_http", "the first line is not a status line of HTTP/1.x", note)
@@ -362,7 +360,6 @@ class Handshake:
             if self.client.phase is HELD:
                 self.client.phase = FRAMES if response.switches else HTTP
             self.request = None
-        return True
 
     def _head(self, side: Opening, note: Note) -> bytes:
         """Take a complete head off the buffer; empty when there is none."""

@@ -3,7 +3,7 @@
 Sequence numbers wrap at 2**32: `distance` and `advance` count with them (RFC 9293 section 3.4).
 
 A frame without a TCP segment has a reason (`NotSegment.reason`).  Most are ordinary: ARP, DNS, ICMP.  Those of
-`UNREAD` are not: MQTT may be inside, or looks as if it were.  They are named in one line, whatever else was read.
+`UNREAD` are not: MQTT may be inside, or looks as if it were.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from ipaddress import IPv4Address, IPv6Address
+from ipaddress import IPv6Address
 from typing import Final
 
 from mqttscope.net.checksum import UNJUDGED
@@ -147,24 +147,6 @@ def endpoints(key: bytes) -> tuple[str, str]:
     )
 
 
-def read_endpoint(told: str) -> str:
-    """The text that `endpoints` gives for an address and port which somebody wrote; `ValueError` says what is wrong."""
-    host, colon, port = told.rpartition(":")
-    if not colon or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65_536:
-        raise ValueError("it is not HOST:PORT with a port from 1 to 65535")
-    in_brackets = host.startswith("[") and host.endswith("]")
-    try:
-        if in_brackets and "%" not in host:
-            return f"[{IPv6Address(host[1:-1])}]:{int(port)}"
-        if not in_brackets:
-            return f"{IPv4Address(host)}:{int(port)}"
-    except ValueError:
-        pass
-    if ":" in host and not in_brackets:
-        raise ValueError("an IPv6 address stands in brackets: [fd00::1]:1883")
-    raise ValueError(f"{host!r} is not an IP address: captures have no names of hosts")
-
-
 def ports(key: bytes) -> tuple[int, int]:
     """Source and destination port of a direction key."""
     at = 8 if is_ipv4_key(key) else 32
@@ -232,12 +214,3 @@ def unread(name: str) -> NotSegment:
 def not_read(skipped: Mapping[str, int]) -> dict[str, int]:
     """Of frames counted by reason, those that are worth a word."""
     return {name: skipped[name] for name in UNREAD if skipped.get(name)}
-
-
-def unread_groups(skipped: Mapping[str, int]) -> dict[str, int]:
-    """Frames counted by reason, coarsely: ``not_ip``, ``not_tcp``, ``malformed``, ``truncated``, ...."""
-    groups: dict[str, int] = {}
-    for name, count in skipped.items():
-        group = UNREAD[name].group if name in UNREAD else name
-        groups[group] = groups.get(group, 0) + count
-    return groups

@@ -56,9 +56,8 @@ def test_ordinary_frames_need_no_word() -> None:
     assert segment.not_read({"not_ip": 1, "not_tcp": 2}) == {}
 
 
-def test_counts_by_reason_and_by_coarse_reason() -> None:
+def test_counts_by_reason() -> None:
     assert segment.not_read(SKIPPED) == {"gtp_u_version_2": 1_200, "wlan_encrypted": 1, "mqtt_sn": 3, "truncated": 2}
-    assert segment.unread_groups(SKIPPED) == {"not_ip": 8, "not_tcp": 1_243, "truncated": 2}
 
 
 @each("name", segment.UNREAD)
@@ -69,35 +68,3 @@ def test_every_reason_can_be_said(name: str) -> None:
     assert segment.UNREAD[name].words in one.detail
     assert segment.UNREAD[name].reader in (segment.READS, segment.WITH_KEYS, segment.NOTHING)
     assert segment.UNREAD[name].group in ("not_ip", "not_tcp", "malformed", "truncated", "unsupported_link_type")
-
-
-@pytest.mark.parametrize(
-    ("written", "read"),
-    [
-        ("10.0.0.2:1883", "10.0.0.2:1883"),
-        ("[fd00::1]:1883", "[fd00::1]:1883"),
-        ("[FD00:0:0::1]:01883", "[fd00::1]:1883"),
-    ],
-)
-def test_an_endpoint_is_read_as_it_is_written_elsewhere(written: str, read: str) -> None:
-    assert segment.read_endpoint(written) == read
-
-
-@pytest.mark.parametrize(
-    ("written", "why"),
-    [
-        ("10.0.0.2", "not HOST:PORT"),
-        ("10.0.0.2:", "port from 1 to 65535"),
-        ("10.0.0.2:0", "port from 1 to 65535"),
-        ("10.0.0.2:65536", "port from 1 to 65535"),
-        ("10.0.0.2:mqtt", "port from 1 to 65535"),
-        ("fd00::1:1883", "stands in brackets"),
-        ("[fe80::1%eth0]:1883", "not an IP address"),
-        ("[10.0.0.2]:1883", "not an IP address"),
-        ("broker.example:1883", "not an IP address: captures have no names of hosts"),
-        (":1883", "not an IP address"),
-    ],
-)
-def test_what_is_no_endpoint_says_why(written: str, why: str) -> None:
-    with pytest.raises(ValueError, match=why):
-        segment.read_endpoint(written)
