@@ -294,8 +294,7 @@ class Deduplication:
         span = self._spans.get((frame.capture, interface))
         if span is None:
             span = self._spans[frame.capture, interface] = _Span(frame.timestamp_ns, frame.timestamp_ns)
-        elif frame.timestamp_ns > span.last_ns:
-            span.last_ns = frame.timestamp_ns
+        span.last_ns = max(span.last_ns, frame.timestamp_ns)
         name = _TapName(frame.capture, interface, encapsulation)
         where = name, addresses, hops
         if where in direction.places:

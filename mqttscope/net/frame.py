@@ -1,8 +1,7 @@
 """The values that a capture consists of: frames, notices of the capture source, and decrypted TLS content.
 
-A *frame* is one captured link-layer record.  Capture sources (``mqttscope.capture``) yield frames and notices in file
-order; everything below works on these values alone and does no I/O.  `Plaintext` is what was inside TLS: bytes of one
-direction, decrypted by a program that has the keys.
+Capture sources (``mqttscope.capture``) yield frames and notices in file order; everything below works on these values
+alone and does no I/O.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ FlowIdentity = tuple[bytes, int, str]
 
 @dataclass(slots=True)
 class Plaintext:
-    """The content of one TLS record, or of a part of it.  It comes before the segment that completed the record."""
+    """The decrypted content of a TLS record, or of a part of it; it comes before the segment that completed that."""
 
     flow: FlowIdentity
     from_initiator: bool

@@ -211,7 +211,6 @@ class WebSocketPhase(StrEnum):
     SEARCHING = "searching"
     """Framing is lost, and the next frame is looked for."""
     LOST = "lost"
-    """Given up."""
 
 
 HTTP, HELD, FRAMES, SEARCHING, LOST = WebSocketPhase

@@ -29,8 +29,7 @@ _TIME_STAMPS: Final = 8
 _USUAL: Final = b"\x01\x01\x08\x0a"
 _SECOND: Final = 1_000_000_000
 _USUAL_RATE: Final = 1_000
-"""Ticks per second of nearly all stacks.  Slower clocks are given as much, since a capture's clock that was set forward
-makes a clock look slow."""
+"""Ticks per second of nearly all stacks, and the least that is taken: a step of the capture's clock may show fewer."""
 _HIGHEST_RATE: Final = 1_000_000
 _SPAN_NS: Final = _SECOND
 """Shortest time between the first and the last value of a side from which the rate of its clock is taken."""
@@ -46,8 +45,7 @@ class Reading(Enum):
     LATER = "later"
     """The clock of the flow has continued: the same stack sent this now."""
     PAST = "past"
-    """A value that the flow had, or passed, before: a copy of another tap, a late segment, or a clock that starts with
-    the same value after each reboot."""
+    """A value that the flow had or passed: a copy, a late segment, or a clock that starts alike after each reboot."""
     AHEAD = "ahead"
     """Further ahead than the time since the last value allows."""
     OTHER = "other"
