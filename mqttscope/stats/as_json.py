@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
 from mqttscope.mqtt.view import text
-from mqttscope.net.segment import not_read, unread_groups
+from mqttscope.net.segment import UNREAD, not_read
 from mqttscope.report.base import Clock
 from mqttscope.session.capture_time import captured
 from mqttscope.stats import rows as at
@@ -120,6 +120,15 @@ def _ended(row: Any, how: str) -> int:
 def _share(row: Any) -> float:
     share: float | None = row.keep_alive_share
     return -1.0 if share is None else share
+
+
+def unread_groups(skipped: Mapping[str, int]) -> dict[str, int]:
+    """Frames counted by reason, coarsely: ``not_ip``, ``not_tcp``, ``malformed``, ``truncated``, ...."""
+    groups: dict[str, int] = {}
+    for name, count in skipped.items():
+        group = UNREAD[name].group if name in UNREAD else name
+        groups[group] = groups.get(group, 0) + count
+    return groups
 
 
 def document(

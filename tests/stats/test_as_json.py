@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mqttscope.stats.as_json import document
+from mqttscope.stats.as_json import document, unread_groups
 from mqttscope.stats.collect import Statistics
 from tests.conftest import ROOT
 from tests.stats.talk import SECOND, Talk, statistics_of
@@ -105,3 +105,9 @@ def test_every_key_is_documented() -> None:
 
     assert found > {"p90_ns", "retransmitted_segments", "receive_maximum"}
     assert found - documented == set()
+
+
+def test_skipped_frames_are_counted_by_coarse_reasons() -> None:
+    skipped = {"not_ip": 7, "mqtt_sn": 3, "not_tcp": 40, "gtp_u_version_2": 1_200, "wlan_encrypted": 1, "truncated": 2}
+
+    assert unread_groups(skipped) == {"not_ip": 8, "not_tcp": 1_243, "truncated": 2}

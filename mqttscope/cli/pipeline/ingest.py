@@ -20,7 +20,7 @@ from mqttscope.cli.spark_session import PipelineFailedError, for_captures, sessi
 from mqttscope.installation import extra_command
 from mqttscope.mqtt.view import text, utf8
 from mqttscope.mqtt.wire import counted
-from mqttscope.net.segment import OFFER_ELSEWHERE, not_read, unread_sentence
+from mqttscope.net.segment import not_read
 from mqttscope.report.jsonl import SCHEMA
 from mqttscope.stats.as_json import taps
 from mqttscope.system import can_fork, processors
@@ -242,7 +242,7 @@ class IngestRun:
             warn(said)
         for said in () if summary.done.taps is None else summary.done.taps.told():
             warn(said)
-        unread = unread_sentence(summary.done.skipped, offer=OFFER_ELSEWHERE)
+        unread = advice.unread_sentence(summary.done.skipped, offer=advice.OFFER_ELSEWHERE)
         if unread is not None:
             warn(unread)
         for failure in summary.done.internal_errors[:FAILURES_TOLD]:
