@@ -9,7 +9,12 @@ from dataclasses import fields
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from mqttscope.dev.schemas.notation import (
+from mqttscope.dev.schemas.reports import CAPTURE_ERROR, TAPS
+from mqttscope.lake.schemas import EVENT_TABLES
+from mqttscope.lake.summary import SUMS, OfConnections
+from mqttscope.lint.finding import Severity
+from mqttscope.net.segment import UNREAD
+from mqttscope.report.documents import (
     ANY,
     BOOL,
     COUNT,
@@ -27,11 +32,7 @@ from mqttscope.dev.schemas.notation import (
     times,
     word,
 )
-from mqttscope.dev.schemas.reports import CAPTURE_ERROR, FAILURE, TAPS
-from mqttscope.lake.schemas import EVENT_TABLES
-from mqttscope.lake.summary import SUMS, OfConnections
-from mqttscope.lint.finding import Severity
-from mqttscope.net.segment import UNREAD
+from mqttscope.report.findings.json import FAILURE
 from mqttscope.report.fleet.model import FleetReport, Percentiles, Ranked
 from mqttscope.report.fleet.text import TIMES
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from mqttscope.dev.schemas.notation import (
+from mqttscope.lint.catalogue import STATES, VERSIONS
+from mqttscope.lint.finding import Confidence, Scope, Severity
+from mqttscope.lint.gate import Entry
+from mqttscope.lint.quality import QualityLevel
+from mqttscope.report.documents import (
     BOOL,
     COUNT,
     NAME,
@@ -20,10 +24,6 @@ from mqttscope.dev.schemas.notation import (
     record,
     word,
 )
-from mqttscope.lint.catalogue import STATES, VERSIONS
-from mqttscope.lint.finding import Confidence, Scope, Severity
-from mqttscope.lint.gate import Entry
-from mqttscope.lint.quality import QualityLevel
 
 _SETTINGS = mapping(any_of(NUMBER, BOOL, TEXT, each(TEXT)))
 _JUDGED = {"severity": word(Severity), "confidence": word(Confidence)}

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from mqttscope.broker_test.verdict import Verdict as Ruled
 from mqttscope.dev.schemas.events import definitions
-from mqttscope.dev.schemas.notation import (
+from mqttscope.dev.schemas.reports import PACKET
+from mqttscope.mutate.flow import Action
+from mqttscope.mutate.mutation import Demand, MutationKind, Verdict
+from mqttscope.replay.live import NoteKind
+from mqttscope.replay.script_file import ENDS, KIND
+from mqttscope.replay.verify.difference import DeviceKind, DifferenceKind
+from mqttscope.report.documents import (
     ANY,
     BOOL,
     COUNT,
@@ -22,22 +30,14 @@ from mqttscope.dev.schemas.notation import (
     mapping,
     maybe,
     record,
+    rows,
     word,
 )
-from mqttscope.dev.schemas.reports import FINDING, PACKET
-from mqttscope.mutate.flow import Action
-from mqttscope.mutate.mutation import Demand, MutationKind, Verdict
-from mqttscope.replay.live import NoteKind
-from mqttscope.replay.script_file import ENDS, KIND
-from mqttscope.replay.verify.difference import DeviceKind, DifferenceKind
+from mqttscope.report.findings.json import FINDING
 
 
-def _line(event: str, keys: dict[str, Schema], optional: dict[str, Schema] | None = None) -> Schema:
+def _line(event: str, keys: Mapping[str, Schema], optional: Mapping[str, Schema] | None = None) -> Schema:
     return record({"schema": VERSION_1, "event": {"const": event}, **keys}, optional)
-
-
-def _counted(key: str, value: Schema, count: str) -> Schema:
-    return each(record({key: value, count: COUNT}))
 
 
 _COMPARED = {
@@ -48,7 +48,7 @@ _LATENCY = maybe(
 )
 _PLAYED = {
     "pace": TEXT, "packets_sent": COUNT, "packets_received": COUNT, "seconds": NUMBER, "connections": COUNT,
-    "left_out": _counted("reason", TEXT, "connections"), "changes": each(TEXT),
+    "left_out": rows("reason", TEXT, "connections"), "changes": each(TEXT),
     "notes": each(record({"kind": word(NoteKind), "note": TEXT, "times": COUNT})),
 }  # fmt: skip
 _PLANNED = record({
@@ -75,8 +75,8 @@ def replay_line() -> Schema:
         _line("replay", {
             **_PLAYED, "broker": TEXT, "connected": COUNT, "recorded_seconds": NUMBER, "stopped": BOOL, "missed": COUNT,
             "not_kept": COUNT, "not_compared": maybe(TEXT), "expiries_not_waited_for": COUNT,
-            "failures": _counted("reason", TEXT, "connections"), "shortfalls": _counted("reason", TEXT, "connections"),
-            "never_came": _counted("what", TEXT, "times"),
+            "failures": rows("reason", TEXT, "connections"), "shortfalls": rows("reason", TEXT, "connections"),
+            "never_came": rows("what", TEXT, "times"),
             "not_waited_for": each(record({"name": TEXT, "topic_filter": TEXT, "messages": COUNT})),
         }),
         _line("replay_plan", {
@@ -128,7 +128,7 @@ _RESULT = (
 )  # fmt: skip
 _RUN = {
     "broker": NAME, "capture": NAME, "capture_hash": HEX, "seed": WHOLE, "cases": COUNT, "deviations": COUNT,
-    "verdicts": mapping(COUNT), "not_played": _counted("reason", TEXT, "cases"), "too_long": COUNT,
+    "verdicts": mapping(COUNT), "not_played": rows("reason", TEXT, "cases"), "too_long": COUNT,
     "unspoken_versions": each(TEXT), "seconds": NUMBER, "stopped": TEXT,
 }  # fmt: skip
 _WRITTEN = {

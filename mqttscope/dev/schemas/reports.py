@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from mqttscope.dev.schemas.events import TCP, definitions
-from mqttscope.dev.schemas.notation import (
+from mqttscope.explain.fates import Fate
+from mqttscope.explain.model import Cause, Certainty
+from mqttscope.lint.finding import Confidence
+from mqttscope.mqtt.constants import PacketType, type_name
+from mqttscope.replay.verify.captures import CaptureDifferenceKind
+from mqttscope.report.documents import (
     ANY,
     BOOL,
     COUNT,
@@ -13,10 +18,10 @@ from mqttscope.dev.schemas.notation import (
     PROTOCOL,
     SIDE,
     TEXT,
+    TRANSPORT,
     VERSION_1,
     WHOLE,
     Schema,
-    any_of,
     both,
     each,
     mapping,
@@ -25,66 +30,10 @@ from mqttscope.dev.schemas.notation import (
     times,
     word,
 )
-from mqttscope.explain.fates import Fate
-from mqttscope.explain.model import Cause, Certainty
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.quality import Quality, QualityLevel
-from mqttscope.mqtt.constants import PacketType, type_name
-from mqttscope.replay.verify.captures import CaptureDifferenceKind
 from mqttscope.stats.rows import HANDSHAKES
 
-_TRANSPORT = word("tcp", "websocket", "tls")
-_SPAN = {"offset": maybe(COUNT), "length": maybe(COUNT)}
-FINDING = record(
-    {
-        "schema": VERSION_1, "rule": TEXT, "slug": TEXT,
-        "severity": word(Severity), "confidence": word(Confidence), "message": TEXT, "statements": each(TEXT),
-        "version": PROTOCOL, "capture": NAME, "frame": COUNT, "timestamp_ns": WHOLE, "connection": COUNT,
-        "client": TEXT,
-        "server": TEXT, "client_identifier": maybe(NAME), "direction": maybe(DIRECTION), "packet": maybe(COUNT),
-        "packet_type": maybe(TEXT), "field": TEXT, **_SPAN, "reason_code": maybe(COUNT), "fingerprint": TEXT,
-    },
-    {
-        "topic": NAME, "clients": COUNT, "count": COUNT, "places": each(record({"field": TEXT, **_SPAN})),
-        "related": each(record({"message": TEXT, "packet": COUNT, "frame": COUNT, "timestamp_ns": WHOLE})),
-    },
-)  # fmt: skip
-FAILURE = record({"rule": TEXT, "capture": NAME, "frame": COUNT, "error": TEXT})
-"""A rule that failed."""
 CAPTURE_ERROR = record({"capture": NAME, "message": TEXT, "offset": maybe(WHOLE), "frames": COUNT})
 """What is wrong with a capture."""
-_BY_SEVERITY = record({str(one): COUNT for one in Severity})
-SUMMARY = record({
-    "findings": _BY_SEVERITY, "counting": maybe(_BY_SEVERITY), "hidden": COUNT, "packets": COUNT,
-    "nothing": maybe(TEXT),
-    "suppressed": mapping(COUNT), "withheld": mapping(COUNT), "captures": each(NAME), "rules": each(TEXT),
-    "profile": maybe(TEXT), "truncated": BOOL,
-    "quality": record(dict.fromkeys(Quality().as_json(), COUNT)), "required_quality": maybe(word(QualityLevel)),
-    "shortfalls": each(record({"capture": NAME, "causes": each(TEXT)})),
-    "fixed": each(mapping(NAME)),
-    "internal_errors": each(FAILURE),
-})  # fmt: skip
-COUNTED_RULE = {
-    "rule": TEXT, "slug": TEXT, "severity": word(Severity),
-    **dict.fromkeys(("findings", "clients", "suppressed", "withheld"), COUNT),
-}  # fmt: skip
-
-
-def finding_line() -> Schema:
-    """A line of ``lint --format jsonl``; with ``--statistics`` one counts the findings of a rule."""
-    return any_of(FINDING, record({"schema": VERSION_1, **COUNTED_RULE}))
-
-
-def findings() -> Schema:
-    """The document of ``lint --format json``, also with ``--statistics``."""
-    return {
-        **record(
-            {"schema": VERSION_1, "summary": SUMMARY}, {"findings": each(FINDING), "rules": each(record(COUNTED_RULE))}
-        ),
-        "oneOf": [{"required": ["findings"]}, {"required": ["rules"]}],
-    }
-
-
 _PAIR = both(COUNT)
 _QOS = record({str(qos): _PAIR for qos in range(3)})
 _RATE = record({"mean": maybe(NUMBER), "peak": COUNT})
@@ -133,7 +82,7 @@ _CAPTURE = {
 _CONNECTION = record({
     "connection": COUNT, "capture": NAME, "frame": COUNT, "client": TEXT, "server": TEXT,
     "client_identifier": maybe(NAME),
-    "transport": _TRANSPORT, "version": maybe(PROTOCOL), "version_known": BOOL, "outcome": word(*_BEGINNINGS),
+    "transport": TRANSPORT, "version": maybe(PROTOCOL), "version_known": BOOL, "outcome": word(*_BEGINNINGS),
     "connack_reason_code": maybe(COUNT), **_moments("opened", "ended"), "ending": word(*_ENDINGS),
     "closed_how": maybe(TEXT),
     "closed_by": maybe(SIDE), "also_closed": maybe(record({"how": TEXT, **times("timestamp")})),
@@ -197,7 +146,7 @@ _CANDIDATE = record({
 })  # fmt: skip
 _EXPLANATION = record({
     "connection": COUNT, "capture": NAME, "client": TEXT, "server": TEXT, "client_identifier": maybe(NAME),
-    "version": PROTOCOL, "version_known": BOOL, "transport": _TRANSPORT, "opened_ns": WHOLE, "opened_frame": COUNT,
+    "version": PROTOCOL, "version_known": BOOL, "transport": TRANSPORT, "opened_ns": WHOLE, "opened_frame": COUNT,
     "ended_ns": WHOLE, "ended_frame": COUNT, "ended_by": maybe(SIDE), "ended_how": TEXT, **_CAUSE,
     "causes": {**each(_CANDIDATE), "minItems": 1},
     "timeline": each(record({"timestamp_ns": WHOLE, "frame": COUNT, "by": maybe(SIDE), "text": NAME})),
