@@ -25,14 +25,15 @@ Schema = dict[str, Any]
 Make = Callable[[Any], Any]
 
 
-def _as_it_is(value: Any) -> Any:
+def itself(value: Any) -> Any:
+    """The value; as the source of a key (`ValueType.at`) the object that the key is of."""
     return value
 
 
 class ValueType(Schema):
     """The JSON Schema of a value, and how the value is made."""
 
-    def __init__(self, schema: Schema, view: Make = _as_it_is, source: Make | None = None) -> None:
+    def __init__(self, schema: Schema, view: Make = itself, source: Make | None = None) -> None:
         """``view`` makes the JSON value of what the program has, ``source`` finds that in the object of a key."""
         super().__init__(schema)
         self.view = view
@@ -109,8 +110,14 @@ def counts(*names: str) -> ValueType:
 def each(items: Schema) -> ValueType:
     """A list; what is shown of each item may be in one of its attributes (`ValueType.at`)."""
     kind = _typed(items)
-    find, make = kind.source or _as_it_is, kind.view
+    find, make = kind.source or itself, kind.view
     return ValueType({"type": "array", "items": items}, lambda values: [make(find(value)) for value in values])
+
+
+def some(items: Schema) -> ValueType:
+    """A list with at least one item."""
+    kind = each(items)
+    return ValueType({**kind, "minItems": 1}, kind.view)
 
 
 def rows(name: str, kind: ValueType, number: str) -> ValueType:

@@ -22,7 +22,7 @@ SCHEMAS: dict[str, tuple[str, str]] = {
     "finding-line": ("A line of lint", "report.findings.json:LINE"),
     "findings": ("The document of lint", "report.findings.json:DOCUMENT"),
     "statistics": ("The document of stats", "dev.schemas.reports:statistics"),
-    "explanations": ("The document of explain", "dev.schemas.reports:explanations"),
+    "explanations": ("The document of explain", "report.explanations.as_json:DOCUMENT"),
     "comparison": ("The document of compare", "dev.schemas.reports:comparison"),
     "comparison-line": ("A line of compare", "dev.schemas.reports:comparison_line"),
     "redaction": ("The document of redact --report", "dev.schemas.reports:redaction"),

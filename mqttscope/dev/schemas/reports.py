@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from mqttscope.dev.schemas.events import TCP, definitions
-from mqttscope.explain.fates import Fate
-from mqttscope.explain.model import Cause, Certainty
-from mqttscope.lint.finding import Confidence
 from mqttscope.mqtt.constants import PacketType, type_name
 from mqttscope.replay.verify.captures import CaptureDifferenceKind
 from mqttscope.report.documents import (
@@ -131,49 +128,6 @@ def statistics() -> Schema:
         "clients": each(_CLIENT), "topics": each(_TOPIC), "taps": TAPS,
     }  # fmt: skip
     return record({"schema": VERSION_1, "totals": totals}, rows)
-
-
-_EVIDENCE = record({"text": NAME, "frame": maybe(COUNT), "timestamp_ns": maybe(WHOLE)})
-_BROKEN = record({
-    "rule": TEXT, "slug": TEXT, "by": SIDE, "statements": each(TEXT), "message": NAME, "confidence": word(Confidence),
-    "frame": COUNT, "timestamp_ns": WHOLE,
-})  # fmt: skip
-_CAUSE = {
-    "cause": word(Cause), "certainty": word(Certainty), "headline": NAME, "reason_code": maybe(COUNT),
-}  # fmt: skip
-_CANDIDATE = record({
-    **_CAUSE, "for": each(_EVIDENCE), "against": each(_EVIDENCE), "broken": each(_BROKEN), "advice": each(TEXT),
-})  # fmt: skip
-_EXPLANATION = record({
-    "connection": COUNT, "capture": NAME, "client": TEXT, "server": TEXT, "client_identifier": maybe(NAME),
-    "version": PROTOCOL, "version_known": BOOL, "transport": TRANSPORT, "opened_ns": WHOLE, "opened_frame": COUNT,
-    "ended_ns": WHOLE, "ended_frame": COUNT, "ended_by": maybe(SIDE), "ended_how": TEXT, **_CAUSE,
-    "causes": {**each(_CANDIDATE), "minItems": 1},
-    "timeline": each(record({"timestamp_ns": WHOLE, "frame": COUNT, "by": maybe(SIDE), "text": NAME})),
-    "left_out": COUNT, "afterwards": each(_EVIDENCE), "notes": each(TEXT),
-})  # fmt: skip
-_MESSAGE = record({
-    "topic": NAME, "summary": NAME,
-    "published": maybe(record({
-        "client": NAME, "connection": COUNT, "frame": COUNT, "timestamp_ns": WHOLE, "qos": COUNT, "retain": BOOL,
-        "reason_code": maybe(COUNT),
-    })),
-    "evidence": each(_EVIDENCE),
-    "clients": each(record({
-        "client": NAME, "connection": maybe(COUNT), "fate": word(Fate), "text": NAME, "frame": maybe(COUNT),
-        "timestamp_ns": maybe(WHOLE), "advice": each(TEXT),
-    })),
-})  # fmt: skip
-
-
-def explanations() -> Schema:
-    """The document of ``explain --format json``."""
-    counted = dict.fromkeys(("connections", "normal", "open", "unreadable", "not_shown"), COUNT)
-    return record({
-        "schema": VERSION_1, "explanations": each(_EXPLANATION),
-        "totals": maybe(record({**counted, "causes": mapping(COUNT), "dropped": mapping(COUNT)})),
-        "messages": each(_MESSAGE), "remarks": each(NAME),
-    })  # fmt: skip
 
 
 PACKET = {"anyOf": [{"$ref": f"#/$defs/event_{name}"} for name in ("packet", "malformed", "gap", "unparsed")]}
