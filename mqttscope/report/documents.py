@@ -89,6 +89,15 @@ def record(required: Mapping[str, Schema], optional: Mapping[str, Schema] | None
     return ValueType({"type": "object", "properties": properties, "required": list(required)}, view)
 
 
+def merged(*parts: tuple[Mapping[str, Schema], Make]) -> ValueType:
+    """An object with the keys of several parts, each read from what a function makes of the value."""
+    records = [(record(keys), find) for keys, find in parts]
+    schema = record({name: kind for keys, _ in parts for name, kind in keys.items()})
+    return ValueType(
+        schema, lambda value: {name: one for part, find in records for name, one in part.view(find(value)).items()}
+    )
+
+
 def mapping(values: Schema) -> ValueType:
     """An object whose keys are data."""
     make = _typed(values).view

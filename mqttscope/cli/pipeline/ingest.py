@@ -22,7 +22,7 @@ from mqttscope.mqtt.view import text, utf8
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.segment import OFFER_ELSEWHERE, not_read, unread_sentence
 from mqttscope.report.jsonl import SCHEMA
-from mqttscope.stats.as_json import taps
+from mqttscope.stats.as_json import TAPS
 from mqttscope.system import can_fork, processors
 
 if TYPE_CHECKING:
@@ -311,7 +311,7 @@ def _as_json(lake: str, summary: Summary, faults: dict[str, str]) -> dict[str, A
         "out_of_order": [text(name) for name in done.out_of_order],
         "overlapping": [text(name) for name in done.overlapping],
         "not_read": not_read(done.skipped),
-        **({} if done.taps is None else {"taps": taps(done.taps)}),
+        **({} if done.taps is None else {"taps": TAPS.view(done.taps)}),
         "of_connections": asdict(summary.of_connections),
         "late_connections": summary.late,
         "rows": summary.rows,

@@ -21,7 +21,7 @@ SCHEMAS: dict[str, tuple[str, str]] = {
     "event-line": ("A line of inspect, sniff and decode", "dev.schemas.events:event_line"),
     "finding-line": ("A line of lint", "report.findings.json:LINE"),
     "findings": ("The document of lint", "report.findings.json:DOCUMENT"),
-    "statistics": ("The document of stats", "dev.schemas.reports:statistics"),
+    "statistics": ("The document of stats", "stats.as_json:DOCUMENT"),
     "explanations": ("The document of explain", "report.explanations.as_json:DOCUMENT"),
     "comparison": ("The document of compare", "dev.schemas.reports:comparison"),
     "comparison-line": ("A line of compare", "dev.schemas.reports:comparison_line"),

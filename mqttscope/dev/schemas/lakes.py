@@ -9,7 +9,7 @@ from dataclasses import fields
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from mqttscope.dev.schemas.reports import CAPTURE_ERROR, TAPS
+from mqttscope.dev.schemas.reports import CAPTURE_ERROR
 from mqttscope.lake.schemas import EVENT_TABLES
 from mqttscope.lake.summary import SUMS, OfConnections
 from mqttscope.lint.finding import Severity
@@ -35,6 +35,7 @@ from mqttscope.report.documents import (
 from mqttscope.report.findings.json import FAILURE
 from mqttscope.report.fleet.model import FleetReport, Percentiles, Ranked
 from mqttscope.report.fleet.text import TIMES
+from mqttscope.stats.as_json import TAPS
 
 
 def _counts(*names: str) -> Schema:
