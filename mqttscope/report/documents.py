@@ -98,6 +98,12 @@ def merged(*parts: tuple[Mapping[str, Schema], Make]) -> ValueType:
     )
 
 
+def reordered(kind: ValueType, *first: str) -> ValueType:
+    """An object whose schema has some keys before the others."""
+    properties: Schema = kind["properties"]
+    return ValueType(record({name: properties[name] for name in dict.fromkeys((*first, *properties))}), kind.view)
+
+
 def mapping(values: Schema) -> ValueType:
     """An object whose keys are data."""
     make = _typed(values).view

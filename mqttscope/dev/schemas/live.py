@@ -9,7 +9,6 @@ from mqttscope.dev.schemas.events import definitions
 from mqttscope.dev.schemas.reports import PACKET
 from mqttscope.mutate.flow import Action
 from mqttscope.mutate.mutation import Demand, MutationKind, Verdict
-from mqttscope.replay.live import NoteKind
 from mqttscope.replay.script_file import ENDS, KIND
 from mqttscope.replay.verify.difference import DeviceKind, DifferenceKind
 from mqttscope.report.documents import (
@@ -34,27 +33,12 @@ from mqttscope.report.documents import (
     word,
 )
 from mqttscope.report.findings.json import FINDING
+from mqttscope.report.replay.json import COMPARED, VERIFICATION
+from mqttscope.report.replay.summary import LATENCY, PLAN, REPLAY, SERVE
 
 
 def _line(event: str, keys: Mapping[str, Schema], optional: Mapping[str, Schema] | None = None) -> Schema:
     return record({"schema": VERSION_1, "event": {"const": event}, **keys}, optional)
-
-
-_COMPARED = {
-    **dict.fromkeys(("compared", "equal", "different", "follow", "not_judged"), COUNT), "reasons": mapping(COUNT),
-}  # fmt: skip
-_LATENCY = maybe(
-    record({"count": COUNT, **{f"{name}_ns": WHOLE for name in ("min", "p50", "p95", "p99", "max")}}),
-)
-_PLAYED = {
-    "pace": TEXT, "packets_sent": COUNT, "packets_received": COUNT, "seconds": NUMBER, "connections": COUNT,
-    "left_out": rows("reason", TEXT, "connections"), "changes": each(TEXT),
-    "notes": each(record({"kind": word(NoteKind), "note": TEXT, "times": COUNT})),
-}  # fmt: skip
-_PLANNED = record({
-    "connection": COUNT, "client_identifier": maybe(NAME), "client": TEXT, "version": PROTOCOL, "opened_ns": WHOLE,
-    "ended": TEXT, "ended_by": maybe(any_of(SIDE, {"const": ""})), "packets": COUNT,
-})  # fmt: skip
 
 
 def replay_line() -> Schema:
@@ -66,29 +50,8 @@ def replay_line() -> Schema:
             "message": NAME, "follows": COUNT, "because_of": maybe(record({"option": TEXT, "certain": BOOL})),
             "cause": maybe(TEXT), "recorded": maybe(PACKET), "live": maybe(PACKET),
         }),
-        _line("verified_connection", {"connection": COUNT, "name": NAME, **_COMPARED}),
-        _line("verification", {
-            **dict.fromkeys(("connections", "connections_judged", "differences", "counting"), COUNT),
-            "nothing": maybe(TEXT), "kinds": mapping(COUNT), "causes": mapping(COUNT), **_COMPARED,
-        }),
-        _line("latency", {"kind": TEXT, "recorded": _LATENCY, "live": _LATENCY}),
-        _line("replay", {
-            **_PLAYED, "broker": TEXT, "connected": COUNT, "recorded_seconds": NUMBER, "stopped": BOOL, "missed": COUNT,
-            "not_kept": COUNT, "not_compared": maybe(TEXT), "expiries_not_waited_for": COUNT,
-            "failures": rows("reason", TEXT, "connections"), "shortfalls": rows("reason", TEXT, "connections"),
-            "never_came": rows("what", TEXT, "times"),
-            "not_waited_for": each(record({"name": TEXT, "topic_filter": TEXT, "messages": COUNT})),
-        }),
-        _line("replay_plan", {
-            "broker": TEXT, "pace": TEXT, "duration_ns": WHOLE, "changes": each(TEXT), "packets": mapping(COUNT),
-            "retained_topics": each(NAME), "cleared_topics": each(NAME),
-            "wills": each(record({"client_identifier": NAME, "will_topic": NAME})),
-            "shared_subscriptions": each(NAME), "system_topics": each(NAME), "connections": each(_PLANNED),
-        }),
-        _line("serve", {
-            **_PLAYED, "recorded_connections": COUNT, "played": COUNT, "complete": BOOL,
-            "never_connected": each(COUNT),
-        }),
+        _line("verified_connection", {"connection": COUNT, "name": NAME, **COMPARED}),
+        VERIFICATION, LATENCY, REPLAY, PLAN, SERVE,
         FINDING,
     ]  # fmt: skip
     return {"anyOf": lines, "$defs": definitions()}

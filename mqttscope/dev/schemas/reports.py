@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mqttscope.dev.schemas.events import definitions
 from mqttscope.replay.verify.captures import CaptureDifferenceKind
+from mqttscope.report.compare import COUNTS
 from mqttscope.report.documents import (
     ANY,
     BOOL,
@@ -25,20 +26,16 @@ CAPTURE_ERROR = record({"capture": NAME, "message": TEXT, "offset": maybe(WHOLE)
 """What is wrong with a capture."""
 PACKET = {"anyOf": [{"$ref": f"#/$defs/event_{name}"} for name in ("packet", "malformed", "gap", "unparsed")]}
 """A packet within another document, as ``inspect`` writes it."""
-_SIDES = record({"a": COUNT, "b": COUNT})
-_COUNTS = {
-    **dict.fromkeys(("connections", "packets", "bytes", "segments", "lost"), _SIDES), "equal": COUNT,
-    "differences": COUNT,
-}  # fmt: skip
 _ONE_SIDE = maybe(record({"connection": COUNT, "value": ANY, "packet": maybe(PACKET)}))
 _DIFFERENCE = {
     "kind": word(CaptureDifferenceKind), "only": maybe(word("a", "b")), "client_identifier": maybe(NAME),
     "direction": maybe(DIRECTION), "type": maybe(TEXT), "topic": maybe(NAME), "field": maybe(TEXT), "a": _ONE_SIDE,
     "b": _ONE_SIDE,
 }  # fmt: skip
-_COMPARED = {"client_identifier": maybe(NAME), **_COUNTS}
+_COMPARED = {"client_identifier": maybe(NAME), **COUNTS["properties"]}
 _COMPARISON = {
-    "captures": record({"a": NAME, "b": NAME}), **_COUNTS, "kinds": mapping(COUNT), "complete": BOOL, "left_out": COUNT,
+    "captures": record({"a": NAME, "b": NAME}), **COUNTS["properties"], "kinds": mapping(COUNT), "complete": BOOL,
+    "left_out": COUNT,
 }  # fmt: skip
 
 
