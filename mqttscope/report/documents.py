@@ -56,6 +56,8 @@ TIME = ValueType(WHOLE, captured)
 MOMENT = ValueType(TEXT, Clock().iso)
 NULL: Schema = {"type": "null"}
 HEX = ValueType({"type": "string", "pattern": "^([0-9a-f]{2})*$"}, bytes.hex)
+DIGITS = ValueType(HEX)
+"""Hexadecimal digits that are text already."""
 ANY = ValueType({})
 
 
@@ -100,8 +102,11 @@ def merged(*parts: tuple[Mapping[str, Schema], Make]) -> ValueType:
 
 def reordered(kind: ValueType, *first: str) -> ValueType:
     """An object whose schema has some keys before the others."""
-    properties: Schema = kind["properties"]
-    return ValueType(record({name: properties[name] for name in dict.fromkeys((*first, *properties))}), kind.view)
+    names = dict.fromkeys((*first, *kind["properties"]))
+    properties = {name: kind["properties"][name] for name in names}
+    return ValueType(
+        {**kind, "properties": properties, "required": [n for n in names if n in kind["required"]]}, kind.view
+    )
 
 
 def mapping(values: Schema) -> ValueType:
