@@ -133,16 +133,18 @@ def _per_second(name: str) -> doc.ValueType:
 
 
 def _directions(make: Callable[[int], doc.ValueType]) -> doc.ValueType:
-    """An object of two values, which are made for the client (0) and the server (1)."""
+    """An object of the counts of a row, with a value for the client (0) and one for the server (1)."""
     return doc.record({"client_to_server": make(0), "server_to_client": make(1)}).at(doc.itself)
 
 
-def _count(place: int) -> doc.ValueType:
-    return doc.COUNT.at(lambda measured: measured.traffic.counts[place])
-
-
 def _counts(place: int, distance: int = 1) -> doc.ValueType:
-    return _directions(lambda from_server: _count(place + distance * from_server))
+    return _PAIR.at(itemgetter(place, place + distance))
+
+
+def _of_traffic(kind: doc.ValueType) -> doc.ValueType:
+    """A value of the counts of a row, as one of what was measured."""
+    find = kind.source or doc.itself
+    return kind.at(lambda measured: find(measured.traffic.counts))
 
 
 def _sums(place: int) -> doc.ValueType:
@@ -152,26 +154,27 @@ def _sums(place: int) -> doc.ValueType:
 
 def _type(kind: PacketType) -> doc.ValueType:
     counts = doc.record({"packets": _counts(at.PACKETS + kind, 16), "bytes": _counts(at.BYTES + kind, 16)})
-    return counts.at(lambda row: row if row.traffic.counts[kind] or row.traffic.counts[16 + kind] else None)
+    return counts.at(lambda counted: counted if counted[kind] or counted[16 + kind] else None)
 
 
 def _alias(from_server: int) -> doc.ValueType:
     sets, hits = at.ALIAS_SETS + from_server, at.ALIAS_HITS + from_server
 
-    def uses(row: _Measured) -> int:
-        return row.traffic.counts[sets] + row.traffic.counts[hits]
+    def uses(counts: list[int]) -> int:
+        return counts[sets] + counts[hits]
 
     return doc.record({
-        "sets": _count(sets), "hits": _count(hits),
-        "hit_rate": _SHARE.at(lambda row: row.traffic.counts[hits] / uses(row) if uses(row) else None),
-        "saved_bytes": doc.WHOLE.at(lambda row: row.traffic.counts[at.SAVED + from_server]),
-        "property_bytes": doc.COUNT.at(lambda row: 3 * uses(row)),
+        "sets": doc.COUNT.at(itemgetter(sets)), "hits": doc.COUNT.at(itemgetter(hits)),
+        "hit_rate": _SHARE.at(lambda counts: counts[hits] / uses(counts) if uses(counts) else None),
+        "saved_bytes": doc.WHOLE.at(itemgetter(at.SAVED + from_server)),
+        "property_bytes": doc.COUNT.at(lambda counts: 3 * uses(counts)),
     }).at(doc.itself)  # fmt: skip
 
 
 def _tcp(from_server: int) -> doc.ValueType:
     first = at.TCP + from_server * len(at.TCP_COUNTERS)
-    return doc.record({name: _count(first + number) for number, name in enumerate(at.TCP_COUNTERS)}).at(doc.itself)
+    counts = {name: doc.COUNT.at(itemgetter(first + number)) for number, name in enumerate(at.TCP_COUNTERS)}
+    return doc.record(counts).at(doc.itself)
 
 
 def _latencies(row: _Measured) -> dict[str, Any]:
@@ -205,18 +208,22 @@ _LATENCY = doc.record(
 _LATENCIES = doc.record({}, {
     name: doc.record({}, {"client_to_server": _LATENCY, "server_to_client": _LATENCY}) for name in at.HANDSHAKES
 })  # fmt: skip
-_TRAFFIC = {
-    "packets": _sums(at.PACKETS), "bytes": _sums(at.BYTES), "rates": _RATES,
-    "types": doc.record({}, {type_name(kind): _type(kind) for kind in PacketType}).at(doc.itself),
+_COUNTS = {
+    "types": doc.record({}, {type_name(kind): _type(kind) for kind in PacketType}),
     "publish": doc.record({
         "payload_bytes": _counts(at.PAYLOAD),
         "qos": doc.record({str(qos): _counts(at.QOS + qos, 4) for qos in range(3)}).at(doc.itself),
         "retain": _counts(at.RETAIN), "dup": _counts(at.DUP),
-    }).at(doc.itself),
+    }),
     "topic_alias": _directions(_alias), "malformed": _counts(at.MALFORMED),
     "malformed_bytes": _counts(at.MALFORMED_BYTES), "unparsed": _counts(at.UNPARSED),
     "unparsed_bytes": _counts(at.UNPARSED_BYTES), "gaps": _counts(at.GAPS), "gap_bytes": _counts(at.GAP_BYTES),
-    "tcp": _directions(_tcp), "latencies": doc.ValueType(_LATENCIES, _latencies, doc.itself),
+    "tcp": _directions(_tcp),
+}  # fmt: skip
+_TRAFFIC = {
+    "packets": _sums(at.PACKETS), "bytes": _sums(at.BYTES), "rates": _RATES,
+    **{name: _of_traffic(kind) for name, kind in _COUNTS.items()},
+    "latencies": doc.ValueType(_LATENCIES, _latencies, doc.itself),
 }  # fmt: skip
 
 

@@ -46,7 +46,7 @@ def test_values_are_made_as_their_kinds_say() -> None:
     time = CaptureTime(5, 7)
 
     assert doc.TIME.view(time) == 7
-    assert doc.TEXT.view("\udcff") == "\\xff"
+    assert doc.ESCAPED.view("\udcff") == "\\xff"
     assert doc.HEX.view(b"\x01") == "01"
     assert doc.SECONDS.view(1.23456789) == 1.234568
     assert type(doc.word(Colour).view(Colour.RED)) is str

@@ -174,17 +174,17 @@ RESULT = {
     "schema": doc.VERSION_1, "event": doc.constant("case"),
     "number": doc.maybe(doc.COUNT).at(lambda result: None if result.number == AS_RECORDED else result.number),
     "verdict": doc.maybe(doc.word(Verdict)).at(lambda result: result.ruling and result.ruling.verdict),
-    "why": doc.TEXT.at(lambda result: result.ruling.why if result.ruling else result.not_played),
+    "why": doc.ESCAPED.at(lambda result: result.ruling.why if result.ruling else result.not_played),
     "statements": doc.each(doc.TEXT).at(lambda result: result.ruling.statements if result.ruling else ()),
     "seconds": doc.SECONDS, "case": CASE,
 }  # fmt: skip
-LEFT_BEHIND = {"left_behind": doc.each(doc.TEXT).at(lambda result: result.unclean or None)}
+LEFT_BEHIND = {"left_behind": doc.each(doc.ESCAPED).at(lambda result: result.unclean or None)}
 _RESULT = doc.record(RESULT, LEFT_BEHIND)
 REDUCED = doc.record(
     {
         "tries": doc.COUNT.at("small.tries"), "sends": doc.each(doc.HEX),
         "shell": doc.any_of(doc.TEXT, doc.each(doc.TEXT)), "breaks": doc.each(doc.TEXT).at("small.breaks"),
-        "fault": doc.unless_empty(doc.TEXT).at("small.fault"),
+        "fault": doc.unless_empty(doc.ESCAPED).at("small.fault"),
         "unfinished": doc.any_of(doc.BOOL, doc.maybe(doc.TEXT)).at("small.unfinished"),
     },
     {"redacted": doc.BOOL},
@@ -194,8 +194,8 @@ SUMMARY = {
     "capture_hash": doc.DIGITS, "seed": doc.WHOLE, "cases": doc.COUNT.at(lambda tried: len(tried.results)),
     "deviations": doc.COUNT.at(lambda tried: len(tried.deviations)),
     "verdicts": doc.mapping(doc.COUNT).at(lambda tried: {str(name): one for name, one in tried.verdicts.items()}),
-    "not_played": doc.rows("reason", doc.TEXT, "cases"), "too_long": doc.COUNT,
-    "unspoken_versions": doc.each(doc.TEXT).at("unspoken"), "seconds": doc.SECONDS, "stopped": doc.TEXT,
+    "not_played": doc.rows("reason", doc.ESCAPED, "cases"), "too_long": doc.COUNT,
+    "unspoken_versions": doc.each(doc.TEXT).at("unspoken"), "seconds": doc.SECONDS, "stopped": doc.ESCAPED,
 }  # fmt: skip
 _SUMMARY = doc.record(SUMMARY)
 

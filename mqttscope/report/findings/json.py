@@ -27,23 +27,23 @@ def _several(name: str) -> doc.ValueType:
 FINDING = doc.record(
     {
         "schema": doc.VERSION_1, "rule": doc.TEXT, "slug": doc.TEXT, "severity": doc.word(Severity),
-        "confidence": doc.word(Confidence), "message": doc.TEXT, "statements": doc.each(doc.TEXT),
+        "confidence": doc.word(Confidence), "message": doc.ESCAPED, "statements": doc.each(doc.TEXT),
         "version": doc.PROTOCOL, "capture": doc.NAME, "frame": doc.COUNT, "timestamp_ns": doc.TIME,
         "connection": doc.COUNT, "client": doc.TEXT, "server": doc.TEXT, "client_identifier": doc.maybe(doc.NAME),
         "direction": doc.maybe(doc.DIRECTION), "packet": doc.maybe(doc.COUNT), "packet_type": doc.maybe(doc.TEXT),
-        "field": doc.TEXT, **_SPAN, "reason_code": doc.maybe(doc.COUNT), "fingerprint": doc.TEXT,
+        "field": doc.ESCAPED, **_SPAN, "reason_code": doc.maybe(doc.COUNT), "fingerprint": doc.TEXT,
     },
     {
         "topic": doc.NAME, "clients": _several("clients"), "count": _several("count"),
-        "places": doc.each(doc.record({"field": doc.TEXT, **_SPAN})).at(
+        "places": doc.each(doc.record({"field": doc.ESCAPED, **_SPAN})).at(
             lambda finding: finding.places if finding.count > 1 else None
         ),
         "related": doc.each(
-            doc.record({"message": doc.TEXT, "packet": doc.COUNT, "frame": doc.COUNT, "timestamp_ns": doc.TIME})
+            doc.record({"message": doc.ESCAPED, "packet": doc.COUNT, "frame": doc.COUNT, "timestamp_ns": doc.TIME})
         ).at(lambda finding: finding.related or None),
     },
 )  # fmt: skip
-FAILURE = doc.record({"rule": doc.TEXT, "capture": doc.NAME, "frame": doc.COUNT, "error": doc.TEXT})
+FAILURE = doc.record({"rule": doc.TEXT, "capture": doc.NAME, "frame": doc.COUNT, "error": doc.ESCAPED})
 """A rule that failed."""
 _BY_SEVERITY = doc.counts(*ORDER)
 _QUALITY = doc.ValueType(doc.record(dict.fromkeys(Quality().as_json(), doc.COUNT)), Quality.as_json)
