@@ -58,9 +58,7 @@ _VERSION = doc.record({
 MUTATION = doc.record({
     "schema": doc.VERSION_1, "mutation": doc.TEXT.at("mutation.name"),
     "kind": doc.word(MutationKind).at("mutation.kind"), "description": doc.TEXT.at("mutation.description"),
-    "packet_type": doc.ValueType(doc.TEXT, lambda kind: None if kind is None else type_name(kind)).at(
-        "mutation.packet_type"
-    ),
+    "packet_type": doc.maybe(doc.ValueType(doc.TEXT, type_name)).at("mutation.packet_type"),
     "field": doc.TEXT.at("mutation.field"), "senders": doc.each(doc.SIDE).at("mutation.senders"),
     "versions": doc.mapping(_VERSION),
 })  # fmt: skip

@@ -49,7 +49,7 @@ _BY_SEVERITY = doc.counts(*ORDER)
 _QUALITY = doc.ValueType(doc.record(dict.fromkeys(Quality().as_json(), doc.COUNT)), Quality.as_json)
 SUMMARY = doc.record({
     "findings": _BY_SEVERITY.at("counts"), "counting": doc.maybe(_BY_SEVERITY).at("failing"),
-    "hidden": doc.COUNT.at(lambda summary: summary.hidden.total()), "packets": doc.COUNT,
+    "hidden": doc.COUNT.at(lambda summary: summary.hidden.total()), "packets": doc.maybe(doc.COUNT),
     "nothing": doc.unless_empty(doc.TEXT), "suppressed": doc.by_name(doc.COUNT), "withheld": doc.by_name(doc.COUNT),
     "captures": doc.each(doc.NAME), "rules": doc.each(doc.TEXT.at("code")), "profile": doc.maybe(doc.TEXT),
     "truncated": doc.BOOL, "quality": _QUALITY, "required_quality": doc.maybe(doc.word(QualityLevel)),
