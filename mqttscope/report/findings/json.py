@@ -17,6 +17,9 @@ from mqttscope.report.findings.base import ORDER, Summary
 from mqttscope.report.findings.shown import ShownFinding
 from mqttscope.report.jsonl import dumps, harmless
 
+JUDGED = {"severity": doc.word(Severity), "confidence": doc.word(Confidence)}
+SETTINGS = doc.mapping(doc.any_of(doc.NUMBER, doc.BOOL, doc.TEXT, doc.each(doc.TEXT)))
+"""Settings of a rule."""
 _SPAN = {"offset": doc.maybe(doc.COUNT), "length": doc.maybe(doc.COUNT)}
 
 
@@ -26,11 +29,11 @@ def _several(name: str) -> doc.ValueType:
 
 FINDING = doc.record(
     {
-        "schema": doc.VERSION_1, "rule": doc.TEXT, "slug": doc.TEXT, "severity": doc.word(Severity),
-        "confidence": doc.word(Confidence), "message": doc.ESCAPED, "statements": doc.each(doc.TEXT),
-        "version": doc.PROTOCOL, "capture": doc.NAME, "frame": doc.COUNT, "timestamp_ns": doc.TIME,
-        "connection": doc.COUNT, "client": doc.TEXT, "server": doc.TEXT, "client_identifier": doc.maybe(doc.NAME),
-        "direction": doc.maybe(doc.DIRECTION), "packet": doc.maybe(doc.COUNT), "packet_type": doc.maybe(doc.TEXT),
+        "schema": doc.VERSION_1, "rule": doc.TEXT, "slug": doc.TEXT, **JUDGED, "message": doc.ESCAPED,
+        "statements": doc.each(doc.TEXT), "version": doc.PROTOCOL, "capture": doc.NAME, "frame": doc.COUNT,
+        "timestamp_ns": doc.TIME, "connection": doc.COUNT, "client": doc.TEXT, "server": doc.TEXT,
+        "client_identifier": doc.maybe(doc.NAME), "direction": doc.maybe(doc.DIRECTION),
+        "packet": doc.maybe(doc.COUNT), "packet_type": doc.maybe(doc.TEXT),
         "field": doc.ESCAPED, **_SPAN, "reason_code": doc.maybe(doc.COUNT), "fingerprint": doc.TEXT,
     },
     {
