@@ -263,6 +263,25 @@ COUNTS = doc.record({
     **dict.fromkeys(("connections", "packets", "bytes", "segments", "lost"), _SIDES), "equal": doc.COUNT,
     "differences": doc.COUNT,
 })  # fmt: skip
+_SIDE = doc.maybe(doc.record({"connection": doc.COUNT, "value": doc.ANY, "packet": doc.maybe(doc.PACKET)}))
+_DIFFERENCE = {
+    "kind": doc.word(CaptureDifferenceKind), "only": doc.maybe(doc.word("a", "b")),
+    "client_identifier": doc.maybe(doc.NAME), "direction": doc.maybe(doc.DIRECTION), "type": doc.maybe(doc.TEXT),
+    "topic": doc.maybe(doc.NAME), "field": doc.maybe(doc.TEXT), "a": _SIDE, "b": _SIDE,
+}  # fmt: skip
+_CLIENT = {"client_identifier": doc.maybe(doc.NAME), **COUNTS["properties"]}
+_COMPARISON = {
+    "captures": doc.record({"a": doc.NAME, "b": doc.NAME}), **COUNTS["properties"], "kinds": doc.mapping(doc.COUNT),
+    "complete": doc.BOOL, "left_out": doc.COUNT,
+}  # fmt: skip
+DOCUMENT = doc.record({
+    "schema": doc.VERSION_1, "differences": doc.each(doc.record(_DIFFERENCE)),
+    "clients": doc.each(doc.record(_CLIENT)), "comparison": doc.record(_COMPARISON),
+})  # fmt: skip
+_LINES = {"capture_difference": _DIFFERENCE, "compared_client": _CLIENT, "comparison": _COMPARISON}
+LINE = {
+    "oneOf": [doc.record({"schema": doc.VERSION_1, "event": {"const": name}, **keys}) for name, keys in _LINES.items()]
+}
 
 
 class CompareJson:

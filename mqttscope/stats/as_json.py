@@ -391,7 +391,7 @@ _OTHER = doc.record({
 """What is beyond a limit."""
 
 
-class _Run(NamedTuple):
+class _CountedRun(NamedTuple):
     """Statistics, and what was counted beside them."""
 
     statistics: Statistics
@@ -451,5 +451,5 @@ def document(
         shown["topics"] = [TOPIC.view(_Topic(row, duration)) for row in topics]
     if statistics.taps is not None:
         shown["taps"] = TAPS.view(statistics.taps)
-    shown["totals"] = TOTALS.view(_Run(statistics, other_flows, skipped or {}))
+    shown["totals"] = TOTALS.view(_CountedRun(statistics, other_flows, skipped or {}))
     return shown

@@ -9,7 +9,6 @@ from dataclasses import fields
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from mqttscope.dev.schemas.reports import CAPTURE_ERROR
 from mqttscope.lake.schemas import EVENT_TABLES
 from mqttscope.lake.summary import SUMS, OfConnections
 from mqttscope.lint.finding import Severity
@@ -17,6 +16,7 @@ from mqttscope.net.segment import UNREAD
 from mqttscope.report.documents import (
     ANY,
     BOOL,
+    CAPTURE_ERROR,
     COUNT,
     NAME,
     NUMBER,

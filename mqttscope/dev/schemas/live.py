@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mqttscope.dev.schemas.events import definitions
-from mqttscope.dev.schemas.reports import PACKET
 from mqttscope.replay.script_file import ENDS, KIND
 from mqttscope.replay.verify.difference import DeviceKind, DifferenceKind
 from mqttscope.report.broker_test.listing import MUTATED_FLOW, MUTATION
@@ -17,6 +15,7 @@ from mqttscope.report.documents import (
     HEX,
     NAME,
     NUMBER,
+    PACKET,
     PROTOCOL,
     SIDE,
     TEXT,
@@ -51,7 +50,7 @@ def replay_line() -> Schema:
         VERIFICATION, LATENCY, REPLAY, PLAN, SERVE,
         FINDING,
     ]  # fmt: skip
-    return {"anyOf": lines, "$defs": definitions()}
+    return any_of(*lines)
 
 
 _SPACED = {"type": "string", "pattern": "^[0-9a-f]{2}( [0-9a-f]{2})*$"}
