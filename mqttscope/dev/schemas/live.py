@@ -6,91 +6,74 @@ from collections.abc import Mapping
 
 from mqttscope.replay.script_file import ENDS, KIND
 from mqttscope.replay.verify.difference import DeviceKind, DifferenceKind
+from mqttscope.report import documents as doc
 from mqttscope.report.broker_test.listing import MUTATED_FLOW, MUTATION
 from mqttscope.report.broker_test.outcome import CASE, LEFT_BEHIND, REDUCED, RESULT, SUMMARY
-from mqttscope.report.documents import (
-    ANY,
-    BOOL,
-    COUNT,
-    HEX,
-    NAME,
-    NUMBER,
-    PACKET,
-    PROTOCOL,
-    SIDE,
-    TEXT,
-    VERSION_1,
-    WHOLE,
-    Schema,
-    any_of,
-    each,
-    maybe,
-    record,
-    word,
-)
 from mqttscope.report.findings.json import FINDING
 from mqttscope.report.replay.json import COMPARED, VERIFICATION
 from mqttscope.report.replay.summary import LATENCY, PLAN, REPLAY, SERVE
 
 
-def _line(event: str, keys: Mapping[str, Schema], optional: Mapping[str, Schema] | None = None) -> Schema:
-    return record({"schema": VERSION_1, "event": {"const": event}, **keys}, optional)
+def _line(event: str, keys: Mapping[str, doc.Schema]) -> doc.Schema:
+    return doc.record({"schema": doc.VERSION_1, "event": {"const": event}, **keys})
 
 
-def replay_line() -> Schema:
+def replay_line() -> doc.Schema:
     """A line of ``replay`` and ``serve`` with ``--format jsonl``; with ``--lint`` also findings."""
     lines = [
         _line("difference", {
-            "kind": word(DifferenceKind, DeviceKind),
-            "connection": COUNT, "name": NAME, "version": PROTOCOL, "field": maybe(TEXT), "expected": ANY, "found": ANY,
-            "message": NAME, "follows": COUNT, "because_of": maybe(record({"option": TEXT, "certain": BOOL})),
-            "cause": maybe(TEXT), "recorded": maybe(PACKET), "live": maybe(PACKET),
+            "kind": doc.word(DifferenceKind, DeviceKind), "connection": doc.COUNT, "name": doc.NAME,
+            "version": doc.PROTOCOL, "field": doc.maybe(doc.TEXT), "expected": doc.ANY, "found": doc.ANY,
+            "message": doc.NAME, "follows": doc.COUNT,
+            "because_of": doc.maybe(doc.record({"option": doc.TEXT, "certain": doc.BOOL})),
+            "cause": doc.maybe(doc.TEXT), "recorded": doc.maybe(doc.PACKET), "live": doc.maybe(doc.PACKET),
         }),
-        _line("verified_connection", {"connection": COUNT, "name": NAME, **COMPARED}),
+        _line("verified_connection", {"connection": doc.COUNT, "name": doc.NAME, **COMPARED}),
         VERIFICATION, LATENCY, REPLAY, PLAN, SERVE,
         FINDING,
     ]  # fmt: skip
-    return any_of(*lines)
+    return doc.any_of(*lines)
 
 
 _SPACED = {"type": "string", "pattern": "^[0-9a-f]{2}( [0-9a-f]{2})*$"}
 """Bytes as people read them."""
 _WRITTEN = {
-    "file": NAME, "capture": NAME, "capture_hash": HEX, "seed": WHOLE, "connections": COUNT,
+    "file": doc.NAME, "capture": doc.NAME, "capture_hash": doc.HEX, "seed": doc.WHOLE, "connections": doc.COUNT,
 }  # fmt: skip
-_RESULT = record(RESULT, {**LEFT_BEHIND, "reduced": REDUCED, "broker": NAME})
-_SENT = record({"after": NUMBER, "from": SIDE, "says": TEXT, "bytes": _SPACED})
-_ENDED = record({"after": NUMBER, "from": SIDE, "ends": word(*ENDS)})
+_RESULT = doc.record(RESULT, {**LEFT_BEHIND, "reduced": REDUCED, "broker": doc.NAME})
+_SENT = doc.record({"after": doc.NUMBER, "from": doc.SIDE, "says": doc.TEXT, "bytes": _SPACED})
+_ENDED = doc.record({"after": doc.NUMBER, "from": doc.SIDE, "ends": doc.word(*ENDS)})
 
 
-def script() -> Schema:
+def script() -> doc.Schema:
     """A script of a connection: what ``inspect --output FILE.json`` writes and ``replay`` plays."""
-    return record(
+    return doc.record(
         {
-            "schema": VERSION_1, "script": {"const": KIND}, "about": TEXT, "version": PROTOCOL, "client": TEXT,
-            "server": TEXT, "opened_ns": COUNT, "hidden": each(record({"step": COUNT, "fields": each(TEXT)})),
-            "steps": {**each(any_of(_SENT, _ENDED)), "minItems": 1},
+            "schema": doc.VERSION_1, "script": {"const": KIND}, "about": doc.TEXT, "version": doc.PROTOCOL,
+            "client": doc.TEXT, "server": doc.TEXT, "opened_ns": doc.COUNT,
+            "hidden": doc.each(doc.record({"step": doc.COUNT, "fields": doc.each(doc.TEXT)})),
+            "steps": doc.some(doc.any_of(_SENT, _ENDED)),
         },
-        {"how to give them": TEXT},
+        {"how to give them": doc.TEXT},
     )  # fmt: skip
 
 
-def mutate_case() -> Schema:
+def mutate_case() -> doc.Schema:
     """The file of a case that ``mutate --reduce`` writes: a line of the run, with the smaller case."""
-    keys: Schema = {**REDUCED["properties"]}
+    keys: doc.Schema = {**REDUCED["properties"]}
     redacted = keys.pop("redacted")
-    reduced = record({**keys, "case": CASE}, {"redacted": redacted})
-    return record(RESULT, {**LEFT_BEHIND, "reduced": reduced, "broker": NAME})
+    reduced = doc.record({**keys, "case": CASE}, {"redacted": redacted})
+    return doc.record(RESULT, {**LEFT_BEHIND, "reduced": reduced, "broker": doc.NAME})
 
 
-def mutate_line() -> Schema:
+def mutate_line() -> doc.Schema:
     """A line of ``mutate --format jsonl``: of a run, of what ``--write`` wrote, or of ``--list``."""
-    return {"oneOf": [_RESULT, record(SUMMARY), MUTATED_FLOW, _line("written", _WRITTEN), MUTATION]}
+    return {"oneOf": [_RESULT, doc.record(SUMMARY), MUTATED_FLOW, _line("written", _WRITTEN), MUTATION]}
 
 
-def mutate() -> Schema:
+def mutate() -> doc.Schema:
     """The document of ``mutate --format json``: of a run, of several, of what was written, or of ``--list``."""
-    run = record({**SUMMARY, "results": each(_RESULT)})
-    matrix = _line("matrix", {"runs": each(run)})
-    written = _line("written", {**_WRITTEN, "flows": each(MUTATED_FLOW)})
-    return {"oneOf": [run, matrix, written, each(MUTATION)]}
+    run = doc.record({**SUMMARY, "results": doc.each(_RESULT)})
+    matrix = _line("matrix", {"runs": doc.each(run)})
+    written = _line("written", {**_WRITTEN, "flows": doc.each(MUTATED_FLOW)})
+    return {"oneOf": [run, matrix, written, doc.each(MUTATION)]}
