@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from mqttscope.stats import rows as at
 from mqttscope.stats.as_json import document, unread_groups
 from mqttscope.stats.collect import Statistics
 from tests.conftest import ROOT
@@ -43,6 +44,18 @@ def test_json_totals(told: dict[str, Any]) -> None:
     ]
     assert totals["rates"]["packets_per_second"]["mean"] == pytest.approx(27e9 / totals["duration_ns"], abs=0.001)
     assert totals["other"]["topics"] is None
+
+
+def test_json_counts_of_both_directions() -> None:
+    statistics = statistics_of("planted-violations")
+    counts, totals = statistics.totals.traffic.counts, document(statistics)["totals"]
+
+    assert sum(counts[at.MALFORMED : at.UNPARSED]) > 0
+    for name in ("malformed", "malformed_bytes", "unparsed", "unparsed_bytes", "gaps", "gap_bytes"):
+        place = getattr(at, name.upper())
+        assert list(totals[name].values()) == counts[place : place + 2]
+    first = at.TCP + len(at.TCP_COUNTERS)
+    assert list(totals["tcp"]["server_to_client"].values()) == counts[first : first + len(at.TCP_COUNTERS)]
 
 
 def test_json_times_are_nanoseconds_and_text(told: dict[str, Any]) -> None:

@@ -21,8 +21,9 @@ from mqttscope.installation import extra_command
 from mqttscope.mqtt.view import text, utf8
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.segment import not_read
-from mqttscope.report.jsonl import SCHEMA
-from mqttscope.stats.as_json import taps
+from mqttscope.report.documents import CAPTURE_ERROR, SCHEMA
+from mqttscope.report.findings.json import FAILURE
+from mqttscope.stats.as_json import TAPS
 from mqttscope.system import can_fork, processors
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from mqttscope.lake.store import Place
     from mqttscope.lake.summary import Summary
     from mqttscope.lake.writer import Ingested
-    from mqttscope.net.frame import CaptureError
 
 IN_PROCESS_BYTES = 256 << 20
 """Captures with fewer bytes together are decoded sooner than Spark is started on most machines."""
@@ -297,7 +297,7 @@ def _as_json(lake: str, summary: Summary, faults: dict[str, str]) -> dict[str, A
         "out_of_order": [text(name) for name in done.out_of_order],
         "overlapping": [text(name) for name in done.overlapping],
         "not_read": not_read(done.skipped),
-        **({} if done.taps is None else {"taps": taps(done.taps)}),
+        **({} if done.taps is None else {"taps": TAPS.view(done.taps)}),
         "of_connections": asdict(summary.of_connections),
         "late_connections": summary.late,
         "rows": summary.rows,
@@ -305,18 +305,10 @@ def _as_json(lake: str, summary: Summary, faults: dict[str, str]) -> dict[str, A
         "sums": summary.sums,
         "open_connections": summary.open_connections,
         "findings": summary.findings,
-        "errors": [_error(error) for error in summary.errors],
-        "known_errors": [_error(error) for error in done.known_errors],
-        "internal_errors": [
-            {"rule": one.rule, "capture": text(one.capture), "frame": one.frame, "error": utf8(one.error)}
-            for one in done.internal_errors
-        ],
+        "errors": [CAPTURE_ERROR.view(error) for error in summary.errors],
+        "known_errors": [CAPTURE_ERROR.view(error) for error in done.known_errors],
+        "internal_errors": [FAILURE.view(failure) for failure in done.internal_errors],
     }
-
-
-def _error(error: CaptureError) -> dict[str, Any]:
-    capture = text(error.capture)
-    return {"capture": capture, "message": error.message, "offset": error.offset, "frames": error.frames}
 
 
 def _as_text(lake: str, summary: Summary, *, payloads: bool) -> Iterator[str]:
