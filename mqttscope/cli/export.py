@@ -237,7 +237,7 @@ class Export:
 
     def _record(self, key: bytes, dissector: Dissector) -> _Record | None:
         """The record of the flow that a direction key belongs to now."""
-        entry = dissector.flows.direction(key)
+        entry = dissector.flows.entry(key)
         if entry is None:
             return self._records.get(key)
         # Not by the key given: a second tap shows the segments of a flow with other tags.
@@ -259,7 +259,7 @@ class Export:
     def _forget(self, dissector: Dissector) -> None:
         """Leave the flows that the table has forgotten; it is bounded, and so are these."""
         for key, record in list(self._records.items()):
-            entry = dissector.flows.direction(key)
+            entry = dissector.flows.entry(key)
             if entry is None or entry[0] is not record.flow:
                 del self._records[key]
         known = {record.connection: record for record in self._records.values()}
@@ -282,8 +282,8 @@ class Export:
             self._around(record, *record.deferred)
             record.doubtful, record.deferred = [], []
         flags = segment.flags
-        entry = dissector.flows.direction(segment.key)
-        from_initiator = segment.key == record.flow.key if entry is None else entry[2]
+        entry = dissector.flows.entry(segment.key)
+        from_initiator = segment.key == record.flow.key if entry is None else entry[3]
         over = record.ending
         if flags & (FIN | RST):
             record.ending = True
@@ -337,10 +337,10 @@ class Export:
 
     def _state(self, key: bytes, dissector: Dissector) -> str:
         """What a direction waits for: nothing (``rest``), the next packet's end (``next``), or what is unclear."""
-        entry = dissector.flows.direction(key)
+        entry = dissector.flows.entry(key)
         if entry is None:
             return "rest"
-        flow, half, from_initiator = entry
+        flow, half, _, from_initiator = entry
         dialogue = flow.context
         if not isinstance(dialogue, FlowState):
             return "rest"

@@ -162,7 +162,7 @@ class Dissector:
         They come at once if these bytes have passed: in a live capture decryption may take longer.
         """
         self._plaintexts.setdefault(plaintext.flow, deque()).append(plaintext)
-        known = self.flows.direction(plaintext.flow[0])
+        known = self.flows.entry(plaintext.flow[0])
         if known is not None and known[0].identity == plaintext.flow:
             flow = known[0]
             half = flow.initiator if plaintext.from_initiator else flow.responder

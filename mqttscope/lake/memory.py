@@ -175,7 +175,7 @@ class Late:
         """Events of a segment that is late; ``None`` for one that is not, which the dissector has to take."""
         if not self._resumed:
             return None
-        found = self._dissector.flows.direction(segment.key)
+        found = self._dissector.flows.entry(segment.key)
         key = segment.key if found is None else found[0].key
         high_ns = self._resumed.get(key)
         if high_ns is None:
@@ -233,7 +233,7 @@ class Late:
         # What was waited for may be given up before this segment comes.
         for dissector in (self._dissector, *(part.dissector for part in known.parts)):
             yield from dissector.advance(segment.timestamp_ns)
-        found = self._dissector.flows.direction(segment.key)
+        found = self._dissector.flows.entry(segment.key)
         flow = None if found is None else found[0]
         if flow is not None and self._fits(flow, segment):
             yield from self._into(flow, segment)

@@ -11,19 +11,8 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Final
 
+from mqttscope.net import damage
 from mqttscope.net.checksum import RIGHT, UNJUDGED, WRONG
-from mqttscope.net.damage import (
-    UNPROVEN,
-    accepted,
-    different,
-    drop,
-    is_too_much,
-    replaced,
-    take,
-    to_be_used,
-    unproven,
-    used,
-)
 from mqttscope.net.flow import NOT_BEGUN, Entry, Flow, FlowEvent, FlowOpened, FlowReport, StreamData, Verdict
 from mqttscope.net.flow_expiry import LINGER_NS, FlowRegister, last_place
 from mqttscope.net.flow_identity import (
@@ -206,11 +195,6 @@ class FlowTable(FlowRegister):
         self._next_sweep_ns = NEVER
         return ended
 
-    def direction(self, key: bytes) -> tuple[Flow, HalfStream, bool] | None:
-        """The flow a direction key belongs to, the half that sends, and whether that is the initiator."""
-        entry = self._index.get(key)
-        return None if entry is None else (entry[0], entry[1], entry[3])
-
     def adopt(self, flow: Flow) -> None:
         """Continue with a flow that another table remembered; one with the same endpoints is forgotten."""
         known = self._index.get(flow.key)
@@ -233,7 +217,7 @@ class FlowTable(FlowRegister):
             return events
         entry = self._known(segment)
         if entry is not None and entry[0].damaged:
-            self._use_damaged(entry[0], accepted(entry[0], segment), events)
+            self._use_damaged(entry[0], damage.accepted(entry[0], segment), events)
         self._route(segment, events)
         entry = self._known(segment)
         if entry is not None:
@@ -241,7 +225,7 @@ class FlowTable(FlowRegister):
             if segment.checksum == RIGHT:
                 halves(flow, segment)[0].checksums = RIGHT
             if flow.damaged:
-                drop(flow, replaced(flow), events)
+                damage.drop(flow, damage.replaced(flow), events)
                 if not flow.closed:
                     self._refresh(flow)
         return events
@@ -263,20 +247,20 @@ class FlowTable(FlowRegister):
         if checksums == WRONG or (flow.closed and checksums == UNJUDGED):
             return False
         flow.damaged.append(segment)
-        loose = unproven(flow)
-        if different(loose) >= UNPROVEN:
-            self._use_damaged(flow, to_be_used(flow, loose), events)
-        drop(flow, flow.damaged if flow.closed else replaced(flow), events)
-        while is_too_much(flow.damaged):
-            drop(flow, flow.damaged[:1], events)
+        loose = damage.unproven(flow)
+        if damage.different(loose) >= damage.UNPROVEN:
+            self._use_damaged(flow, damage.to_be_used(flow, loose), events)
+        damage.drop(flow, flow.damaged if flow.closed else damage.replaced(flow), events)
+        while damage.is_too_much(flow.damaged):
+            damage.drop(flow, flow.damaged[:1], events)
         if not flow.closed:
             self._refresh(flow)
         return True
 
     def _use_damaged(self, flow: Flow, segments: list[Segment], events: list[FlowEvent]) -> None:
-        for segment in take(flow, segments):
-            self._use_damaged(flow, accepted(flow, segment), events)
-            self._route(used(flow, segment, events), events)
+        for segment in damage.take(flow, segments):
+            self._use_damaged(flow, damage.accepted(flow, segment), events)
+            self._route(damage.used(flow, segment, events), events)
 
     def _route(self, segment: Segment, events: list[FlowEvent]) -> None:
         """Find out which connection a segment belongs to, and give it to that one."""

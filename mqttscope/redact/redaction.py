@@ -186,7 +186,7 @@ class Redaction:
             self._spool.append(moved)
         for event in self.dissector.feed(segment):
             self._see(event)
-        entry = self.dissector.flows.direction(segment.key)
+        entry = self.dissector.flows.entry(segment.key)
         if entry is not None and not entry[0].kept and entry[0].context is None and not entry[0].closed:
             # No MQTT.
             direction.end(0)
@@ -319,14 +319,14 @@ class Redaction:
             if dialogue is not None:
                 self._learn_tcp(dialogue, from_client, offset, raw, made, in_order=True)
         elif connection.transport == "websocket":
-            entry = self.dissector.flows.direction(connection.flow_key)
+            entry = self.dissector.flows.entry(connection.flow_key)
             found = None if entry is None else self._webs.get(id(entry[0]))
             if found is not None and found.dialogue.connection is connection:
                 found.of(from_client).put(event.stream_offset, raw, made)
 
     def _dialogue(self, event: PacketEvent | MalformedEvent | UnparsedEvent) -> FlowState | None:
         """The dialogue of a connection of which nothing was seen yet but what it was told by."""
-        entry = self.dissector.flows.direction(event.connection.flow_key)
+        entry = self.dissector.flows.entry(event.connection.flow_key)
         found = None if entry is None else entry[0].context
         return found if isinstance(found, FlowState) and found.connection is event.connection else None
 

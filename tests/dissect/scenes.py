@@ -137,7 +137,7 @@ def parts(root: object) -> Iterator[tuple[str, object]]:
 
 
 def dialogue_of(talk: Talk, dissector: Dissector) -> FlowState | None:
-    entry = dissector.flows.direction(talk.keys["client"])
+    entry = dissector.flows.entry(talk.keys["client"])
     assert entry is not None
     context = entry[0].context
     assert context is None or isinstance(context, FlowState)

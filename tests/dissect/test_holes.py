@@ -153,7 +153,7 @@ def test_a_dialogue_that_found_its_packets_keeps_nothing_of_the_search() -> None
     phases = []
     for segment in talk.tape.segments:
         list(dissector.feed(segment))
-    entry = dissector.flows.direction(talk.keys["client"])
+    entry = dissector.flows.entry(talk.keys["client"])
     assert entry is not None
     dialogue = entry[0].context
     assert isinstance(dialogue, FlowState)

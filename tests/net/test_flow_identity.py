@@ -470,7 +470,7 @@ def sides(lines: list[str], last: str) -> tuple[FlowTable, HalfStream, HalfStrea
     """A table that has read lines, the direction of the last one, and the other direction."""
     table = FlowTable()
     feed(table, parse(lines))
-    flow, half, _ = table.direction(FORWARD if last.startswith(">") else BACKWARD) or pytest.fail("no flow")
+    flow, half, _, _ = table.entry(FORWARD if last.startswith(">") else BACKWARD) or pytest.fail("no flow")
     return table, half, flow.responder if half is flow.initiator else flow.initiator
 
 

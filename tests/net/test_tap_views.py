@@ -15,7 +15,7 @@ TALK = [*HANDSHAKE, "> A 101:hello 501", "< A 501:you 106", "> A 106 504"]
 def flow_of(lines: list[str]) -> Flow:
     table = FlowTable()
     feed(table, parse(lines))
-    direction = table.direction(FORWARD)
+    direction = table.entry(FORWARD)
     assert direction is not None
     return direction[0]
 
