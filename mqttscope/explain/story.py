@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from mqttscope.events import ClockStep, MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.explain import describe
 from mqttscope.explain.model import Broken, Evidence, Moment
-from mqttscope.explain.segments import FlowFacts
+from mqttscope.explain.segments import FlowFacts, Half
 from mqttscope.lint.finding import Finding, Severity
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
@@ -124,15 +124,23 @@ class Story:
         if self.ping is not None and not self.is_before(self.ping, "client"):
             self.ping = None
 
+    def half(self, side: str) -> Half | None:
+        """What TCP shows of what a side sent; ``None`` where that is unknown."""
+        if self.facts is None or self.facts.is_mixed:
+            return None
+        return self.facts.half(self.connection.client if side == "client" else self.connection.server)
+
     def _ahead(self) -> frozenset[str]:
         """Sides that sent nothing after the end: the side that closed, and one whose stream it had acknowledged.
 
         Packets after a gap are complete when the gap is given up, which may be after the end.
         """
-        connection, facts, by = self.connection, self.facts, self.connection.closed_by
-        if facts is None or by is None or connection.one_sided or connection.closed_how not in ("fin", "reset"):
+        connection, by = self.connection, self.connection.closed_by
+        closing, other = self.half("client"), self.half("server")
+        if closing is None or other is None:
             return frozenset()
-        closing, other = facts.half(connection.client), facts.half(connection.server)
+        if by is None or connection.one_sided or connection.closed_how not in ("fin", "reset"):
+            return frozenset()
         if by == "server":
             closing, other = other, closing
         seen = closing.finished if connection.closed_how == "fin" else next(iter(closing.resets), None)
@@ -152,11 +160,9 @@ class Story:
 
     def _is_cut(self, frame: int, by: str) -> bool:
         """Whether something is of the FIN of a side after the end: the end cut a packet that was not wrong before."""
-        connection, facts = self.connection, self.facts
-        if facts is None or frame == self.ended_frame:
-            return False
-        finished = facts.half(connection.client if by == "client" else connection.server).finished
-        return finished is not None and finished.frame == frame
+        half = self.half(by)
+        finished = None if half is None else half.finished
+        return finished is not None and finished.frame == frame != self.ended_frame
 
     def until_end(self, one: Moment) -> int | None:
         """Time between something and the end; ``None`` where the clock was set back between them, or nobody knows."""

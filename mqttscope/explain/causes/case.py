@@ -105,10 +105,7 @@ class Case:
 
     def half(self, side: str) -> Half | None:
         """What TCP shows of what a side sent."""
-        facts = self.story.facts
-        if facts is None:
-            return None
-        return facts.half(self.connection.client if side == "client" else self.connection.server)
+        return self.story.half(side)
 
     def closing(self) -> Evidence:
         """How the transport ended, as a sentence."""

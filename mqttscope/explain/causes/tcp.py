@@ -52,7 +52,7 @@ def without_packets(case: Case) -> Iterator[Candidate]:
             Cause.UNREACHABLE, Certainty.LIKELY if many else Certainty.HYPOTHESIS,
             f"Nothing answered the client's attempt to connect to {connection.server}.", [asked, again], weight=100,
         )  # fmt: skip
-    elif case.is_closed:
+    elif case.is_closed and connection.handshake_seen:
         yield candidate(
             Cause.NO_MQTT, Certainty.CERTAIN,
             "The connection was opened and closed, and nobody sent anything, as health checks and port scans do.",

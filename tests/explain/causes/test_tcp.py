@@ -88,6 +88,16 @@ def test_plain_ends() -> None:
     }
 
 
+@pytest.mark.parametrize(("opened_too", "cause"), [(True, Cause.NO_MQTT), (False, Cause.SERVER_CLOSED)])
+def test_only_a_connection_that_was_captured_from_its_beginning_had_no_packets(opened_too: bool, cause: Cause) -> None:
+    talk = Conversation().open() if opened_too else Conversation().join()
+    talk.fin(SERVER)
+    talk.ack(CLIENT).fin(CLIENT)
+    talk.ack(SERVER)
+
+    assert of_segments(numbered(talk.tape.segments))[0].cause is cause
+
+
 def test_tls_that_is_not_decrypted_cannot_be_explained() -> None:
     assert {one.cause for one in explain(capture("tls-13"))} == {Cause.UNREADABLE}
 
