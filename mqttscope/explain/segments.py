@@ -119,7 +119,8 @@ class FlowFacts:
     """The capture of the first segment."""
     halves: tuple[Half, Half] = field(default_factory=lambda: (Half(), Half()))
     """Of the sender of the first segment, and of the other side."""
-    syn_sequence: int | None = None
+    syn: Seen | None = None
+    """The SYN of the sender of the first segment."""
     has_data: bool = False
     """Whether a segment had data: the handshake is over."""
     undecided: list[tuple[bytes, Seen]] = field(default_factory=list)
@@ -239,6 +240,12 @@ class SegmentWatch:
             self._take(facts, key, seen)
             facts.settled = seen
 
+    def next_syn(self, facts: FlowFacts, client: str) -> Seen | None:
+        """The SYN with which a client began the next connection from the same port."""
+        known = self.flows.get(flow_key(facts.key), ())
+        after = [one for one in known if one.first_ns > facts.first_ns and endpoints(one.key)[0] == client]
+        return next((one.syn for one in after if one.syn is not None), None)
+
     def forget(self, facts: FlowFacts) -> None:
         """Let the facts of a flow go: its end is explained."""
         together = flow_key(facts.key)
@@ -271,15 +278,17 @@ class SegmentWatch:
             known = self.flows[together] = [_facts_from(segment, key)]
         else:
             self.flows.move_to_end(together)
-            if begins and (known[-1].syn_sequence != segment.sequence or known[-1].has_data):
+            syn = known[-1].syn
+            if begins and (syn is None or syn.sequence != segment.sequence or known[-1].has_data):
                 known.append(_facts_from(segment, key))
                 del known[:-MAX_GENERATIONS]
         facts = known[-1]
-        if begins:
-            facts.syn_sequence = segment.sequence
+        seen = self._seen(segment, key)
+        if begins and facts.syn is None:
+            facts.syn = seen
         own, _ = facts.direction(key)
         own.is_verified = own.is_verified or segment.checksum == RIGHT
-        self._add(facts, key, self._seen(segment, key))
+        self._add(facts, key, seen)
 
     def _add(self, facts: FlowFacts, key: bytes, seen: Seen) -> None:
         """A segment, which waits if it may begin another connection, or is after one that may."""

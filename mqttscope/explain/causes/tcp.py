@@ -11,7 +11,7 @@ from mqttscope.explain.causes.mqtt import not_all
 from mqttscope.explain.model import Candidate, Cause, Certainty, Evidence
 from mqttscope.explain.segments import Half, Seen
 from mqttscope.mqtt.wire import counted
-from mqttscope.net.segment import ACK, SYN, distance
+from mqttscope.net.segment import ACK, FIN, SYN, distance
 
 LEAST_REPEATS = 2
 """Segments that come again without an answer so often show that the path is lost."""
@@ -21,6 +21,8 @@ LATE_NS = 5 * SECOND
 """How far beyond the Keep Alive a client of an open connection is silent before that is reported."""
 BOOT_NS = SECOND // 2
 """Minimum time that a device or a server needs to lose its state and be on the network again."""
+ANSWER_NS = 3 * SECOND
+"""Maximum time between a segment and the RST that answers it: what TCP needs to send the segment again."""
 BOTH_NS = SECOND // 5
 """A RST of each side within this time, from one device between them."""
 
@@ -197,10 +199,18 @@ def _returned(case: Case, since_ns: int) -> Evidence | None:
     if not found:
         return None
     one = found[0]
-    same = "from another port" if host(one.client) == host(case.connection.client) else "from another address"
+    whence = "from another port" if host(one.client) == host(case.connection.client) else "from another address"
+    if one.client == case.connection.client:
+        whence = "from the same port"
     return Evidence(
-        f"the client came back {same} as #{one.connection} ({one.client})", one.frame, one.timestamp_ns, one.capture
+        f"the client came back {whence} as #{one.connection} ({one.client})", one.frame, one.timestamp_ns, one.capture
     )
+
+
+_SAME_PORT = (
+    "The client opened a new connection from the same port without ending this one: it had lost its state, as after a"
+    " reset or a loss of power."
+)
 
 
 def device_restart(case: Case) -> Iterator[Candidate]:
@@ -210,10 +220,8 @@ def device_restart(case: Case) -> Iterator[Candidate]:
         return
     if case.how == "port_reused":
         yield candidate(
-            Cause.DEVICE_RESTART, Certainty.LIKELY,
-            "The client opened a new connection from the same port without ending this one: it had lost its state, as"
-            " after a reset or a loss of power.",
-            [*case.last_packet("client"), case.closing()], weight=75,
+            Cause.DEVICE_RESTART, Certainty.LIKELY, _SAME_PORT, [*case.last_packet("client"), case.closing()],
+            weight=86,
         )  # fmt: skip
         return
     if case.how != "reset" or not case.connection.end_disowned or case.by is None:
@@ -221,13 +229,19 @@ def device_restart(case: Case) -> Iterator[Candidate]:
     heard = (case.half(case.by) or Half()).last
     if heard is not None and not story.clock_set and 0 <= case.ended_ns - heard.timestamp_ns < BOOT_NS:
         return  # it has just reset the connection: its first RST, which acknowledges something, was lost
-    asked = [one for one in (case.half(other_side(case.by)) or Half()).recent if one.timestamp_ns <= case.ended_ns]
+    syn = case.watch.next_syn(story.facts, case.connection.client) if story.facts is not None else None
+    again = case.by == "client" and syn is not None and syn.timestamp_ns <= story.ended_ns
+    asked = _answered_by_reset(case)
+    if asked is None and not again:
+        return
     reasons: list[Evidence | None] = []
-    if asked:
-        one = asked[-1]
+    if again and syn is not None:
         reasons.append(
-            Evidence(f"{MEANING[other_side(case.by)]} sent a segment of the connection", one.frame, one.timestamp_ns)
-        )
+            Evidence("the client sent SYN from the same port", syn.frame, syn.timestamp_ns, syn.capture)
+        )  # fmt: skip
+    if asked is not None:
+        sender = MEANING[other_side(case.by)]
+        reasons.append(Evidence(f"{sender} sent a segment of the connection", asked.frame, asked.timestamp_ns))
     who = MEANING[case.by]
     reasons.append(
         Evidence(
@@ -235,7 +249,9 @@ def device_restart(case: Case) -> Iterator[Candidate]:
             story.ended_frame, story.ended_ns,
         )
     )  # fmt: skip
-    if case.by == "client":
+    if again:
+        yield candidate(Cause.DEVICE_RESTART, Certainty.LIKELY, _SAME_PORT, reasons, weight=86)
+    elif case.by == "client":
         yield candidate(
             Cause.DEVICE_RESTART, Certainty.LIKELY,
             "The client had lost the connection's state, as after a reset or a loss of power: it answered the broker's"
@@ -251,6 +267,16 @@ def device_restart(case: Case) -> Iterator[Candidate]:
             " before it had forgotten the connection.",
             reasons, weight=70,
         )  # fmt: skip
+
+
+def _answered_by_reset(case: Case) -> Seen | None:
+    """The segment that the RST at the end answers; one in order that only acknowledges is not answered."""
+    half = case.half(other_side(case.by or "")) or Half()
+    asked = next((one for one in reversed(half.recent) if one.timestamp_ns <= case.ended_ns), None)
+    if asked is None or (case.ended_ns - asked.timestamp_ns > ANSWER_NS and not case.story.clock_set):
+        return None
+    asks = asked.length or asked.flags & (SYN | FIN) or asked.sequence != half.end
+    return asked if asks else None
 
 
 def middlebox(case: Case) -> Iterator[Candidate]:

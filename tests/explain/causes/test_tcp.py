@@ -18,6 +18,8 @@ from tests.dissect.conversations import CLIENT, SERVER, Conversation, numbered
 from tests.dissect.talk import CONNACK, Talk, Tape, connect
 from tests.explain.running import capture, explain, explained, of_segments, only
 
+LATE = Publish(topic_name="late", payload=b"1")
+
 
 def test_the_lost_link_stands_after_the_keep_alive_that_ran_out() -> None:
     one = explain(capture("link-lost-keep-alive"))[0]
@@ -58,12 +60,52 @@ def test_a_device_that_starts_again_is_told_in_both_its_forms() -> None:
     assert second.first.doubts
 
 
+@pytest.mark.parametrize("numbers", [(777_000_000, 888_000_000), (1000, 888_000_000)], ids=["other", "same"])
+def test_a_device_that_connects_again_from_its_port_has_restarted(numbers: tuple[int, int]) -> None:
+    """The broker, which sends into the void meanwhile, answers its SYN with where the old connection is."""
+    talk = Conversation(clocks=(None, None)).open().whole().ack(CLIENT)
+    (lost,) = talk.say(SERVER, LATE)
+    for pause in (0.2, 0.4):
+        talk.wait(pause).repeat(lost)
+    second = Conversation(talk.tape, numbers, clocks=(None, None))
+    second.wait(0.1).syn()
+    talk.ack(SERVER)
+    talk.put(CLIENT, RST)
+    second.stacks[CLIENT].next = numbers[0]
+    second.wait(1).open().whole().finish()
+    first, _ = of_segments(numbered(talk.tape.segments))
+
+    assert [each.cause for each in first.candidates] == [Cause.DEVICE_RESTART, Cause.HALF_OPEN]
+    told = [each.text for candidate in first.candidates for each in candidate.reasons]
+    assert any("from the same port as #1" in text for text in told)
+    assert not any("another port" in text for text in told)
+
+
 def test_a_reset_from_between_is_told_by_its_ttl_and_never_certain() -> None:
     one = explain(capture("reset-by-middlebox"))[0]
 
     assert one.first.certainty is Certainty.LIKELY
     assert one.first.reasons[0].text == "the RST has TTL 63; all other segments of the broker have 52"
     assert any("IP identification" in each.text for each in one.first.reasons)
+    assert [each.cause for each in one.candidates] == [Cause.MIDDLEBOX_RESET]
+
+
+@pytest.mark.parametrize(
+    ("data", "seconds", "cause"),
+    [
+        (LATE, 2.9, Cause.SERVER_RESTART),
+        (LATE, 3.1, Cause.SERVER_RESET),
+        (None, 0.1, Cause.SERVER_RESET),
+    ],
+)
+def test_a_reset_answers_what_came_shortly_before_and_no_bare_acknowledgment(
+    data: Publish | None, seconds: float, cause: Cause
+) -> None:
+    talk = Conversation().open().whole().ack(CLIENT).wait(10)
+    talk.say(CLIENT, data) if data is not None else talk.ack(CLIENT)
+    talk.wait(seconds).put(SERVER, RST)
+
+    assert [each.cause for each in of_segments(numbered(talk.tape.segments))[0].candidates] == [cause]
 
 
 def test_a_reset_like_the_other_segments_is_the_clients_own() -> None:
@@ -110,9 +152,6 @@ def test_an_open_connection_with_a_client_that_is_silent_for_too_long_is_told() 
 
     assert (found[0].cause, found[0].first.certainty) == (Cause.HALF_OPEN, Certainty.HYPOTHESIS)
     assert found[1].cause is Cause.STILL_OPEN
-
-
-LATE = Publish(topic_name="late", payload=b"1")
 
 
 def ended_together(*, reads_on: bool) -> list[Explanation]:
