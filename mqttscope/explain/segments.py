@@ -371,6 +371,7 @@ def _move_on(own: Half, other: Half, seen: Seen) -> None:
     end = (seen.sequence + size) & 0xFFFFFFFF
     own.segments += 1
     own.data += bool(seen.length)
+    other.probes, other.first_probe = 0, None
     own.last = seen
     _keep(own.recent, seen)
     if seen.ttl is not None and (seen.ttl in own.ttls or len(own.ttls) < MAX_TTLS):
@@ -380,6 +381,9 @@ def _move_on(own: Half, other: Half, seen: Seen) -> None:
         own.begun = own.is_acknowledged = other.is_acknowledged = False
     if not own.begun:
         own.begun, own.end = True, seen.sequence
+    elif _is_probe(own, seen):
+        own.probes += 1
+        own.first_probe, own.last_probe = own.first_probe or seen, seen
     new = distance(own.end, end)
     if new > 0:
         own.end = end
@@ -397,6 +401,12 @@ def _move_on(own: Half, other: Half, seen: Seen) -> None:
             other.repeats, other.last_repeat = 0, None
             if distance(seen.acknowledgment, other.end) <= 0:
                 other.unanswered_ns = None
+
+
+def _is_probe(own: Half, seen: Seen) -> bool:
+    """Whether a segment is a TCP keep-alive probe: the last byte again, or nothing from there, although it arrived."""
+    is_last = seen.length <= 1 and not seen.flags & (SYN | FIN) and distance(seen.sequence, own.end) == 1
+    return is_last and own.is_acknowledged and own.acknowledged == own.end and not own.finished
 
 
 def ip_facts(data: bytes, key: bytes) -> tuple[int | None, int | None]:

@@ -15,6 +15,8 @@ from mqttscope.net.segment import ACK, FIN, SYN, distance
 
 LEAST_REPEATS = 2
 """Segments that come again without an answer so often show that the path is lost."""
+LEAST_PROBES = 3
+"""TCP keep-alive probes without an answer that show the same; networks lose one or two."""
 SILENCE_NS = 3 * SECOND
 """So long after the other side's last segment."""
 LATE_NS = 5 * SECOND
@@ -81,6 +83,10 @@ def half_open(case: Case) -> Iterator[Candidate]:
             continue
         yield _half_open(case, side, sender, silent, repeat)
         return
+    probed = _probed(case)
+    if probed is not None:
+        yield probed
+        return
     yield from _reset_at_last(case)
     yield from _overdue(case)
 
@@ -135,6 +141,35 @@ def _half_open(case: Case, side: str, sender: Half, silent: Half, repeat: Seen) 
     )
     weight = 78 if case.by != "server" or proofs else 70
     return candidate(Cause.HALF_OPEN, certainty, headline, reasons, doubts, weight=weight + 2 * proofs)
+
+
+def _probed(case: Case) -> Candidate | None:
+    """One side probed the connection again and again (TCP keep-alive), and nothing of the other one came any more."""
+    if case.connection.one_sided:
+        return None
+    for side in ("server", "client"):
+        sender, silent = case.half(side), case.half(other_side(side))
+        if sender is None or silent is None or not silent.segments or sender.probes < LEAST_PROBES:
+            continue
+        first, last = sender.first_probe, sender.last_probe
+        if first is None or last is None or silent.resets or last.timestamp_ns - first.timestamp_ns < SILENCE_NS:
+            continue
+        length = describe.span(last.timestamp_ns - first.timestamp_ns)
+        return candidate(
+            Cause.HALF_OPEN, Certainty.LIKELY,
+            f"{MEANING[other_side(side)].capitalize()} or the path to it was gone: {MEANING[side]} probed the"
+            " connection (TCP keep-alive), and nothing answered.",
+            [
+                *case.last_packet(other_side(side)),
+                Evidence(
+                    f"{MEANING[side]} sent {sender.probes} probes within {length}, and nothing answered",
+                    first.frame, first.timestamp_ns, first.capture,
+                ),
+                case.closing(),
+            ],
+            weight=78,
+        )  # fmt: skip
+    return None
 
 
 def _reset_at_last(case: Case) -> Iterator[Candidate]:

@@ -52,6 +52,26 @@ def test_what_was_damaged_while_nothing_was_acknowledged_is_evidence(damaged: li
     assert [text for text in reasons if "damaged" in text] == expected
 
 
+@pytest.mark.parametrize("data", [b"", b"\0"], ids=["empty", "one byte"])
+@pytest.mark.parametrize(
+    ("count", "answered", "cause"),
+    [(3, False, Cause.HALF_OPEN), (2, False, Cause.SERVER_RESET), (9, True, Cause.SERVER_RESET)],
+)
+def test_probes_without_an_answer_show_a_lost_path(count: int, answered: bool, cause: Cause, data: bytes) -> None:
+    talk = Conversation().open().whole().ack(CLIENT)
+    for _ in range(count):
+        talk.wait(75).put(SERVER, ACK, data, sequence=talk.stacks[SERVER].next - 1)
+        if answered:
+            talk.ack(CLIENT)
+    talk.wait(75).reset(SERVER)
+    one = of_segments(numbered(talk.tape.segments))[0]
+
+    assert one.cause is cause
+    told = [each.text for each in one.first.reasons if "probes" in each.text]
+    expected = f"the broker sent {count} probes within 150.002 s, and nothing answered"
+    assert told == ([expected] if cause is Cause.HALF_OPEN else [])
+
+
 def test_a_device_that_starts_again_is_told_in_both_its_forms() -> None:
     first, second = explain(capture("device-restarts"))
 
