@@ -95,7 +95,7 @@ class Explainer:
             if isinstance(event, MalformedEvent) and event.malformed.packet is not None:
                 self._identified(event, event.malformed.packet)
         elif isinstance(event, GapEvent):
-            self._story(event.connection).gap = True
+            self._story(event.connection).gap(event.direction)
             self._findings(findings)
         elif isinstance(event, ConnectionClosed):
             self._findings(findings)

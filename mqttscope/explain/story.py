@@ -26,6 +26,8 @@ MAX_BROKEN = 16
 """Last errors of the linter."""
 CLOCK_SET_NS = 1_000_000_000
 """A clock that differs by less has not been set back: frames can be out of order."""
+ENDS = frozenset(("reset", "port_reused", "idle", "evicted", "capture_end"))
+"""Reasons of bytes that were not read (`mqtt.stream.Unparsed`), if the end of the connection cut their packet."""
 MAX_WAITING = 64
 """Messages without an acknowledgement whose topics are remembered."""
 
@@ -89,7 +91,8 @@ class Story:
     """What the client asked for or sent with a packet identifier."""
     waiting: dict[int, str] = field(default_factory=dict)
     """Messages of the client without an acknowledgement, by packet identifier."""
-    gap: bool = False
+    gaps: dict[str, str] = field(default_factory=dict)
+    """Why bytes of a side are unknown: they are ``missing``, ``unread``, or of a packet that the end ``cut``."""
     facts: FlowFacts | None = None
     """Of TCP, once it is closed."""
     ended_ns: int = 0
@@ -195,11 +198,18 @@ class Story:
         """Take note of bytes that are no good packet."""
         side = "client" if event.direction is C2S else "server"
         self._note(Moment(event.timestamp_ns, event.frame, side, describe.damaged(event), event.capture))
+        if isinstance(event, UnparsedEvent):
+            is_cut = event.unparsed.reason in ENDS
+            self.gaps.setdefault(side, "cut" if is_cut else "unread")
         if side == "client":
             if isinstance(event, MalformedEvent):
                 self._size(len(event.malformed.raw) + event.malformed.missing, event.malformed.packet_type)
             elif event.unparsed.packet_type is not None:
                 self._size(max(event.unparsed.length, announced(event.unparsed.raw)), event.unparsed.packet_type)
+
+    def gap(self, direction: Direction) -> None:
+        """Take note of bytes that the capture lacks."""
+        self.gaps["client" if direction is C2S else "server"] = "missing"
 
     def clock_step(self, step: ClockStep) -> None:
         """The clock of the capture was set."""

@@ -137,6 +137,14 @@ class Case:
             if one.by == by and start <= one.timestamp_ns and self.story.is_before(one, by)
         ]
 
+    def unknown(self, what: str) -> Evidence | None:
+        """Why what the client sent may not be known; ``what`` may be among the bytes that are missing or in doubt."""
+        why = self.story.gaps.get("client")
+        if not self.connection.client_side.gapped or why == "cut":
+            return None
+        bytes_are = "missing in the capture" if why == "missing" else "in doubt"
+        return Evidence(f"bytes of the client are {bytes_are}: {what} among them")
+
     def after(self, timestamp_ns: int) -> str:
         """How long after something the connection ended; without a time if only the capture had it after the end."""
         apart = self.ended_ns - timestamp_ns

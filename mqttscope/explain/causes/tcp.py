@@ -29,9 +29,6 @@ BOTH_NS = SECOND // 5
 """A RST of each side within this time, from one device between them."""
 
 
-_GAPPED = Evidence("bytes of the client are missing in the capture: its DISCONNECT may be among them")
-
-
 def without_packets(case: Case) -> Iterator[Candidate]:
     """The TCP connection was refused or not answered, or neither side sent anything on it."""
     story, connection = case.story, case.connection
@@ -418,6 +415,7 @@ def plain_end(case: Case) -> Iterator[Candidate]:
 
 
 def _plain(case: Case) -> Candidate:
+    unknown = case.unknown("its DISCONNECT may be")
     before = filter(None, (case.goodbye, case.answered))
     reasons = [*case.last_packet("client"), *case.last_packet("server"), *before, case.closing()]
     connection = case.connection
@@ -439,20 +437,17 @@ def _plain(case: Case) -> Candidate:
         if case.how == "reset":
             headline = "The broker reset the connection (RST), and nothing in the capture says why."
             cause = Cause.SERVER_RESET
-        missing = [_GAPPED] if case.connection.client_side.gapped else []
-        return candidate(cause, Certainty.HYPOTHESIS, headline, [*reasons, *not_all(case)], missing, weight=10)
+        return candidate(cause, Certainty.HYPOTHESIS, headline, [*reasons, *not_all(case)], [unknown], weight=10)
     sure = Certainty.LIKELY
-    doubts: list[Evidence] = []
     if case.how == "reset":
         did, cause = "The client reset the connection (RST)", Cause.CLIENT_RESET
     else:
         did, cause = "The client closed the connection", Cause.CLIENT_CLOSED
     headline = f"{did} without a DISCONNECT."
-    if case.connection.client_side.gapped:
+    if unknown is not None:
         sure, headline = Certainty.HYPOTHESIS, f"{did}; no DISCONNECT was captured."
-        doubts.append(_GAPPED)
     back = twin(case)
     if back is not None:
         reasons.insert(-1, Evidence(f"the client connected again as #{back.connection} ({back.client})", back.frame,
                                     back.timestamp_ns, back.capture))  # fmt: skip
-    return candidate(cause, sure, headline, reasons, doubts, case.violations("server"), weight=20)
+    return candidate(cause, sure, headline, reasons, [unknown], case.violations("server"), weight=20)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -263,6 +264,35 @@ def test_an_end_after_a_gap_is_not_said_to_lack_a_disconnect() -> None:
 
     assert explanation.first.headline == "The client closed the connection; no DISCONNECT was captured."
     assert explanation.first.certainty is Certainty.HYPOTHESIS
+
+
+@pytest.mark.parametrize(
+    ("bytes_are", "doubt"),
+    [
+        ("cut", []),
+        ("lost", ["bytes of the client are missing in the capture: its DISCONNECT may be among them"]),
+        ("other", ["bytes of the client are in doubt: its DISCONNECT may be among them"]),
+    ],
+)
+def test_a_packet_that_the_reset_cut_is_not_missing(bytes_are: str, doubt: list[str]) -> None:
+    """The number of the reset continues it; ``other``: bytes came again with other content."""
+    talk = Conversation().open().whole()
+    (sent,) = talk.say(CLIENT, LATE)
+    talk.ack(SERVER)
+    if bytes_are == "cut":
+        talk.say(CLIENT, b"\x30\x20\0\1a")
+    elif bytes_are == "lost":
+        talk.stacks[CLIENT].next += 2
+        talk.say(CLIENT, LATE)
+    else:
+        talk.repeat(replace(sent, payload=b"\x30\x07\0\4late2"))
+    talk.put(CLIENT, RST | ACK)
+    first = of_segments(numbered(talk.tape.segments))[0].first
+
+    assert [each.text for each in first.doubts] == doubt
+    ending = "; no DISCONNECT was captured." if doubt else " without a DISCONNECT."
+    assert first.headline == "The client reset the connection (RST)" + ending
+    assert first.certainty is (Certainty.HYPOTHESIS if doubt else Certainty.LIKELY)
 
 
 def test_ends_with_missing_bytes_are_no_restart() -> None:
