@@ -171,7 +171,8 @@ class Explainer:
         story = self._story(connection)
         del self.stories[connection.number]
         until = (event.frame, event.capture) if connection.closed_how == "port_reused" else None
-        story.facts = self.watch.facts(connection.flow_key, connection.opened_ns, until)
+        first = connection.frame, connection.capture
+        story.facts = self.watch.facts(connection.flow_key, connection.opened_ns, first, until)
         story.end(event.timestamp_ns, event.frame, event.capture)
         story.finished = connection.closed_how == "capture_end"
         case = Case(story, self.book, self.watch)

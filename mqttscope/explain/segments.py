@@ -32,6 +32,9 @@ the capture is looked at ahead."""
 MAX_KNOCKS = 256
 """Connection attempts of one server that came to nothing, and servers of which these are remembered."""
 
+Place = tuple[int, str]
+"""A frame and its capture."""
+
 
 @dataclass(slots=True)
 class Seen:
@@ -192,15 +195,19 @@ class SegmentWatch:
                 self.feed(item)
             yield item
 
-    def facts(self, key: bytes, opened_ns: int, until: tuple[int, str] | None = None) -> FlowFacts | None:
+    def facts(
+        self, key: bytes, opened_ns: int, first: Place | None = None, until: Place | None = None
+    ) -> FlowFacts | None:
         """The facts of the flow that a connection with this direction key had, opened at this time.
 
-        ``until``: frame and capture of the first segment of the next connection, where that is known.
+        ``first``: the place of its first segment; ``until``: that of the next connection, where it is known.
         """
         known = self.flows.get(flow_key(plain_key(key))) if key else None
         if not known:
             return None
-        facts = next((one for one in reversed(known) if one.first_ns <= opened_ns), None)
+        facts = next((one for one in known if (one.first_frame, one.capture) == first), None)
+        if facts is None:
+            facts = next((one for one in reversed(known) if one.first_ns <= opened_ns), None)
         if facts is None and len(known) == 1:
             facts = known[0]
         if facts is not None:
@@ -215,7 +222,7 @@ class SegmentWatch:
         known = self.flows.get(flow_key(plain_key(key))) if key else None
         if not known or any((one.first_frame, one.capture) == (frame, capture) for one in known):
             return
-        older = [at for at, one in enumerate(known) if one.capture == capture and one.first_frame < frame]
+        older = [at for at, one in enumerate(known) if one.capture != capture or one.first_frame < frame]
         if not older:
             return
         before = known[older[-1]]
@@ -232,7 +239,7 @@ class SegmentWatch:
         known.insert(older[-1] + 1, facts)
         del known[:-MAX_GENERATIONS]
 
-    def settle(self, facts: FlowFacts, until: tuple[int, str] | None = None) -> None:
+    def settle(self, facts: FlowFacts, until: Place | None = None) -> None:
         """Take the undecided segments for those of the connection; ``until`` as in `facts`."""
         stop = len(facts.undecided) if until is None else facts.undecided_from(*until)
         taken, facts.undecided = facts.undecided[:stop], facts.undecided[stop:]

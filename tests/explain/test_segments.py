@@ -106,7 +106,7 @@ def test_facts_begin_anew_at_the_first_frame_of_a_connection() -> None:
         replace(segment(TO_CLIENT, 70, 42, PSH | ACK, b"\x20\0", 3), frame=3),
     ]
     watch = fed(*OPENED, *second)
-    before = watch.facts(TO_SERVER, 0, (2, "a"))
+    before = watch.facts(TO_SERVER, 0, until=(2, "a"))
     watch.begin(TO_SERVER, 2 * SECOND, 2, "a")
     after = watch.facts(TO_SERVER, 2 * SECOND)
 
@@ -115,6 +115,19 @@ def test_facts_begin_anew_at_the_first_frame_of_a_connection() -> None:
     assert [(facts.first_frame, facts.is_mixed) for facts in (before, after)] == [(1, False), (2, False)]
     client, server = before.half("10.0.0.1:50000"), after.half("10.0.0.1:50000")
     assert [(half.segments, half.end, half.repeats) for half in (client, server)] == [(2, 101, 0), (1, 42, 0)]
+
+
+def test_a_capture_that_is_read_later_and_is_older_has_facts_of_its_own() -> None:
+    other = [replace(each, capture="b", timestamp_ns=each.timestamp_ns - 9 * SECOND, sequence=7) for each in OPENED]
+    watch = fed(*OPENED, segment(TO_SERVER, 101, 501, PSH | ACK, b"\xc0\0", 1), *other[1:])
+    watch.begin(TO_SERVER, -9 * SECOND, 1, "b")
+    first, second = (
+        watch.facts(TO_SERVER, opened_ns, (1, capture)) for opened_ns, capture in ((0, "a"), (-9 * SECOND, "b"))
+    )  # fmt: skip
+
+    assert first is not None
+    assert second is not None
+    assert [sum(half.segments for half in facts.halves) for facts in (first, second)] == [4, 2]
 
 
 def test_facts_prove_nothing_if_it_is_unknown_which_connection_they_are_of() -> None:
