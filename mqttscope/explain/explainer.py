@@ -95,7 +95,7 @@ class Explainer:
             if isinstance(event, MalformedEvent) and event.malformed.packet is not None:
                 self._identified(event, event.malformed.packet)
         elif isinstance(event, GapEvent):
-            self._story(event.connection).gap = True
+            self._story(event.connection).gap(event.direction)
             self._findings(findings)
         elif isinstance(event, ConnectionClosed):
             self._findings(findings)
@@ -128,6 +128,7 @@ class Explainer:
 
     def _opened(self, connection: Connection) -> Story:
         story = self.stories[connection.number] = Story(connection)
+        self.watch.begin(connection.flow_key, connection.opened_ns, connection.frame, connection.capture)
         self.totals.connections += 1
         self.book.opened(story)
         return story
@@ -169,7 +170,9 @@ class Explainer:
         connection = event.connection
         story = self._story(connection)
         del self.stories[connection.number]
-        story.facts = self.watch.facts(connection.flow_key, connection.opened_ns)
+        until = (event.frame, event.capture) if connection.closed_how == "port_reused" else None
+        first = connection.frame, connection.capture
+        story.facts = self.watch.facts(connection.flow_key, connection.opened_ns, first, until)
         story.end(event.timestamp_ns, event.frame, event.capture)
         story.finished = connection.closed_how == "capture_end"
         case = Case(story, self.book, self.watch)
@@ -191,6 +194,8 @@ class Explainer:
             yield self._explain(story)
 
     def _explain(self, story: Story) -> Explanation:
+        if story.facts is not None:
+            self.watch.settle(story.facts)
         case = Case(story, self.book, self.watch)
         found = ranked(one for detect in DETECTORS for one in detect(case))
         if story.clock_set:

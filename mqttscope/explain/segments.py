@@ -18,6 +18,10 @@ MAX_FLOWS = 20_000
 """Flows whose segments are remembered; the one that was silent for longest is forgotten first."""
 MAX_GENERATIONS = 4
 """Connections, one after the other, of the same endpoints."""
+MAX_UNDECIDED = 64
+"""Segments of a flow that do not simply continue it, kept until the dissector has decided whose they are."""
+MAX_FAST_OPEN = 1_460
+"""Bytes that a SYN can carry."""
 MAX_SEEN = 8
 """Last segments of each direction, and resets, that are remembered."""
 MAX_TTLS = 8
@@ -27,6 +31,9 @@ MAX_FRAMES = 4_096
 the capture is looked at ahead."""
 MAX_KNOCKS = 256
 """Connection attempts of one server that came to nothing, and servers of which these are remembered."""
+
+Place = tuple[int, str]
+"""A frame and its capture."""
 
 
 @dataclass(slots=True)
@@ -68,6 +75,10 @@ class Half:
     repeats: int = 0
     """Segments that came again since then."""
     last_repeat: Seen | None = None
+    probes: int = 0
+    """TCP keep-alive probes since the other side's last segment."""
+    first_probe: Seen | None = None
+    last_probe: Seen | None = None
     finished: Seen | None = None
     """The first FIN."""
     resets: list[Seen] = field(default_factory=list)
@@ -107,15 +118,35 @@ class FlowFacts:
     """Direction key of the first segment."""
     first_ns: int
     first_frame: int
+    capture: str
+    """The capture of the first segment."""
     halves: tuple[Half, Half] = field(default_factory=lambda: (Half(), Half()))
     """Of the sender of the first segment, and of the other side."""
-    syn_sequence: int | None = None
+    syn: Seen | None = None
+    """The SYN of the sender of the first segment."""
     has_data: bool = False
     """Whether a segment had data: the handshake is over."""
+    undecided: list[tuple[bytes, Seen]] = field(default_factory=list)
+    """The last segments with the keys of their directions, from the first one that may begin another connection."""
+    settled: Seen | None = None
+    """The last one of them that was taken for a segment of the connection."""
+    is_mixed: bool = False
+    """Whether segments of two connections are among the facts, which prove nothing then."""
 
     def half(self, endpoint: str) -> Half:
         """The direction that an endpoint sends in."""
         return self.halves[0] if endpoints(self.key)[0] == endpoint else self.halves[1]
+
+    def direction(self, key: bytes) -> tuple[Half, Half]:
+        """The half that sends with a direction key, and the other one."""
+        return self.halves if key == self.key else self.halves[::-1]
+
+    def undecided_from(self, frame: int, capture: str) -> int:
+        """Index of the first undecided segment from a frame on."""
+        for at, (_, seen) in enumerate(self.undecided):
+            if seen.capture == capture and seen.frame >= frame:
+                return at
+        return len(self.undecided)
 
 
 @dataclass(slots=True)
@@ -164,13 +195,63 @@ class SegmentWatch:
                 self.feed(item)
             yield item
 
-    def facts(self, key: bytes, opened_ns: int) -> FlowFacts | None:
-        """The facts of the flow that a connection with this direction key had, opened at this time."""
+    def facts(
+        self, key: bytes, opened_ns: int, first: Place | None = None, until: Place | None = None
+    ) -> FlowFacts | None:
+        """The facts of the flow that a connection with this direction key had, opened at this time.
+
+        ``first``: the place of its first segment; ``until``: that of the next connection, where it is known.
+        """
         known = self.flows.get(flow_key(plain_key(key))) if key else None
         if not known:
             return None
-        found = next((one for one in reversed(known) if one.first_ns <= opened_ns), None)
-        return known[0] if found is None and len(known) == 1 else found
+        facts = next((one for one in known if (one.first_frame, one.capture) == first), None)
+        if facts is None:
+            facts = next((one for one in reversed(known) if one.first_ns <= opened_ns), None)
+        if facts is None and len(known) == 1:
+            facts = known[0]
+        if facts is not None:
+            self.settle(facts, until)
+        return facts
+
+    def begin(self, key: bytes, opened_ns: int, frame: int, capture: str) -> None:
+        """Begin new facts at the first frame of a connection that the dissector has found, unless a SYN did that.
+
+        If that frame continues the connection before, both have the same facts.
+        """
+        known = self.flows.get(flow_key(plain_key(key))) if key else None
+        if not known or any((one.first_frame, one.capture) == (frame, capture) for one in known):
+            return
+        older = [at for at, one in enumerate(known) if one.capture != capture or one.first_frame < frame]
+        if not older:
+            return
+        before = known[older[-1]]
+        at = before.undecided_from(frame, capture)
+        own, before.undecided = before.undecided[at:], before.undecided[:at]
+        settled = before.settled
+        is_mixed = settled is not None and settled.capture == capture and settled.frame >= frame
+        if not own and not is_mixed:
+            return
+        before.is_mixed = before.is_mixed or is_mixed
+        facts = FlowFacts(plain_key(key), opened_ns, frame, capture, is_mixed=is_mixed)
+        for each in own:
+            self._add(facts, *each)
+        known.insert(older[-1] + 1, facts)
+        del known[:-MAX_GENERATIONS]
+
+    def settle(self, facts: FlowFacts, until: Place | None = None) -> None:
+        """Take the undecided segments for those of the connection; ``until`` as in `facts`."""
+        stop = len(facts.undecided) if until is None else facts.undecided_from(*until)
+        taken, facts.undecided = facts.undecided[:stop], facts.undecided[stop:]
+        for key, seen in taken:
+            self._take(facts, key, seen)
+            facts.settled = seen
+
+    def next_syn(self, facts: FlowFacts, client: str) -> Seen | None:
+        """The SYN with which a client began the next connection from the same port."""
+        known = self.flows.get(flow_key(facts.key), ())
+        after = [one for one in known if one.first_ns > facts.first_ns and endpoints(one.key)[0] == client]
+        return next((one.syn for one in after if one.syn is not None), None)
 
     def forget(self, facts: FlowFacts) -> None:
         """Let the facts of a flow go: its end is explained."""
@@ -201,26 +282,39 @@ class SegmentWatch:
             if len(self.flows) >= MAX_FLOWS:
                 self.flows.popitem(last=False)
                 self.forgotten += 1
-            known = self.flows[together] = [FlowFacts(key, segment.timestamp_ns, segment.frame)]
+            known = self.flows[together] = [_facts_from(segment, key)]
         else:
             self.flows.move_to_end(together)
-            if begins and (known[-1].syn_sequence != segment.sequence or known[-1].has_data):
-                known.append(FlowFacts(key, segment.timestamp_ns, segment.frame))
+            syn = known[-1].syn
+            if begins and (syn is None or syn.sequence != segment.sequence or known[-1].has_data):
+                known.append(_facts_from(segment, key))
                 del known[:-MAX_GENERATIONS]
         facts = known[-1]
-        if begins:
-            facts.syn_sequence = segment.sequence
-        from_first = key == facts.key
-        own, other = facts.halves if from_first else facts.halves[::-1]
-        own.is_verified = own.is_verified or segment.checksum == RIGHT
         seen = self._seen(segment, key)
-        if segment.flags & RST:
-            _keep(own.resets, seen)
-            if not own.begun and other.segments and other.end == (other.recent[0].sequence + 1) & 0xFFFFFFFF:
-                self._knock(facts, from_first, seen)
-        else:
-            _take(own, other, seen)
-            facts.has_data = facts.has_data or bool(seen.length)
+        if begins and facts.syn is None:
+            facts.syn = seen
+        own, _ = facts.direction(key)
+        own.is_verified = own.is_verified or segment.checksum == RIGHT
+        self._add(facts, key, seen)
+
+    def _add(self, facts: FlowFacts, key: bytes, seen: Seen) -> None:
+        """A segment, which waits if it may begin another connection, or is after one that may."""
+        facts.has_data = facts.has_data or bool(seen.length and not seen.flags & RST)
+        if not facts.undecided and _continues(*facts.direction(key), seen):
+            self._take(facts, key, seen)
+            return
+        facts.undecided.append((key, seen))
+        if len(facts.undecided) > MAX_UNDECIDED:
+            self.settle(facts)
+
+    def _take(self, facts: FlowFacts, key: bytes, seen: Seen) -> None:
+        own, other = facts.direction(key)
+        if not seen.flags & RST:
+            _move_on(own, other, seen)
+            return
+        _keep(own.resets, seen)
+        if not own.begun and other.segments and other.end == (other.recent[0].sequence + 1) & 0xFFFFFFFF:
+            self._knock(facts, key == facts.key, seen)
 
     def unanswered(self, server: str, start_ns: int, end_ns: int) -> list[Knock]:
         """Attempts to connect to a server in a time that were refused."""
@@ -257,19 +351,46 @@ def _keep(seen: list[Seen], one: Seen) -> None:
         del seen[0]
 
 
-def _take(own: Half, other: Half, seen: Seen) -> None:
+def _facts_from(segment: Segment, key: bytes) -> FlowFacts:
+    return FlowFacts(key, segment.timestamp_ns, segment.frame, segment.capture)
+
+
+def _continues(own: Half, other: Half, seen: Seen) -> bool:
+    """Whether a segment has the next numbers of an open connection, or is a reset: it does not begin another one."""
+    if seen.flags & RST:
+        return True
+    if own.resets or other.resets:
+        return False
+    if own.begun and seen.sequence != own.end:
+        return bool(seen.flags & SYN) and not other.begun
+    if own.finished is not None and (seen.length or seen.flags & SYN):
+        return False
+    if not seen.flags & ACK or not other.begun:
+        return True
+    is_old = other.is_acknowledged and distance(other.acknowledged, seen.acknowledgment) < 0
+    return not is_old and distance(seen.acknowledgment, other.end) >= 0
+
+
+def _move_on(own: Half, other: Half, seen: Seen) -> None:
     """A segment that is no reset moves both directions on."""
     flags = seen.flags
     size = seen.length + bool(flags & SYN) + bool(flags & FIN)
     end = (seen.sequence + size) & 0xFFFFFFFF
     own.segments += 1
     own.data += bool(seen.length)
+    other.probes, other.first_probe = 0, None
     own.last = seen
     _keep(own.recent, seen)
     if seen.ttl is not None and (seen.ttl in own.ttls or len(own.ttls) < MAX_TTLS):
         own.ttls[seen.ttl] = own.ttls.get(seen.ttl, 0) + 1
+    if flags & SYN and own.begun and not 0 <= distance(seen.sequence, own.end) <= MAX_FAST_OPEN:
+        # What came before is of another connection: a SYN for an open one is answered with where that stands.
+        own.begun = own.is_acknowledged = other.is_acknowledged = False
     if not own.begun:
         own.begun, own.end = True, seen.sequence
+    elif _is_probe(own, seen):
+        own.probes += 1
+        own.first_probe, own.last_probe = own.first_probe or seen, seen
     new = distance(own.end, end)
     if new > 0:
         own.end = end
@@ -287,6 +408,12 @@ def _take(own: Half, other: Half, seen: Seen) -> None:
             other.repeats, other.last_repeat = 0, None
             if distance(seen.acknowledgment, other.end) <= 0:
                 other.unanswered_ns = None
+
+
+def _is_probe(own: Half, seen: Seen) -> bool:
+    """Whether a segment is a TCP keep-alive probe: the last byte again, or nothing from there, although it arrived."""
+    is_last = seen.length <= 1 and not seen.flags & (SYN | FIN) and distance(seen.sequence, own.end) == 1
+    return is_last and own.is_acknowledged and own.acknowledged == own.end and not own.finished
 
 
 def ip_facts(data: bytes, key: bytes) -> tuple[int | None, int | None]:

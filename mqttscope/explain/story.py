@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from mqttscope.events import ClockStep, MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.explain import describe
 from mqttscope.explain.model import Broken, Evidence, Moment
-from mqttscope.explain.segments import FlowFacts
+from mqttscope.explain.segments import FlowFacts, Half
 from mqttscope.lint.finding import Finding, Severity
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
@@ -27,6 +27,8 @@ MAX_BROKEN = 16
 """Last errors of the linter."""
 CLOCK_SET_NS = 1_000_000_000
 """A clock that differs by less has not been set back: frames can be out of order."""
+ENDS = frozenset(("reset", "port_reused", "idle", "evicted", "capture_end"))
+"""Reasons of bytes that were not read (`mqtt.stream.Unparsed`), if the end of the connection cut their packet."""
 MAX_WAITING = 64
 """Messages without an acknowledgement whose topics are remembered."""
 
@@ -90,7 +92,8 @@ class Story:
     """What the client asked for or sent with a packet identifier."""
     waiting: dict[int, str] = field(default_factory=dict)
     """Messages of the client without an acknowledgement, by packet identifier."""
-    gap: bool = False
+    gaps: dict[str, str] = field(default_factory=dict)
+    """Why bytes of a side are unknown: they are ``missing``, ``unread``, or of a packet that the end ``cut``."""
     facts: FlowFacts | None = None
     """Of TCP, once it is closed."""
     ended_ns: int = 0
@@ -125,15 +128,23 @@ class Story:
         if self.ping is not None and not self.is_before(self.ping, "client"):
             self.ping = None
 
+    def half(self, side: str) -> Half | None:
+        """What TCP shows of what a side sent; ``None`` where that is unknown."""
+        if self.facts is None or self.facts.is_mixed:
+            return None
+        return self.facts.half(self.connection.client if side == "client" else self.connection.server)
+
     def _ahead(self) -> frozenset[str]:
         """Sides that sent nothing after the end: the side that closed, and one whose stream it had acknowledged.
 
         Packets after a gap are complete when the gap is given up, which may be after the end.
         """
-        connection, facts, by = self.connection, self.facts, self.connection.closed_by
-        if facts is None or by is None or connection.one_sided or connection.closed_how not in ("fin", "reset"):
+        connection, by = self.connection, self.connection.closed_by
+        closing, other = self.half("client"), self.half("server")
+        if closing is None or other is None:
             return frozenset()
-        closing, other = facts.half(connection.client), facts.half(connection.server)
+        if by is None or connection.one_sided or connection.closed_how not in ("fin", "reset"):
+            return frozenset()
         if by == "server":
             closing, other = other, closing
         seen = closing.finished if connection.closed_how == "fin" else next(iter(closing.resets), None)
@@ -153,12 +164,12 @@ class Story:
 
     def _is_cut(self, one: Moment | Said | Refusal | Broken, by: str) -> bool:
         """Whether something is of the FIN of a side after the end: the end cut a packet that was not wrong before."""
-        connection, facts = self.connection, self.facts
+        half = self.half(by)
+        finished = None if half is None else half.finished
         place = one.frame, captured(one.timestamp_ns)
-        if facts is None or place == (self.ended_frame, captured(self.ended_ns)):
+        if finished is None or place == (self.ended_frame, captured(self.ended_ns)):
             return False
-        finished = facts.half(connection.client if by == "client" else connection.server).finished
-        return finished is not None and place == (finished.frame, captured(finished.timestamp_ns))
+        return place == (finished.frame, captured(finished.timestamp_ns))
 
     def until_end(self, one: Moment) -> int | None:
         """Time between something and the end; ``None`` where the clock was set back between them, or nobody knows."""
@@ -191,11 +202,18 @@ class Story:
         """Take note of bytes that are no good packet."""
         side = "client" if event.direction is C2S else "server"
         self._note(Moment(event.timestamp_ns, event.frame, side, describe.damaged(event), event.capture))
+        if isinstance(event, UnparsedEvent):
+            is_cut = event.unparsed.reason in ENDS
+            self.gaps.setdefault(side, "cut" if is_cut else "unread")
         if side == "client":
             if isinstance(event, MalformedEvent):
                 self._size(len(event.malformed.raw) + event.malformed.missing, event.malformed.packet_type)
             elif event.unparsed.packet_type is not None:
                 self._size(max(event.unparsed.length, announced(event.unparsed.raw)), event.unparsed.packet_type)
+
+    def gap(self, direction: Direction) -> None:
+        """Take note of bytes that the capture lacks."""
+        self.gaps["client" if direction is C2S else "server"] = "missing"
 
     def clock_step(self, step: ClockStep) -> None:
         """The clock of the capture was set."""

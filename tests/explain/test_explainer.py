@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from mqttscope.explain import Cause, Certainty, Explainer, explainer
+from dataclasses import replace
+
+from mqttscope.explain import Cause, Certainty, Explainer, Explanation, explainer
 from mqttscope.explain.explainer import ranked
 from mqttscope.explain.model import Candidate
 from mqttscope.lint.examples import client, closes, on, opened, server
 from mqttscope.mqtt.packets import Disconnect, Pingreq, Pingresp
-from tests.explain.running import explained, only
+from mqttscope.net.segment import ACK, FIN, PSH
+from tests.dissect.conversations import CLIENT, SERVER, Conversation, numbered
+from tests.dissect.talk import CONNACK, connect, wire
+from tests.explain.running import explained, of_segments, only
 
 
 def candidate(cause: Cause, certainty: Certainty, weight: int) -> Candidate:
@@ -86,3 +91,49 @@ def test_flows_are_let_go_with_their_explanations() -> None:
     )  # fmt: skip
 
     assert not running.watch.flows
+
+
+def silent_after(first: Conversation) -> list[Explanation]:
+    """A client on the ports of a connection before, which is silent until its Keep Alive has run out, and answers."""
+    second = Conversation(first.tape, numbers=(500, 700)).join()
+    second.wait(1).begin(replace(connect(), keep_alive=60))
+    second.say(SERVER, CONNACK)
+    second.live().ack(CLIENT)
+    second.wait(93).fin(SERVER)
+    second.ack(CLIENT).fin(CLIENT)
+    second.ack(SERVER)
+    return of_segments(numbered(first.tape.segments))
+
+
+def test_a_connection_without_a_handshake_is_not_judged_by_the_numbers_of_the_one_before() -> None:
+    ended = Conversation().join().whole().finish()
+    first, second = silent_after(ended)
+
+    assert first.cause is Cause.NORMAL
+    assert second.first.headline.endswith("its TCP was alive.")
+    assert [moment.what for one in (first, second) for moment in one.timeline if "again" in moment.what] == []
+
+
+def test_a_connection_that_another_one_replaces_is_not_judged_by_what_that_sends() -> None:
+    cut = Conversation().open().whole()
+    first, second = silent_after(cut)
+
+    assert first.cause is Cause.DEVICE_RESTART
+    assert second.first.headline.endswith("its TCP was alive.")
+    assert [moment.what for one in (first, second) for moment in one.timeline if "again" in moment.what] == []
+
+
+def test_a_fin_that_was_captured_before_the_disconnect_of_a_second_connection() -> None:
+    tape = Conversation().join().whole().finish().tape
+    second = Conversation(tape, numbers=(500_001, 700_001)).join().wait(1)
+    second.begin()
+    second.say(SERVER, CONNACK)
+    second.ack(CLIENT)
+    at = second.stacks[CLIENT].next
+    second.put(CLIENT, FIN | ACK, sequence=at + 2)
+    second.put(CLIENT, PSH | ACK, wire(Disconnect()), sequence=at)
+    second.stacks[CLIENT].next += 3
+    second.ack(SERVER).fin(SERVER)
+    second.ack(CLIENT)
+
+    assert [one.cause for one in of_segments(numbered(tape.segments))] == [Cause.NORMAL, Cause.NORMAL]

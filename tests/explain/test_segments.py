@@ -99,6 +99,74 @@ def test_each_connection_of_the_same_endpoints_has_its_own_facts() -> None:
     assert watch.facts(b"", 0) is None
 
 
+def test_facts_begin_anew_at_the_first_frame_of_a_connection() -> None:
+    """Up to it segments are of the connection before, from it on of the new one."""
+    second = [
+        replace(segment(TO_SERVER, 40, 70, PSH | ACK, b"\x10\0", 2), frame=2),
+        replace(segment(TO_CLIENT, 70, 42, PSH | ACK, b"\x20\0", 3), frame=3),
+    ]
+    watch = fed(*OPENED, *second)
+    before = watch.facts(TO_SERVER, 0, until=(2, "a"))
+    watch.begin(TO_SERVER, 2 * SECOND, 2, "a")
+    after = watch.facts(TO_SERVER, 2 * SECOND)
+
+    assert before is not None
+    assert after is not None
+    assert [(facts.first_frame, facts.is_mixed) for facts in (before, after)] == [(1, False), (2, False)]
+    client, server = before.half("10.0.0.1:50000"), after.half("10.0.0.1:50000")
+    assert [(half.segments, half.end, half.repeats) for half in (client, server)] == [(2, 101, 0), (1, 42, 0)]
+
+
+def test_a_capture_that_is_read_later_and_is_older_has_facts_of_its_own() -> None:
+    other = [replace(each, capture="b", timestamp_ns=each.timestamp_ns - 9 * SECOND, sequence=7) for each in OPENED]
+    watch = fed(*OPENED, segment(TO_SERVER, 101, 501, PSH | ACK, b"\xc0\0", 1), *other[1:])
+    watch.begin(TO_SERVER, -9 * SECOND, 1, "b")
+    first, second = (
+        watch.facts(TO_SERVER, opened_ns, (1, capture)) for opened_ns, capture in ((0, "a"), (-9 * SECOND, "b"))
+    )  # fmt: skip
+
+    assert first is not None
+    assert second is not None
+    assert [sum(half.segments for half in facts.halves) for facts in (first, second)] == [4, 2]
+
+
+def test_facts_prove_nothing_if_it_is_unknown_which_connection_they_are_of() -> None:
+    """With more undecided segments than are kept."""
+    again = [
+        replace(segment(TO_SERVER, 40, 70, PSH | ACK, b"\x10\0", 2 + number), frame=2 + number)
+        for number in range(segments.MAX_UNDECIDED + 1)
+    ]
+    watch = fed(*OPENED, *again)
+    before = watch.facts(TO_SERVER, 0)
+    watch.begin(TO_SERVER, 2 * SECOND, 2, "a")
+    after = watch.facts(TO_SERVER, 2 * SECOND)
+
+    assert before is not None
+    assert after is not None
+    assert (before.is_mixed, after.is_mixed) == (True, True)
+
+
+def test_a_connection_that_continues_after_a_long_silence_has_the_same_facts() -> None:
+    later = replace(segment(TO_SERVER, 101, 501, PSH | ACK, b"\xc0\0", 90_000), frame=2)
+    watch = fed(*OPENED, later)
+    before = watch.facts(TO_SERVER, 0)
+    watch.begin(TO_SERVER, 90_000 * SECOND, 2, "a")
+
+    assert watch.facts(TO_SERVER, 90_000 * SECOND) is before
+
+
+def test_the_answer_of_an_open_connection_to_a_syn_is_not_of_the_new_one() -> None:
+    facts = fed(
+        *OPENED, segment(TO_SERVER, 900, 0, SYN, at=1), segment(TO_CLIENT, 501, 101, ACK, at=1.1),
+        segment(TO_SERVER, 900, 0, SYN, at=2), segment(TO_CLIENT, 4_000_000_000, 901, SYN | ACK, at=2.1),
+        segment(TO_SERVER, 901, 4_000_000_001, ACK, at=2.2),
+    ).facts(TO_SERVER, 3 * SECOND)  # fmt: skip
+
+    assert facts is not None
+    server = facts.half("10.0.0.2:1883")
+    assert (server.end, server.outstanding, server.repeats) == (4_000_000_001, 0, 0)
+
+
 def test_flows_are_bounded(monkeypatch: object) -> None:
     watch = SegmentWatch()
     most, segments.MAX_FLOWS = segments.MAX_FLOWS, 2

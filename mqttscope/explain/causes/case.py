@@ -105,10 +105,7 @@ class Case:
 
     def half(self, side: str) -> Half | None:
         """What TCP shows of what a side sent."""
-        facts = self.story.facts
-        if facts is None:
-            return None
-        return facts.half(self.connection.client if side == "client" else self.connection.server)
+        return self.story.half(side)
 
     def closing(self) -> Evidence:
         """How the transport ended, as a sentence."""
@@ -139,6 +136,14 @@ class Case:
             for one in reversed(self.story.broken)
             if one.by == by and start <= one.timestamp_ns and self.story.is_before(one, by)
         ]
+
+    def unknown(self, what: str) -> Evidence | None:
+        """Why what the client sent may not be known; ``what`` may be among the bytes that are missing or in doubt."""
+        why = self.story.gaps.get("client")
+        if not self.connection.client_side.gapped or why == "cut":
+            return None
+        bytes_are = "missing in the capture" if why == "missing" else "in doubt"
+        return Evidence(f"bytes of the client are {bytes_are}: {what} among them")
 
     def after(self, timestamp_ns: int) -> str:
         """How long after something the connection ended; without a time if only the capture had it after the end."""

@@ -11,21 +11,22 @@ from mqttscope.explain.causes.mqtt import not_all
 from mqttscope.explain.model import Candidate, Cause, Certainty, Evidence
 from mqttscope.explain.segments import Half, Seen
 from mqttscope.mqtt.wire import counted
-from mqttscope.net.segment import ACK, SYN, distance
+from mqttscope.net.segment import ACK, FIN, SYN, distance
 
 LEAST_REPEATS = 2
 """Segments that come again without an answer so often show that the path is lost."""
+LEAST_PROBES = 3
+"""TCP keep-alive probes without an answer that show the same; networks lose one or two."""
 SILENCE_NS = 3 * SECOND
 """So long after the other side's last segment."""
 LATE_NS = 5 * SECOND
 """How far beyond the Keep Alive a client of an open connection is silent before that is reported."""
 BOOT_NS = SECOND // 2
 """Minimum time that a device or a server needs to lose its state and be on the network again."""
+ANSWER_NS = 3 * SECOND
+"""Maximum time between a segment and the RST that answers it: what TCP needs to send the segment again."""
 BOTH_NS = SECOND // 5
 """A RST of each side within this time, from one device between them."""
-
-
-_GAPPED = Evidence("bytes of the client are missing in the capture: its DISCONNECT may be among them")
 
 
 def without_packets(case: Case) -> Iterator[Candidate]:
@@ -52,7 +53,7 @@ def without_packets(case: Case) -> Iterator[Candidate]:
             Cause.UNREACHABLE, Certainty.LIKELY if many else Certainty.HYPOTHESIS,
             f"Nothing answered the client's attempt to connect to {connection.server}.", [asked, again], weight=100,
         )  # fmt: skip
-    elif case.is_closed:
+    elif case.is_closed and connection.handshake_seen:
         yield candidate(
             Cause.NO_MQTT, Certainty.CERTAIN,
             "The connection was opened and closed, and nobody sent anything, as health checks and port scans do.",
@@ -78,6 +79,10 @@ def half_open(case: Case) -> Iterator[Candidate]:
         if waited < 0 or repeat.timestamp_ns - sender.unanswered_ns < SECOND // 2:
             continue
         yield _half_open(case, side, sender, silent, repeat)
+        return
+    probed = _probed(case)
+    if probed is not None:
+        yield probed
         return
     yield from _reset_at_last(case)
     yield from _overdue(case)
@@ -133,6 +138,35 @@ def _half_open(case: Case, side: str, sender: Half, silent: Half, repeat: Seen) 
     )
     weight = 78 if case.by != "server" or proofs else 70
     return candidate(Cause.HALF_OPEN, certainty, headline, reasons, doubts, weight=weight + 2 * proofs)
+
+
+def _probed(case: Case) -> Candidate | None:
+    """One side probed the connection again and again (TCP keep-alive), and nothing of the other one came any more."""
+    if case.connection.one_sided:
+        return None
+    for side in ("server", "client"):
+        sender, silent = case.half(side), case.half(other_side(side))
+        if sender is None or silent is None or not silent.segments or sender.probes < LEAST_PROBES:
+            continue
+        first, last = sender.first_probe, sender.last_probe
+        if first is None or last is None or silent.resets or last.timestamp_ns - first.timestamp_ns < SILENCE_NS:
+            continue
+        length = describe.span(last.timestamp_ns - first.timestamp_ns)
+        return candidate(
+            Cause.HALF_OPEN, Certainty.LIKELY,
+            f"{MEANING[other_side(side)].capitalize()} or the path to it was gone: {MEANING[side]} probed the"
+            " connection (TCP keep-alive), and nothing answered.",
+            [
+                *case.last_packet(other_side(side)),
+                Evidence(
+                    f"{MEANING[side]} sent {sender.probes} probes within {length}, and nothing answered",
+                    first.frame, first.timestamp_ns, first.capture,
+                ),
+                case.closing(),
+            ],
+            weight=78,
+        )  # fmt: skip
+    return None
 
 
 def _reset_at_last(case: Case) -> Iterator[Candidate]:
@@ -197,10 +231,18 @@ def _returned(case: Case, since_ns: int) -> Evidence | None:
     if not found:
         return None
     one = found[0]
-    same = "from another port" if host(one.client) == host(case.connection.client) else "from another address"
+    whence = "from another port" if host(one.client) == host(case.connection.client) else "from another address"
+    if one.client == case.connection.client:
+        whence = "from the same port"
     return Evidence(
-        f"the client came back {same} as #{one.connection} ({one.client})", one.frame, one.timestamp_ns, one.capture
+        f"the client came back {whence} as #{one.connection} ({one.client})", one.frame, one.timestamp_ns, one.capture
     )
+
+
+_SAME_PORT = (
+    "The client opened a new connection from the same port without ending this one: it had lost its state, as after a"
+    " reset or a loss of power."
+)
 
 
 def device_restart(case: Case) -> Iterator[Candidate]:
@@ -210,10 +252,8 @@ def device_restart(case: Case) -> Iterator[Candidate]:
         return
     if case.how == "port_reused":
         yield candidate(
-            Cause.DEVICE_RESTART, Certainty.LIKELY,
-            "The client opened a new connection from the same port without ending this one: it had lost its state, as"
-            " after a reset or a loss of power.",
-            [*case.last_packet("client"), case.closing()], weight=75,
+            Cause.DEVICE_RESTART, Certainty.LIKELY, _SAME_PORT, [*case.last_packet("client"), case.closing()],
+            weight=86,
         )  # fmt: skip
         return
     if case.how != "reset" or not case.connection.end_disowned or case.by is None:
@@ -221,13 +261,19 @@ def device_restart(case: Case) -> Iterator[Candidate]:
     heard = (case.half(case.by) or Half()).last
     if heard is not None and not story.clock_set and 0 <= case.ended_ns - heard.timestamp_ns < BOOT_NS:
         return  # it has just reset the connection: its first RST, which acknowledges something, was lost
-    asked = [one for one in (case.half(other_side(case.by)) or Half()).recent if one.timestamp_ns <= case.ended_ns]
+    syn = case.watch.next_syn(story.facts, case.connection.client) if story.facts is not None else None
+    again = case.by == "client" and syn is not None and syn.timestamp_ns <= story.ended_ns
+    asked = _answered_by_reset(case)
+    if asked is None and not again:
+        return
     reasons: list[Evidence | None] = []
-    if asked:
-        one = asked[-1]
+    if again and syn is not None:
         reasons.append(
-            Evidence(f"{MEANING[other_side(case.by)]} sent a segment of the connection", one.frame, one.timestamp_ns)
-        )
+            Evidence("the client sent SYN from the same port", syn.frame, syn.timestamp_ns, syn.capture)
+        )  # fmt: skip
+    if asked is not None:
+        sender = MEANING[other_side(case.by)]
+        reasons.append(Evidence(f"{sender} sent a segment of the connection", asked.frame, asked.timestamp_ns))
     who = MEANING[case.by]
     reasons.append(
         Evidence(
@@ -235,7 +281,9 @@ def device_restart(case: Case) -> Iterator[Candidate]:
             story.ended_frame, story.ended_ns,
         )
     )  # fmt: skip
-    if case.by == "client":
+    if again:
+        yield candidate(Cause.DEVICE_RESTART, Certainty.LIKELY, _SAME_PORT, reasons, weight=86)
+    elif case.by == "client":
         yield candidate(
             Cause.DEVICE_RESTART, Certainty.LIKELY,
             "The client had lost the connection's state, as after a reset or a loss of power: it answered the broker's"
@@ -251,6 +299,16 @@ def device_restart(case: Case) -> Iterator[Candidate]:
             " before it had forgotten the connection.",
             reasons, weight=70,
         )  # fmt: skip
+
+
+def _answered_by_reset(case: Case) -> Seen | None:
+    """The segment that the RST at the end answers; one in order that only acknowledges is not answered."""
+    half = case.half(other_side(case.by or "")) or Half()
+    asked = next((one for one in reversed(half.recent) if one.timestamp_ns <= case.ended_ns), None)
+    if asked is None or (case.ended_ns - asked.timestamp_ns > ANSWER_NS and not case.story.clock_set):
+        return None
+    asks = asked.length or asked.flags & (SYN | FIN) or asked.sequence != half.end
+    return asked if asks else None
 
 
 def middlebox(case: Case) -> Iterator[Candidate]:
@@ -357,6 +415,7 @@ def plain_end(case: Case) -> Iterator[Candidate]:
 
 
 def _plain(case: Case) -> Candidate:
+    unknown = case.unknown("its DISCONNECT may be")
     before = filter(None, (case.goodbye, case.answered))
     reasons = [*case.last_packet("client"), *case.last_packet("server"), *before, case.closing()]
     connection = case.connection
@@ -378,20 +437,17 @@ def _plain(case: Case) -> Candidate:
         if case.how == "reset":
             headline = "The broker reset the connection (RST), and nothing in the capture says why."
             cause = Cause.SERVER_RESET
-        missing = [_GAPPED] if case.connection.client_side.gapped else []
-        return candidate(cause, Certainty.HYPOTHESIS, headline, [*reasons, *not_all(case)], missing, weight=10)
+        return candidate(cause, Certainty.HYPOTHESIS, headline, [*reasons, *not_all(case)], [unknown], weight=10)
     sure = Certainty.LIKELY
-    doubts: list[Evidence] = []
     if case.how == "reset":
         did, cause = "The client reset the connection (RST)", Cause.CLIENT_RESET
     else:
         did, cause = "The client closed the connection", Cause.CLIENT_CLOSED
     headline = f"{did} without a DISCONNECT."
-    if case.connection.client_side.gapped:
+    if unknown is not None:
         sure, headline = Certainty.HYPOTHESIS, f"{did}; no DISCONNECT was captured."
-        doubts.append(_GAPPED)
     back = twin(case)
     if back is not None:
         reasons.insert(-1, Evidence(f"the client connected again as #{back.connection} ({back.client})", back.frame,
                                     back.timestamp_ns, back.capture))  # fmt: skip
-    return candidate(cause, sure, headline, reasons, doubts, case.violations("server"), weight=20)
+    return candidate(cause, sure, headline, reasons, [unknown], case.violations("server"), weight=20)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import cast
 
 import pytest
@@ -17,6 +18,8 @@ from mqttscope.net.segment import ACK, RST, Segment
 from tests.dissect.conversations import CLIENT, SERVER, Conversation, numbered
 from tests.dissect.talk import CONNACK, Talk, Tape, connect
 from tests.explain.running import capture, explain, explained, of_segments, only
+
+LATE = Publish(topic_name="late", payload=b"1")
 
 
 def test_the_lost_link_stands_after_the_keep_alive_that_ran_out() -> None:
@@ -50,6 +53,26 @@ def test_what_was_damaged_while_nothing_was_acknowledged_is_evidence(damaged: li
     assert [text for text in reasons if "damaged" in text] == expected
 
 
+@pytest.mark.parametrize("data", [b"", b"\0"], ids=["empty", "one byte"])
+@pytest.mark.parametrize(
+    ("count", "answered", "cause"),
+    [(3, False, Cause.HALF_OPEN), (2, False, Cause.SERVER_RESET), (9, True, Cause.SERVER_RESET)],
+)
+def test_probes_without_an_answer_show_a_lost_path(count: int, answered: bool, cause: Cause, data: bytes) -> None:
+    talk = Conversation().open().whole().ack(CLIENT)
+    for _ in range(count):
+        talk.wait(75).put(SERVER, ACK, data, sequence=talk.stacks[SERVER].next - 1)
+        if answered:
+            talk.ack(CLIENT)
+    talk.wait(75).reset(SERVER)
+    one = of_segments(numbered(talk.tape.segments))[0]
+
+    assert one.cause is cause
+    told = [each.text for each in one.first.reasons if "probes" in each.text]
+    expected = f"the broker sent {count} probes within 150.002 s, and nothing answered"
+    assert told == ([expected] if cause is Cause.HALF_OPEN else [])
+
+
 def test_a_device_that_starts_again_is_told_in_both_its_forms() -> None:
     first, second = explain(capture("device-restarts"))
 
@@ -58,12 +81,52 @@ def test_a_device_that_starts_again_is_told_in_both_its_forms() -> None:
     assert second.first.doubts
 
 
+@pytest.mark.parametrize("numbers", [(777_000_000, 888_000_000), (1000, 888_000_000)], ids=["other", "same"])
+def test_a_device_that_connects_again_from_its_port_has_restarted(numbers: tuple[int, int]) -> None:
+    """The broker, which sends into the void meanwhile, answers its SYN with where the old connection is."""
+    talk = Conversation(clocks=(None, None)).open().whole().ack(CLIENT)
+    (lost,) = talk.say(SERVER, LATE)
+    for pause in (0.2, 0.4):
+        talk.wait(pause).repeat(lost)
+    second = Conversation(talk.tape, numbers, clocks=(None, None))
+    second.wait(0.1).syn()
+    talk.ack(SERVER)
+    talk.put(CLIENT, RST)
+    second.stacks[CLIENT].next = numbers[0]
+    second.wait(1).open().whole().finish()
+    first, _ = of_segments(numbered(talk.tape.segments))
+
+    assert [each.cause for each in first.candidates] == [Cause.DEVICE_RESTART, Cause.HALF_OPEN]
+    told = [each.text for candidate in first.candidates for each in candidate.reasons]
+    assert any("from the same port as #1" in text for text in told)
+    assert not any("another port" in text for text in told)
+
+
 def test_a_reset_from_between_is_told_by_its_ttl_and_never_certain() -> None:
     one = explain(capture("reset-by-middlebox"))[0]
 
     assert one.first.certainty is Certainty.LIKELY
     assert one.first.reasons[0].text == "the RST has TTL 63; all other segments of the broker have 52"
     assert any("IP identification" in each.text for each in one.first.reasons)
+    assert [each.cause for each in one.candidates] == [Cause.MIDDLEBOX_RESET]
+
+
+@pytest.mark.parametrize(
+    ("data", "seconds", "cause"),
+    [
+        (LATE, 2.9, Cause.SERVER_RESTART),
+        (LATE, 3.1, Cause.SERVER_RESET),
+        (None, 0.1, Cause.SERVER_RESET),
+    ],
+)
+def test_a_reset_answers_what_came_shortly_before_and_no_bare_acknowledgment(
+    data: Publish | None, seconds: float, cause: Cause
+) -> None:
+    talk = Conversation().open().whole().ack(CLIENT).wait(10)
+    talk.say(CLIENT, data) if data is not None else talk.ack(CLIENT)
+    talk.wait(seconds).put(SERVER, RST)
+
+    assert [each.cause for each in of_segments(numbered(talk.tape.segments))[0].candidates] == [cause]
 
 
 def test_a_reset_like_the_other_segments_is_the_clients_own() -> None:
@@ -88,6 +151,16 @@ def test_plain_ends() -> None:
     }
 
 
+@pytest.mark.parametrize(("opened_too", "cause"), [(True, Cause.NO_MQTT), (False, Cause.SERVER_CLOSED)])
+def test_only_a_connection_that_was_captured_from_its_beginning_had_no_packets(opened_too: bool, cause: Cause) -> None:
+    talk = Conversation().open() if opened_too else Conversation().join()
+    talk.fin(SERVER)
+    talk.ack(CLIENT).fin(CLIENT)
+    talk.ack(SERVER)
+
+    assert of_segments(numbered(talk.tape.segments))[0].cause is cause
+
+
 def test_tls_that_is_not_decrypted_cannot_be_explained() -> None:
     assert {one.cause for one in explain(capture("tls-13"))} == {Cause.UNREADABLE}
 
@@ -100,9 +173,6 @@ def test_an_open_connection_with_a_client_that_is_silent_for_too_long_is_told() 
 
     assert (found[0].cause, found[0].first.certainty) == (Cause.HALF_OPEN, Certainty.HYPOTHESIS)
     assert found[1].cause is Cause.STILL_OPEN
-
-
-LATE = Publish(topic_name="late", payload=b"1")
 
 
 def ended_together(*, reads_on: bool) -> list[Explanation]:
@@ -194,6 +264,35 @@ def test_an_end_after_a_gap_is_not_said_to_lack_a_disconnect() -> None:
 
     assert explanation.first.headline == "The client closed the connection; no DISCONNECT was captured."
     assert explanation.first.certainty is Certainty.HYPOTHESIS
+
+
+@pytest.mark.parametrize(
+    ("bytes_are", "doubt"),
+    [
+        ("cut", []),
+        ("lost", ["bytes of the client are missing in the capture: its DISCONNECT may be among them"]),
+        ("other", ["bytes of the client are in doubt: its DISCONNECT may be among them"]),
+    ],
+)
+def test_a_packet_that_the_reset_cut_is_not_missing(bytes_are: str, doubt: list[str]) -> None:
+    """The number of the reset continues it; ``other``: bytes came again with other content."""
+    talk = Conversation().open().whole()
+    (sent,) = talk.say(CLIENT, LATE)
+    talk.ack(SERVER)
+    if bytes_are == "cut":
+        talk.say(CLIENT, b"\x30\x20\0\1a")
+    elif bytes_are == "lost":
+        talk.stacks[CLIENT].next += 2
+        talk.say(CLIENT, LATE)
+    else:
+        talk.repeat(replace(sent, payload=b"\x30\x07\0\4late2"))
+    talk.put(CLIENT, RST | ACK)
+    first = of_segments(numbered(talk.tape.segments))[0].first
+
+    assert [each.text for each in first.doubts] == doubt
+    ending = "; no DISCONNECT was captured." if doubt else " without a DISCONNECT."
+    assert first.headline == "The client reset the connection (RST)" + ending
+    assert first.certainty is (Certainty.HYPOTHESIS if doubt else Certainty.LIKELY)
 
 
 def test_ends_with_missing_bytes_are_no_restart() -> None:
