@@ -27,7 +27,9 @@ LONGEST = 800
 
 SMALLEST = 150
 """Lines from which on a module may serve a single neighbour."""
-SMALL: dict[str, str] = {}
+SMALL: dict[str, str] = {
+    "cli/inspecting.py": "only reproducers need it, and reading scripts takes a while to import",
+}
 """Modules with fewer lines than `SMALLEST` that only a neighbour imports, and why they stand alone."""
 
 TESTED_ELSEWHERE = {

@@ -14,6 +14,7 @@ from mqttscope.filter import Filter
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.wire import counted
 from mqttscope.replay.alterations import Alterations, Options
+from mqttscope.replay.drivers.run import Pace
 from mqttscope.replay.rewrite import (
     CLIENT_TEMPLATE,
     TOPIC_TEMPLATE,
@@ -191,15 +192,12 @@ MAX_UNREAD = 5
 """Captures that an error names because they could not be read."""
 
 
-def read_pace(pace: str | float) -> tuple[float | None, bool]:
-    """The speed (``None`` where times do not matter), and whether packets wait for what they depend on.
-
-    ``recorded``, ``asap``, ``causal``, or a factor, as a number or as ``2x``; `ArgumentError` for others.
-    """
+def read_pace(pace: str | float) -> Pace:
+    """``recorded``, ``asap``, ``causal``, or a factor, as a number or as ``2x``; `ArgumentError` for others."""
     if pace in (ASAP, CAUSAL):
-        return None, pace == CAUSAL
+        return Pace(None, causal=pace == CAUSAL, text=str(pace))
     if pace == RECORDED:
-        return 1.0, False
+        return Pace()
     try:
         if isinstance(pace, bool) or not isinstance(pace, str | int | float):
             raise ValueError
@@ -208,7 +206,7 @@ def read_pace(pace: str | float) -> tuple[float | None, bool]:
         raise ArgumentError(f"{pace!r} is not recorded, asap, causal, or a factor such as 2.0") from None
     if not 0 < speed < math.inf:
         raise ArgumentError(f"a pace of {pace} is not above 0 and finite")
-    return speed, False
+    return Pace(speed, text=pace if isinstance(pace, str) else f"{pace:g}x")
 
 
 def read_moment(name: str, value: str | None) -> Moment | None:

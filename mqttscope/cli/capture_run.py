@@ -83,6 +83,12 @@ class CaptureRun:
         """That there is no MQTT in the captures, if they were read to their end."""
         return None if self.dissector.connections or self.watch.errors else advice.nothing_found(self.dissector)
 
+    def tell_captures(self) -> None:
+        """Report that the captures hold no MQTT, and what else is to be known of them."""
+        nothing = None if self.dissector.connections else advice.nothing_found(self.dissector)
+        for sentence in filter(None, (nothing, *self.of_captures())):
+            warn(sentence)
+
     def of_captures(self) -> list[str | None]:
         unread = advice.not_read(self.dissector, self.watch.skipped, via=self.reading.via)
         return [*self.reading.advice(), unread]

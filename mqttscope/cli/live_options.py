@@ -23,7 +23,7 @@ from mqttscope.cli.command import (
     option,
     options,
 )
-from mqttscope.cli.main import EXIT_FAILED
+from mqttscope.cli.errors import CommandFailedError, ErrorTranslation
 from mqttscope.cli.options import (
     FileOptions,
     JudgingOptions,
@@ -38,23 +38,17 @@ from mqttscope.cli.options import (
     ports_option,
     positive_option,
 )
-from mqttscope.errors import MqttscopeError
 
 if TYPE_CHECKING:
     import ssl
 
     from mqttscope.mqtt.constants import ProtocolVersion
+    from mqttscope.replay.drivers.run import Pace
     from mqttscope.report.base import View
     from mqttscope.transport.target import Target, Upstream
 
 PACES = ("recorded", "asap", "causal")
 PASSWORD_VARIABLE = "MQTTSCOPE_PASSWORD"
-
-
-class UnreachableError(MqttscopeError, click.ClickException):
-    """The broker cannot be reached, or what it takes to reach it is missing."""
-
-    exit_code = EXIT_FAILED
 
 
 def refuse_capture_name(write: str | None) -> None:
@@ -69,10 +63,8 @@ def target_of(url: str, label: str) -> Target:
     """The broker of a URL; a usage error that begins with ``label`` where it is none."""
     from mqttscope.transport.target import AddressError, parse_broker
 
-    try:
+    with ErrorTranslation(click.UsageError, AddressError, before=f"{label}: "):
         return parse_broker(url)
-    except AddressError as error:
-        raise click.UsageError(f"{label}: {error}") from None
 
 
 @options
@@ -108,10 +100,8 @@ class TlsOptions:
 
         if not target.tls:
             return None
-        try:
+        with ErrorTranslation(click.UsageError, TlsError):
             context = upstream_context(self.ca, self.cert, self.key, insecure=self.insecure)
-        except TlsError as error:
-            raise click.UsageError(str(error)) from None
         if self.insecure:
             warn(f"--insecure: the certificate of {target} is not checked")
         return context
@@ -142,11 +132,10 @@ class ConnectOptions:
         path = self.password_file
         if path is None:
             return os.environb.get(PASSWORD_VARIABLE.encode()) or None
-        try:
+        with ErrorTranslation(
+            CommandFailedError, OSError, ValueError, before=f"cannot read the password from {path}: "
+        ):
             return Path(path).read_bytes().removesuffix(b"\n").removesuffix(b"\r")
-        except (OSError, ValueError) as error:
-            why = getattr(error, "strerror", None) or error
-            raise UnreachableError(f"cannot read the password from {path}: {why}") from None
 
 
 @options
@@ -175,10 +164,35 @@ class ListenOptions:
         """Host and port."""
         from mqttscope.transport.target import AddressError, parse_listen
 
-        try:
+        with ErrorTranslation(click.UsageError, AddressError):
             return parse_listen(self.listen)
-        except AddressError as error:
-            raise click.UsageError(str(error)) from None
+
+    def refusing(self) -> ErrorTranslation:
+        """A context that says why this address cannot be listened on, and what may help."""
+        import errno
+
+        from mqttscope.transport.link import reason
+        from mqttscope.transport.target import shown
+
+        host, port = self.address()
+        known = {
+            errno.EADDRINUSE: f"port {port} is in use",
+            errno.EACCES: f"no permission for port {port}; ports from 1024 on need none",
+            errno.EADDRNOTAVAIL: f"{shown(host, port)} is not an address of this host",
+        }
+
+        def why(error: Any) -> str:
+            return known.get(error.errno) or reason(error)
+
+        return ErrorTranslation(CommandFailedError, OSError, before=f"cannot listen on {self.listen}: ", text=why)
+
+    def write_address(self, address: str) -> None:
+        """Write where clients connect to the file that others wait for, with all that is in it at once."""
+        from mqttscope.capture.write import write_file
+
+        if self.ready_file is not None:
+            with ErrorTranslation(CommandFailedError, OSError, before=f"cannot write {self.ready_file}: "):
+                write_file(self.ready_file, f"{address}\n".encode())
 
     def context(self) -> ssl.SSLContext | None:
         """How to speak TLS with clients; none without a certificate."""
@@ -186,10 +200,8 @@ class ListenOptions:
 
         if not self.listen_cert:
             return None
-        try:
+        with ErrorTranslation(click.UsageError, TlsError):
             return listen_context(self.listen_cert, self.listen_key)
-        except TlsError as error:
-            raise click.UsageError(str(error)) from None
 
 
 class PaceType(click.ParamType):  # type: ignore[type-arg]
@@ -220,21 +232,10 @@ class PaceOptions:
         help="Speed: as recorded, 2x (any factor), asap, or causal: each packet after those it depends on.",
     )  # fmt: skip
 
-    @property
-    def speed(self) -> float | None:
-        """How many times as fast; ``None`` where times do not matter."""
-        if isinstance(self.pace, float):
-            return self.pace
-        return 1.0 if self.pace == "recorded" else None
+    def read(self) -> Pace:
+        from mqttscope.api.recorded import read_pace
 
-    @property
-    def causal(self) -> bool:
-        return self.pace == "causal"
-
-    @property
-    def text(self) -> str:
-        """``causal``, ``2x``."""
-        return self.pace if isinstance(self.pace, str) else f"{self.pace:g}x"
+        return read_pace(self.pace)
 
 
 @options

@@ -25,14 +25,13 @@ from mqttscope.broker_test.drivers.run import BrokerTest, CaseResult, longest_s
 from mqttscope.broker_test.export import case_frames
 from mqttscope.broker_test.fit import Numbered, Numbering, capture_hash, fitted, flow_of
 from mqttscope.capture.write import PcapngWriter, open_alone
-from mqttscope.cli import advice
 from mqttscope.cli.capture_run import CaptureRun
-from mqttscope.cli.live_options import PROGRAMS, MutateOptions, UnreachableError, target_of
+from mqttscope.cli.errors import CommandFailedError, ErrorTranslation
+from mqttscope.cli.live_options import PROGRAMS, MutateOptions, target_of
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE, endings, reporting
 from mqttscope.cli.mutating_found import Found, ProgressLine
 from mqttscope.cli.options import ProtocolOptions, compile_filter
 from mqttscope.cli.output import CannotWriteError, FileSink, Output, make_view, warn
-from mqttscope.cli.recorded import NothingToReplayError
 from mqttscope.events import MalformedEvent, PacketEvent
 from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
@@ -109,10 +108,8 @@ def _named(text: str) -> tuple[str, str]:
 
 
 def _broker(name: str, target: Target, given: MutateOptions) -> Broker:
-    try:
+    with ErrorTranslation(CommandFailedError, LinkError):
         addresses = asyncio.run(resolve(target))
-    except LinkError as error:
-        raise UnreachableError(str(error)) from None
     local = loopback(address.ip for address in addresses)
     if not local and target.host not in given.allowed:
         raise click.UsageError(
@@ -293,7 +290,7 @@ async def _one(
     except (NoBrokerError, StartError) as error:
         tried.stopped = str(error)
         if not tried.results:
-            raise UnreachableError(str(error)) from None
+            raise CommandFailedError(str(error)) from None
     except asyncio.CancelledError:
         # A second signal: what was found so far is still reported, and what may be left as well.
         test.stopped = True
@@ -467,7 +464,7 @@ class Flows:
 
 
 def _read_flows(given: MutateOptions) -> Flows:
-    """Read the captures; `NothingToReplayError` where they hold no connection from its beginning."""
+    """Read the captures; `CommandFailedError` where they hold no connection from its beginning."""
     wanted = compile_filter(given.expression)
     run = CaptureRun(given.captures, given.files, ProtocolOptions(ports=given.ports))
     reader = ScriptReader()
@@ -476,15 +473,13 @@ def _read_flows(given: MutateOptions) -> Flows:
         if wanted is not None and isinstance(event, PacketEvent | MalformedEvent) and wanted.matches(event):
             matching.add(event.connection.number)
         reader.feed(event)
-    nothing = advice.nothing_found(run.dissector) if not run.dissector.connections else None
-    for sentence in filter(None, (nothing, *run.of_captures())):
-        warn(sentence)
+    run.tell_captures()
     scripts = [one for one in reader.finish() if one.begins and one.connect is not None and not one.lost_from_client]
     if not scripts:
-        raise NothingToReplayError("no connection can be mutated: none is captured from its CONNECT on")
+        raise CommandFailedError("no connection can be mutated: none is captured from its CONNECT on")
     chosen = [place for place, one in enumerate(scripts) if wanted is None or one.connection.number in matching]
     if not chosen:
-        raise NothingToReplayError("no connection has a packet that matches the filter")
+        raise CommandFailedError("no connection has a packet that matches the filter")
     return Flows(scripts, capture_hash(scripts), chosen, bool(run.watch.errors))
 
 
@@ -518,10 +513,8 @@ def _single(given: MutateOptions, numbering: Numbering, flows: Flows) -> Numbere
     """The case of ``--case``; a usage error where there is none, or where other options leave it out."""
     number, pattern = given.number, given.pattern
     assert number is not None
-    try:
+    with ErrorTranslation(click.UsageError, NotApplicableError, before=f"--case {number}: "):
         found = numbering.of(number)
-    except NotApplicableError as error:
-        raise click.UsageError(f"--case {number}: {error}") from None
     name = found.case.mutation.name
     if not matches(name, pattern):
         raise click.UsageError(f"--case {number} is {name}, which --mutation {pattern!r} leaves out")

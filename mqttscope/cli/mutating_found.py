@@ -23,6 +23,7 @@ from mqttscope.broker_test.drivers.probe_client import BrokerAccess
 from mqttscope.broker_test.drivers.run import BrokerTest, CaseResult
 from mqttscope.broker_test.export import shell_line
 from mqttscope.capture.write import PcapngWriter, make_folder, open_alone
+from mqttscope.cli.errors import ErrorTranslation
 from mqttscope.cli.output import CannotWriteError
 from mqttscope.mqtt.wire import counted
 from mqttscope.report.base import View
@@ -41,10 +42,8 @@ class Found:
     def __init__(self, path: str) -> None:
         self.folder = Path(path)
         self._known: set[tuple[str, str, str]] = set()
-        try:
+        with ErrorTranslation(CannotWriteError, OSError, ValueError, before=f"cannot write into {path}: "):
             make_folder(self.folder)
-        except (OSError, ValueError) as error:
-            raise CannotWriteError(f"cannot write into {path}: {getattr(error, 'strerror', None) or error}") from None
 
     async def take(self, result: CaseResult, test: BrokerTest, tried: Tried, progress: Progress | None = None) -> None:
         """Reduce a failing case, the first of its mutation, version and verdict, and write it down."""

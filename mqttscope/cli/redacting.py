@@ -22,6 +22,7 @@ from mqttscope.capture.files import find_captures
 from mqttscope.capture.read import may_be_compressed
 from mqttscope.capture.write import PcapngWriter, ip_frame, open_alone, opener, replace_file
 from mqttscope.cli import advice
+from mqttscope.cli.errors import ErrorTranslation
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
 from mqttscope.cli.output import STDIN, CannotWriteError, Output, Progress, ReadProgress, Watch, warn
 from mqttscope.cli.redacting_options import RedactOptions
@@ -79,12 +80,10 @@ class RedactRun:
                 _key(given), choice, cast(BinaryIO, spool), ip_frame, given.protocol.dissection(),
                 keep_others=given.keep_other_frames,
             )  # fmt: skip
-            try:
+            with ErrorTranslation(CannotWriteError, OSError, before="cannot write a temporary file: "):
                 for frame in self._frames_again(run.survey):
                     run.feed(frame)
                 run.close()
-            except OSError as error:
-                raise CannotWriteError(f"cannot write a temporary file: {error.strerror or error}") from None
             if self.watch.errors and not run.read:
                 warn(f"{target} is not written: nothing could be read")
                 return EXIT_UNREADABLE
@@ -370,10 +369,8 @@ def _text_lines(raw: bytes) -> list[bytes]:
 
 
 def _read(path: str, option: str) -> bytes:
-    try:
+    with ErrorTranslation(click.UsageError, OSError, ValueError, before=f"{option}: {path}: "):
         if path == STDIN:
             return sys.stdin.buffer.read() if sys.stdin is not None else b""
         with open(path, "rb") as file:
             return file.read()
-    except (OSError, ValueError) as error:
-        raise click.UsageError(f"{option}: {path}: {getattr(error, 'strerror', None) or error}") from None

@@ -5,27 +5,26 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import click
 import orjson
 
 from mqttscope.api.recorded import Recorded
-from mqttscope.cli.linting import LintRun
-from mqttscope.cli.live_options import PASSWORD_VARIABLE, ReplayOptions, UnreachableError, target_of
-from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS, EXIT_UNREADABLE, endings, reporting
+from mqttscope.cli.errors import CommandFailedError, ErrorTranslation
+from mqttscope.cli.live_options import PASSWORD_VARIABLE, ReplayOptions, target_of
+from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE, endings, reporting
 from mqttscope.cli.options import ProtocolOptions
-from mqttscope.cli.output import FileSink, Output, warn
-from mqttscope.cli.recorded import limit_findings, prepare_record, read
-from mqttscope.dissect import Options
+from mqttscope.cli.output import warn
+from mqttscope.cli.recorded import LiveRun, read
 from mqttscope.dissect.options import MQTT, WEBSOCKET
 from mqttscope.replay.alterations import Told, mark_later_turn, told
 from mqttscope.replay.client import ClientOptions
-from mqttscope.replay.drivers.run import BrokerTarget, Pace, Plan, Replay, make_plan
+from mqttscope.replay.drivers.run import BrokerTarget, Plan, Replay, make_plan
 from mqttscope.replay.script import Script
 from mqttscope.replay.verify.latency import run_latencies
 from mqttscope.report.page import Page
-from mqttscope.report.replay.json import ReplayJson
 from mqttscope.report.replay.summary import (
     Outcome,
     compare,
@@ -41,7 +40,7 @@ from mqttscope.report.when import duration
 from mqttscope.system import allow_descriptors
 from mqttscope.transport.client import resolve
 from mqttscope.transport.link import LinkError
-from mqttscope.transport.recording import HURRY_S, REST_S, Recording
+from mqttscope.transport.recording import HURRY_S, REST_S
 from mqttscope.transport.target import Target, loopback
 
 MAX_STRING_BYTES = 65_535
@@ -58,14 +57,15 @@ def run(given: ReplayOptions) -> int:
     return found.execute()
 
 
-class ReplayCommand:
+class ReplayCommand(LiveRun):
     """One run with its options."""
 
     def __init__(self, given: ReplayOptions) -> None:
+        super().__init__(given)
         self.given = given
         self.target = target_of(given.broker, "--broker")
-        timing, gap = given.timing, None if given.max_gap is None else int(given.max_gap * 1e9)
-        self.pace = Pace(timing.speed, causal=timing.causal, max_gap_ns=gap, rate=given.rate)
+        gap = None if given.max_gap is None else int(given.max_gap * 1e9)
+        self.pace = replace(given.timing.read(), max_gap_ns=gap, rate=given.rate)
         self.goal = _goal(given, self.target)
         self.manner = ClientOptions(
             faithful=given.faithful,
@@ -83,10 +83,6 @@ class ReplayCommand:
             more = "" if given.faithful else f" ${PASSWORD_VARIABLE}"
             raise click.UsageError(f"{hides} hides the recorded password: {how}{more}")
         self.plan: Plan = make_plan(self.recorded.scripts)
-        self.view = given.run.view()
-        self.sink: Any = None
-        self.lint: LintRun | None = None
-        self.recording: Recording | None = None
         self._begun_ns: int | None = None
         self._first: set[Told] = set()
         """The differences of the first turn."""
@@ -94,7 +90,7 @@ class ReplayCommand:
     def tell_plan(self) -> int:
         """``--dry-run``."""
         scripts, length = self.recorded.scripts, self._replay().context.timeline.length_ns
-        told = {"broker": str(self.target), "pace": self.given.timing.text, "length_ns": length}
+        told = {"broker": str(self.target), "pace": self.pace.text, "length_ns": length}
         if self.given.run.form == "jsonl":
             document = plan_document(self.plan, scripts, changes=self.recorded.changes, **told)  # type: ignore[arg-type]
             data = orjson.dumps(document) + b"\n"
@@ -102,7 +98,7 @@ class ReplayCommand:
             page = Page(self.view)
             write_plan(page, self.plan, scripts, changes=self.recorded.changes, **told)  # type: ignore[arg-type]
             data = page.encoded()
-        sink = self._output()
+        sink = self.sink()
         sink.write(data)
         sink.flush()
         return EXIT_UNREADABLE if self.recorded.truncated else EXIT_CLEAN
@@ -111,8 +107,9 @@ class ReplayCommand:
         """Ask where it matters, replay, report."""
         self._agree()
         raise_limit(len(self.recorded.scripts))
-        self._prepare_record()
-        outcome = Outcome(str(self.target), self.given.timing.text, changes=self.recorded.changes)
+        options = self.record(str(self.target), "replaying")
+        options.ports.setdefault(self.target.port, WEBSOCKET if self.target.websocket else MQTT)
+        outcome = Outcome(str(self.target), self.pace.text, changes=self.recorded.changes)
         outcome.left_out.update(why for _, why in self.recorded.left_out)
         try:
             for turn in range(1, self.given.loop + 1):
@@ -125,36 +122,14 @@ class ReplayCommand:
                 if outcome.stopped:
                     break
         finally:
-            if self.recording is not None:
-                self.recording.close(HURRY_S if outcome.stopped else REST_S)
-                for sentence in self.recording.told():
-                    more = f"; mqttscope lint {self.recording.path} judges all" if self.recording.path else ""
-                    warn(sentence + more)
-            if self.lint is not None:
-                self.lint.close()
+            self.close_record(HURRY_S if outcome.stopped else REST_S)
         with reporting():
-            self._report(outcome, self._output())
-        return self._code(outcome)
-
-    def _code(self, outcome: Outcome) -> int:
-        """The exit code: errors first, then what was found."""
-        recording, lint, found = self.recording, self.lint, outcome.verification
-        if recording is not None and (recording.write_error is not None or recording.judge_error is not None):
-            return EXIT_FAILED
-        if lint is not None and lint.linter.internal_errors:
-            return EXIT_FAILED
-        if outcome.failures or outcome.stopped or self.recorded.truncated:
-            return EXIT_FAILED
-        if outcome.short and found is None:
-            # With --verify it is compared, and is a difference where it is the broker's.
-            return EXIT_FAILED
-        if found is not None and found.nothing:
-            warn(found.nothing)
-            return EXIT_FAILED
-        if self.given.run.judging.exit_zero or (lint is not None and lint.settings.exit_zero):
-            return EXIT_CLEAN
-        differs = found is not None and bool(found.counting)
-        return EXIT_FINDINGS if differs or (lint is not None and lint.failing) else EXIT_CLEAN
+            self._report(outcome, self.sink())
+        found = outcome.verification
+        # With --verify it is compared, and is a difference where it is the broker's.
+        short = outcome.short and found is None
+        failed = bool(outcome.failures or outcome.stopped or self.recorded.truncated or short)
+        return self.code(found, failed=failed, differs=found is not None and bool(found.counting))
 
     def _replay(self) -> Replay:
         return Replay(
@@ -202,10 +177,7 @@ class ReplayCommand:
         recorded = run_latencies(outcome.recorded) if live else {}
         if self.given.run.form == "jsonl":
             if found is not None:
-                differences = ReplayJson(sink, self.view)
-                for difference in found.differences:
-                    differences.feed(difference)
-                differences.close(found)
+                self.write_differences(found)
             sink.write(latency_lines(recorded, live))
             sink.write(orjson.dumps(summary_document(outcome)) + b"\n")
         else:
@@ -221,19 +193,10 @@ class ReplayCommand:
             sink.write(page.encoded())
         sink.flush()
 
-    def _output(self) -> Any:
-        """Where the report goes, opened once."""
-        if self.sink is None:
-            path = self.given.run.output
-            self.sink = Output() if path is None else FileSink(path)
-        return self.sink
-
     def _agree(self) -> None:
         """Nothing is sent to another host without consent; what others will notice is printed in any case."""
-        try:
+        with ErrorTranslation(CommandFailedError, LinkError):
             addresses = asyncio.run(resolve(self.target))
-        except LinkError as error:
-            raise UnreachableError(str(error)) from None
         # Those that were looked at are those that are connected to.
         self.goal.addresses = addresses
         if loopback(address.ip for address in addresses):
@@ -247,16 +210,7 @@ class ReplayCommand:
         if sys.stdin is None or not sys.stdin.isatty():
             raise click.UsageError(f"{self.target} is another host: --yes allows sending to it")
         if not click.confirm(question, err=True):
-            raise UnreachableError("nothing was sent")
-
-    def _prepare_record(self) -> None:
-        """What passes goes into a file and to the linter, where that is asked for."""
-        self.lint, self.recording, options = prepare_record(
-            self.given.run, self.given.captures, str(self.target), Options(), self._output, "replaying"
-        )
-        if self.lint is not None:
-            limit_findings(self.lint, self.given.run, self._output())
-        options.ports.setdefault(self.target.port, WEBSOCKET if self.target.websocket else MQTT)
+            raise CommandFailedError("nothing was sent")
 
 
 def _goal(given: ReplayOptions, target: Target) -> BrokerTarget:

@@ -37,12 +37,12 @@ from mqttscope.capture.tls import Decryption
 from mqttscope.capture.tshark import MissingToolError
 from mqttscope.capture.write import Recorder
 from mqttscope.cli import advice
+from mqttscope.cli.errors import CommandFailedError, ErrorTranslation
 from mqttscope.cli.main import ENDINGS, EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE, interruption, limit_ending
 from mqttscope.cli.output import CannotWriteError, Output, Watch, warn
 from mqttscope.cli.privileges import screen
 from mqttscope.cli.reading import KEYLOG_VARIABLE, CannotDecryptError
 from mqttscope.dissect import Dissector, dissect_segments, segments
-from mqttscope.errors import MqttscopeError
 from mqttscope.events import CaptureRemark, Event, MalformedEvent, PacketEvent
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.flow_expiry import IDLE_TIMEOUT_NS
@@ -107,12 +107,6 @@ def live_keys(keylog: str | None, *, verify_checksums: bool = True) -> LiveKeys 
 
 class _TookTooLong(BaseException):
     """A signal has asked for the end, and one packet takes a rule longer than there is time."""
-
-
-class CannotSniffError(MqttscopeError, click.ClickException):
-    """Nothing can be captured."""
-
-    exit_code = EXIT_UNREADABLE
 
 
 @dataclass(slots=True)
@@ -407,11 +401,13 @@ def choose(names: Sequence[str]) -> tuple[str, ...]:
     """The interfaces to capture from: those named, each once, else the first there is."""
     if names:
         if not all(names):
-            raise CannotSniffError("there is no interface ''; mqttscope sniff --list-interfaces shows those there are")
+            raise CommandFailedError(
+                "there is no interface ''; mqttscope sniff --list-interfaces shows those there are"
+            )
         return tuple(dict.fromkeys(names))
     found = _interfaces()
     if not found:
-        raise CannotSniffError("there is no interface to capture from")
+        raise CommandFailedError("there is no interface to capture from")
     return (next((one for one in found if not one.loopback), found[0]).name,)
 
 
@@ -421,15 +417,13 @@ def _interfaces() -> list[Interface]:
     except CannotCaptureError as error:
         raise _refused(error) from None
     except MissingToolError as error:
-        raise CannotSniffError(str(error)) from None
+        raise CommandFailedError(str(error)) from None
 
 
 def capturing(names: Sequence[str], bpf: str, ports: Sequence[int], buffer_mib: int) -> LiveCapture:
     """A capture from interfaces."""
-    try:
+    with ErrorTranslation(CommandFailedError, MissingToolError, CannotCaptureError):
         return LiveCapture(names, capture_filter=capture_filter(bpf, ports), buffer_mib=buffer_mib)
-    except (MissingToolError, CannotCaptureError) as error:
-        raise CannotSniffError(str(error)) from None
 
 
 def capture_filter(bpf: str, ports: Sequence[int]) -> str:
@@ -442,10 +436,8 @@ def record(target: str | None, ring_bytes: int | None, ring_files: int | None) -
     """The file to write frames to; a usage error when it cannot be."""
     if target is None:
         return None
-    try:
+    with ErrorTranslation(CannotWriteError, OSError, ValueError, before=f"--write: {target}: "):
         return Recorder(target, ring_bytes=ring_bytes, ring_files=ring_files)
-    except (OSError, ValueError) as error:
-        raise CannotWriteError(f"--write: {target}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def listed() -> str:
@@ -461,10 +453,10 @@ def listed() -> str:
 
 def _refused(error: CannotCaptureError) -> click.ClickException:
     if isinstance(error, NotPermittedError):
-        return CannotSniffError(screen(error))
+        return CommandFailedError(screen(error))
     if isinstance(error, BadCaptureFilterError):
         return click.UsageError(f"--bpf: {error}")
-    return CannotSniffError(str(error))
+    return CommandFailedError(str(error))
 
 
 MAX_BYTES = 4096

@@ -16,8 +16,7 @@ from mqttscope.cli.options import LARGE_BYTES, MOST_JOBS
 from mqttscope.cli.output import Output, describe, warn
 from mqttscope.cli.own_rules import refuse_on_spark
 from mqttscope.cli.pipeline.common import RowOptions, SparkOptions, lake_option, pairs, size, warn_errors
-from mqttscope.cli.spark_session import PipelineFailedError, for_captures, session, task_progress
-from mqttscope.installation import extra_command
+from mqttscope.cli.spark_session import PipelineFailedError, for_captures, packages_needed, session, task_progress
 from mqttscope.mqtt.view import text, utf8
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.segment import OFFER_ELSEWHERE, not_read, unread_sentence
@@ -149,14 +148,12 @@ class IngestRun:
         """Ingest and report what was done; returns the exit code."""
         from mqttscope.cli.sharing import ShareFailedError
 
-        try:
+        with packages_needed("tables need", "lake"):
             from mqttscope.capture.locations import NoCapturesError, find
             from mqttscope.lake.manifest import LakeError, read_manifest
             from mqttscope.lake.shared_commit import require_single_writer
             from mqttscope.lake.store import StorePath, place
             from mqttscope.lake.summary import summarize
-        except ImportError as error:
-            raise PipelineFailedError(f"tables need what is not installed ({error}): {extra_command('lake')}") from None
         settings = self.given.lake_settings or self.given.settings
         root = place(self.given.lake, settings, single_writer=self.given.single_writer)
         try:
@@ -223,13 +220,9 @@ class IngestRun:
 
     def _with_spark(self, found: Sequence[Location]) -> Ingested:
         refuse_on_spark(self.options.rules)
-        try:
+        with packages_needed("Spark needs", "spark"):
             from mqttscope.spark.ingest import ingest
             from mqttscope.spark.session import followed
-        except ImportError as error:
-            raise PipelineFailedError(
-                f"Spark needs what is not installed ({error}): {extra_command('spark')}"
-            ) from None
         fitting = for_captures(sum(one.size for one in found))
         with (
             session(self.given.spark.master, self.given.spark.configuration, fitting) as spark,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mqttscope.cli.command import OUTPUT, SELECTION, group, make_command, option, options
+from mqttscope.cli.errors import ErrorTranslation
 from mqttscope.cli.options import colour_option
 from mqttscope.cli.pipeline.asking import AskOptions, Steps, asked, lake_of
 
@@ -131,10 +132,8 @@ def _asked(last_ns: int | None, given: ReportOptions) -> Asked:
     times: dict[str, int | None] = {"since": None, "until": None}
     for name, told in (("since", given.since), ("until", given.until)):
         if told is not None:
-            try:
+            with ErrorTranslation(click.UsageError, ValueError, before=f"--{name}: "):
                 times[name] = read_time(told, last_ns)
-            except ValueError as error:
-                raise click.UsageError(f"--{name}: {error}") from None
     if times["since"] is not None and times["until"] is not None and times["since"] >= times["until"]:
         raise click.UsageError("--since is not before --until")
     for one in given.topic:
@@ -187,10 +186,8 @@ def _write(path: str, data: bytes) -> None:
     from mqttscope.capture.write import write_file
     from mqttscope.cli.output import CannotWriteError
 
-    try:
+    with ErrorTranslation(CannotWriteError, OSError, before=f"--output: {path}: "):
         write_file(path, data)
-    except OSError as error:
-        raise CannotWriteError(f"--output: {path}: {error.strerror or error}") from None
 
 
 UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}

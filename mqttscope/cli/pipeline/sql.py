@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mqttscope.cli.command import OUTPUT, argument, group, make_command, option, options
+from mqttscope.cli.errors import ErrorTranslation
 from mqttscope.cli.pipeline.asking import AskOptions, BadQuestionError, Steps, asked, lake_of
 
 if TYPE_CHECKING:
@@ -79,10 +80,8 @@ def command(given: SqlOptions) -> int:
 def _only_asks(query: str) -> None:
     from mqttscope.analysis.answer import UnknownQueryError, without_comments
 
-    try:
+    with ErrorTranslation(BadQuestionError, UnknownQueryError):
         word = re.match(r"[\s(;]*(\w*)", without_comments(query))
-    except UnknownQueryError as error:
-        raise BadQuestionError(str(error)) from None
     if word is None or word[1].lower() not in QUESTIONS:
         raise BadQuestionError(f"a question begins with {', '.join(QUESTIONS[:-1])} or {QUESTIONS[-1]}")
 

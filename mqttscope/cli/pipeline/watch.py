@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mqttscope.cli.command import OUTPUT, READING, argument, group, make_command, option, options
+from mqttscope.cli.errors import ErrorTranslation, printable_reason
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE, leaving, limit_ending, printable
 from mqttscope.cli.output import describe, warn
 from mqttscope.cli.own_rules import refuse_on_spark
 from mqttscope.cli.pipeline.common import RowOptions, SparkOptions, lake_option, size, warn_errors
-from mqttscope.cli.spark_session import PipelineFailedError, session
-from mqttscope.installation import extra_command
+from mqttscope.cli.spark_session import PipelineFailedError, packages_needed, session
 from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
 
@@ -94,16 +94,12 @@ class WatchRun:
         """Watch until the end; returns the exit code."""
         given = self.given
         self._check()
-        try:
+        with packages_needed("watching needs", "spark"):
             from mqttscope.lake.commit import lake_lock
             from mqttscope.lake.manifest import LakeError, read_manifest
             from mqttscope.lake.writer import check_settings
             from mqttscope.spark.watch import watch
-        except ImportError as error:
-            raise PipelineFailedError(
-                f"watching needs what is not installed ({error}): {extra_command('spark')}"
-            ) from None
-        try:
+        with ErrorTranslation(PipelineFailedError, LakeError, text=printable_reason):
             # Before Spark starts, which takes a while.
             with lake_lock(given.lake):
                 check_settings(read_manifest(Path(given.lake)), self.options, Path(given.lake))
@@ -119,8 +115,6 @@ class WatchRun:
                     spark, given.sources, given.lake, self.options, interval_s=given.interval, once=given.once,
                     max_bytes=given.max_bytes, quiet_seconds=given.quiet_time, tell=self._tell, note=warn, over=over,
                 )  # fmt: skip
-        except LakeError as error:
-            raise PipelineFailedError(printable(str(error))) from None
         return self.end()
 
     def end(self) -> int:
