@@ -41,8 +41,7 @@ gaps).  An exception says that a caller asked for something that cannot be done.
         RangeRefusedError       a range of a capture does not hold what it held before
         ReadDifferentlyError    two processes of an ingest have not read the same
         ReadingError            captures cannot be read as asked
-            CannotDecryptError      TLS cannot be decrypted: commands raise this one
-            CannotDissectError      tshark cannot take the frames apart: commands raise this one
+            CannotReadError         the same: commands raise this one
         RefusedError            a broker refused the CONNECT of a probe
         RewriteError            a recording cannot be changed as asked (ValueError)
             ConversionError         it cannot be said in another version

@@ -217,9 +217,7 @@ def _view(given: CompareOptions) -> Any:
     from mqttscope.cli.output import make_view
 
     colour = given.colour if given.output is None or given.colour else False
-    view = make_view(
-        colour=colour, time_format="iso", payload="auto", payload_limit=65_536, show_secrets=given.show_secrets
-    )
+    view = make_view(colour=colour, payload="auto", payload_limit=65_536, show_secrets=given.show_secrets)
     if given.output is not None:
         view.width, view.unicode = 0, True
     return view

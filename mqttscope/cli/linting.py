@@ -56,7 +56,7 @@ MAX_CLIENTS = 100_000
 """Clients that are remembered to report what was fixed since the baseline."""
 
 
-class Judging:
+class FindingReports:
     """A linter with its settings, and the reports of its findings."""
 
     def __init__(self, settings: Settings, *, update_baseline: bool = False, **linting: Any) -> None:
@@ -105,7 +105,7 @@ class Judging:
         ]
 
 
-class LintRun(Judging):
+class LintRun(FindingReports):
     """Settings at work."""
 
     def __init__(
@@ -352,7 +352,7 @@ class LintRun(Judging):
         shape |= {"every": settings.every, "live": self.sink is not None or STDIN in self.captures}
         made: list[Any] = []
         if settings.output is None:
-            view = make_view(colour=colour, time_format="iso", payload="auto", payload_limit=256, show_secrets=False)
+            view = make_view(colour=colour, payload="auto", payload_limit=256)
             view.secret_length = settings.secret_length
             shown = self.sink
             if shown is None:
@@ -569,7 +569,7 @@ class _Report:
     """What it holds, where that is so."""
 
 
-class Findings(Judging):
+class Findings(FindingReports):
     """The linter of live traffic and where its findings go."""
 
     def __init__(self, settings: Settings, view: View, *, jsonl: bool, forms: bool) -> None:

@@ -306,13 +306,13 @@ def _path(path: str | Path | None) -> Any:
 
 
 def _port(given: str, source: Path | None) -> tuple[int, str]:
-    with ErrorTranslation(click.UsageError, click.BadParameter, before=f"{source}: lint.port: "):
-        return Port().convert(given, None, None)
+    with ErrorTranslation(click.UsageError, ValueError, before=f"{source}: lint.port: "):
+        return Port().parse(given)
 
 
 def _version(given: str, source: Path | None) -> ProtocolVersion | None:
-    with ErrorTranslation(click.UsageError, click.BadParameter, before=f"{source}: lint.mqtt-version: "):
-        return Version().convert(given, None, None)
+    with ErrorTranslation(click.UsageError, ValueError, before=f"{source}: lint.mqtt-version: "):
+        return Version().parse(given)
 
 
 def read_configuration(path: Path | None, *, own: bool = True) -> Config:

@@ -29,6 +29,7 @@ from mqttscope.cli.options import (
     JudgingOptions,
     ProtocolOptions,
     Version,
+    Word,
     captures_argument,
     colour_option,
     finite,
@@ -204,22 +205,22 @@ class ListenOptions:
             return listen_context(self.listen_cert, self.listen_key)
 
 
-class PaceType(click.ParamType):  # type: ignore[type-arg]
+class PaceType(Word):
     """``recorded``, ``asap``, ``causal``, or how many times as fast: ``2x``."""
 
     name = "recorded|Nx|asap|causal"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str | float:
+    def parse(self, text: str) -> str | float:
         """A word, or a number above 0."""
-        if value in PACES or isinstance(value, float):
-            return value  # type: ignore[no-any-return]
-        number = str(value).removesuffix("x").removesuffix("X")
+        if text in PACES:
+            return text
+        number = text.removesuffix("x").removesuffix("X")
         try:
             speed = float(number)
         except ValueError:
             speed = 0.0
-        if not 1e-6 <= speed <= 1e6 or number == value:
-            self.fail(f"{value!r} is not one of {', '.join(PACES)}, nor a speed such as 2x or 0.5x", param, ctx)
+        if not 1e-6 <= speed <= 1e6 or number == text:
+            raise ValueError(f"{text!r} is not one of {', '.join(PACES)}, nor a speed such as 2x or 0.5x")
         return speed
 
 
@@ -337,24 +338,20 @@ class RunOptions:
         """How the report looks."""
         from mqttscope.cli.output import make_view
 
-        return make_view(
-            colour=self.colour if self.output is None else False, time_format="relative", payload="auto",
-            payload_limit=65_536, show_secrets=False,
-        )  # fmt: skip
+        colour = self.colour if self.output is None else False
+        return make_view(colour=colour, time_format="relative", payload="auto", payload_limit=65_536)
 
 
-class MappedPort(click.ParamType):  # type: ignore[type-arg]
+class MappedPort(Word):
     """``1883=1884``."""
 
     name = "RECORDED=LIVE"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+    def parse(self, text: str) -> tuple[int, int]:
         """Two ports."""
-        if isinstance(value, tuple):
-            return value
-        numbers = str(value).split("=")
+        numbers = text.split("=")
         if len(numbers) != 2 or not all(one.isascii() and one.isdigit() and 0 < int(one) < 65_536 for one in numbers):
-            self.fail(f"{value!r} is not RECORDED=LIVE, such as 1883=1884", param, ctx)
+            raise ValueError(f"{text!r} is not RECORDED=LIVE, such as 1883=1884")
         return int(numbers[0]), int(numbers[1])
 
 

@@ -164,7 +164,7 @@ def run(given: MutateOptions) -> int:
 
 def _page(given: MutateOptions) -> Page:
     colour = given.colour if given.output is None else False
-    return Page(make_view(colour=colour, time_format="relative", payload="auto", payload_limit=0, show_secrets=False))
+    return Page(make_view(colour=colour, time_format="relative", payload="auto"))
 
 
 def _sink(given: MutateOptions) -> Any:

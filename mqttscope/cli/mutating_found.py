@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import sys
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -23,6 +22,7 @@ from mqttscope.broker_test.drivers.probe_client import BrokerAccess
 from mqttscope.broker_test.drivers.run import BrokerTest, CaseResult
 from mqttscope.broker_test.export import shell_line
 from mqttscope.capture.write import PcapngWriter, make_folder, open_alone
+from mqttscope.cli import output
 from mqttscope.cli.errors import ErrorTranslation
 from mqttscope.cli.output import CannotWriteError
 from mqttscope.mqtt.wire import counted
@@ -145,11 +145,11 @@ SURE_AFTER = 5
 """Cases that are played before a time is shown."""
 
 
-class ProgressLine:
+class ProgressLine(output.Progress):
     """A line on standard error; nothing where that is no terminal."""
 
     def __init__(self, limit: int | None = None, seconds: float | None = None) -> None:
-        self.shown = sys.stderr is not None and sys.stderr.isatty()
+        super().__init__()
         self.total: int | None = None
         """Cases in all, where that is known already."""
         self._limit = limit
@@ -159,9 +159,9 @@ class ProgressLine:
 
     def count(self, cases: Iterable[object]) -> None:
         """Count in the background; with a limit of time there is no number."""
-        if self.shown and self._limit is not None:
+        if self.enabled and self._limit is not None:
             self.total = self._limit
-        elif self.shown and self._until is None:
+        elif self.enabled and self._until is None:
             self._counting = asyncio.create_task(self._count(cases))
 
     async def _count(self, cases: Iterable[object]) -> None:
@@ -171,21 +171,16 @@ class ProgressLine:
         self.total = number
 
     def tell(self, played: int, deviations: int) -> None:
-        if self.shown:
-            sys.stderr.write(f"\r{self.line(played, deviations)}\x1b[K")
-            sys.stderr.flush()
+        self.say(self.line(played, deviations))
 
     def reducing(self, tries: int) -> None:
-        if self.shown:
-            sys.stderr.write(f"\rreducing a case, {tries:,} tries\x1b[K")
-            sys.stderr.flush()
+        self.say(f"reducing a case, {tries:,} tries")
 
     def end(self) -> None:
         """Leave no trace."""
         if self._counting is not None:
             self._counting.cancel()
-        if self.shown:
-            sys.stderr.write("\r\x1b[K")
+        self.clear()
 
     def line(self, played: int, deviations: int) -> str:
         """``12 of 2,447 cases, 1 deviation, about 25 min left``."""

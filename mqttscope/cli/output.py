@@ -77,6 +77,11 @@ class Progress:
         sys.stderr.flush()
         Progress._line = True
 
+    def say(self, text: str) -> None:
+        """Show a line at once, on a terminal."""
+        if self.enabled:
+            self.show(text)
+
     @staticmethod
     def clear() -> None:
         """Take the line away, if there is one."""
@@ -203,6 +208,11 @@ class Output:
         if self.immediate or self._held >= BUFFER_BYTES:
             self.flush()
 
+    def write_all(self, data: bytes) -> None:
+        """Write all that there is."""
+        self.write(data)
+        self.flush()
+
     def flush(self) -> None:
         """Write what was gathered."""
         if not self._parts:
@@ -272,7 +282,14 @@ def wants_colour(colour: bool | None) -> bool:
     return _is_terminal(sys.stdout) and os.environ.get("TERM") != "dumb"
 
 
-def make_view(*, colour: bool | None, time_format: str, payload: str, payload_limit: int, show_secrets: bool) -> View:
+def make_view(
+    *,
+    colour: bool | None,
+    time_format: str = "iso",
+    payload: str = "none",
+    payload_limit: int = 0,
+    show_secrets: bool = False,
+) -> View:
     """The view for standard output."""
     width = 0
     if _is_terminal(sys.stdout) or os.environ.get("COLUMNS", "").isdigit():

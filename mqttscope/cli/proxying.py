@@ -156,9 +156,7 @@ class ProxyRun:
         if settings is not None:
             self.run = LintRun(settings, Reading((capture,)), colour=given.colour, sink=self.sink)
         if given.show and self.sink is not None:
-            view = make_view(
-                colour=given.colour, time_format="iso", payload="auto", payload_limit=256, show_secrets=False
-            )
+            view = make_view(colour=given.colour, payload="auto", payload_limit=256)
             self.lines = TextLines(Offered(self.sink), view)
         self.options = Options()
         self.spoken = WEBSOCKET if upstream.websocket else MQTT

@@ -90,9 +90,7 @@ class RedactRun:
             written = self._write(run, target)
         self._tell(run, target, written=written)
         if given.report:
-            sink = Output()
-            sink.write(self._json(run) if given.form == "json" else self._text(run).encode())
-            sink.flush()
+            Output().write_all(self._json(run) if given.form == "json" else self._text(run).encode())
         if not written:
             return EXIT_FINDINGS
         return EXIT_UNREADABLE if self.watch.errors else EXIT_CLEAN

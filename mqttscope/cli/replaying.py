@@ -16,7 +16,7 @@ from mqttscope.cli.errors import CommandFailedError, ErrorTranslation
 from mqttscope.cli.live_options import PASSWORD_VARIABLE, ReplayOptions, target_of
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE, endings, reporting
 from mqttscope.cli.options import ProtocolOptions
-from mqttscope.cli.output import warn
+from mqttscope.cli.output import Progress, warn
 from mqttscope.cli.recorded import LiveRun, read
 from mqttscope.dissect.options import MQTT, WEBSOCKET
 from mqttscope.replay.alterations import Told, mark_later_turn, told
@@ -140,7 +140,7 @@ class ReplayCommand(LiveRun):
             patience_s=self.given.patience,
             recording=self.recording,
             unreachable=self.recorded.unreachable,
-            watch=_progress() if sys.stderr is not None and sys.stderr.isatty() else None,
+            watch=_progress(),
         )
 
     async def _run(self, replay: Replay) -> None:
@@ -237,19 +237,17 @@ def raise_limit(connections: int) -> None:
     allow_descriptors(connections + _SPARE_DESCRIPTORS)
 
 
-def _progress() -> Callable[[Replay | None], None]:
-    """A line on standard error that shows how far the replay is; ``None`` clears it."""
-    shown = 0
+def _progress() -> Callable[[Replay | None], None] | None:
+    """Shows on a terminal how far the replay is; ``None`` clears the line."""
+    progress = Progress()
 
     def tell(replay: Replay | None) -> None:
-        nonlocal shown
-        line = ""
-        if replay is not None and replay.context.clock.since_start_ns() > 1e9:
+        if replay is None:
+            progress.clear()
+        elif replay.context.clock.since_start_ns() > 1e9:
             ended = sum(one.finished.is_set() for one in replay.drivers)
             now = duration(replay.context.clock.since_start_ns())
-            line = f"{ended:,} of {len(replay.drivers):,} connections over, {replay.context.sent:,} packets sent, {now}"
-        sys.stderr.write(f"\r{line:<{shown}}" + ("" if replay is not None else "\r" + " " * shown + "\r"))
-        sys.stderr.flush()
-        shown = len(line)
+            connections = f"{ended:,} of {len(replay.drivers):,} connections over"
+            progress.show(f"{connections}, {replay.context.sent:,} packets sent, {now}")
 
-    return tell
+    return tell if progress.enabled else None

@@ -88,9 +88,7 @@ def show(given: RulesOptions, rules: list[type[Rule]], *, whole: bool) -> None:
     else:
         from mqttscope.report.rules_text import RulesText
 
-        view = make_view(
-            colour=given.colour, time_format="relative", payload="auto", payload_limit=64, show_secrets=False
-        )
+        view = make_view(colour=given.colour, time_format="relative", payload="auto", payload_limit=64)
         text = RulesText(view)
         if given.coverage:
             lines = text.coverage(statements(given.names, rules))

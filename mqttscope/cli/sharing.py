@@ -12,7 +12,6 @@ import os
 import signal
 import stat
 import struct
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
@@ -23,7 +22,7 @@ from mqttscope.capture import open_capture
 from mqttscope.capture.files import Part, find_captures
 from mqttscope.capture.fingerprint import head_crc
 from mqttscope.cli.errors import CommandFailedError
-from mqttscope.cli.main import ENDINGS, EXIT_FAILED, installed, interruption, leaving, limit_ending
+from mqttscope.cli.main import ENDINGS, EXIT_FAILED, handling, installed, interruption, leaving, limit_ending
 from mqttscope.cli.options import LARGE_BYTES, MOST_UNASKED
 from mqttscope.cli.output import ReadProgress, Watch
 from mqttscope.cli.reading import Reading
@@ -168,16 +167,8 @@ def ending_with(crew: Crew) -> Iterator[list[KeyboardInterrupt]]:
         asked.append(interruption(number))
         crew.stop()
 
-    before = {}
-    if threading.current_thread() is threading.main_thread():
-        for number in ENDINGS:
-            if number == signal.SIGINT or installed(number):
-                before[number] = signal.signal(number, handler)
-    try:
+    with handling(handler, [number for number in ENDINGS if number == signal.SIGINT or installed(number)]):
         yield asked
-    finally:
-        for number, known in before.items():
-            signal.signal(number, known)
 
 
 def share_out(

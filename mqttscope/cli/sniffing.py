@@ -12,12 +12,11 @@ import codecs
 import os
 import re
 import select
-import signal
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -38,10 +37,10 @@ from mqttscope.capture.tshark import MissingToolError
 from mqttscope.capture.write import Recorder
 from mqttscope.cli import advice
 from mqttscope.cli.errors import CommandFailedError, ErrorTranslation
-from mqttscope.cli.main import ENDINGS, EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE, interruption, limit_ending
+from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE, handling, interruption, limit_ending
 from mqttscope.cli.output import CannotWriteError, Output, Watch, warn
 from mqttscope.cli.privileges import screen
-from mqttscope.cli.reading import KEYLOG_VARIABLE, CannotDecryptError
+from mqttscope.cli.reading import KEYLOG_VARIABLE, CannotReadError
 from mqttscope.dissect import Dissector, dissect_segments, segments
 from mqttscope.events import CaptureRemark, Event, MalformedEvent, PacketEvent
 from mqttscope.mqtt.wire import counted
@@ -83,7 +82,7 @@ class LiveKeys(Decryption):
 def live_keys(keylog: str | None, *, verify_checksums: bool = True) -> LiveKeys | None:
     """Decryption with ``--keylog`` or the file of the environment; none without.
 
-    `CannotDecryptError` where what the option names cannot be used; what the environment names is left alone then.
+    `CannotReadError` where what the option names cannot be used; what the environment names is left alone then.
     """
     if keylog is None:
         keylog = os.environ.get(KEYLOG_VARIABLE, "")
@@ -96,10 +95,8 @@ def live_keys(keylog: str | None, *, verify_checksums: bool = True) -> LiveKeys 
             warn(f"{error} (${KEYLOG_VARIABLE})")
             return None
     else:
-        try:
+        with ErrorTranslation(CannotReadError, BadKeysError, MissingToolError):
             keys = LiveKeys(keylog, verify_checksums=verify_checksums)
-        except (BadKeysError, MissingToolError) as error:
-            raise CannotDecryptError(str(error)) from None
     if not keys.keylog.exists:
         warn(f"key log {keylog} does not exist yet; waiting for it")
     return keys
@@ -178,39 +175,34 @@ class Sniffing:
 
     def execute(self) -> int:
         """Capture until something ends it; returns the exit code."""
-        before = self._catch_signals()
-        if self.keyboard is not None:
-            self.keyboard.open()
-        source: Iterator[Segment | CaptureNotice | Decrypted]
-        source = segments(self._recorded(self.capture.frames()), self.skipped, self.fragments)
-        if self.decryption is not None:
-            source = self.decryption.join(source)
-        events = self.watch.events(dissect_segments(source, dissector=self.dissector))
-        try:
-            for event in events:
-                self._take(event)
-                if self._over:
-                    break
-        except (BadCaptureFilterError, CannotCaptureError) as error:
-            raise _refused(error) from None
-        except _TookTooLong:
-            warn("ended by the signal before everything that was captured was read")
-        except BrokenPipeError:
-            # Whoever read has gone; the summary is for somebody else.
-            self.capture.close()
-            self._tell()
-            raise
-        except OSError as error:
-            if self.recorder is not None and error.filename and not isinstance(error, BrokenPipeError):
-                raise CannotWriteError(f"--write: {error.filename}: {error.strerror or error}") from None
-            raise
-        finally:
+        with self._signals():
+            if self.keyboard is not None:
+                self.keyboard.open()
+            source: Iterator[Segment | CaptureNotice | Decrypted]
+            source = segments(self._recorded(self.capture.frames()), self.skipped, self.fragments)
+            if self.decryption is not None:
+                source = self.decryption.join(source)
+            events = self.watch.events(dissect_segments(source, dissector=self.dissector))
             try:
-                self._close()
+                for event in events:
+                    self._take(event)
+                    if self._over:
+                        break
+            except (BadCaptureFilterError, CannotCaptureError) as error:
+                raise _refused(error) from None
+            except _TookTooLong:
+                warn("ended by the signal before everything that was captured was read")
+            except BrokenPipeError:
+                # Whoever read has gone; the summary is for somebody else.
+                self.capture.close()
+                self._tell()
+                raise
+            except OSError as error:
+                if self.recorder is not None and error.filename and not isinstance(error, BrokenPipeError):
+                    raise CannotWriteError(f"--write: {error.filename}: {error.strerror or error}") from None
+                raise
             finally:
-                system.set_alarm(0)
-                for number, handler in before.items():
-                    signal.signal(number, handler)
+                self._close()
         self._tell()
         if self.watch.errors or (self.findings is not None and self.findings.linter.internal_errors):
             return EXIT_UNREADABLE
@@ -330,7 +322,8 @@ class Sniffing:
             if self.recorder is not None:
                 self.recorder.close()
 
-    def _catch_signals(self) -> dict[int, Any]:
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
         """End in good order on Ctrl-C and on what a service manager sends; the second time at once."""
 
         def end(number: int, frame: object) -> None:
@@ -343,13 +336,12 @@ class Sniffing:
         def end_now(number: int, frame: object) -> None:
             raise _TookTooLong
 
-        if threading.current_thread() is not threading.main_thread():
-            return {}
-        before: dict[int, Any] = {number: signal.signal(number, end) for number in ENDINGS}
         alarm = system.alarm_signal()
-        if alarm is not None:
-            before[alarm] = signal.signal(alarm, end_now)
-        return before
+        with handling(end), handling(end_now, () if alarm is None else (alarm,)):
+            try:
+                yield
+            finally:
+                system.set_alarm(0)
 
     def _tell(self) -> None:
         """The summary on standard error."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
@@ -14,8 +12,8 @@ import click
 
 from mqttscope.cli.command import LAKE, SPARK, group, option, options
 from mqttscope.cli.errors import ErrorTranslation, printable_reason
-from mqttscope.cli.main import EXIT_USAGE, interruption, leaving, limit_ending, printable
-from mqttscope.cli.output import warn
+from mqttscope.cli.main import EXIT_USAGE, handling, interruption, leaving, limit_ending, printable
+from mqttscope.cli.output import Progress, warn
 from mqttscope.cli.pipeline.common import SparkOptions, lake_option, pairs, size
 from mqttscope.cli.spark_session import QUICK, WITHOUT_CODE, PipelineFailedError, packages_needed, session
 from mqttscope.errors import MqttscopeError
@@ -157,7 +155,7 @@ def _local(given: AskOptions, manifest: Manifest) -> Iterator[AskedEngine]:
         raise interruption(number)
 
     # DuckDB may take long to end, since it waits for what it is at: its files go away even if that takes too long.
-    with _signals(interrupted), ExitStack() as open_ones:
+    with handling(interrupted, (signal.SIGINT, signal.SIGTERM)), ExitStack() as open_ones:
         engine = LocalEngine(given.place, manifest, memory=given.memory or MEMORY)
         open_ones.enter_context(leaving(engine.remove_scratch))
         open_ones.enter_context(engine)
@@ -171,19 +169,6 @@ def _local(given: AskOptions, manifest: Manifest) -> Iterator[AskedEngine]:
                 raise
             more = "; --memory gives it more" if isinstance(error, duckdb.OutOfMemoryException) else ""
             raise PipelineFailedError(printable(sentence(error)) + more) from None
-
-
-@contextmanager
-def _signals(handler: Any) -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, one in before.items():
-            signal.signal(number, one)
 
 
 @contextmanager
@@ -231,22 +216,8 @@ def _size(path: Place) -> int:
         return 0
 
 
-class Steps:
+class Steps(Progress):
     """Shows on a terminal what is being done; silent elsewhere."""
-
-    def __init__(self) -> None:
-        self._shown = sys.stderr is not None and sys.stderr.isatty()
 
     def __call__(self, done: int, parts: int) -> None:
         self.say(f"asking the lake: {done} of {parts} answers")
-
-    def say(self, told: str) -> None:
-        """Show one line in the place of the one before."""
-        if self._shown:
-            sys.stderr.write(f"\r{told}\x1b[K")
-            sys.stderr.flush()
-
-    def end(self) -> None:
-        if self._shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()

@@ -271,13 +271,12 @@ class IngestRun:
     def _show(self, summary: Summary, faults: dict[str, str]) -> None:
         if self.given.form == "text" and self.given.quiet:
             return
-        sink = Output()
         if self.given.form == "json":
-            sink.write(orjson.dumps(_as_json(self.given.lake, summary, faults)) + b"\n")
+            data = orjson.dumps(_as_json(self.given.lake, summary, faults)) + b"\n"
         else:
             lines = _as_text(self.given.lake, summary, payloads=self.options.payload_limit > 0)
-            sink.write("".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace"))
-        sink.flush()
+            data = "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace")
+        Output().write_all(data)
 
 
 def _warn_each(names: Sequence[str], what: str) -> None:

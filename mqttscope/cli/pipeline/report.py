@@ -104,12 +104,10 @@ def command(given: ReportOptions) -> int:
 
             report = fleet_report(engine, question, progress=steps)
     finally:
-        steps.end()
+        steps.clear()
     data = _rendered(report, given)
     if output is None:
-        sink = Output()
-        sink.write(data)
-        sink.flush()
+        Output().write_all(data)
     else:
         _write(output, data)
     return 0
@@ -177,7 +175,7 @@ def _rendered(report: FleetReport, given: ReportOptions) -> bytes:
     from mqttscope.report.base import View
     from mqttscope.report.fleet.text import render
 
-    view = make_view(colour=given.colour, time_format="iso", payload="none", payload_limit=0, show_secrets=False)
+    view = make_view(colour=given.colour)
     return render(report, view if given.output is None else View(width=0))
 
 

@@ -70,10 +70,10 @@ def command(given: SqlOptions) -> int:
             answer = engine.ask(given.query, most)
             _each_name_once(answer)
             first = next(answer.rows, None)
-            steps.end()
+            steps.clear()
             _show(answer, first, given.form, limit or TEXT_ROWS)
     finally:
-        steps.end()
+        steps.clear()
     return 0
 
 
@@ -100,7 +100,7 @@ def _show(answer: Answer, first: list[Any] | None, format_: str, most: int) -> N
     rows = () if first is None else _chained(first, answer)
     sink = Output()
     if format_ == "text":
-        view = make_view(colour=False, time_format="iso", payload="none", payload_limit=0, show_secrets=False)
+        view = make_view(colour=False)
         found = list(rows)
         sink.write(as_text(answer.columns, found[:most], view))
         sink.flush()

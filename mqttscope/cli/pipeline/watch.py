@@ -10,13 +10,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from mqttscope.cli.command import OUTPUT, READING, argument, group, make_command, option, options
 from mqttscope.cli.errors import ErrorTranslation, printable_reason
-from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE, leaving, limit_ending, printable
+from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE, handling, leaving, limit_ending, printable
 from mqttscope.cli.output import describe, warn
 from mqttscope.cli.own_rules import refuse_on_spark
 from mqttscope.cli.pipeline.common import RowOptions, SparkOptions, lake_option, size, warn_errors
@@ -179,7 +179,6 @@ def _signals() -> Iterator[threading.Event]:
     Who sends SIGTERM waits for no long batch: what is not in by then is taken by the next watch.
     """
     over = threading.Event()
-    before: dict[int, Any] = {}
 
     def stop(number: int, frame: object) -> None:
         over.set()
@@ -188,11 +187,5 @@ def _signals() -> Iterator[threading.Event]:
         for one, handler in before.items():
             signal.signal(one, handler)
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        before[number] = signal.getsignal(number)
-        signal.signal(number, stop)
-    try:
+    with handling(stop, (signal.SIGINT, signal.SIGTERM)) as before:
         yield over
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
