@@ -51,10 +51,6 @@ class Wanted:
     copies: int = 1
     client_template: str | None = None
     topic_template: str | None = None
-    topics: bool = False
-    """Whether topics get other names."""
-    names: bool = False
-    """Whether clients get other names."""
     credentials: bool = False
     """Others than the recorded ones are sent."""
 
@@ -136,8 +132,8 @@ def arrange(
             filtered=matching.places is not None,
             start_ns=begin,
             end_ns=finish,
-            topics=wanted.topics,
-            names=wanted.names,
+            topics=bool(wanted.rewrites.topics or wanted.topic_template),
+            names=bool(wanted.rewrites.clients),
             settings=[one.target.path for one in wanted.rewrites.settings],
             copies=wanted.copies,
             credentials=wanted.credentials,

@@ -106,6 +106,8 @@ class _Clients:
         if not isinstance(password, str | bytes | None):
             raise ArgumentError("password is neither text nor bytes")
         user_name = user_name or self._target.user_name
+        self._credentials = user_name, password.encode() if isinstance(password, str) else password
+        arguments.credentials(*self._credentials)
         wanted = Wanted(
             clients=arguments.texts("clients", clients, "globs of Client Identifiers"),
             start=read_moment("start", start),
@@ -116,7 +118,6 @@ class _Clients:
         self._goal = BrokerTarget(self._target, context, None, arguments.seconds("connect_timeout", connect_timeout))
         self._recorded = read_recorded(source, wanted)
         self._errors = source.errors
-        self._credentials = user_name, password.encode() if isinstance(password, str) else password
         self._patience = arguments.seconds("patience", patience)
         self._record = read_path(record, "record")
         self._allow_remote = arguments.flag("allow_remote", allow_remote)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mqttscope import arguments
 from mqttscope.cli.command import (
     BROKER,
     CASES,
@@ -39,6 +40,7 @@ from mqttscope.cli.options import (
     ports_option,
     positive_option,
 )
+from mqttscope.errors import ArgumentError
 
 if TYPE_CHECKING:
     import ssl
@@ -84,15 +86,14 @@ class TlsOptions:
     )
 
     def __post_init__(self) -> None:
-        if self.key and not self.cert:
-            raise click.UsageError("--key needs --cert")
+        with ErrorTranslation(click.UsageError, ArgumentError):
+            arguments.tls_pair("--cert", "--key", (self.cert, self.key))
 
-    def refuse_plain(self, target: Target | Upstream, what: str, **more: object) -> None:
-        """A usage error for options that need TLS where the target has none; ``more`` are further ones by name."""
-        for name, value in {"ca": self.ca, "cert": self.cert, "insecure": self.insecure, **more}.items():
-            if value and not target.tls:
-                spelled = name.replace("_", "-")
-                raise click.UsageError(f"--{spelled} is for {what} with TLS (mqtts://, wss://), not for {target}")
+    def refuse_plain(self, target: Target | Upstream, what: str, server_name: str | None = None) -> None:
+        """A usage error for options that need TLS if the target has none."""
+        given = {"--ca": self.ca, "--cert": self.cert, "--insecure": self.insecure, "--server-name": server_name}
+        with ErrorTranslation(click.UsageError, ArgumentError):
+            arguments.only_with_tls(target, what, given, tls=target.tls)
 
     def context(self, target: Target | Upstream) -> ssl.SSLContext | None:
         """How to speak TLS with a target; none without TLS."""
@@ -158,8 +159,8 @@ class ListenOptions:
     )
 
     def __post_init__(self) -> None:
-        if self.listen_key and not self.listen_cert:
-            raise click.UsageError("--listen-key needs --listen-cert")
+        with ErrorTranslation(click.UsageError, ArgumentError):
+            arguments.tls_pair("--listen-cert", "--listen-key", (self.listen_cert, self.listen_key))
 
     def address(self) -> tuple[str, int]:
         """Host and port."""

@@ -17,7 +17,7 @@ from typing import Any
 
 import click
 
-from mqttscope import system
+from mqttscope import arguments, system
 from mqttscope.broker_test.drivers.crowd import Crowd
 from mqttscope.broker_test.drivers.health import NoBrokerError, Process, StartError, listening_ports
 from mqttscope.broker_test.drivers.probe_client import BrokerAccess, RefusedError
@@ -32,6 +32,7 @@ from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE, endin
 from mqttscope.cli.mutating_found import Found, ProgressLine
 from mqttscope.cli.options import ProtocolOptions, compile_filter
 from mqttscope.cli.output import CannotWriteError, FileSink, Output, make_view, warn
+from mqttscope.errors import ArgumentError
 from mqttscope.events import MalformedEvent, PacketEvent
 from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
@@ -116,15 +117,12 @@ def _broker(name: str, target: Target, given: MutateOptions) -> Broker:
             f"{target} is not this host: a broker may not survive this; if it is yours to test, "
             f"say --yes-i-may-test {target.host}"
         )
-    access = BrokerAccess(
-        target,
-        given.connect.tls.context(target),
-        given.connect.server_name,
-        addresses,
-        given.connect.user or target.user_name,
-        given.connect.password(),
-        given.connect.connect_timeout,
-    )
+    connect = given.connect
+    credentials = connect.user or target.user_name, connect.password()
+    with ErrorTranslation(click.UsageError, ArgumentError):
+        arguments.credentials(*credentials)
+    context, timeout_s = connect.tls.context(target), connect.connect_timeout
+    access = BrokerAccess(target, context, connect.server_name, addresses, *credentials, timeout_s)
     return Broker(name, access, local)
 
 

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from types import SimpleNamespace
 
 import click
 
@@ -106,13 +107,6 @@ class Background:
             self._done += len(data)
 
 
-class Offered:
-    """The side of `Background` for lines that may be left out."""
-
-    def __init__(self, sink: Background) -> None:
-        self.write = sink.offer
-
-
 def run(given: ProxyOptions) -> int:
     """Run the proxy with the options of the command; returns the exit code."""
     host, port = given.listening.address()
@@ -157,7 +151,7 @@ class ProxyRun:
             self.run = LintRun(settings, Reading((capture,)), colour=given.colour, sink=self.sink)
         if given.show and self.sink is not None:
             view = make_view(colour=given.colour, payload="auto", payload_limit=256)
-            self.lines = TextLines(Offered(self.sink), view)
+            self.lines = TextLines(SimpleNamespace(write=self.sink.offer), view)
         self.options = Options()
         self.spoken = WEBSOCKET if upstream.websocket else MQTT
         self.dissector = Dissector(self.options) if self.run is None else self.run.dissector

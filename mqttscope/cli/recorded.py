@@ -63,8 +63,6 @@ def read(
             copies=changing.copies,
             client_template=changing.client_template,
             topic_template=changing.topic_template,
-            topics=bool(chosen.topics or changing.topic_template),
-            names=bool(chosen.names),
             credentials=credentials,
         )
     written = [one for one in captures if _is_script(one)]

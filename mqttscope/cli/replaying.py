@@ -11,6 +11,7 @@ from typing import Any
 import click
 import orjson
 
+from mqttscope import arguments
 from mqttscope.api.recorded import Recorded
 from mqttscope.cli.errors import CommandFailedError, ErrorTranslation
 from mqttscope.cli.live_options import PASSWORD_VARIABLE, ReplayOptions, target_of
@@ -19,6 +20,7 @@ from mqttscope.cli.options import ProtocolOptions
 from mqttscope.cli.output import Progress, warn
 from mqttscope.cli.recorded import LiveRun, read
 from mqttscope.dissect.options import MQTT, WEBSOCKET
+from mqttscope.errors import ArgumentError
 from mqttscope.replay.alterations import Told, mark_later_turn, told
 from mqttscope.replay.client import ClientOptions
 from mqttscope.replay.drivers.run import BrokerTarget, Plan, Replay, make_plan
@@ -43,7 +45,6 @@ from mqttscope.transport.link import LinkError
 from mqttscope.transport.recording import HURRY_S, REST_S
 from mqttscope.transport.target import Target, loopback
 
-MAX_STRING_BYTES = 65_535
 _SPARE_DESCRIPTORS = 64
 MAX_COMPARED_WHEN_STOPPED = 50_000
 """Packets that are compared after a replay was stopped: the user who stops it does not want to wait."""
@@ -72,7 +73,10 @@ class ReplayCommand(LiveRun):
             user_name=given.connect.user or self.target.user_name,
             password=given.connect.password(),
         )
-        _refuse_credentials(self.manner)
+        if given.faithful and (self.manner.user_name, self.manner.password) != (None, None):
+            raise click.UsageError("--faithful sends the recorded credentials; leave out --user and the password")
+        with ErrorTranslation(click.UsageError, ArgumentError):
+            arguments.credentials(self.manner.user_name, self.manner.password)
         self.recorded: Recorded = read(
             given.captures, given.files, ProtocolOptions(ports=given.ports), given.recorded, given.changes,
             credentials=bool(given.connect.user or given.connect.password_file),
@@ -219,17 +223,6 @@ def _goal(given: ReplayOptions, target: Target) -> BrokerTarget:
     return BrokerTarget(
         target, connect.tls.context(target), connect.server_name, connect.connect_timeout, ports=dict(given.ports_map)
     )
-
-
-def _refuse_credentials(manner: ClientOptions) -> None:
-    """Usage errors for credentials that are not used, and for those that no CONNECT can hold (5.0 1.5.4, 1.5.6)."""
-    name, password = manner.user_name, manner.password
-    if manner.faithful and (name is not None or password is not None):
-        raise click.UsageError("--faithful sends the recorded credentials; leave out --user and the password")
-    if name is not None and ("\0" in name or len(name.encode("utf-8", "surrogateescape")) > MAX_STRING_BYTES):
-        raise click.UsageError(f"a user name holds at most {MAX_STRING_BYTES:,} bytes, and no U+0000")
-    if password is not None and len(password) > MAX_STRING_BYTES:
-        raise click.UsageError(f"a password holds at most {MAX_STRING_BYTES:,} bytes")
 
 
 def raise_limit(connections: int) -> None:

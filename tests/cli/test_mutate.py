@@ -297,6 +297,7 @@ def test_versions_that_a_broker_does_not_speak_are_left_out() -> None:
         (["x.pcapng", "--broker", "=mqtt://127.0.0.1"], 2, "=mqtt://127.0.0.1: NAME=URL needs a name"),
         (["x.pcapng", "--broker", "mqtt://192.0.2.7"], 2, "--yes-i-may-test 192.0.2.7"),
         (["x.pcapng", "--broker", "mqtt://192.0.2.7", "--yes-i-may-test", "192.0.2.8"], 2, "--yes-i-may-test"),
+        (["x.pcapng", "--broker", "mqtt://127.0.0.1:9", "--user", "a" * 65_536], 2, "a user name holds at most 65,535"),
         (["x.pcapng", "--write", "x.pcapng"], 2, "is a capture that is read"),
     ],
 )
