@@ -95,13 +95,14 @@ def instance(name: str, value: Any, kind: type[Instance]) -> Instance:
     return value
 
 
-def tls_files(target: Any, *, tls: bool, insecure: bool = False, **files: Any) -> None:
+def tls_files(target: Any, *, tls: bool, ca: Any, cert: Any, key: Any, insecure: bool = False) -> None:
     """Names of files for TLS with ``target``, each ``None`` where there is none; and none at all without ``tls``."""
+    files = {"ca": ca, "cert": cert, "key": key}
     for name, value in files.items():
-        if value is not None and (not isinstance(value, str | os.PathLike) or not os.fspath(value)):
-            raise ArgumentError(f"{name} is {value!r}: it is the name of a file")
+        _file(name, value)
     flag("insecure", insecure)
     only_with_tls(target, "a broker", {**files, "insecure": insecure}, tls=tls)
+    tls_pair("cert", "key", (cert, key))
 
 
 def only_with_tls(target: Any, what: str, given: Mapping[str, Any], *, tls: bool) -> None:
@@ -123,7 +124,11 @@ def credentials(user_name: str | None, password: bytes | None) -> None:
 def tls_pair(certificate: str, key: str, values: tuple[Any, Any]) -> None:
     """A certificate and its key, each the name of a file or ``None``; a key needs a certificate."""
     for name, value in zip((certificate, key), values, strict=True):
-        if value is not None and (not isinstance(value, str | os.PathLike) or not os.fspath(value)):
-            raise ArgumentError(f"{name} is {value!r}: it is the name of a file")
+        _file(name, value)
     if values[1] is not None and values[0] is None:
         raise ArgumentError(f"{key} needs {certificate}")
+
+
+def _file(name: str, value: Any) -> None:
+    if value is not None and (not isinstance(value, str | os.PathLike) or not os.fspath(value)):
+        raise ArgumentError(f"{name} is {value!r}: it is the name of a file")

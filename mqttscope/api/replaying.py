@@ -98,7 +98,6 @@ class _Clients:
         self._target = parse_broker(arguments.text("broker", broker, "a URL, such as mqtt://127.0.0.1:1883"))
         tls = self._target.tls
         arguments.tls_files(self._target, tls=tls, insecure=insecure, ca=ca, cert=cert, key=key)
-        arguments.tls_pair("cert", "key", (cert, key))
         self._pace = read_pace(pace)
         source = Source(captures, filter=filter, keys=keys, ports=ports, version=version)
         if user_name is not None:

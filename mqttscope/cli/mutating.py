@@ -369,10 +369,8 @@ async def _cases(
 async def _spoken(flows: Flows, test: BrokerTest, tried: Tried) -> list[int]:
     """The chosen connections whose version the broker speaks; the others are reported."""
     counts = Counter(flows.scripts[place].version for place in flows.chosen)
-    try:
+    with ErrorTranslation(NoBrokerError, LinkError):
         tried.unspoken = tuple([version.text for version in sorted(counts) if not await test.speaks(version)])
-    except LinkError as error:
-        raise NoBrokerError(str(error)) from None
     for version, count in sorted(counts.items()):
         if version.text in tried.unspoken:
             left = counted(count, "connection")
@@ -392,10 +390,8 @@ async def _fitted(flows: Flows, spoken: list[int], test: BrokerTest) -> tuple[li
         if test.stopped:
             break
         own = fitted(flows.scripts[place], None, user_name=access.user_name, password=access.password)
-        try:
+        with ErrorTranslation(NoBrokerError, LinkError, RefusedError):
             connack = await test.connack(own)
-        except (LinkError, RefusedError) as error:
-            raise NoBrokerError(str(error)) from None
         if connack is None:
             warn(f"{own.name}: {access.target} does not accept its CONNECT, so only the CONNECT is tried")
         made[place] = fitted(flows.scripts[place], connack, user_name=access.user_name, password=access.password)

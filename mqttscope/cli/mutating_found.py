@@ -96,14 +96,12 @@ class Found:
         document = result_json(result, reduced, show_secrets=True)
         if reduced is not None:
             document["reduced"]["case"] = reduced.minimized.case.as_json()
-        try:
+        with ErrorTranslation(CannotWriteError, OSError, before=f"cannot write into {self.folder}: "):
             _private(self.folder / f"{name}.txt", page.encoded())
             _private(self.folder / f"{name}.json", orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")
             if reduced is not None and reduced.shell:
                 _private(self.folder / f"{name}.sh", f"#!/bin/sh\n{reduced.shell}\n".encode())
             self._capture(self.folder / f"{name}.pcapng", result, reduced, server)
-        except OSError as error:
-            raise CannotWriteError(f"cannot write into {self.folder}: {error.strerror or error}") from None
 
     @staticmethod
     def _capture(path: Path, result: CaseResult, reduced: Reduced | None, server: Endpoint) -> None:

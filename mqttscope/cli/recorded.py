@@ -122,7 +122,7 @@ class LiveRun:
     """Whether lines of the report are written at once."""
 
     def __init__(self, given: ReplayOptions | ServeOptions) -> None:
-        self.options_of_run = given.run
+        self.run_options = given.run
         self.captures = given.captures
         self.view = given.run.view()
         self.lint: LintRun | None = None
@@ -132,7 +132,7 @@ class LiveRun:
     def sink(self) -> Any:
         """Where the report goes, opened once."""
         if self._sink is None:
-            path = self.options_of_run.output
+            path = self.run_options.output
             self._sink = Output(immediate=self.immediate) if path is None else FileSink(path)
         return self._sink
 
@@ -142,7 +142,7 @@ class LiveRun:
         ``where`` names the capture if there is no file.  `CannotWriteError` if the file cannot be made, a usage error
         if it is a capture that is read.
         """
-        given, options = self.options_of_run, DissectOptions()
+        given, options = self.run_options, DissectOptions()
         name = given.write or where
         listener: Callable[[Event], None] | None = None
         dissector = Dissector(options)
@@ -181,7 +181,7 @@ class LiveRun:
         if found is not None and found.nothing:
             warn(found.nothing)
             return EXIT_FAILED
-        if self.options_of_run.judging.exit_zero or (lint is not None and lint.settings.exit_zero):
+        if self.run_options.judging.exit_zero or (lint is not None and lint.settings.exit_zero):
             return EXIT_CLEAN
         return EXIT_FINDINGS if differs or (lint is not None and lint.failing) else EXIT_CLEAN
 

@@ -146,7 +146,7 @@ class RedactRun:
         plain = not os.path.exists(target) or os.path.isfile(target)
         there = os.path.realpath(target) if plain else target
         new = f"{there}.{os.getpid()}.new" if plain else there
-        try:
+        with ErrorTranslation(CannotWriteError, OSError, ValueError, before=f"--output: {target}: "):
             try:
                 file = open(new, "w+b", opener=opener) if plain else os.fdopen(open_alone(new), "wb")  # noqa: SIM115
                 with file:
@@ -163,8 +163,6 @@ class RedactRun:
                 if plain:
                     with suppress(OSError):
                         os.unlink(new)
-        except (OSError, ValueError) as error:
-            raise CannotWriteError(f"--output: {target}: {getattr(error, 'strerror', None) or error}") from None
         return True
 
     def _write_frames(self, run: Redaction, file: BinaryIO) -> None:
