@@ -160,7 +160,7 @@ def command(given: CompareOptions) -> int:
     A and B are files, globs, directories, or - for standard input. Connections of one Client Identifier are compared in
     their order. Times, packet identifiers, topic aliases and the cut into TCP segments do not count.
     """
-    from mqttscope.cli.output import FileSink, Output, make_view, warn
+    from mqttscope.cli.output import FileSink, Output, make_view, warn, warn_all
     from mqttscope.mqtt.view import utf8
     from mqttscope.mqtt.wire import counted
     from mqttscope.replay.verify.captures import Comparison, TooMuchKeptError
@@ -193,8 +193,7 @@ def command(given: CompareOptions) -> int:
         sink.flush()
         raise
     advice = [one for side in sides for one in side.advice()]
-    for told in advice:
-        warn(told)
+    warn_all(advice)
     empty = [side.path for side in sides if not side.run.dissector.connections]
     counts = comparison.counts
     complete = complete and not any(side.run.watch.errors for side in sides)

@@ -14,7 +14,7 @@ from mqttscope.cli.command import on_command_line
 from mqttscope.cli.errors import CommandFailedError, ErrorTranslation
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE
 from mqttscope.cli.options import FileOptions, ProtocolOptions, SelectionOptions, compile_filter
-from mqttscope.cli.output import FileSink, warn
+from mqttscope.cli.output import FileSink, warn, warn_all
 from mqttscope.events import ConnectionClosed, Event, MalformedEvent, PacketEvent
 from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
@@ -64,8 +64,7 @@ def reproduce(
     run = CaptureRun(captures, files, protocol)
     watch, dissector = run.watch, run.dissector
     chosen = _choose(run.events(), wanted, selection.connection)
-    for sentence in filter(None, run.of_captures()):
-        warn(sentence)
+    warn_all(run.of_captures())
     if not dissector.connections:
         if watch.errors:
             return EXIT_UNREADABLE

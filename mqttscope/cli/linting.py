@@ -28,6 +28,7 @@ from mqttscope.cli.output import (
     make_view,
     refuse_inputs,
     warn,
+    warn_all,
 )
 from mqttscope.cli.own_rules import refuse_on_spark
 from mqttscope.cli.reading import Reading
@@ -426,20 +427,17 @@ class LintRun(FindingReports):
         unread = advice.not_read(self.dissector, self.watch.skipped, via=self.reading.via)
         of_connections = advice.of_connections(self.dissector, deduplicates=self.reading.deduplicate)
         of_taps, unopened = self.reading.of_taps(), self.reading.unopened()
-        for told in filter(None, (*of_connections, *of_taps, snapped, unopened, unread)):
-            warn(told)
+        warn_all((*of_connections, *of_taps, snapped, unopened, unread))
         self.tell_rules()
 
     def tell_rules(self) -> None:
         """The lines for standard error about suppressions and about rules that failed."""
         for pattern in self.settings.suppressions.expired():
             warn(f"{pattern.written}: the suppression expired on {pattern.expires}; its findings count again")
-        for told in self.unmet():
-            warn(told)
+        warn_all(self.unmet())
         for error in self.linter.internal_errors[:3]:
             warn(f"internal error in {error.rule}: {error.capture}, frame {error.frame}: {error.error}")
-        for told in self.linter.failures_told():
-            warn(told)
+        warn_all(self.linter.failures_told())
 
 
 class SparkRun(LintRun):
@@ -535,8 +533,7 @@ class SparkRun(LintRun):
 def tell_judging(recording: Recording, *, hint: bool = True) -> None:
     """Report how the traffic was judged; ``hint``: name the command that judges all of a recording."""
     more = f"; mqttscope lint {recording.path} judges all" if hint and recording.path else ""
-    for sentence in recording.told():
-        warn(sentence + more)
+    warn_all(sentence + more for sentence in recording.told())
 
 
 def read_baseline(path: Path | None, *, may_be_new: bool = False) -> Baseline:

@@ -31,7 +31,7 @@ from mqttscope.cli.live_options import PROGRAMS, MutateOptions, target_of
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE, endings, reporting
 from mqttscope.cli.mutating_found import Found, ProgressLine
 from mqttscope.cli.options import ProtocolOptions, compile_filter
-from mqttscope.cli.output import CannotWriteError, FileSink, Output, make_view, warn
+from mqttscope.cli.output import CannotWriteError, FileSink, Output, make_view, warn, warn_all
 from mqttscope.errors import ArgumentError
 from mqttscope.events import MalformedEvent, PacketEvent
 from mqttscope.mqtt.view import utf8
@@ -297,8 +297,7 @@ async def _one(
         raise
     finally:
         await _to_the_end(test.end())
-        for told in test.told:
-            warn(told)
+        warn_all(test.told)
         tried.seconds = time.monotonic() - started
     if test.stopped:
         tried.stopped = "interrupted"

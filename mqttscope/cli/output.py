@@ -312,6 +312,12 @@ def warn(message: str) -> None:
     click.echo(f"mqttscope: {printable(without_secrets(message))}", err=True)
 
 
+def warn_all(sentences: Iterable[str | None]) -> None:
+    """Lines on standard error, of those that there are."""
+    for sentence in filter(None, sentences):
+        warn(sentence)
+
+
 class Watch:
     """Passes events on, notes what went wrong with the captures, and shows progress."""
 

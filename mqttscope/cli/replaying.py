@@ -17,7 +17,7 @@ from mqttscope.cli.errors import CommandFailedError, ErrorTranslation
 from mqttscope.cli.live_options import PASSWORD_VARIABLE, ReplayOptions, target_of
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE, endings, reporting
 from mqttscope.cli.options import ProtocolOptions
-from mqttscope.cli.output import Progress, warn
+from mqttscope.cli.output import Progress, warn_all
 from mqttscope.cli.recorded import LiveRun, read
 from mqttscope.dissect.options import MQTT, WEBSOCKET
 from mqttscope.errors import ArgumentError
@@ -205,8 +205,7 @@ class ReplayCommand(LiveRun):
         self.goal.addresses = addresses
         if loopback(address.ip for address in addresses):
             return
-        for warning in self.plan.warnings:
-            warn(warning)
+        warn_all(self.plan.warnings)
         if self.given.yes:
             return
         scripts = self.recorded.scripts

@@ -38,7 +38,7 @@ from mqttscope.capture.write import Recorder
 from mqttscope.cli import advice
 from mqttscope.cli.errors import CommandFailedError, ErrorTranslation
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE, handling, interruption, limit_ending
-from mqttscope.cli.output import CannotWriteError, Output, Watch, warn
+from mqttscope.cli.output import CannotWriteError, Output, Watch, warn, warn_all
 from mqttscope.cli.privileges import screen
 from mqttscope.cli.reading import KEYLOG_VARIABLE, CannotReadError
 from mqttscope.dissect import Dissector, dissect_segments, segments
@@ -354,14 +354,12 @@ class Sniffing:
         )
         if self.recorder is not None:
             warn(self.recorder.told())
-        for told in (*self._limits(), *(() if self.findings is None else self.findings.told())):
-            warn(told)
+        warn_all((*self._limits(), *(() if self.findings is None else self.findings.told())))
         snapped, unread = (
             advice.snap_length(dissector, self.skipped),
             advice.not_read(dissector, self.skipped, live=True),
         )
-        for one in filter(None, (*advice.of_connections(dissector), snapped, self._keys_told(), unread)):
-            warn(one)
+        warn_all((*advice.of_connections(dissector), snapped, self._keys_told(), unread))
         if self._matches is not None and dissector.packets and not self.packets:
             warn(f"nothing matches the filter in {counted(dissector.packets, 'packet')}")
 

@@ -18,6 +18,7 @@ from xml.etree import ElementTree
 import pytest
 
 from mqttscope.cli.mutating_found import ProgressLine, rough
+from mqttscope.cli.output import Progress
 from tests.broker_test.broken import broken_command
 from tests.cli.running import capture, environment, inspected, invoke
 from tests.dev.schemas import fits
@@ -425,6 +426,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     """Let standard error be a terminal."""
     made = Terminal()
     monkeypatch.setattr("sys.stderr", made)
+    monkeypatch.setattr(Progress, "_line", False)
     return made
 
 

@@ -18,7 +18,7 @@ from mqttscope.cli.options import (
     complete_option,
     profile_option,
 )
-from mqttscope.cli.output import warn
+from mqttscope.cli.output import warn, warn_all
 
 if TYPE_CHECKING:
     from mqttscope.lake.options import LakeOptions
@@ -173,7 +173,6 @@ class SparkOptions:
 
 def warn_errors(lines: Sequence[str]) -> None:
     """Report errors of captures, `TOLD` of them at most."""
-    for line in lines[:TOLD]:
-        warn(line)
+    warn_all(lines[:TOLD])
     if len(lines) > TOLD:
         warn(f"{len(lines) - TOLD:,} more errors are in the table ingest_errors")

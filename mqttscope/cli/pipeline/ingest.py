@@ -13,7 +13,7 @@ from mqttscope.cli import advice
 from mqttscope.cli.command import LAKE, OTHER, OUTPUT, READING, SPARK, argument, group, make_command, option, options
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE, printable
 from mqttscope.cli.options import LARGE_BYTES, MOST_JOBS
-from mqttscope.cli.output import Output, describe, warn
+from mqttscope.cli.output import Output, describe, warn, warn_all
 from mqttscope.cli.own_rules import refuse_on_spark
 from mqttscope.cli.pipeline.common import RowOptions, SparkOptions, lake_option, pairs, size, warn_errors
 from mqttscope.cli.spark_session import PipelineFailedError, for_captures, packages_needed, session, task_progress
@@ -243,17 +243,14 @@ class IngestRun:
             f"{describe(one)}, which the lake already has" for one in again
         ]
         warn_errors(lines)
-        for said in advice.counted_of_connections(summary.of_connections):
-            warn(said)
-        for said in () if summary.done.taps is None else summary.done.taps.told():
-            warn(said)
+        warn_all(advice.counted_of_connections(summary.of_connections))
+        warn_all(() if summary.done.taps is None else summary.done.taps.told())
         unread = unread_sentence(summary.done.skipped, offer=OFFER_ELSEWHERE)
         if unread is not None:
             warn(unread)
         for failure in summary.done.internal_errors[:FAILURES_TOLD]:
             warn(f"internal error in {failure.rule}: {utf8(failure.capture)}, frame {failure.frame}: {failure.error}")
-        for said in summary.done.failures_told:
-            warn(said)
+        warn_all(summary.done.failures_told)
         _warn_each(
             summary.done.out_of_order,
             "begin{s} before the end of what the lake already holds; where connections do not fit together, "

@@ -17,7 +17,7 @@ import click
 from mqttscope.cli.command import OUTPUT, READING, argument, group, make_command, option, options
 from mqttscope.cli.errors import ErrorTranslation, printable_reason
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE, handling, leaving, limit_ending, printable
-from mqttscope.cli.output import describe, warn
+from mqttscope.cli.output import describe, warn, warn_all
 from mqttscope.cli.own_rules import refuse_on_spark
 from mqttscope.cli.pipeline.common import RowOptions, SparkOptions, lake_option, size, warn_errors
 from mqttscope.cli.spark_session import PipelineFailedError, packages_needed, session
@@ -119,8 +119,7 @@ class WatchRun:
 
     def end(self) -> int:
         """Report how often rules failed; returns the exit code."""
-        for told in self.failures.told(self.options.rules):
-            warn(told)
+        warn_all(self.failures.told(self.options.rules))
         return EXIT_UNREADABLE if self.errors or self.failures else EXIT_CLEAN
 
     def _check(self) -> None:
