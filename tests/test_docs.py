@@ -40,7 +40,7 @@ def own_parts(line: str) -> Iterator[list[str]]:
             if part and part[0] == "mqttscope":
                 yield part[1:]
             part = []
-        else:
+        elif part or not re.match(r"[A-Z_]+=", word):  # variables before the program
             part.append(word)
 
 

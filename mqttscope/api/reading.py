@@ -73,14 +73,14 @@ class Reading:
         captures: Sequence[str],
         *,
         keylog: str | None = None,
-        via: tuple[str, ...] | None = None,
+        via: str | None = None,
         stdin: BinaryIO | None = None,
         fragments: FragmentTable | None = None,
         deduplicate: bool = False,
     ) -> None:
         """``keylog``: a file with keys of TLS sessions (format of NSS).
 
-        ``via``: preferences of tshark, where that is to dissect the frames.  ``fragments``: the table that reassembles
+        ``via``: ``tshark`` if it is to dissect the frames.  ``fragments``: the table that reassembles
         IP fragments, where the caller wants to see it.  ``deduplicate``: several taps have captured the same traffic,
         whose frames are read once, in the order of time.
         """
@@ -185,7 +185,7 @@ class Reading:
 
         waiting = STDIN in self.captures
         try:
-            return Dissection(frames, self.via, skipped, waiting=waiting, note_skipped=note_skipped).segments()
+            return Dissection(frames, skipped, waiting=waiting, note_skipped=note_skipped).segments()
         except OSError as error:
             raise self.error(f"tshark cannot be started: {error.strerror or error}") from None
 

@@ -16,7 +16,6 @@ from mqttscope.mqtt.wire import counted
 from mqttscope.replay.alterations import Alterations, Options
 from mqttscope.replay.drivers.run import Pace
 from mqttscope.replay.rewrite import (
-    CLIENT_TEMPLATE,
     TOPIC_TEMPLATE,
     Changes,
     ConversionError,
@@ -49,7 +48,6 @@ class Wanted:
     lossy: bool = False
     """Whether a conversion may lose what the other version has no form for."""
     copies: int = 1
-    client_template: str | None = None
     topic_template: str | None = None
     credentials: bool = False
     """Others than the recorded ones are sent."""
@@ -155,13 +153,8 @@ def _changed(found: Recorded, wanted: Wanted, places: set[int] | None) -> Iterat
     if wanted.rewrites:
         found.scripts, changes = rewrite(found.scripts, wanted.rewrites)
         yield changes
-    if wanted.copies > 1 or wanted.client_template or wanted.topic_template:
-        found.scripts, changes = multiply(
-            found.scripts,
-            wanted.copies,
-            wanted.client_template or CLIENT_TEMPLATE,
-            wanted.topic_template or TOPIC_TEMPLATE,
-        )
+    if wanted.copies > 1 or wanted.topic_template:
+        found.scripts, changes = multiply(found.scripts, wanted.copies, wanted.topic_template or TOPIC_TEMPLATE)
         yield changes
 
 

@@ -25,8 +25,7 @@ from mqttscope.api.recorded import RECORDED, Wanted, read_moment, read_pace, rea
 from mqttscope.errors import InvalidStateError
 from mqttscope.net.frame import CaptureError
 from mqttscope.replay.drivers.serve import ServerRun
-from mqttscope.replay.server import ConnectionMatcher, ServerOptions, Unexpected
-from mqttscope.replay.server.recorded import Match
+from mqttscope.replay.server import ConnectionMatcher, ServerOptions
 from mqttscope.report.base import View
 from mqttscope.report.replay.json import ReplayJson
 from mqttscope.report.replay.summary import ServedOutcome, served_document
@@ -74,8 +73,6 @@ class _Recording:
         *captures: Path,
         listen: str = "127.0.0.1:0",
         pace: str | float = RECORDED,
-        match: str = "auto",
-        unexpected: str = "answer",
         repeat: bool = False,
         patience: float = 5.0,
         clients: Iterable[str] = (),
@@ -93,8 +90,6 @@ class _Recording:
             arguments.text("listen", listen, "HOST:PORT, such as 127.0.0.1:1884")
         )
         self._pace = read_pace(pace)
-        matching = arguments.choice("match", match, Match)
-        otherwise = arguments.choice("unexpected", unexpected, Unexpected)
         arguments.flag("repeat", repeat)
         arguments.flag("websocket", websocket)
         patience_ns = int(arguments.seconds("patience", patience) * 1e9)
@@ -108,12 +103,11 @@ class _Recording:
         )
         self._recorded = read_recorded(source, wanted)
         self._errors = source.errors
-        self._by_order = matching is not Match.CLIENT
         self._schemes = ("wss" if tls else "ws") if websocket else ("mqtts" if tls else "mqtt")
         self._serving = ServerRun(
             self._recorded.scripts,
-            ConnectionMatcher(self._recorded.scripts, matching, repeat),
-            ServerOptions(speed=self._pace.speed, unexpected=otherwise, patience_ns=patience_ns),
+            ConnectionMatcher(self._recorded.scripts, repeat),
+            ServerOptions(speed=self._pace.speed, patience_ns=patience_ns),
             causal=self._pace.causal,
             keep_running=True,
             tls=tls,
@@ -167,7 +161,7 @@ class _Recording:
         """Compare, when everything has ended."""
         outcome = ServedOutcome.of(self._serving, self._pace.text, self._recorded.changes)
         outcome.left_out.update(why for _, why in self._recorded.left_out)
-        found = outcome.verify(by_order=self._by_order)
+        found = outcome.verify()
         writer = ReplayJson(Nowhere(), View())
         self._served = Served(
             outcome.recorded, outcome.played, outcome.sent, outcome.received, outcome.complete,
@@ -183,10 +177,8 @@ class StandIn(_Recording):
     """A stand-in for a broker, in a thread of its own; a context manager that runs while its body does.
 
     ``captures``, ``filter``, ``keys``, ``ports`` and ``version`` are as for `open`.  ``listen``: ``HOST:PORT``, any
-    free port of this host unless given.  ``pace``, ``clients``, ``start`` and ``end`` are as for `Replay`.  ``match``:
-    how a recorded connection is found for a device: ``client`` by its Client Identifier, ``order`` in recorded order,
-    ``auto`` in both ways.  ``unexpected``: what becomes of packets that the recording does not have: ``answer``,
-    ``ignore`` or ``close``.  ``repeat``: start over with a client whose connections have all been played.
+    free port of this host unless given.  ``pace``, ``clients``, ``start`` and ``end`` are as for `Replay`.
+    ``repeat``: start over with a client whose connections have all been played.
     ``patience``: seconds to wait for a late device before the next delivery.  ``listen_cert`` and ``listen_key``: speak
     TLS with devices.  ``websocket``: speak WebSocket with devices.
 

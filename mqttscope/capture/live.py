@@ -162,7 +162,6 @@ class LiveCapture:
         names: Sequence[str],
         *,
         capture_filter: str = "",
-        buffer_mib: int = BUFFER_MIB,
         promiscuous: bool = True,
         waiting: Callable[[], None] = lambda: None,
     ) -> None:
@@ -185,7 +184,7 @@ class LiveCapture:
         if not system.posix():
             raise CannotCaptureError(NOT_HERE)
         self._dumpcap = find_dumpcap()
-        self._arguments = [self._dumpcap, "-q", "-n", "-B", str(buffer_mib)]
+        self._arguments = [self._dumpcap, "-q", "-n", "-B", str(BUFFER_MIB)]
         for name in names:
             self._arguments += ["-i", name]
             if capture_filter:

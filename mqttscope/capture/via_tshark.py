@@ -14,7 +14,7 @@ from __future__ import annotations
 import importlib
 import select
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from mqttscope.capture.tshark import MissingToolError, TsharkProcess, find_tool
@@ -74,16 +74,14 @@ _WANTED = frozenset(("tcp", *_ADDRESSES, *_MARKS, "vlan", "ieee8021ad", "ieee802
 class Dissection:
     """Frames of captures, dissected by tshark.
 
-    ``items``: frames and notices.  ``preferences``: for tshark, as ``NAME:VALUE``.  ``skipped``: counts the frames
-    without a TCP segment, by reason.  ``waiting``: somebody waits for each segment, and the next frame may be long in
-    coming, so that tshark is given one after the other.  `MissingToolError` where tshark is not installed, `OSError`
-    where it cannot be started.
+    ``items``: frames and notices.  ``skipped``: counts the frames without a TCP segment, by reason.  ``waiting``:
+    somebody waits for each segment, and the next frame may be long in coming, so that tshark is given one after the
+    other.  `MissingToolError` where tshark is not installed, `OSError` where it cannot be started.
     """
 
     def __init__(
         self,
         items: Iterable[Frame | CaptureNotice],
-        preferences: Sequence[str] = (),
         skipped: Counter[str] | None = None,
         *,
         waiting: bool = False,
@@ -105,7 +103,7 @@ class Dissection:
         self._exhausted = False
         self._output = bytearray()
         self._searched = 0
-        self._process = TsharkProcess(command(tshark, preferences))
+        self._process = TsharkProcess(command(tshark))
 
     def segments(self) -> Iterator[Segment | CaptureNotice]:
         """Segments in the order of the frames; notices among them pass through.
@@ -246,10 +244,10 @@ def find_tshark() -> str:
     return find_tool("tshark", "to read captures with --via tshark")
 
 
-def command(tshark: str, preferences: Sequence[str] = ()) -> list[str]:
+def command(tshark: str) -> list[str]:
     """What tshark is called with: pcapng from its standard input, PDML to its standard output, frame by frame."""
     words = [tshark, "-n", "-l", "-r", "-", "-T", "pdml"]
-    for preference in (*preferences, *_PREFERENCES):
+    for preference in _PREFERENCES:
         words += ["-o", preference]
     for name in _CONTENT:
         words += ["--disable-protocol", name]

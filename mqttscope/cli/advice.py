@@ -52,11 +52,11 @@ def snap_length(dissector: Dissector, skipped: Mapping[str, int]) -> str | None:
 
 
 def not_read(
-    dissector: Dissector, skipped: Mapping[str, int], *, via: tuple[str, ...] | None = None, live: bool = False
+    dissector: Dissector, skipped: Mapping[str, int], *, via: str | None = None, live: bool = False
 ) -> str | None:
     """The message about frames that hold no TCP segment and may matter all the same.
 
-    ``via``: preferences of tshark, where that has dissected the frames.  ``live``: no file is read.
+    ``via``: ``tshark`` if it has dissected the frames.  ``live``: no file is read.
     """
     left = dict(skipped)
     if not dissector.flows.opened_flows:

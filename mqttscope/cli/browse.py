@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mqttscope.cli.command import LAKE, LIVE, RULES, group, make_command, option, options
+from mqttscope.cli.command import LAKE, LIVE, OUTPUT, RULES, group, make_command, option, options
 from mqttscope.cli.errors import CommandFailedError, ErrorTranslation, printable_reason
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE
 from mqttscope.cli.options import (
@@ -19,7 +19,6 @@ from mqttscope.cli.options import (
     ProtocolOptions,
     RuleOptions,
     SelectionOptions,
-    ViewOptions,
     captures_argument,
     colour_option,
     compile_filter,
@@ -67,7 +66,7 @@ class BrowseOptions:
     rules: RuleOptions = group(RuleOptions)
     profile: str | None = profile_option(envvar="MQTTSCOPE_PROFILE")
     configuration: ConfigurationOptions = group(ConfigurationOptions)
-    view: ViewOptions = group(ViewOptions)
+    show_secrets: bool = option(OUTPUT, "--show-secrets", is_flag=True, help="Show passwords and tokens.")
     colour: bool | None = colour_option()
 
     def __post_init__(self) -> None:
@@ -98,7 +97,7 @@ class BrowseOptions:
     def _check_lake(self) -> None:
         if self.captures or self.interfaces:
             raise click.UsageError(f"{'captures' if self.captures else '-i'} and --lake exclude each other")
-        if self.view.show_secrets:
+        if self.show_secrets:
             raise click.UsageError("a lake holds no secrets, so that --show-secrets has none to show")
         source = click.get_current_context().get_parameter_source
         for name, parameter in OF_RULES.items():
@@ -118,7 +117,7 @@ class BrowseOptions:
     epilog="""\b
 Examples:
   mqttscope browse site.pcapng
-  mqttscope browse site.pcapng --filter 'topic matches "plant/#"' --time relative
+  mqttscope browse site.pcapng --filter 'topic matches "plant/#"'
   mqttscope browse -i eth0 --port 1883
   mqttscope browse --lake lake --connection 3
 
@@ -132,7 +131,8 @@ def command(given: BrowseOptions) -> int:
     ladders are shown while a large capture is still being read.
     """
     from mqttscope.capture.files import MISSING, find_captures
-    from mqttscope.cli.output import describe
+    from mqttscope.cli.configuration import configured_payloads
+    from mqttscope.cli.output import describe, make_view
     from mqttscope.net.frame import CaptureError
 
     compile_filter(given.selection.expression)
@@ -159,9 +159,9 @@ def command(given: BrowseOptions) -> int:
     from mqttscope.cli.browsing import Looking, run_captures, run_live
 
     connection = given.selection.connection[0] if given.selection.connection else None
-    looking = Looking(
-        given.protocol, given.view.view(colour=given.colour), settings, given.selection.expression or "", connection
-    )
+    view = make_view(colour=given.colour, show_secrets=given.show_secrets)
+    view.payloads = configured_payloads()
+    looking = Looking(given.protocol, view, settings, given.selection.expression or "", connection)
     if given.lake is not None:
         failed = _lake(given, looking)
     elif given.interfaces:

@@ -19,7 +19,7 @@ from mqttscope.browse.building import Builder, CaptureFiles, Item, Source, Tempo
 from mqttscope.browse.index import Index
 from mqttscope.browse.originals import Originals, UnchangedSource
 from mqttscope.capture.files import find_captures
-from mqttscope.capture.live import BUFFER_MIB, LiveCapture, NotPermittedError
+from mqttscope.capture.live import LiveCapture, NotPermittedError
 from mqttscope.capture.write import Recorder
 from mqttscope.cli.errors import ErrorTranslation
 from mqttscope.cli.options import FileOptions, ProtocolOptions
@@ -158,7 +158,7 @@ def run_captures(captures: tuple[str, ...], files: FileOptions, looking: Looking
 
 def run_live(interfaces: tuple[str, ...], bpf: str, target: str | None, looking: Looking) -> int:
     """Show interfaces until the screens are left; returns how much went wrong."""
-    capture = capturing(choose(interfaces), bpf, [port for port, _ in looking.protocol.ports], BUFFER_MIB)
+    capture = capturing(choose(interfaces), bpf, [port for port, _ in looking.protocol.ports])
     with ExitStack() as left:
         if target is None:
             folder = left.enter_context(tempfile.TemporaryDirectory(prefix="mqttscope-"))

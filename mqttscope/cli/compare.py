@@ -166,7 +166,7 @@ def command(given: CompareOptions) -> int:
     from mqttscope.replay.verify.captures import Comparison, TooMuchKeptError
     from mqttscope.report.compare import MAX_LINES, CompareJson, CompareText
 
-    view = make_view(colour=given.colour, payload="auto", payload_limit=65_536, show_secrets=given.show_secrets)
+    view = make_view(colour=given.colour, show_secrets=given.show_secrets)
     if given.output is not None:
         view.width, view.colour, view.unicode = 0, bool(given.colour), True
     sink: Any = Output() if given.output is None else FileSink(given.output, (given.a, given.b))

@@ -34,10 +34,6 @@ class DecodeOptions:
         OUTPUT, "--format", type=click.Choice(("text", "jsonl")), default="text", show_default=True,
         help="Format of the report.",
     )  # fmt: skip
-    payload_limit: int = option(
-        OUTPUT, "--payload-limit", type=click.IntRange(0), default=65_536, show_default=True, metavar="BYTES",
-        help="Show at most this many bytes of each payload.",
-    )  # fmt: skip
     show_secrets: bool = option(OUTPUT, "--show-secrets", is_flag=True, help="Show passwords and tokens.")
     colour: bool | None = colour_option()
 
@@ -76,13 +72,7 @@ def command(given: DecodeOptions) -> int:
 
     hexadecimal, from_input = given.hexadecimal, given.from_input
     sink = Output(immediate=awaited(hexadecimal))
-    view = make_view(
-        colour=given.colour,
-        time_format="none",
-        payload="auto",
-        payload_limit=given.payload_limit,
-        show_secrets=given.show_secrets,
-    )
+    view = make_view(colour=given.colour, time_format="none", show_secrets=given.show_secrets)
     code = EXIT_CLEAN
     unreadable = False
     try:
@@ -100,7 +90,7 @@ def command(given: DecodeOptions) -> int:
                 warn(f"line {line}: {found.note}" if from_input else found.note)
             decoder = Sequence(given.mqtt_version, given.sender, line if from_input else None)
             if given.form == "jsonl":
-                for shown in decoder.json(raw, given.payload_limit, show_secrets=given.show_secrets):
+                for shown in decoder.json(raw, view.payload_limit, show_secrets=given.show_secrets):
                     sink.write(shown)
             else:
                 from mqttscope.report.tree import Tree

@@ -30,7 +30,7 @@ MAX_KEPT_BYTES = 256 << 20
 PACKET_COST = 1_000
 """What each packet counts beside its bytes."""
 _TAKEN = {"captures", "output", "expression", "connection", "show_secrets", "ports", "mqtt_version", "keylog", "via",
-          "tshark_options", "deduplicate", "colour", "jobs", "config", "no_config"}  # fmt: skip
+          "deduplicate", "colour", "jobs", "config", "no_config"}  # fmt: skip
 """Options that a reproducer goes by."""
 
 

@@ -269,9 +269,11 @@ class LintRun(FindingReports):
         return short
 
     def _copied(self) -> set[str]:
-        """Captures whose packets were read from another tap."""
-        taps = self.reading.taps
-        return set() if taps is None or not self.spoken else taps.copied()
+        """Captures whose packets were read from another tap, or from another capture of the same traffic."""
+        if not self.spoken:
+            return set()
+        copies = {name for name, flow in self.dissector.flows.copies.items() if flow.context is not None}
+        return copies if self.reading.taps is None else copies | self.reading.taps.copied()
 
     def _heard(self) -> dict[str, int]:
         """Packets by capture; those of a tap whose packets were read from another one count as those of the other."""
@@ -569,7 +571,7 @@ class _Report:
 class Findings(FindingReports):
     """The linter of live traffic and where its findings go."""
 
-    def __init__(self, settings: Settings, view: View, *, jsonl: bool, forms: bool) -> None:
+    def __init__(self, settings: Settings, view: View) -> None:
         super().__init__(settings)
         self.view = view
         self.packets = 0
@@ -583,7 +585,6 @@ class Findings(FindingReports):
         if settings.complete:
             self._needing |= {rule.code for rule in settings.rules if rule.scope in WIDE}
         self._shown: Entrance | None = None
-        self._form = "jsonl" if jsonl and not forms else settings.format
         view.secret_length = settings.secret_length
         self._reporters: list[_Report] = []
         for name, path in self.outputs:
@@ -594,7 +595,7 @@ class Findings(FindingReports):
     def show_in(self, sink: Output) -> None:
         """Show findings among the packets as well, unless they have a file of their own."""
         if self.settings.output is None:
-            self._shown = self._make(self._form, sink, self.view)
+            self._shown = self._make(self.settings.format, sink, self.view)
 
     def _make(self, name: str, sink: Sink, view: View) -> Entrance:
         settings = self.settings

@@ -28,14 +28,14 @@ from mqttscope.cli.errors import CommandFailedError, ErrorTranslation
 from mqttscope.cli.options import (
     FileOptions,
     JudgingOptions,
-    ProtocolOptions,
+    PacketSize,
     Version,
     Word,
     captures_argument,
+    checksums_option,
     colour_option,
     finite,
     format_option,
-    max_packet_option,
     outputs_option,
     ports_option,
     positive_option,
@@ -285,9 +285,6 @@ class ChangeOptions:
         CHANGES, "--clients", type=click.IntRange(1, 100_000), default=1, show_default=True, metavar="K",
         help="Play each recorded client K times in parallel.",
     )  # fmt: skip
-    client_template: str | None = option(
-        CHANGES, "--client-template", metavar="TEXT", help="Names of the copies. [default: {client}-{n}]"
-    )
     topic_template: str | None = option(
         CHANGES, "--topic-template", metavar="TEXT", help="Topics of the copies. [default: {topic}]"
     )
@@ -316,10 +313,6 @@ class RunOptions:
     output: str | None = option(
         OUTPUT, "--output", "-o", metavar="FILE", help="Write the report to this file. [default: standard output]"
     )
-    limit: int = option(
-        OUTPUT, "--limit", type=click.IntRange(min=0), default=200, show_default=True, metavar="N",
-        help="Show at most N differences and N findings as text.",
-    )  # fmt: skip
     colour: bool | None = colour_option()
 
     def __post_init__(self) -> None:
@@ -340,7 +333,7 @@ class RunOptions:
         from mqttscope.cli.output import make_view
 
         colour = self.colour if self.output is None else False
-        return make_view(colour=colour, time_format="relative", payload="auto", payload_limit=65_536)
+        return make_view(colour=colour, time_format="relative")
 
 
 class MappedPort(Word):
@@ -384,10 +377,6 @@ class ReplayOptions:
         PLAYING, "--faithful", is_flag=True,
         help="Send the recorded bytes in recorded order, whatever the broker answers.",
     )  # fmt: skip
-    loop: int = option(
-        PLAYING, "--loop", type=click.IntRange(1, 1_000_000), default=1, show_default=True, metavar="N",
-        help="Play the recording N times.",
-    )  # fmt: skip
     dry_run: bool = option(PLAYING, "--dry-run", is_flag=True, help="Print what would be done, and send nothing.")
     yes: bool = option(PLAYING, "--yes", "-y", is_flag=True, help="Do not ask before sending to another host.")
     verify: bool = option(
@@ -406,26 +395,18 @@ class ServeOptions:
     captures: tuple[str, ...] = captures_argument()
     listening: ListenOptions = group(ListenOptions)
     websocket: bool = option(LISTENING, "--websocket", is_flag=True, help="Speak WebSocket with devices.")
-    max_packet: int = max_packet_option(LISTENING, "Close connections on which a larger packet comes.")
-    protocol: ProtocolOptions = group(ProtocolOptions)
+    ports: tuple[tuple[int, str], ...] = ports_option()
+    dont_verify_checksums: bool = checksums_option()
     files: FileOptions = group(FileOptions)
     recorded: RecordedOptions = group(RecordedOptions)
-    match: str = option(
-        PLAYING, "--match", type=click.Choice(("auto", "client", "order")), default="auto", show_default=True,
-        help="Choose the recorded connection of a device by Client Identifier, in order, or both.",
-    )  # fmt: skip
     timing: PaceOptions = group(PaceOptions)
     patience: float = positive_option(
         PLAYING, "--wait", "Wait this long for a late device before the next delivery.", default=5.0, show_default=True
     )
-    unexpected: str = option(
-        PLAYING, "--unexpected", type=click.Choice(("answer", "ignore", "close")), default="answer", show_default=True,
-        help="What to do with packets that are not in the recording.",
-    )  # fmt: skip
     repeat: bool = option(
-        PLAYING, "--repeat", is_flag=True, help="Start over when all connections of a client have been played."
-    )
-    keep_running: bool = option(END, "--keep-running", is_flag=True, help="Continue when everything has been played.")
+        PLAYING, "--repeat", is_flag=True,
+        help="Start over when all connections of a client have been played, and do not end by itself.",
+    )  # fmt: skip
     duration: float | None = positive_option(END, "--duration", "Stop after this time.")
     verify: bool = option(
         OUTPUT, "--verify", is_flag=True,
@@ -448,7 +429,10 @@ class ProxyOptions:
         LISTENING, "--max-connections", type=click.IntRange(1), default=1000, show_default=True, metavar="N",
         help="Serve at most N clients at the same time.",
     )  # fmt: skip
-    max_packet: int = max_packet_option(LISTENING, "Forward larger packets, but do not judge them.")
+    max_packet: int = option(
+        LISTENING, "--max-packet", type=PacketSize(), default=1 << 20, metavar="BYTES",
+        help="Forward larger packets, but do not judge them. [default: 1M]",
+    )  # fmt: skip
     upstream: str = option(
         BROKER, "--upstream", metavar="URL", required=True,
         help="Broker to forward to: mqtt://, mqtts://, ws://, wss://HOST[:PORT].",
@@ -471,9 +455,6 @@ class ProxyOptions:
         END, "--stop-on-finding", is_flag=True, help="Stop at the first finding that counts."
     )
     duration: float | None = positive_option(END, "--duration", "Stop after this time.")
-    count: int | None = option(
-        END, "--count", type=click.IntRange(1), metavar="PACKETS", help="Stop after this many packets."
-    )
 
     def __post_init__(self) -> None:
         if self.write in ("", "-"):
@@ -488,17 +469,9 @@ class MutateOptions:
     """The options of ``mutate``."""
 
     captures: tuple[str, ...] = captures_argument(required=False, metavar="[CAPTURE...]")
-    broker: str | None = option(
-        BROKER, "--broker", metavar="[NAME=]URL", envvar="MQTTSCOPE_BROKER",
-        help="Broker to test: mqtt://, mqtts://, ws://, wss://[USER@]HOST[:PORT].",
-    )  # fmt: skip
-    matrix: tuple[str, ...] = option(
-        BROKER, "--matrix", multiple=True, metavar="[NAME=]URL",
-        help="Another broker to test; may be repeated; not with --reduce.",
-    )  # fmt: skip
-    together: bool = option(
-        BROKER, "--together", is_flag=True,
-        help="Test all brokers at the same time; no two URLs may lead to the same broker.",
+    broker: tuple[str, ...] = option(
+        BROKER, "--broker", multiple=True, metavar="[NAME=]URL", envvar="MQTTSCOPE_BROKER",
+        help="Broker to test: mqtt://, mqtts://, ws://, wss://[USER@]HOST[:PORT]; may be repeated.",
     )  # fmt: skip
     allowed: tuple[str, ...] = option(
         BROKER, "--yes-i-may-test", multiple=True, metavar="HOST", help="Allow testing a broker on this other host."
@@ -554,7 +527,7 @@ class MutateOptions:
     )
     folder: str | None = option(
         OUTPUT, "--reduce", metavar="FOLDER",
-        help="Reduce failing cases, and write them to this folder; not with --matrix.",
+        help="Reduce failing cases, and write them to this folder; for one broker.",
     )  # fmt: skip
     form: str = option(
         OUTPUT, "--format", type=click.Choice(("text", "json", "jsonl", "junit", "sarif", "markdown", "html")),
@@ -580,7 +553,7 @@ class MutateOptions:
         if self.number is not None and self.limit is not None:
             raise click.UsageError("--case plays one case, --cases plays N: give one of them")
         if bool(self.brokers()) == (self.write is not None):
-            raise click.UsageError("either --broker URL (or --matrix URL), or --write FILE, or --list")
+            raise click.UsageError("either --broker URL, or --write FILE, or --list")
         if self.write is None:
             self._check_brokers()
         else:
@@ -590,14 +563,9 @@ class MutateOptions:
 
             refuse_inputs(self.output, self.captures, {"the file of --write": self.write})
 
-    def brokers(self) -> list[tuple[str, str]]:
-        """The brokers to test, each with its option.
-
-        One that only the environment names is not meant where flows are written.
-        """
-        meant = self.write is None or "broker" in dict(on_command_line())
-        first = [("--broker", self.broker)] if self.broker and meant else []
-        return [*first, *(("--matrix", one) for one in self.matrix)]
+    def brokers(self) -> tuple[str, ...]:
+        """The brokers to test; those that only the environment names are not meant where flows are written."""
+        return self.broker if self.write is None or "broker" in dict(on_command_line()) else ()
 
     def _check_pattern(self) -> None:
         from mqttscope.mqtt.view import utf8
@@ -639,8 +607,8 @@ class MutateOptions:
             _check_command(self.spawn)
         if self.spawn and self.pid:
             raise click.UsageError("--spawn starts the broker, --broker-pid names one that runs: one of them")
-        if self.matrix and (self.spawn or self.pid or self.folder):
-            raise click.UsageError("--matrix compares brokers that run: without --spawn, --broker-pid and --reduce")
+        if len(self.broker) > 1 and (self.spawn or self.pid or self.folder):
+            raise click.UsageError("--spawn, --broker-pid and --reduce are for one broker: give one --broker")
         if self.folder is not None and os.path.lexists(self.folder) and not os.path.isdir(self.folder):
             raise click.UsageError(f"--reduce: {self.folder} is not a folder")
 
@@ -648,7 +616,7 @@ class MutateOptions:
 PROGRAMS = ("json", "jsonl")
 """Formats of the list of mutations, and of what was written."""
 _OF_BROKERS = frozenset(
-    {"together", "spawn", "pid", "folder", "patience", "longest", "rate", "jobs", "allowed", "show_secrets"}
+    {"spawn", "pid", "folder", "patience", "longest", "rate", "jobs", "allowed", "show_secrets"}
     | {"ca", "cert", "key", "server_name", "insecure", "user", "password_file", "connect_timeout"}
 )
 

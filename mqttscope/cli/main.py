@@ -64,8 +64,6 @@ ENDINGS = tuple(signals("SIGINT", "SIGTERM", "SIGHUP"))
 """Ctrl-C, what a service manager sends, and the end of the terminal."""
 _limits: list[threading.Timer] = []
 _leaving: list[Callable[[], str | None]] = []
-_came: list[int] = []
-"""Signals that limited the time of a report."""
 _whole_process = False
 """The process is this program alone, and may be ended; a test that runs a command is not."""
 
@@ -326,19 +324,16 @@ def limit_ending(number: int, code: int | None = None) -> None:
 
 
 @contextmanager
-def reporting() -> Iterator[list[int]]:
-    """While a report is made and written, a first signal limits the time for it (`LIMIT_S`), and a second one raises.
-
-    Gives the list of signals that have limited a report so far.
-    """
+def reporting() -> Iterator[None]:
+    """While a report is made and written, a first signal limits the time for it (`LIMIT_S`); a second one raises."""
     if not _whole_process or threading.current_thread() is not threading.main_thread():
-        yield _came
+        yield
         return
     for number in ENDINGS:
         if not _is_ignored(number):
             signal.signal(number, _limit)
     try:
-        yield _came
+        yield
     finally:
         for number in filter(limited, ENDINGS):
             signal.signal(number, _raise)
@@ -466,7 +461,6 @@ def limited(number: int) -> bool:
 
 
 def _limit(number: int, frame: FrameType | None) -> None:
-    _came.append(number)
     signal.signal(number, _raise)
     limit_ending(number, EXIT_FAILED)
 

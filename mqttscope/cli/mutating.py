@@ -83,8 +83,7 @@ class Broker:
 
 def brokers(given: MutateOptions) -> list[Broker]:
     """The brokers that the command names; a usage error for those that may not be tested."""
-    named = [(option, *_named(text)) for option, text in given.brokers()]
-    targets = [(name, target_of(url, option)) for option, name, url in named]
+    targets = [(name, target_of(url, "--broker")) for name, url in map(_named, given.brokers())]
     found = [_broker(name or str(target), target, given) for name, target in targets]
     for place, one in enumerate(found):
         for other in found[:place]:
@@ -95,9 +94,9 @@ def brokers(given: MutateOptions) -> list[Broker]:
 def _refuse_same(one: Broker, other: Broker) -> None:
     """A usage error where two URLs lead to one broker, or two brokers have one name."""
     if one.places() & other.places():
-        raise click.UsageError(f"--matrix: {one.access.target} is the same broker as {other.access.target}")
+        raise click.UsageError(f"--broker: {one.access.target} is the same broker as {other.access.target}")
     if one.name == other.name:
-        raise click.UsageError(f"--matrix: two brokers are called {one.name}")
+        raise click.UsageError(f"--broker: two brokers are called {one.name}")
 
 
 def _named(text: str) -> tuple[str, str]:
@@ -162,7 +161,7 @@ def run(given: MutateOptions) -> int:
 
 def _page(given: MutateOptions) -> Page:
     colour = given.colour if given.output is None else False
-    return Page(make_view(colour=colour, time_format="relative", payload="auto"))
+    return Page(make_view(colour=colour, time_format="relative", payload_limit=0))
 
 
 def _sink(given: MutateOptions) -> Any:
@@ -259,15 +258,12 @@ def _finish(given: MutateOptions, runs: list[Tried], sink: Any) -> None:
 async def _all(
     given: MutateOptions, flows: Flows, pairs: list[tuple[BrokerTest, Tried]], keep: Found | None, each: Each
 ) -> None:
-    """Try the cases on all brokers: one after the other, since two URLs may lead to one, or together where asked to."""
+    """Try the cases on all brokers, one after the other, since two URLs may lead to one."""
     tasks: list[asyncio.Task[None]] = []
     with endings(lambda _: _stop([test for test, _ in pairs], tasks), times=2):
         for pair in pairs:
             tasks.append(asyncio.create_task(_one(given, flows, *pair, keep, each)))
-            if not given.together:
-                await tasks[-1]
-        for one in tasks:
-            await one
+            await tasks[-1]
 
 
 def _broker_test(given: MutateOptions, broker: Broker) -> BrokerTest:
@@ -423,7 +419,7 @@ def _report(given: MutateOptions, runs: list[Tried], sink: Any) -> None:
     elif kind in ("markdown", "html"):
         sink.write((markdown if kind == "markdown" else html)(runs).encode())
     elif kind == "json":
-        sink.write(document(runs, matrix=bool(given.matrix)))
+        sink.write(document(runs, matrix=len(runs) > 1))
     elif kind == "jsonl":
         sink.write(summary_lines(runs))
     else:

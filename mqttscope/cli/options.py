@@ -110,14 +110,6 @@ def finite(ctx: click.Context, param: click.Parameter, value: float | None) -> f
     return value
 
 
-def _preference(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    for one in value:
-        name, colon, _ = one.partition(":")
-        if not name or not colon or "\0" in one:
-            raise click.BadParameter("it is not NAME:VALUE, such as wlan.enable_decryption:TRUE", ctx, param)
-    return value
-
-
 def captures_argument(*, required: bool = True, metavar: str = "CAPTURE...") -> Any:
     """Captures of a command: what cannot be opened is reported when it is read, with what else is wrong."""
     kind = click.Path(allow_dash=True, readable=False)
@@ -136,12 +128,6 @@ def positive_option(section: str, name: str, text: str, *, metavar: str = "SECON
     return option(section, name, type=kind, callback=finite, metavar=metavar, help=text, **settings)
 
 
-def max_packet_option(section: str, text: str) -> Any:
-    """``--max-packet``."""
-    kind = PacketSize()
-    return option(section, "--max-packet", type=kind, default=1 << 20, metavar="BYTES", help=f"{text} [default: 1M]")
-
-
 def colour_option() -> Any:
     """``--color/--no-color``."""
     return option(
@@ -158,6 +144,14 @@ def ports_option() -> Any:
     )  # fmt: skip
 
 
+def checksums_option() -> Any:
+    """``--dont-verify-checksums``."""
+    return option(
+        READING, "--dont-verify-checksums", is_flag=True,
+        help="Use segments as captured, also if their TCP checksum shows that they were damaged.",
+    )  # fmt: skip
+
+
 @options
 class ProtocolOptions:
     """Where MQTT is spoken, in which version, and whether segments may be damaged."""
@@ -167,11 +161,7 @@ class ProtocolOptions:
         READING, "--mqtt-version", type=Version(), metavar="auto|3.1|3.1.1|5.0",
         help="Version of connections whose CONNECT was not captured. [default: auto]",
     )  # fmt: skip
-
-    dont_verify_checksums: bool = option(
-        READING, "--dont-verify-checksums", is_flag=True,
-        help="Use segments as captured, also if their TCP checksum shows that they were damaged.",
-    )  # fmt: skip
+    dont_verify_checksums: bool = checksums_option()
 
     def dissection(self) -> Options:
         """The same for the dissector."""
@@ -193,24 +183,11 @@ class FileOptions:
         READING, "--via", type=click.Choice(("tshark",)), metavar="tshark",
         help="Dissect frames with tshark, which knows more tunnels, and 802.11 with keys.",
     )  # fmt: skip
-    tshark_options: tuple[str, ...] = option(
-        READING, "--tshark-option", multiple=True, metavar="NAME:VALUE", callback=_preference,
-        help="Preference that --via tshark sets in tshark; may be repeated.",
-    )  # fmt: skip
 
     deduplicate: bool = option(
         READING, "--deduplicate", is_flag=True,
         help="The captures are those of several taps: read each frame once, and report what each tap lost.",
     )  # fmt: skip
-
-    def __post_init__(self) -> None:
-        if self.tshark_options and self.via is None:
-            raise click.UsageError("--tshark-option needs --via tshark")
-
-    @property
-    def preferences(self) -> tuple[str, ...] | None:
-        """Preferences of tshark, where that is to dissect the frames."""
-        return None if self.via is None else self.tshark_options
 
 
 class ConnectionNumber(click.IntRange):
@@ -231,13 +208,18 @@ class ConnectionNumber(click.IntRange):
             )
 
 
+def filter_option() -> Any:
+    """``--filter``."""
+    return option(
+        SELECTION, "--filter", "-f", metavar="EXPR", help="Only what matches this expression (docs/filters.md)."
+    )
+
+
 @options
 class SelectionOptions:
     """Which packets of a capture are shown."""
 
-    expression: str | None = option(
-        SELECTION, "--filter", "-f", metavar="EXPR", help="Only what matches this expression (docs/filters.md)."
-    )
+    expression: str | None = filter_option()
     connection: tuple[int, ...] = option(
         SELECTION, "--connection", type=ConnectionNumber(), metavar="N", multiple=True,
         help="Only the connection with this number; may be repeated.",

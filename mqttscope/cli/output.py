@@ -31,7 +31,7 @@ from mqttscope.capture.write import open_shared, opener
 from mqttscope.cli.main import ENDINGS, EXIT_USAGE, installed, interruption, limit_ending, limited, printable
 from mqttscope.errors import MqttscopeError
 from mqttscope.events import CaptureRemark, ClockStep, Event, PacketEvent
-from mqttscope.mqtt.view import utf8
+from mqttscope.mqtt.view import PAYLOAD_LIMIT, utf8
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureError
 from mqttscope.report.base import View
@@ -286,8 +286,8 @@ def make_view(
     *,
     colour: bool | None,
     time_format: str = "iso",
-    payload: str = "none",
-    payload_limit: int = 0,
+    payload: str = "auto",
+    payload_limit: int = PAYLOAD_LIMIT,
     show_secrets: bool = False,
 ) -> View:
     """The view for standard output."""

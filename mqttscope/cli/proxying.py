@@ -165,11 +165,7 @@ class ProxyRun:
 
     def hear(self, event: Event) -> None:
         """One event of the traffic; in the thread that judges."""
-        given = self.given
-        is_packet = isinstance(event, PacketEvent | MalformedEvent)
-        if is_packet:
-            if given.count is not None and self.packets >= given.count:
-                return
+        if isinstance(event, PacketEvent | MalformedEvent):
             self.packets += 1
         elif isinstance(event, ConnectionOpened):
             self.sealed += event.connection.transport == "tls"
@@ -179,9 +175,7 @@ class ProxyRun:
             self.lines.feed(event)
         if self.run is not None:
             self.run.feed(event)
-        enough = is_packet and self.packets == given.count
-        found = given.stop_on_finding and self.run is not None and self.run.failing
-        if enough or found:
+        if self.given.stop_on_finding and self.run is not None and self.run.failing:
             self._stop()
 
     def _too_large(self, event: UnparsedEvent) -> None:

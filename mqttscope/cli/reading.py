@@ -40,7 +40,7 @@ class Reading(reading.Reading):
         super().__init__(
             captures,
             keylog=None if files is None else files.keylog,
-            via=None if files is None else files.preferences,
+            via=None if files is None else files.via,
             stdin=stdin,
             deduplicate=files is not None and files.deduplicate,
             fragments=fragments,

@@ -61,7 +61,6 @@ def read(
             convert=changing.convert,
             lossy=changing.lossy,
             copies=changing.copies,
-            client_template=changing.client_template,
             topic_template=changing.topic_template,
             credentials=credentials,
         )
@@ -153,7 +152,7 @@ class LiveRun:
             sink = self.sink()
             self.lint = lint = LintRun(settings, Reading((name,)), colour=given.colour, sink=sink)
             if given.form == "text":
-                lint.reporters = [Limited(reporter, sink, given.limit) for reporter in lint.reporters]
+                lint.reporters = [Limited(reporter, sink) for reporter in lint.reporters]
             dissector, listener, options = lint.dissector, lint.feed, settings.options
         if given.write is not None:
             refuse_inputs(given.write, self.captures, option="--write")

@@ -10,7 +10,7 @@ from mqttscope.cli.redacting_options import RedactOptions
     RedactOptions,
     epilog="""\b
 Examples:
-  mqttscope redact site.pcapng -o shared.pcapng --report
+  mqttscope redact site.pcapng -o shared.pcapng --format text
   mqttscope redact site.pcapng -o shared.pcapng --keep topics --check-file secrets.txt
   mqttscope redact shared.pcapng --check "$TOKEN"
 

@@ -35,6 +35,7 @@ from mqttscope.redact.kinds import Choice
 from mqttscope.redact.redaction import Redaction
 
 KEY_BYTES = 32
+KEY_VARIABLE = "MQTTSCOPE_REDACT_KEY"
 PIECE_BYTES = 1 << 20
 SPOOL_BYTES = 8 << 20
 """Bytes of what can be read once only that are held in memory."""
@@ -77,8 +78,7 @@ class RedactRun:
         choice = Choice.of(given.keep, given.blank)
         with tempfile.TemporaryFile(prefix="mqttscope-") as spool:
             run = Redaction(
-                _key(given), choice, cast(BinaryIO, spool), ip_frame, given.protocol.dissection(),
-                keep_others=given.keep_other_frames,
+                _key(given.key_file), choice, cast(BinaryIO, spool), ip_frame, given.protocol.dissection()
             )  # fmt: skip
             with ErrorTranslation(CannotWriteError, OSError, before="cannot write a temporary file: "):
                 for frame in self._frames_again(run.survey):
@@ -89,7 +89,7 @@ class RedactRun:
                 return EXIT_UNREADABLE
             written = self._write(run, target)
         self._tell(run, target, written=written)
-        if given.report:
+        if given.form is not None:
             Output().write_all(self._json(run) if given.form == "json" else self._text(run).encode())
         if not written:
             return EXIT_FINDINGS
@@ -248,11 +248,6 @@ class RedactRun:
             self._tell_clean(target)
         if not run.dissector.connections and not self.watch.errors:
             warn(advice.nothing_found(run.dissector) or "")
-        if self.given.keep_other_frames:
-            warn(
-                "frames of other protocols are in it as they were, but for addresses in their headers: names, addresses"
-                " and secrets in their content are not replaced"
-            )
         differing = run.packets.differing + run.unfit
         if differing:
             warn(
@@ -316,13 +311,11 @@ def _reasons(run: Redaction) -> str:
     return ", ".join(f"{count:,} {_reason(name).removeprefix('frames ')}" for name, count in run.dropped.most_common())
 
 
-def _key(given: RedactOptions) -> bytes:
-    if given.key_file is not None:
-        key = _read(given.key_file, "--key-file").strip()
-    elif given.key is not None:
-        key = given.key.encode("utf-8", "surrogateescape")
-    else:
-        return secrets.token_bytes(KEY_BYTES)
+def _key(path: str | None) -> bytes:
+    """The key in a file; without one that of the environment, or a random one."""
+    if path is None:
+        return os.environ.get(KEY_VARIABLE, "").encode("utf-8", "surrogateescape") or secrets.token_bytes(KEY_BYTES)
+    key = _read(path, "--key-file").strip()
     if not key:
         raise click.UsageError("the key is empty")
     return key

@@ -18,12 +18,6 @@ def read_kinds(context: click.Context, parameter: click.Parameter, value: tuple[
     return comma_words(context, parameter, value, KINDS)
 
 
-def _is_from_environment(name: str) -> bool:
-    """Whether an option has its value from a variable, which says nothing of this command."""
-    source = click.get_current_context().get_parameter_source(name)
-    return source is click.core.ParameterSource.ENVIRONMENT
-
-
 def _kinds(name: str, text: str) -> tuple[str, ...]:
     made: tuple[str, ...] = option(
         VALUES, name, multiple=True, callback=read_kinds, listed=KINDS, metavar="KINDS", help=text
@@ -41,15 +35,11 @@ class RedactOptions:
     blank: tuple[str, ...] = _kinds(
         "--blank", "Write filler over these kinds of values. [default: equal values become equal values]"
     )
-    keep_other_frames: bool = option(
-        VALUES, "--keep-other-frames", is_flag=True,
-        help="Write frames of other protocols as well, as they are but for addresses in their headers.",
+    key_file: str | None = option(
+        VALUES, "--key-file", metavar="FILE",
+        help="File with the key of the replacements: the same key gives the same ones in another run. [default: "
+        "$MQTTSCOPE_REDACT_KEY, or a random key]",
     )  # fmt: skip
-    key: str | None = option(
-        VALUES, "--key", metavar="TEXT", envvar="MQTTSCOPE_REDACT_KEY",
-        help="Key of the replacements: the same key gives the same ones in another run. [default: random]",
-    )  # fmt: skip
-    key_file: str | None = option(VALUES, "--key-file", metavar="FILE", help="File that holds the key.")
     checked: tuple[str, ...] = option(
         CHECKING, "--check", multiple=True, metavar="SECRET",
         help="Fail if this text is still in what is written, in any encoding; may be repeated.",
@@ -59,10 +49,9 @@ class RedactOptions:
         help="File with one such text a line; may be repeated.",
     )  # fmt: skip
     output: str | None = option(OUTPUT, "--output", "-o", metavar="FILE", help="Write the capture to this pcapng file.")
-    report: bool = option(OUTPUT, "--report", is_flag=True, help="Show what was replaced and left out.")
-    form: str = option(
-        OUTPUT, "--format", type=click.Choice(("text", "json")), default="text", show_default=True,
-        help="Format of the report.",
+    form: str | None = option(
+        OUTPUT, "--format", type=click.Choice(("text", "json")),
+        help="Report in this format what was replaced and left out. [default: no report]",
     )  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -71,23 +60,19 @@ class RedactOptions:
         both = set(self.keep) & set(self.blank)
         if both:
             raise click.UsageError(f"--keep and --blank both name {', '.join(sorted(both))}")
-        if self.key is not None and self.key_file is not None:
-            raise click.UsageError("--key and --key-file are two ways to give one key")
         if ("-" in self.captures) + [*self.check_files, self.key_file].count("-") > 1:
             raise click.UsageError("standard input (-) is one thing: a capture, the texts of --check-file, or the key")
-        if self.form != "text" and not self.report:
-            raise click.UsageError("--format is that of the report, and needs --report")
         if self.output is None:
             if not self.checked and not self.check_files:
                 raise click.UsageError(
                     "name a file for the new capture with --output FILE, or texts to look for in these captures with"
                     " --check TEXT or --check-file FILE"
                 )
-            for name, given in {
-                "--report": self.report, "--keep": self.keep, "--blank": self.blank,
-                "--key": self.key, "--key-file": self.key_file,
-            }.items():  # fmt: skip
-                if given and not (name == "--key" and _is_from_environment("key")):
+            of_writing = {
+                "--format": self.form, "--keep": self.keep, "--blank": self.blank, "--key-file": self.key_file
+            }  # fmt: skip
+            for name, given in of_writing.items():
+                if given:
                     raise click.UsageError(f"{name} is about what is replaced, and needs --output FILE")
             return
         refuse_name(self.output, "--output", CAPTURE)

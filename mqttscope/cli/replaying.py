@@ -21,7 +21,6 @@ from mqttscope.cli.output import Progress, warn_all
 from mqttscope.cli.recorded import LiveRun, read
 from mqttscope.dissect.options import MQTT, WEBSOCKET
 from mqttscope.errors import ArgumentError
-from mqttscope.replay.alterations import Told, mark_later_turn, told
 from mqttscope.replay.client import ClientOptions
 from mqttscope.replay.drivers.run import BrokerTarget, Plan, Replay, make_plan
 from mqttscope.replay.script import Script
@@ -88,8 +87,6 @@ class ReplayCommand(LiveRun):
             raise click.UsageError(f"{hides} hides the recorded password: {how}{more}")
         self.plan: Plan = make_plan(self.recorded.scripts)
         self._begun_ns: int | None = None
-        self._first: set[Told] = set()
-        """The differences of the first turn."""
 
     def tell_plan(self) -> int:
         """``--dry-run``."""
@@ -116,15 +113,11 @@ class ReplayCommand(LiveRun):
         outcome = Outcome(str(self.target), self.pace.text, changes=self.recorded.changes)
         outcome.left_out.update(why for _, why in self.recorded.left_out)
         try:
-            for turn in range(1, self.given.loop + 1):
-                replay = self._replay()
-                asyncio.run(self._run(replay))
-                self._begun_ns = self._begun_ns or replay.started_ns
-                with reporting() as signals:
-                    self._take(outcome, replay)
-                outcome.stopped |= bool(signals) and turn < self.given.loop
-                if outcome.stopped:
-                    break
+            replay = self._replay()
+            asyncio.run(self._run(replay))
+            self._begun_ns = replay.started_ns
+            with reporting():
+                self._take(outcome, replay)
         finally:
             self.close_record(HURRY_S if outcome.stopped else REST_S)
         with reporting():
@@ -157,14 +150,7 @@ class ReplayCommand(LiveRun):
         """Add a run to what is reported."""
         recorded, live, skipped = outcome.take(replay)
         if self.given.verify and not self._too_much(outcome, recorded, live):
-            found = compare(replay, recorded, live, skipped, self.recorded.alterations)
-            if outcome.verification is None:
-                outcome.verification = found
-                self._first = {told(one) for one in found.differences}
-            else:
-                mark_later_turn(found.differences, self._first, recorded)
-                outcome.verification.differences += found.differences
-                outcome.verification.tallies += found.tallies
+            outcome.verification = compare(replay, recorded, live, skipped, self.recorded.alterations)
 
     def _too_much(self, outcome: Outcome, recorded: list[Script], live: list[Script | None]) -> bool:
         """Whether a comparison would take too long after the replay was stopped; reports it."""
@@ -187,7 +173,7 @@ class ReplayCommand(LiveRun):
         else:
             if found is not None:
                 begun = min((script.opened_ns for script in outcome.recorded), default=None)
-                text = ReplayText(sink, self.view, recorded_ns=begun, live_ns=self._begun_ns, most=self.given.run.limit)
+                text = ReplayText(sink, self.view, recorded_ns=begun, live_ns=self._begun_ns)
                 text.feed_all(found)
                 text.close(found, stopped=outcome.stopped)
             sink.write(render_latency(recorded, live, self.view))

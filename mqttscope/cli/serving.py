@@ -12,12 +12,12 @@ import orjson
 from mqttscope.api.recorded import Recorded
 from mqttscope.cli.live_options import ChangeOptions, ServeOptions
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, endings, limit_ending, reporting
+from mqttscope.cli.options import ProtocolOptions
 from mqttscope.cli.output import warn
 from mqttscope.cli.recorded import LiveRun, read
 from mqttscope.dissect.options import MQTT, WEBSOCKET
 from mqttscope.replay.drivers.serve import HURRIED_CLOSE_S, ServerRun
-from mqttscope.replay.server import ConnectionMatcher, ServerOptions, Unexpected
-from mqttscope.replay.server.recorded import Match
+from mqttscope.replay.server import ConnectionMatcher, ServerOptions
 from mqttscope.replay.verify.difference import Verification
 from mqttscope.report.page import Page
 from mqttscope.report.replay.summary import ServedOutcome, served_document, write_served
@@ -50,7 +50,11 @@ class ServeRun(LiveRun):
         self.tls = given.listening.context()
         if given.repeat and given.verify and given.duration is None:
             warn("--repeat keeps what it has to compare in memory until the end")
-        self.recorded: Recorded = read(given.captures, given.files, given.protocol, given.recorded, ChangeOptions())
+        self.recorded: Recorded = read(
+            given.captures, given.files,
+            ProtocolOptions(ports=given.ports, dont_verify_checksums=given.dont_verify_checksums),
+            given.recorded, ChangeOptions(),
+        )  # fmt: skip
         self.pace = given.timing.read()
         self.interrupted = False
         self.interrupted_s = 0.0
@@ -59,18 +63,16 @@ class ServeRun(LiveRun):
         self.options = self.record(given.listening.listen, "serving")
         self.serving = ServerRun(
             self.recorded.scripts,
-            ConnectionMatcher(self.recorded.scripts, Match(given.match), given.repeat),
+            ConnectionMatcher(self.recorded.scripts, given.repeat),
             ServerOptions(
                 speed=self.pace.speed,
-                unexpected=Unexpected(given.unexpected),
                 patience_ns=int(given.patience * 1e9),
                 keep=given.verify,
             ),
             causal=self.pace.causal,
-            keep_running=given.keep_running or given.repeat,
+            keep_running=given.repeat,
             tls=self.tls,
             websocket=given.websocket,
-            max_packet_bytes=given.max_packet,
             recording=self.recording,
             note=warn,
         )
@@ -95,13 +97,12 @@ class ServeRun(LiveRun):
 
     def _verified(self, outcome: ServedOutcome) -> Verification | None:
         """What the comparison found; ``None`` where a signal leaves no time for it: then the report is the rest."""
-        by_order = self.given.match != "client"
         if not self.interrupted:
-            return outcome.verify(by_order=by_order)
+            return outcome.verify()
         found: list[Verification] = []
         left_s = self._left_s(COMPARE_S)
         if left_s and outcome.received <= MAX_COMPARED:
-            comparing = threading.Thread(target=lambda: found.append(outcome.verify(by_order=by_order)), daemon=True)
+            comparing = threading.Thread(target=lambda: found.append(outcome.verify()), daemon=True)
             comparing.start()
             comparing.join(left_s)
         if found:
@@ -152,7 +153,7 @@ class ServeRun(LiveRun):
             sink.write(orjson.dumps(served_document(outcome)) + b"\n")
         else:
             if found is not None:
-                text = ReplayText(sink, self.view, most=self.given.run.limit)
+                text = ReplayText(sink, self.view)
                 for difference in found.differences:
                     text.feed(difference)
                 text.close(found)

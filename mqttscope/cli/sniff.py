@@ -22,16 +22,15 @@ from mqttscope.cli.command import (
 from mqttscope.cli.completing import interface_names
 from mqttscope.cli.main import EXIT_CLEAN
 from mqttscope.cli.options import (
-    FINDING_FORMATS,
     HUMAN_FORMATS,
     OF_LINT,
     PACKET_FORMATS,
     JudgingOptions,
     ProtocolOptions,
-    SelectionOptions,
     ViewOptions,
     colour_option,
     compile_filter,
+    filter_option,
     outputs_option,
     positive_option,
 )
@@ -57,10 +56,6 @@ class SniffOptions:
         LIVE, "--bpf", metavar="FILTER", default="",
         help="Capture only this (pcap-filter syntax), in addition to --port.",
     )  # fmt: skip
-    buffer: int = option(
-        LIVE, "--buffer", type=click.IntRange(1, 2047), metavar="MIB", default=64, show_default=True,
-        help="Size of the kernel's capture buffer in MiB.",
-    )  # fmt: skip
     target: str | None = option(
         LIVE, "--write", "-w", metavar="FILE", help="Write all captured frames to this pcapng file."
     )
@@ -76,7 +71,7 @@ class SniffOptions:
         READING, "--keylog", metavar="FILE",
         help="Key log that decrypts TLS, read while it is written. [default: $SSLKEYLOGFILE]",
     )  # fmt: skip
-    selection: SelectionOptions = group(SelectionOptions)
+    expression: str | None = filter_option()
     form: str = option(
         OUTPUT, "--format", type=click.Choice(PACKET_FORMATS), default="text", show_default=True,
         help="Format of packets.",
@@ -87,10 +82,6 @@ class SniffOptions:
     view: ViewOptions = group(ViewOptions)
     lint: bool = option(OUTPUT, "--lint", is_flag=True, help="Lint the packets too, and show findings among them.")
     judging: JudgingOptions = group(JudgingOptions, shown={})
-    lint_format: str | None = option(
-        OUTPUT, "--lint-format", type=click.Choice(FINDING_FORMATS), metavar="FORMAT",
-        help="Format of findings, one of those of lint --format; implies --lint.",
-    )  # fmt: skip
     outputs: tuple[str, ...] = outputs_option("Write findings to this file; implies --lint.")
     colour: bool | None = colour_option()
     duration: float | None = positive_option(END, "--duration", "Stop after this time.")
@@ -112,7 +103,7 @@ class SniffOptions:
 
     @property
     def linting(self) -> bool:
-        return self.lint or self.stop_on_finding or bool(self.outputs) or self.lint_format is not None
+        return self.lint or self.stop_on_finding or bool(self.outputs)
 
     @property
     def ring_bytes(self) -> int | None:
@@ -124,12 +115,13 @@ class SniffOptions:
         from mqttscope.cli.linting_settings import resolve
         from mqttscope.cli.output import same_file
 
-        found = resolve(self.judging, form=self.lint_format, outputs=self.outputs, protocol=self.protocol)
-        found.format = self.lint_format or ("concise" if found.output is None else "jsonl")
+        found = resolve(self.judging, outputs=self.outputs, protocol=self.protocol)
+        found.format = "concise" if found.output is None and self.form != "jsonl" else "jsonl"
         written = [path for _, path in found.more] + ([found.output] if found.output else [])
         if self.target is not None and any(same_file(self.target, path) for path in written):
             raise click.UsageError(f"--output: {self.target} is the file of --write")
-        _refuse_held_back(found.format, found.output, csv=self.form == "csv" and not self.dashboard)
+        if found.output is None and self.form == "csv":
+            raise click.UsageError("--format csv has no room for findings; send them to a file: --output FILE")
         return found
 
     def _check_forms(self) -> None:
@@ -194,7 +186,7 @@ def command(given: SniffOptions) -> int:
         click.echo(listed(), nl=False)
         return EXIT_CLEAN
     stops = Stops(given.duration, given.count, compile_filter(given.until, "--until"), on_finding=given.stop_on_finding)
-    wanted = compile_filter(given.selection.expression)
+    wanted = compile_filter(given.expression)
     view = given.view.view(colour=given.colour)
     view.payloads = view.decoders()
     options = given.protocol.dissection()
@@ -204,11 +196,11 @@ def command(given: SniffOptions) -> int:
 
         settings = given.settings()
         options = settings.options
-        findings = Findings(settings, view, jsonl=given.form == "jsonl", forms=given.lint_format is not None)
+        findings = Findings(settings, view)
     decryption = live_keys(given.keylog, verify_checksums=options.verify_checksums)
     options.decrypting = decryption is not None
     interfaces = choose((*given.interfaces, *given.more))
-    capture = capturing(interfaces, given.bpf, [port for port, _ in given.protocol.ports], given.buffer)
+    capture = capturing(interfaces, given.bpf, [port for port, _ in given.protocol.ports])
     sniffing = Sniffing(
         capture,
         Dissector(options),
@@ -216,21 +208,9 @@ def command(given: SniffOptions) -> int:
         form="dashboard" if given.dashboard else given.form,
         human=given.dashboard or given.form in HUMAN_FORMATS,
         wanted=wanted,
-        connections=given.selection.connection,
         stops=stops,
         recorder=record(given.target, given.ring_bytes, given.ring_files),
         findings=findings,
         decryption=decryption,
     )
     return sniffing.execute()
-
-
-def _refuse_held_back(name: str, output: str | None, *, csv: bool) -> None:
-    if output is not None:
-        return
-    from mqttscope.report.findings.shown import STREAMED
-
-    if csv:
-        raise click.UsageError("--format csv has no room for findings; send them to a file: --output FILE")
-    if name not in STREAMED:
-        raise click.UsageError(f"--lint-format {name} is complete at the end only; send it to a file: --output FILE")

@@ -129,7 +129,6 @@ class Sniffing:
         form: str,
         human: bool,
         wanted: Any,
-        connections: tuple[int, ...],
         stops: Stops,
         recorder: Recorder | None,
         findings: Findings | None,
@@ -161,7 +160,6 @@ class Sniffing:
         self._flush_reporter = getattr(self.reporter, "flush", lambda: None)
         self._matches = getattr(wanted, "matches", None)
         self._until = getattr(stops.until, "matches", None)
-        self._connections = connections
         decoders = view.decoders()
         self._observe = decoders.observe if decoders is not None and decoders.remembers and wanted else None
         self._over = False
@@ -246,13 +244,7 @@ class Sniffing:
             self._over = True
 
     def _is_wanted(self, event: Event) -> bool:
-        if isinstance(event, CaptureRemark):
-            return True
-        if self._connections:
-            owner = getattr(event, "connection", None)
-            if owner is None or owner.number not in self._connections:
-                return False
-        return self._matches is None or self._matches(event)
+        return self._matches is None or isinstance(event, CaptureRemark) or self._matches(event)
 
     def _wait(self) -> None:
         """Everything that came was shown: look after the clock, the file, the screen."""
@@ -410,10 +402,10 @@ def _interfaces() -> list[Interface]:
         raise CommandFailedError(str(error)) from None
 
 
-def capturing(names: Sequence[str], bpf: str, ports: Sequence[int], buffer_mib: int) -> LiveCapture:
+def capturing(names: Sequence[str], bpf: str, ports: Sequence[int]) -> LiveCapture:
     """A capture from interfaces."""
     with ErrorTranslation(CommandFailedError, MissingToolError, CannotCaptureError):
-        return LiveCapture(names, capture_filter=capture_filter(bpf, ports), buffer_mib=buffer_mib)
+        return LiveCapture(names, capture_filter=capture_filter(bpf, ports))
 
 
 def capture_filter(bpf: str, ports: Sequence[int]) -> str:

@@ -117,9 +117,9 @@ def session(
 
 
 @contextmanager
-def task_progress(what: str = "tasks", *, quiet: bool = False) -> Iterator[Callable[[int, int | None], None]]:
+def task_progress(what: str = "tasks") -> Iterator[Callable[[int, int | None], None]]:
     """Shows how much of how much is done, on a terminal."""
-    if quiet or sys.stderr is None or not sys.stderr.isatty():
+    if sys.stderr is None or not sys.stderr.isatty():
         yield lambda done, total: None
         return
     from rich.console import Console

@@ -114,7 +114,7 @@ def command(given: StatsOptions) -> int:
     wanted = compile_filter(given.selection.expression)
     if wanted is None or not wanted.asks_payloads:
         warn_of_configuration()
-    view = make_view(colour=given.colour)
+    view = make_view(colour=given.colour, payload="none", payload_limit=0)
     run = CaptureRun(given.captures, given.files, given.protocol)
     file = run.file(view, given.output, colour=given.colour)
     reading, watch, dissector = run.reading, run.watch, run.dissector

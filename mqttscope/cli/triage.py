@@ -37,8 +37,6 @@ class TriageOptions:
             yield from ("--keylog", self.files.keylog)
         if self.files.via is not None:
             yield from ("--via", self.files.via)
-        for preference in self.files.tshark_options:
-            yield from ("--tshark-option", preference)
         if self.files.deduplicate:
             yield "--deduplicate"
 
@@ -68,7 +66,7 @@ def command(given: TriageOptions) -> int:
     from mqttscope.triage.screen import Screen
 
     warn_of_configuration()
-    view = make_view(colour=given.colour)
+    view = make_view(colour=given.colour, payload="none", payload_limit=0)
     run = CaptureRun(given.captures, given.files, given.protocol, shown=True)
     reading, watch, dissector = run.reading, run.watch, run.dissector
     triage = Triage(together=reading.deduplicate)

@@ -24,9 +24,10 @@ times have to be changed, so that no frame is near it.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final
@@ -68,6 +69,17 @@ _ANSWERS: Final[dict[int, bytes]] = {
 """First bytes of the packets that answer a packet, by its type."""
 _LOWEST_RATE, _HIGHEST_RATE, _USUAL_RATE = 1, 1_000_000, 1_000
 """Ticks in a second (RFC 7323 section 5.4; Linux can count microseconds)."""
+_USUAL_RATES: Final = (1, 2, 4, 10, 100, 250, _USUAL_RATE, _HIGHEST_RATE)
+_SHORT_NS: Final = _SECOND // 100
+"""Shortest time over which ticks show which of the usual rates a clock has."""
+MAX_REFERENCES: Final = 200_000
+"""Maximum number of directions whose clocks are compared from a step on."""
+_MEASURED, _GUESSED, _ASSUMED = range(3)
+"""How the rate of a clock is known: over a second and many ticks; over less, as the nearest usual rate; not at all."""
+_MANY_TICKS: Final = 10
+_Elapsed = tuple[int, int]
+"""How the rate of a clock is known by which a time has passed, and that time in nanoseconds."""
+_NOTHING: Final[_Elapsed] = (_ASSUMED, 0)
 FAR: Final = -1 << 80
 """A time that no frame is near to."""
 
@@ -106,10 +118,18 @@ class ClockWatch:
         """Length and beginning of the last interval, for `contradicts`."""
         self._spoken: set[bytes] = set()
         """Both directions of flows of which something has come since."""
+        self._is_estimate = False
+        """Whether how long the last interval with a step was is an estimate."""
+        self._estimate_ns: int = FAR
+        """The end of the last such interval.  A rate over it may be wrong, and then every silence would be a step."""
+        self._references: dict[bytes, tuple[int, int]] = {}
+        """First value and time of a sender's clock since then, by direction key."""
 
     def resume(self, shift_ns: int, last_ns: int | None) -> None:
         """Continue after an earlier run; ``last_ns``: time of its last segment, as the captures have it."""
         self.shift_ns, self._resumed_ns = shift_ns, last_ns
+        if shift_ns and last_ns is not None:
+            self._estimate_ns = last_ns - shift_ns
 
     def follow(self, source: Iterable[Any]) -> Iterator[Any]:
         """Pass everything on, with steps taken out of the times, and a `ClockStep` at each of them.
@@ -226,6 +246,10 @@ class ClockWatch:
         self.shift_ns += step_ns
         self.last_ns, self._slow_ns = FAR, now
         item = self.shifted(item)
+        if step_ns and self._is_estimate:
+            self._estimate_ns = int(item.timestamp_ns)
+            self._references.clear()
+        self._refer(item)
         return [ClockStep(item.capture, item.frame, item.timestamp_ns, step_ns), item] if step_ns else [item]
 
     def shifted(self, item: Segment) -> Segment:
@@ -233,6 +257,23 @@ class ClockWatch:
         if not self.shift_ns:
             return item
         return replace(item, timestamp_ns=CaptureTime(item.timestamp_ns - self.shift_ns, item.timestamp_ns))
+
+    def _refer(self, segment: Segment) -> None:
+        """Take note of a sender's clock, if its flow began before the last estimate."""
+        entry = None if self._estimate_ns == FAR else self._flows.entry(segment.key)
+        if entry is None or entry[1].first_stamp_ns >= self._estimate_ns or segment.key in self._references:
+            return
+        stamp = time_stamp(segment.options)
+        if stamp != NO_STAMP:
+            if len(self._references) >= MAX_REFERENCES:
+                self._references.clear()
+            self._references[segment.key] = stamp, int(segment.timestamp_ns)
+
+    def _reference(self, key: bytes, half: HalfStream) -> tuple[int, int]:
+        """A value of a sender's clock and its time, after the last estimate; else `NO_STAMP`."""
+        if half.first_stamp_ns >= self._estimate_ns:
+            return half.first_stamp, half.first_stamp_ns
+        return self._references.get(key, (NO_STAMP, 0))
 
     @property
     def _before_ns(self) -> int:
@@ -254,10 +295,11 @@ class ClockWatch:
         if self.machine is not None:
             set_ns = self.machine() - self.shift_ns
             if abs(set_ns) >= STEP_NS and jump_ns >= set_ns - STEP_NS:
+                self._is_estimate = False
                 return set_ns
         if not self._flows.flows and jump_ns > 0:
             return 0  # nothing can prove it
-        stood: dict[bytes, int] = {}
+        stood: dict[bytes, _Elapsed] = {}
         """Direction keys whose clocks contradict, and how long the interval was by them."""
         answered = False
         spoken: set[bytes] = set()
@@ -282,37 +324,40 @@ class ClockWatch:
             if segment.flags & SYN:
                 begun |= keys
             continues = continues or (segment.key not in begun and self._continues(segment))
-            evidence, elapsed_ns = self._evidence(segment, jump_ns, before_ns, is_first=segment.key not in spoken)
+            evidence, elapsed = self._evidence(segment, jump_ns, before_ns, is_first=segment.key not in spoken)
             spoken |= keys
             if evidence is _Evidence.PASSED:
                 return 0
             if evidence is _Evidence.STOOD:
-                stood.setdefault(segment.key, elapsed_ns)
+                stood.setdefault(segment.key, elapsed)
             elif evidence is _Evidence.ANSWERED:
                 answered = True
         is_settled = is_all or count >= ENOUGH_AHEAD or latest_ns - first.timestamp_ns >= SETTLED_NS
         if _is_proof(stood) or answered or (jump_ns < 0 and continues):
             if not is_settled:
                 return None
-            elapsed_ns = max(0, min(stood.values(), default=0))
+            doubt, elapsed_ns = min(stood.values(), default=(_ASSUMED, 0))
+            self._is_estimate, elapsed_ns = doubt != _MEASURED, max(0, elapsed_ns)
             return jump_ns - (elapsed_ns if jump_ns < 0 else min(elapsed_ns, jump_ns))
         return 0 if is_all or count >= MAX_AHEAD or (is_settled and not stood) else None
 
-    def _evidence(self, segment: Segment, jump_ns: int, before_ns: int, *, is_first: bool) -> tuple[_Evidence, int]:
+    def _evidence(
+        self, segment: Segment, jump_ns: int, before_ns: int, *, is_first: bool
+    ) -> tuple[_Evidence, _Elapsed]:
         """What a segment says about an interval that began then, and how long that was by its clock.
 
         ``is_first``: it is the first of its flow after the interval.
         """
         entry = self._flows.entry(segment.key)
         if entry is None:
-            return _Evidence.NONE, 0
+            return _Evidence.NONE, _NOTHING
         _, half, peer, _ = entry
-        evidence, elapsed_ns = self._compare(segment, half, jump_ns)
+        evidence, elapsed = self._compare(segment, half, jump_ns)
         if evidence is not _Evidence.PASSED and is_first and _is_answer(segment, half, peer, jump_ns):
             sent_ns = _last_sent_ns(peer)
             if before_ns - self.shift_ns - sent_ns <= JUST_BEFORE_NS:
-                return _Evidence.ANSWERED, elapsed_ns
-        return evidence, elapsed_ns
+                return _Evidence.ANSWERED, elapsed
+        return evidence, elapsed
 
     def _continues(self, segment: Segment) -> bool:
         """Whether a segment belongs to a connection that is known and open."""
@@ -321,27 +366,29 @@ class ClockWatch:
             return False
         return abs(entry[1].locate(segment.sequence) - entry[1].offset) <= START_WINDOW
 
-    def _compare(self, segment: Segment, half: HalfStream, jump_ns: int) -> tuple[_Evidence, int]:
+    def _compare(self, segment: Segment, half: HalfStream, jump_ns: int) -> tuple[_Evidence, _Elapsed]:
         """What the sender's clock says."""
         stamp, (last, last_ns) = time_stamp(segment.options), _last_stamp(half)
-        if segment.flags & SYN or NO_STAMP in (stamp, last):
-            return _Evidence.NONE, 0
+        if segment.flags & SYN or NO_STAMP in (stamp, last) or last_ns < self._estimate_ns:
+            return _Evidence.NONE, _NOTHING
         if abs(half.locate(segment.sequence) - half.offset) > START_WINDOW:
-            return _Evidence.NONE, 0
+            return _Evidence.NONE, _NOTHING
         ticks = distance(last, stamp)
         total_ns = segment.timestamp_ns - self.shift_ns - last_ns
-        low, high = _rates(half, last, last_ns)
+        history = *self._reference(segment.key, half), last, last_ns
+        low, high = _rates(*history)
         if ticks < 0:
             # An old frame, or a device that has started again.
             is_old = low > _LOWEST_RATE and (ticks - 1) * _SECOND // low <= total_ns <= (ticks + 1) * _SECOND // high
-            return (_Evidence.PASSED if is_old else _Evidence.NONE), 0
+            return (_Evidence.PASSED if is_old else _Evidence.NONE), _NOTHING
         most_ns, least_ns = (ticks + 1) * _SECOND // low, max(0, ticks - 1) * _SECOND // high
         is_less, is_more = most_ns < total_ns - STEP_NS, least_ns > total_ns + STEP_NS
         if (is_less and jump_ns > 0 and total_ns - most_ns <= jump_ns) or (is_more and jump_ns < 0):
             outside_ns = total_ns - jump_ns
-            return _Evidence.STOOD, _elapsed_ns(half, last, last_ns, ticks) - outside_ns
+            doubt, elapsed_ns = _elapsed(*history, ticks)
+            return _Evidence.STOOD, (doubt, elapsed_ns - outside_ns)
         is_passed = not is_less and not is_more and least_ns >= total_ns - STEP_NS
-        return (_Evidence.PASSED if is_passed else _Evidence.NONE), 0
+        return (_Evidence.PASSED if is_passed else _Evidence.NONE), _NOTHING
 
 
 @dataclass(slots=True, frozen=True)
@@ -436,7 +483,7 @@ def _last_sent_ns(half: HalfStream) -> int:
     return half.options_ns if half.offset else half.first_stamp_ns
 
 
-def _is_proof(stood: dict[bytes, int]) -> bool:
+def _is_proof(stood: Collection[bytes]) -> bool:
     """Whether directions whose clocks contradict that of the capture are both of one flow, or of two hosts."""
     if any(reverse_key(key) in stood for key in stood):
         return True
@@ -448,19 +495,22 @@ def _last_stamp(half: HalfStream) -> tuple[int, int]:
     return (half.first_stamp, half.first_stamp_ns) if last == NO_STAMP else (last, half.options_ns)
 
 
-def _rates(half: HalfStream, last: int, last_ns: int) -> tuple[int, int]:
+def _rates(first: int, first_ns: int, last: int, last_ns: int) -> tuple[int, int]:
     """The least and the most ticks that a side's clock counts in a second."""
-    ticks, span_ns = distance(half.first_stamp, last), last_ns - half.first_stamp_ns
-    if half.first_stamp == NO_STAMP or ticks <= 0 or span_ns <= 0:
+    ticks, span_ns = distance(first, last), last_ns - first_ns
+    if first == NO_STAMP or ticks <= 0 or span_ns <= 0:
         return _LOWEST_RATE, _HIGHEST_RATE
     low = (ticks - 1) * _SECOND // (span_ns + SLACK_NS)
     high = (ticks + 1) * _SECOND // (span_ns - SLACK_NS) + 1 if span_ns > SLACK_NS else _HIGHEST_RATE
     return min(max(low, _LOWEST_RATE), _HIGHEST_RATE), min(max(high, _LOWEST_RATE), _HIGHEST_RATE)
 
 
-def _elapsed_ns(half: HalfStream, last: int, last_ns: int, ticks: int) -> int:
+def _elapsed(first: int, first_ns: int, last: int, last_ns: int, ticks: int) -> _Elapsed:
     """How long a number of ticks lasts, most probably."""
-    before, span_ns = distance(half.first_stamp, last), last_ns - half.first_stamp_ns
-    if half.first_stamp != NO_STAMP and before > 0 and span_ns >= _SECOND:
-        return ticks * span_ns // before
-    return ticks * _SECOND // _USUAL_RATE
+    before, span_ns = distance(first, last), last_ns - first_ns
+    if first == NO_STAMP or before <= 0 or span_ns < _SHORT_NS:
+        return _ASSUMED, ticks * _SECOND // _USUAL_RATE
+    if span_ns >= _SECOND and before >= _MANY_TICKS:
+        return _MEASURED, ticks * span_ns // before
+    measured = before * _SECOND / span_ns
+    return _GUESSED, ticks * _SECOND // min(_USUAL_RATES, key=lambda rate: abs(math.log(rate / measured)))

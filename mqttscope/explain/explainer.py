@@ -228,6 +228,7 @@ class Explainer:
             opened_frame=connection.frame,
             ended_ns=story.ended_ns,
             ended_frame=story.ended_frame,
+            ended_capture=story.ended_capture or connection.capture,
             ended_by=connection.closed_by,
             ended_how=case.how,
             candidates=found,

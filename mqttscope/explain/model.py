@@ -169,6 +169,7 @@ class Explanation:
     opened_frame: int
     ended_ns: int
     ended_frame: int
+    ended_capture: str
     ended_by: str | None
     """``client`` or ``server``; ``None`` where the capture does not show it."""
     ended_how: str

@@ -15,6 +15,7 @@ from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
 from mqttscope.net.segment import ACK, distance
 from mqttscope.secrets.findings import Hiding, conceal
+from mqttscope.session.capture_time import captured
 from mqttscope.session.connection import Connection
 
 C2S = Direction.CLIENT_TO_SERVER
@@ -147,16 +148,17 @@ class Story:
         if not self.ended:
             return True
         if by in self.ahead:
-            return not self._is_cut(one.frame, by)
+            return not self._is_cut(one, by)
         return one.frame <= self.ended_frame if self.clock_set else one.timestamp_ns <= self.ended_ns
 
-    def _is_cut(self, frame: int, by: str) -> bool:
+    def _is_cut(self, one: Moment | Said | Refusal | Broken, by: str) -> bool:
         """Whether something is of the FIN of a side after the end: the end cut a packet that was not wrong before."""
         connection, facts = self.connection, self.facts
-        if facts is None or frame == self.ended_frame:
+        place = one.frame, captured(one.timestamp_ns)
+        if facts is None or place == (self.ended_frame, captured(self.ended_ns)):
             return False
         finished = facts.half(connection.client if by == "client" else connection.server).finished
-        return finished is not None and finished.frame == frame
+        return finished is not None and place == (finished.frame, captured(finished.timestamp_ns))
 
     def until_end(self, one: Moment) -> int | None:
         """Time between something and the end; ``None`` where the clock was set back between them, or nobody knows."""

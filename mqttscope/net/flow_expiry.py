@@ -83,6 +83,8 @@ class FlowRegister:
         self.opened_flows = 0
         self.evicted_flows = 0
         self.idle_flows = 0
+        self.copies: dict[str, Flow] = {}
+        """A flow of which each capture has a segment that was captured before, of a connection if there is one."""
         self.late_copies = 0
         """Second captures of segments with data, of ended flows with a ``context``."""
         self.total_limit_hits = 0

@@ -179,7 +179,8 @@ def _weigh_again(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segmen
     replayed = not _may_be_copy(flow, first) and is_replay(flow, [*flow.kept, segment])
     if clock is Reading.OTHER or replayed or (flow.closed and begins_again(flow, half, segment)):
         return Verdict.NEW
-    if first.key != segment.key and read_clock(peer, first) is Reading.AHEAD:
+    of_peer = halves(flow, first)[0] is peer
+    if of_peer and read_clock(peer, first) is Reading.AHEAD:
         # A step of the capture's clock shows on both sides, a reboot on one.
         if clock is Reading.AHEAD:
             return Verdict.SAME
@@ -187,7 +188,7 @@ def _weigh_again(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segmen
             return Verdict.NEW
     start = half.locate(segment.sequence)
     end = start + len(segment.payload) + segment.missing + bool(segment.flags & FIN)
-    answered = start > half.offset and first.key != segment.key and begins(half, segment)
+    answered = start > half.offset and of_peer and begins(half, segment)
     new = any(strange) or answered or _continues_kept(flow, half, segment)
     if not new and end > max(half.offset, half.fin_offset + 1):
         if not flow.closed:
@@ -222,7 +223,7 @@ def begins_in_silence(flow: Flow) -> bool:
 def _weigh_apart(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> Verdict:
     """Whether segments with numbers of their own were answered, or continued."""
     first = flow.kept[0]
-    same_side = first.key == segment.key
+    same_side = halves(flow, first)[0] is half
     if not is_syn(first):
         numbers = segment.sequence, segment.acknowledgment
         there, back = numbers if same_side else reversed(numbers)
@@ -255,7 +256,7 @@ def _weigh_resumed(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segm
     """Whether both sides of a flow continue after its reset."""
     if segment.flags & (SYN | RST):
         return Verdict.SAME
-    if flow.kept[0].key == segment.key:
+    if halves(flow, flow.kept[0])[0] is half:
         last = flow.kept[-1]
         follows = segment.sequence == advance(last.sequence, len(last.payload) + last.missing)
         return Verdict.RESUMED if follows else Verdict.SAME

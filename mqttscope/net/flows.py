@@ -329,10 +329,13 @@ class FlowTable(FlowRegister):
         own = halves(ended, segment)[0]
         report = FlowReport(ended, own is ended.initiator, place_of(segment), events)
         if not own.take_late(own.locate(segment.sequence), segment.payload, report):
-            self._count_copy(flow, half)
+            self._count_copy(flow, half, segment.capture)
 
-    def _count_copy(self, flow: Flow, half: HalfStream) -> None:
+    def _count_copy(self, flow: Flow, half: HalfStream, capture: str) -> None:
         """Count a segment that was captured twice; apart where the flow is over and its connection was summed up."""
+        known = self.copies.get(capture)
+        if known is None or known.context is None:
+            self.copies[capture] = flow
         if not flow.closed:
             half.copied_segments += 1
         elif flow.context is not None:
@@ -375,7 +378,7 @@ class FlowTable(FlowRegister):
         flow.last_frame, flow.last_timestamp_ns, flow.last_capture = place
         before = half.buffer.size + peer.buffer.size
         if copied:
-            half.copied_segments += 1
+            self._count_copy(flow, half, segment.capture)
         elif segment.flags & RST:
             half.empty_segments += 1
             if segment.payload:
@@ -410,7 +413,7 @@ class FlowTable(FlowRegister):
                 return
             same = not differs(half, start, segment.payload)
             if same and flow.doubled and segment.timestamp_ns - flow.closed_ns <= VIEW_NS:
-                self._count_copy(flow, half)
+                self._count_copy(flow, half, segment.capture)
                 return
             half.duplicate_segments += 1
             if not same or segment.timestamp_ns - flow.closed_ns > LATE_NS:

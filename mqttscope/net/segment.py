@@ -268,7 +268,7 @@ def _unread_part(one: Unread, count: int, by_tshark: bool, offer: str) -> str:
         said.append(f"{offer} reads {'it' if count == 1 else 'them'}")
     elif one.reader == WITH_KEYS:
         who = "tshark" if by_tshark else offer
-        said.append(f"{who} reads {'it' if count == 1 else 'them'} with keys: --tshark-option")
+        said.append(f"{who} reads {'it' if count == 1 else 'them'} with keys in the profile of Wireshark")
     elif one.note:
         said.append("nothing here reads it")
     behind = f" ({'; '.join(said)})" if said else ""

@@ -280,23 +280,6 @@ class Frames:
         made = self._made(frame, data, None, body + header, checksum)
         return MovedFragment(made, found.offset, body, stop - body, before, after)
 
-    def other(self, frame: Frame) -> MovedFrame:
-        """A frame that is kept as it is, but for the addresses of its link layer and of its IP header."""
-        data = bytearray(frame.data)
-        located = (
-            links.LINKS[frame.link_type](frame.data, 0, len(data), len(data))
-            if frame.link_type in links.LINKS
-            else None
-        )
-        self._link(data, frame.link_type)
-        if isinstance(located, tuple) and _is_plain_link(frame.data, frame.link_type, located[1], located[3]):
-            version, ip = located[0], located[1]
-            if ip + (20 if version == 4 else 40) <= len(data):
-                self._ip(data, Layout(ip, version, len(data), len(data), len(data)))
-        return MovedFrame(
-            frame.timestamp_ns, frame.link_type, frame.original_length, data, replaced=self._take_replaced()
-        )
-
     def _take_replaced(self) -> bytes:
         """`MovedFrame.replaced` of the frame at hand, which is complete."""
         sizes = [[size for kind, size in self._replaced if kind is one] for one in (Value.ADDRESSES, Value.MACS)]

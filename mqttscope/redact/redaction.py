@@ -74,10 +74,8 @@ class Redaction:
         file: BinaryIO,
         build: BuildFrame,
         options: Options | None = None,
-        *,
-        keep_others: bool = False,
     ) -> None:
-        """``file``: for the frames meanwhile; empty and seekable.  ``keep_others``: frames without MQTT stay."""
+        """``file``: for the frames meanwhile; empty and seekable."""
         names = Pseudonyms(key)
         addresses = Addresses(names)
         self.choice = choice
@@ -94,7 +92,6 @@ class Redaction:
         """Compressed messages that could not be made as long as they were."""
         self.dissector = Dissector(options)
         self.dissector.watch(self._watch, self._watch_frames)
-        self._keep_others = keep_others
         self._spool = Spool(file)
         self._directions: OrderedDict[bytes, Direction] = OrderedDict()
         self._groups: set[bytes] = set()
@@ -127,7 +124,7 @@ class Redaction:
                 return
             found = whole
         if isinstance(found, NotSegment):
-            self._other(frame, found.reason)
+            self.dropped[found.reason] += 1
         elif parts:
             self._take(self._joined(parts, found), found)
         else:
@@ -172,12 +169,6 @@ class Redaction:
             joined.parts.append(Part(start, one.length - skipped, one.frame, one.place + skipped))
         return joined
 
-    def _other(self, frame: Frame, reason: str) -> None:
-        if self._keep_others:
-            self._spool.append(self.frames.other(frame))
-        else:
-            self.dropped[reason] += 1
-
     def _take(self, moved: MovedFrame, segment: Segment, *, append: bool = False) -> None:
         moved.group = group_key(segment.key)
         key = plain_key(segment.key)
@@ -217,7 +208,7 @@ class Redaction:
     def results(self) -> Iterator[MovedFrame]:
         """The frames to be written, in their order; after `close`."""
         for frame in self._spool.frames():
-            if frame.group and frame.group not in self._groups and (not self._keep_others or not any(frame.group)):
+            if frame.group and frame.group not in self._groups:
                 self.dropped["no_mqtt" if any(frame.group) else "fragments"] += 1
                 continue
             self.written += 1

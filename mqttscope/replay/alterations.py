@@ -216,39 +216,8 @@ def _certain(option: str) -> Cause | None:
     return Cause(option, True) if option else None
 
 
-Told = tuple[str, int, object, str]
-"""What tells the differences of one turn apart from those of another."""
-
-
-def mark_later_turn(differences: Iterable[Difference], seen: set[Told], made: Iterable[Script]) -> None:
-    """Name ``--loop`` where a difference of a later turn was not there in the first: ``seen`` has those of that one.
-
-    A session or a retained message that an earlier turn left behind has to be there.
-    """
-    scripts = list(made)
-    lasting = {
-        client_of(one) for one in scripts if not one.connection.clean_start or one.connection.session_expiry_interval
-    }
-    kept = {_key_of(entry) for one in scripts for entry in one.entries if _is_published(entry) and _retained(entry)}
-    for one in differences:
-        if one.option or told(one) in seen:
-            continue
-        left = one.kind is DifferenceKind.SESSION_PRESENT and one.found and client_of(one.script) in lasting
-        packet = one.live.packet if one.kind is DifferenceKind.EXTRA_DELIVERY and one.live is not None else None
-        stored = isinstance(packet, Publish) and packet.retain and one.live is not None and _key_of(one.live) in kept
-        one.option, one.certain = "--loop", bool(left or stored)
-
-
-def told(one: Difference) -> Told:
-    """What a difference says, but for its turn."""
-    what: object = id(one.recorded)
-    if one.recorded is None and one.live is not None:
-        what = _key_of(one.live) if isinstance(one.live.packet, Publish) else one.live.type
-    return str(one.kind), id(one.script), what, one.field
-
-
 class Causes:
-    """Finds them for one turn of a replay."""
+    """Finds them for a replay."""
 
     def __init__(self, made: Alterations) -> None:
         self.made = made

@@ -320,8 +320,8 @@ class Triage:
             yield Fault(
                 FaultKind.END, Rank.BARE_END if is_bare else Rank.NAMED_END, str(candidate.certainty),
                 name_of(explanation) if alone else _clients(len(ends.clients), ends.has_more), candidate.headline,
-                explanation.ended_frame, explanation.ended_ns, explanation.capture, ends.count, explanation.connection,
-                explanation.client_identifier if alone else None, title=TITLES[candidate.cause],
+                explanation.ended_frame, explanation.ended_ns, explanation.ended_capture, ends.count,
+                explanation.connection, explanation.client_identifier if alone else None, title=TITLES[candidate.cause],
             )  # fmt: skip
 
     def _of_losses(self) -> Iterator[Fault]:

@@ -17,6 +17,7 @@ Commands are never cut.  In a terminal they continue on a further line in the wa
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -355,7 +356,11 @@ def commands(
     place = next((fault for fault in triage.faults if fault.frame and fault.connection is not None), None)
     if place is not None:
         frames = f"frame in {max(1, place.frame - FRAMES_BEFORE)}..{place.frame}"
-        add("inspect", "--connection", str(place.connection), "--filter", frames)
+        if len(triage.statistics.captures) > 1:
+            frames += f" and capture == {json.dumps(place.capture, ensure_ascii=False)}"
+        # A message that did not arrive is in the connection of its sender.
+        whose = () if place.kind is FaultKind.LOSS else ("--connection", str(place.connection))
+        add("inspect", *whose, "--filter", frames)
     if other_tls:
         port = other_tls.most_common(1)[0][0].rpartition(":")[2]
         add("inspect", "--port", f"{port}:tls")

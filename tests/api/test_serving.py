@@ -32,7 +32,7 @@ def test_a_device_that_does_what_it_did_makes_no_difference() -> None:
 
 
 def test_what_a_device_does_otherwise_is_a_difference() -> None:
-    with mqttscope.StandIn(QOS, pace="asap", match="client") as broker:
+    with mqttscope.StandIn(QOS, pace="asap") as broker:
         mqttscope.Replay(QOS, broker=broker.url, pace="asap", clients="sensor-1").run()
         assert not broker.wait(0.01)
 
@@ -61,7 +61,7 @@ def test_it_runs_once_and_says_where_it_cannot_listen() -> None:
         mqttscope.StandIn(QOS).close()
 
 
-@each("options", [{"match": "x"}, {"unexpected": "x"}, {"pace": "x"}, {"listen": "x"}, {"clients": "x"}])
+@each("options", [{"pace": "x"}, {"listen": "x"}, {"clients": "x"}])
 def test_what_cannot_be_meant_is_an_error_before_it_listens(options: dict[str, str]) -> None:
     with pytest.raises(mqttscope.MqttscopeError):
         mqttscope.StandIn(QOS, **options)  # type: ignore[arg-type]

@@ -53,7 +53,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "triage": ("triage",),
     "lint": ("lint", "--select", "ALL", "--exit-zero", "--format", "full"),
     "lint jsonl": ("lint", "--select", "ALL", "--exit-zero", "--format", "jsonl"),
-    "ingest": ("pipeline", "ingest", "--engine", "local", "--select", "ALL", "--quiet", "--lake", "{out}"),
+    "ingest": ("pipeline", "ingest", "--engine", "local", "--select", "ALL", "--lake", "{out}"),
 }
 """What is measured; ``{out}`` is a new folder."""
 

@@ -112,7 +112,7 @@ def ingest(capture: Path, *arguments: str) -> Run:
     with tempfile.TemporaryDirectory(prefix="mqttscope-lake-") as folder:
         lake, scratch = os.path.join(folder, "lake"), os.path.join(folder, "scratch")
         os.mkdir(scratch)
-        command = [*ours("pipeline", "ingest", str(capture)), "--lake", lake, "--quiet", *arguments]
+        command = [*ours("pipeline", "ingest", str(capture)), "--lake", lake, *arguments]
         if "spark" in arguments:
             command += ["--conf", f"spark.driver.memory={DRIVER_MEMORY}", "--conf", f"spark.local.dir={scratch}"]
         began = time.monotonic()

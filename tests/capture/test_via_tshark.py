@@ -62,10 +62,8 @@ OTHERWISE = {
 """Frames of the tables in which tshark finds no TCP, and why."""
 
 
-def via(
-    items: Iterable[Frame | CaptureNotice], preferences: Iterable[str] = (), skipped: Counter[str] | None = None
-) -> list[Segment | CaptureNotice]:
-    return list(Dissection(items, tuple(preferences), skipped).segments())
+def via(items: Iterable[Frame | CaptureNotice], skipped: Counter[str] | None = None) -> list[Segment | CaptureNotice]:
+    return list(Dissection(items, skipped).segments())
 
 
 def own(items: Iterable[Frame | CaptureNotice], skipped: Counter[str] | None = None) -> list[Segment | CaptureNotice]:
@@ -165,7 +163,7 @@ def test_what_icmp_quotes_is_no_segment() -> None:
     skipped: Counter[str] = Counter()
     frames = numbered((228, quoting), (229, quoting_6), (105, octets.wlan(both, kind=0x88, quality=b"\x80\0")))
     noted: list[tuple[str, str, int]] = []
-    found = list(Dissection(frames, (), skipped, note_skipped=lambda *one: noted.append(one)).segments())
+    found = list(Dissection(frames, skipped, note_skipped=lambda *one: noted.append(one)).segments())
 
     assert [(one.payload, one.frame) for one in found if isinstance(one, Segment)] == [(b"\xd0\0", 3)]
     assert skipped == {"not_tcp": 2}
@@ -346,7 +344,7 @@ def rc4(key: bytes, data: bytes) -> bytes:
     return bytes(made)
 
 
-def test_encrypted_802_11_with_its_key() -> None:
+def test_encrypted_802_11_with_its_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     key, vector = bytes.fromhex("0102030405"), b"\1\2\3"
     plain = LLC + octets.IP4
     sealed = vector + b"\0" + rc4(vector + key, plain + zlib.crc32(plain).to_bytes(4, "little"))
@@ -355,18 +353,11 @@ def test_encrypted_802_11_with_its_key() -> None:
     assert via(frames, skipped=without) == []
     assert without == {"wlan_encrypted": 1}
 
-    options = ("wlan.enable_decryption:TRUE", 'uat:80211_keys:"wep","0102030405"')
-    (found,) = via(frames, options)
+    (tmp_path / "80211_keys").write_text('"wep","0102030405"\n', "utf-8")
+    monkeypatch.setenv("WIRESHARK_CONFIG_DIR", str(tmp_path))
+    (found,) = via(frames)
 
     assert found == segment(octets.frame(octets.IP4, 228))
-
-
-def test_an_option_that_tshark_does_not_know() -> None:
-    (error,) = via(numbered((228, octets.IP4)), ["no.such.preference:1"])
-
-    assert isinstance(error, CaptureError)
-    assert "no.such.preference" in error.message
-    assert error.frames == 0
 
 
 @pytest.mark.parametrize(

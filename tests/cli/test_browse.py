@@ -108,7 +108,7 @@ class Terminal:
 
 
 def test_in_a_terminal() -> None:
-    terminal = Terminal(QOS, "--filter", "publish", "--time", "relative")
+    terminal = Terminal(QOS, "--filter", "publish")
 
     assert terminal.until(b"PUBLISH")
     terminal.press(b"q")

@@ -28,7 +28,7 @@ def sentences(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def read(*captures: Path, ports: tuple[tuple[int, str], ...] = ()) -> CaptureRun:
     """A run over captures that were read to their end."""
-    files = FileOptions(keylog=None, via=None, tshark_options=(), deduplicate=False)
+    files = FileOptions(keylog=None, via=None, deduplicate=False)
     run = CaptureRun(list(map(str, captures)), files, ProtocolOptions(ports=ports, mqtt_version=None))
     for _ in run.events():
         pass
@@ -85,7 +85,7 @@ def test_captures_that_cannot_be_read(tmp_path: Path, sentences: list[str]) -> N
 
 
 def test_a_signal_is_raised_after_the_report(sentences: list[str]) -> None:
-    files = FileOptions(keylog=None, via=None, tshark_options=(), deduplicate=False)
+    files = FileOptions(keylog=None, via=None, deduplicate=False)
     run = CaptureRun([str(SITE)], files, ProtocolOptions(ports=(), mqtt_version=None))
     seen = 0
     with run.until_interrupted():

@@ -146,15 +146,13 @@ class TestArguments:
             assert field in shown
         assert re.search(r"0000  32 07 00 03 61 2f 62 00 0a +2\.\.\.a/b\.\.", shown)
 
-    def test_passwords_and_payload_limit(self) -> None:
+    def test_passwords(self) -> None:
         raw = "10 19 0004 4d515454 04 c2 003c 0000 0002 6d65 0006 736563726574"
         hidden, shown = invoke("decode", raw).text, invoke("decode", raw, "--show-secrets").text
 
         assert "secret" not in hidden.replace("--show-secrets", "")
         assert "73 65 63" not in hidden
         assert "secret" in shown
-        line = decoded("30 07 0001 61 62636465", "--payload-limit", "2", "--mqtt-version", "3.1.1")
-        assert line["publish"]["payload"] == {"length": 4, "text": "bc", "truncated": True}
 
     def test_colour_on_demand(self) -> None:
         assert "\x1b" not in invoke("decode", PUBLISH).text

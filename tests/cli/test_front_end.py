@@ -233,12 +233,6 @@ class TestViaTshark:
             assert "apt-get install tshark" in done.err
             assert "Traceback" not in done.err
 
-    def test_a_preference_that_tshark_does_not_know(self) -> None:
-        done = invoke("inspect", QOS, "--via", "tshark", "--tshark-option", "no.such:1")
-
-        assert done.code == 3
-        assert "no.such" in done.err
-
     def test_a_pipe_that_goes_on_is_shown_as_it_comes(self) -> None:
         data = QOS.read_bytes()
         running = Forked(
@@ -273,9 +267,5 @@ def refused(*words: str | Path) -> Done:
 
 
 def test_options_that_do_not_fit() -> None:
-    assert "--tshark-option needs --via tshark" in refused("inspect", QOS, "--tshark-option", "a:b").err
-    said = refused("inspect", QOS, "--via", "tshark", "--tshark-option", "s3cret").err
-    assert "'--tshark-option': it is not NAME:VALUE" in said
-    assert "s3cret" not in said
     assert "'nobody'" in refused("stats", QOS, "--via", "nobody").err
     assert "--engine spark takes no --via" in refused("lint", QOS, "--via", "tshark", "--engine", "spark").err

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from mqttscope.capture import PcapngWriter, open_capture
 from mqttscope.cli import linting
 from mqttscope.cli.main import group
 from mqttscope.cli.options import FINDING_FORMATS
 from mqttscope.lint.catalogue import select
 from mqttscope.lint.examples import Step
 from mqttscope.mqtt.packets import Pingreq, Pingresp
+from mqttscope.net.frame import Frame
 from mqttscope.report.base import Sink, View
 from mqttscope.report.findings.base import FindingReporter
 from mqttscope.report.findings.shown import make_reporter
@@ -686,6 +688,20 @@ def test_a_named_capture_without_any_packet_is_named_beside_others(silent: Path)
     assert told in github.stdout
     assert told in github.stderr
     assert "no MQTT packet to judge" not in run(CLEAN).stderr
+
+
+def test_what_another_capture_has_shown_was_judged(tmp_path: Path) -> None:
+    """Two taps: the packets of the second are those of the first."""
+    frames = [frame for frame in open_capture([str(CLEAN)]) if isinstance(frame, Frame)]
+    for name, count in (("whole", len(frames)), ("open", len(frames) - 8)):
+        paths = [tmp_path / f"{name}-{number}.pcapng" for number in range(2)]
+        for path in paths:
+            with PcapngWriter(path) as writer:
+                for frame in frames[:count]:
+                    writer.write(frame)
+        result = run(*paths, "--require-packets", "3")
+
+        assert (result.return_value, "to judge" in result.stderr) == (0, False)
 
 
 def test_a_number_of_packets_can_be_required(tmp_path: Path) -> None:

@@ -82,11 +82,11 @@ def test_mapped_ports() -> None:
         (lambda: target_of("http://host", "--broker"), "^--broker: "),
         (lambda: MutateOptions(), "Missing argument 'CAPTURE...'"),
         (lambda: MutateOptions(captures=("a",)), "either --broker URL"),
-        (lambda: MutateOptions(captures=("a",), broker=PLAIN, spawn="'"), "--spawn: ': no closing quotation"),
-        (lambda: MutateOptions(captures=("a",), broker=PLAIN, spawn=" "), "--spawn needs the command"),
-        (lambda: MutateOptions(captures=("a",), matrix=(PLAIN,), folder="f"), "without --spawn, --broker-pid"),
+        (lambda: MutateOptions(captures=("a",), broker=(PLAIN,), spawn="'"), "--spawn: ': no closing quotation"),
+        (lambda: MutateOptions(captures=("a",), broker=(PLAIN,), spawn=" "), "--spawn needs the command"),
+        (lambda: MutateOptions(captures=("a",), broker=(PLAIN, PLAIN), folder="f"), "are for one broker"),
         (lambda: MutateOptions(captures=("a",), write="f", pattern="nothing"), "no mutation of a client matches"),
-        (lambda: MutateOptions(captures=("a",), broker=PLAIN, number=1, limit=1), "give one of them"),
+        (lambda: MutateOptions(captures=("a",), broker=(PLAIN,), number=1, limit=1), "give one of them"),
     ],
 )  # fmt: skip
 def test_contradictions(make, message: str) -> None:  # type: ignore[no-untyped-def]

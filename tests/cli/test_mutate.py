@@ -214,7 +214,7 @@ def test_results_are_told_whatever_happens_at_the_end(tmp_path: Path) -> None:
     full = invoke(*words, "--format", "json", "--output", "/dev/full")
     with mosquitto(tmp_path, verbose=False) as other:
         both = ("mutate", odd, "--mutation", "publish:qos-3", *ONE_CLIENT, "--broker", url(other.port))
-        half = invoke(*both, "--matrix", url(port), "--wait", "0.5", "--format", "json")
+        half = invoke(*both, "--broker", url(port), "--wait", "0.5", "--format", "json")
 
     assert [one.code for one in shown.values()] == [0, 0]
     assert json.loads(shown["json"].out)["capture"]["hex"] == os.fsencode(odd).hex()
@@ -229,7 +229,7 @@ def test_results_are_told_whatever_happens_at_the_end(tmp_path: Path) -> None:
 def test_brokers_side_by_side(broker: Broker, tmp_path: Path) -> None:
     words = ("mutate", capture("v311-qos"), "--broker", url(broker.port), *ONE_CLIENT, "--wait", "0.5")
     with mosquitto(tmp_path, verbose=False) as other:
-        more = ("--matrix", url(other.port), "--mutation", "publish.topic_name:many-levels")
+        more = ("--broker", url(other.port), "--mutation", "publish.topic_name:many-levels")
         done = invoke(*words, *more, "--format", "markdown")
         document = json.loads(invoke(*words, *more, "--format", "json").out)
 
@@ -238,15 +238,15 @@ def test_brokers_side_by_side(broker: Broker, tmp_path: Path) -> None:
     assert [one["broker"] for one in document["runs"]] == [url(broker.port), url(other.port)]
 
 
-def test_brokers_at_once_and_by_name(broker: Broker, tmp_path: Path) -> None:
+def test_brokers_by_name(broker: Broker, tmp_path: Path) -> None:
     with mosquitto(tmp_path, verbose=False) as other:
         done = invoke(
-            "mutate", capture("v311-qos"), "--broker", f"one={url(broker.port)}", "--matrix", f"two={url(other.port)}",
-            "--together", "--mutation", "publish:qos-3", *ONE_CLIENT, "--format", "jsonl", "--wait", "0.5",
+            "mutate", capture("v311-qos"), "--broker", f"one={url(broker.port)}", "--broker", f"two={url(other.port)}",
+            "--mutation", "publish:qos-3", *ONE_CLIENT, "--format", "jsonl", "--wait", "0.5",
         )  # fmt: skip
 
     assert done.code == 0
-    assert sorted(row["broker"] for row in done.lines[:-2]) == ["one", "two"]
+    assert [row["broker"] for row in done.lines[:-2]] == ["one", "two"]
     assert [(row["event"], row["broker"]) for row in done.lines[-2:]] == [("mutate", "one"), ("mutate", "two")]
 
 
@@ -272,7 +272,7 @@ def test_versions_that_a_broker_does_not_speak_are_left_out() -> None:
         (["x.pcapng", "--write", "y.pcapng", "--mutation", "nothing"], 2, "no mutation of a client matches 'nothing'"),
         (["x.pcapng", "--broker", "mqtt://h", "--side", "server"], 2, "--side server"),
         (["x.pcapng", "--broker", "mqtt://h", "--spawn", "x", "--broker-pid", "1"], 2, "one of them"),
-        (["x.pcapng", "--broker", "mqtt://h", "--matrix", "mqtt://i", "--reduce", "f"], 2, "--matrix compares"),
+        (["x.pcapng", "--broker", "mqtt://h", "--broker", "mqtt://i", "--reduce", "f"], 2, "are for one broker"),
         (["x.pcapng", "--broker", "mqtt://h", "--spawn", ""], 2, "--spawn needs the command"),
         (["x.pcapng", "--broker", "mqtt://h", "--spawn", "'"], 2, "--spawn: ': no closing quotation"),
         (["x.pcapng", "--broker", "mqtt://h", "--reduce", "x.pcapng"], 2, "--reduce: x.pcapng is not a folder"),
@@ -292,8 +292,8 @@ def test_versions_that_a_broker_does_not_speak_are_left_out() -> None:
         (["x.pcapng", "--write", "y.pcapng", "--jobs", "3"], 2, "--jobs is for brokers"),
         (["x.pcapng", "--broker", "http://h"], 2, "--broker: "),
         (["x.pcapng", "--broker", "mqtt://127.0.0.1:99999"], 2, "--broker: "),
-        (["x.pcapng", "--broker", "mqtt://127.0.0.1", "--matrix", "mqtt://localhost"], 2, "is the same broker as"),
-        (["x.pcapng", "--broker", "a=mqtt://127.0.0.1", "--matrix", "a=mqtt://127.0.0.1:1"], 2, "are called a"),
+        (["x.pcapng", "--broker", "mqtt://127.0.0.1", "--broker", "mqtt://localhost"], 2, "is the same broker as"),
+        (["x.pcapng", "--broker", "a=mqtt://127.0.0.1", "--broker", "a=mqtt://127.0.0.1:1"], 2, "are called a"),
         (["x.pcapng", "--broker", "mqtt://127.0.0.1", "--case", "1", "--cases", "2"], 2, "--case plays one case"),
         (["x.pcapng", "--broker", "=mqtt://127.0.0.1"], 2, "=mqtt://127.0.0.1: NAME=URL needs a name"),
         (["x.pcapng", "--broker", "mqtt://192.0.2.7"], 2, "--yes-i-may-test 192.0.2.7"),

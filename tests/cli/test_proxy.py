@@ -189,30 +189,9 @@ def test_the_live_linter_finds_what_lint_finds_in_the_file(tmp_path: Path, broke
     ).lines
 
 
-@pytest.mark.broker
-def test_it_ends_after_so_many_packets_or_so_long(tmp_path: Path, broker: rig.Broker) -> None:
-    options = ("--count", "2", "--show", "--no-lint")
-    with rig.program_proxy(tmp_path, url(broker), *options) as proxy, bad_client(proxy.port):
+def test_it_ends_after_so_long(tmp_path: Path) -> None:
+    with rig.program_proxy(tmp_path, "mqtt://127.0.0.1:1", "--duration", "0.2") as proxy:
         assert proxy.finish(ask=False) == 0
-    assert [line.split()[5] for line in proxy.out.splitlines() if " broker " in line] == ["CONNECT", "CONNACK"]
-    with rig.program_proxy(tmp_path, url(broker), "--duration", "0.2") as proxy:
-        assert proxy.finish(ask=False) == 0
-
-
-def test_no_more_packets_are_shown_than_asked_for_whatever_a_read_holds(tmp_path: Path) -> None:
-    options = ("--count", "3", "--show", "--no-lint")
-    with (
-        patient_server() as upstream,
-        program_proxy(tmp_path, f"mqtt://127.0.0.1:{upstream}", *options) as proxy,
-        Client(proxy.port, "good") as client,
-    ):
-        client.sock.sendall(LAST * 5)
-        assert proxy.finish(ask=False) == 0
-    assert [line.split()[5] for line in proxy.out.splitlines() if " broker " in line] == [
-        "CONNECT",
-        "CONNACK",
-        "PUBLISH",
-    ]
 
 
 def test_ctrl_c_ends_it_like_any_other_end(tmp_path: Path) -> None:

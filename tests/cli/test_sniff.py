@@ -84,7 +84,6 @@ def test_what_the_kernel_is_asked_for(bpf: str, ports: tuple[int, ...], made: st
         (("--dashboard", "--format", "csv"), "exclude each other"),
         (("--until", "nonsense =="), "--until"),
         (("--lint", "--format", "csv"), "no room for findings"),
-        (("--lint-format", "sarif"), "complete at the end only"),
         (("--write", "a", "--output", "./a"), "is the file of --write"),
         (("--write", "/nonexistent/a.pcapng"), "--write: /nonexistent/a.pcapng"),
     ],
@@ -231,7 +230,7 @@ def test_drops_take_the_certainty_of_what_needs_every_frame(rule: str, code: int
     path = capture("failing-device")
     fake(f"trap 'echo \"{said}\" >&2; exit 0' INT; {cat(path)}; {READY}; while :; do sleep 0.05; done")
 
-    done = invoke("sniff", "eth9", "--duration", "0.1", "--select", rule, "--lint-format", "concise")
+    done = invoke("sniff", "eth9", "--duration", "0.1", "--select", rule, "--lint")
 
     assert rule in done.text
     assert done.code == code
@@ -269,7 +268,7 @@ def test_findings_are_those_of_lint(fake, tmp_path: Path) -> None:  # type: igno
 def test_the_first_finding_can_stop_it(fake) -> None:  # type: ignore[no-untyped-def]
     fake(f"{READY}; {cat(capture('failing-device'))}; {LASTING}")
 
-    done = invoke("sniff", "eth9", "--stop-on-finding", "--select", "PUB103", "--lint-format", "jsonl")
+    done = invoke("sniff", "eth9", "--stop-on-finding", "--select", "PUB103", "--format", "jsonl")
 
     assert done.code == 1
     assert sum('"rule":"PUB103"' in line for line in done.text.splitlines()) == 1
@@ -280,8 +279,8 @@ def test_what_does_not_count_does_not_stop_it(fake) -> None:  # type: ignore[no-
     """The note about the first CONNECT comes before the error, which ends it."""
     fake(f"{READY}; {cat(capture('failing-device'))}; {LASTING}")
 
-    done = invoke("sniff", "eth9", "--stop-on-finding", "--lint-format", "jsonl")
-    rules = [json.loads(line)["rule"] for line in done.text.splitlines() if line.startswith("{")]
+    done = invoke("sniff", "eth9", "--stop-on-finding", "--format", "jsonl")
+    rules = [line["rule"] for line in done.lines if "rule" in line]
 
     assert done.code == 1
     assert rules == ["FLW201", "CON108"]
@@ -291,8 +290,8 @@ def test_what_does_not_count_does_not_stop_it(fake) -> None:  # type: ignore[no-
 def test_the_configuration_says_what_stops_it(fake) -> None:  # type: ignore[no-untyped-def]
     fake(f"{READY}; {cat(capture('failing-device'))}; {LASTING}")
 
-    done = invoke("sniff", "eth9", "--stop-on-finding", "--fail-on", "info", "--lint-format", "jsonl")
-    rules = [json.loads(line)["rule"] for line in done.text.splitlines() if line.startswith("{")]
+    done = invoke("sniff", "eth9", "--stop-on-finding", "--fail-on", "info", "--format", "jsonl")
+    rules = [line["rule"] for line in done.lines if "rule" in line]
 
     assert (done.code, rules) == (1, ["CON108"])
     assert "linted: 1 note (1 counts)" in done.err

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
@@ -188,18 +189,36 @@ def test_several_captures_a_glob_and_a_folder(tmp_path: Path, monkeypatch: pytes
     assert "'*.pcapng'" in screens[1][2]
 
 
-def test_a_rotated_set_is_read_in_the_order_of_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    frames = [frame for frame in open_capture([KEEP_ALIVE]) if isinstance(frame, Frame)]
-    monkeypatch.chdir(tmp_path)
-    for name, part in (("b.pcapng", frames[:20]), ("a.pcapng", frames[20:])):
-        with open(name, "wb") as file, PcapngWriter(file) as writer:
-            for frame in part:
+def rotated(source: str | Path, folder: Path, *places: int) -> None:
+    """Write the frames of a capture to files, another one from each place on; the names go back."""
+    frames = [frame for frame in open_capture([str(source)]) if isinstance(frame, Frame)]
+    for number, (start, end) in enumerate(pairwise((0, *places, len(frames)))):
+        with open(folder / f"{'cba'[number]}.pcapng", "wb") as file, PcapngWriter(file) as writer:
+            for frame in frames[start:end]:
                 writer.write(frame)
+
+
+def test_a_rotated_set_is_read_in_the_order_of_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rotated(ROOT / KEEP_ALIVE, tmp_path, 20)
+    monkeypatch.chdir(tmp_path)
     done = looked_at("*.pcapng")
 
     assert done.code == 0
-    assert "asleep, likely: The Keep Alive ran out" in done.text
+    assert "frame 10 of b.pcapng  asleep, likely: The Keep Alive ran out" in done.text
     assert "Limits" not in done.text
+    (line,) = [line for line in typed(done.text) if "--filter" in line]
+    shown = invoke(*shlex.split(line)[1:], "--format", "jsonl").lines
+    assert {one["capture"] for one in shown} == {"b.pcapng"}
+
+
+@pytest.mark.parametrize("places", [(40, 42), (40,), (38, 41)])
+def test_frames_of_equal_numbers_in_a_rotated_set_are_not_the_same(
+    places: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rotated(capture("v5-qos"), tmp_path, *places)
+    monkeypatch.chdir(tmp_path)
+
+    assert "No connection ended in trouble: 2 connections ended with DISCONNECT" in invoke("explain", "*.pcapng").text
 
 
 @pytest.mark.parametrize(

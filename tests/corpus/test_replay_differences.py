@@ -209,7 +209,6 @@ def test_what_only_comes_later_is_no_difference(capture: str, pace: str, tmp_pat
         (("--client", "sensor-1"), {"reason-code"}),
         (("--set", "publish.payload=x"), {"missing-delivery", "extra-delivery"}),
         (("--clients", "2"), {"extra-delivery"}),
-        (("--loop", "2"), set()),
     ],
 )
 def test_what_the_options_cause_does_not_count(

@@ -355,6 +355,26 @@ def test_times_after_a_step_go_on_and_are_shown_as_captured(by: float) -> None:
     assert abs(dissector.clock.shift_ns - by * SECOND) < SECOND // 10
 
 
+@pytest.mark.parametrize("rate", [100, 250, 1000])
+def test_a_step_soon_after_the_beginning_is_one_step(rate: int) -> None:
+    """How long the interval was is an estimate; no silence after it is a step because of that."""
+    talk = Conversation(rate=rate).open().whole().wait(24).set_capture_clock(HOUR)
+    for seconds in (5, 30, 7, 60):
+        ping(talk).wait(seconds)
+    steps = steps_of(numbered(ping(talk).tape.segments))
+
+    assert [step.by_ns // SECOND for step in steps] == [HOUR]
+
+
+@pytest.mark.parametrize("rate", [7, 50, 600, 100_000])
+def test_a_step_of_unknown_length_makes_no_others(rate: int) -> None:
+    talk = Conversation(rate=rate).open().whole().wait(24).set_capture_clock(HOUR)
+    for seconds in (5, 30, 7, 60):
+        ping(talk).wait(seconds)
+
+    assert len(steps_of(numbered(ping(talk).tape.segments))) == 1
+
+
 def test_several_steps() -> None:
     talk = quiet(Conversation(), 3)
     for seconds in (HOUR, -2 * HOUR, 100, 50 * 365 * 86_400):

@@ -61,7 +61,7 @@ def test_ordinary_frames_need_no_word() -> None:
 def test_frames_are_named_in_one_line_with_what_reads_them() -> None:
     assert segment.unread_sentence(SKIPPED) == (
         "not read: 1,200 frames of GTP-U version 2 (--via tshark reads them),"
-        " 1 frame of encrypted 802.11 (--via tshark reads it with keys: --tshark-option),"
+        " 1 frame of encrypted 802.11 (--via tshark reads it with keys in the profile of Wireshark),"
         " 3 frames of MQTT-SN over UDP (not MQTT; nothing here reads it),"
         " 2 frames cut inside their headers by the snap length"
     )
@@ -70,7 +70,7 @@ def test_frames_are_named_in_one_line_with_what_reads_them() -> None:
 def test_what_tshark_has_looked_at_is_not_offered_to_it() -> None:
     assert segment.unread_sentence(SKIPPED, by_tshark=True) == (
         "not read: 1,200 frames of GTP-U version 2,"
-        " 1 frame of encrypted 802.11 (tshark reads it with keys: --tshark-option),"
+        " 1 frame of encrypted 802.11 (tshark reads it with keys in the profile of Wireshark),"
         " 3 frames of MQTT-SN over UDP (not MQTT; nothing here reads it),"
         " 2 frames cut inside their headers by the snap length"
     )

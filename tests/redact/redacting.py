@@ -23,8 +23,8 @@ from tests.dissect.talk import Tape
 KEY = b"key of the tests"
 
 
-def redaction(choice: Choice | None = None, key: bytes = KEY, *, keep_others: bool = False) -> Redaction:
-    return Redaction(key, choice or Choice(), io.BytesIO(), ip_frame, Options(), keep_others=keep_others)
+def redaction(choice: Choice | None = None, key: bytes = KEY) -> Redaction:
+    return Redaction(key, choice or Choice(), io.BytesIO(), ip_frame, Options())
 
 
 def redacted(frames: Iterable[Frame | CaptureNotice], run: Redaction | None = None) -> list[Frame]:

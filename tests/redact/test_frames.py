@@ -209,19 +209,5 @@ def test_sums_of_ones_complement() -> None:
     assert adjusted(0xDD2F, 0x5555, 0x3285) == 0
 
 
-def test_other_frames_keep_all_but_their_addresses() -> None:
-    arp = octets.frame(octets.ethernet(0x0806, b"who has"))
-    dns = octets.frame(octets.ethernet(0x0800, octets.ip4(octets.udp(53, b"example"), 17)))
-    short = octets.frame(b"\x01\x02")
-    for given in (arp, dns, short, octets.frame(b"x" * 40, 250)):
-        made = frames().other(given)
-        assert made.data is not None
-        assert made.data[34:] == given.data[34:]
-    assert is_ipv4_key(octets.one(segment(octets.frame(ETHERNET))).key)
-    made = frames().other(dns)
-    assert made.data is not None
-    assert bytes((10, 0, 0, 4)) not in made.data
-
-
 def test_a_segment_is_one() -> None:
     assert isinstance(segment(octets.frame(ETHERNET)), Segment)

@@ -7,11 +7,10 @@ import re
 import pytest
 
 from mqttscope.mqtt import Publish
-from mqttscope.replay.alterations import Alterations, Causes, Options, mark_later_turn, told
+from mqttscope.replay.alterations import Alterations, Causes, Options
 from mqttscope.replay.rewrite import Moment, Rewrites, multiply, rewrite, select, span
 from mqttscope.replay.script import Script
 from mqttscope.replay.verify import verify
-from mqttscope.replay.verify.difference import Difference
 from tests.replay.talk import OPENED, record, replay
 
 TALK = (
@@ -175,32 +174,3 @@ def test_copies_get_the_messages_of_each_other_and_no_more() -> None:
     assert [(one.option, one.certain) for one in extra] == [("--clients", True)] * 2 + [("--clients", False)] + [
         ("--clients", True)
     ] * 2
-
-
-def later(recorded: str, first: str, second: str) -> list[Difference]:
-    scripts = record(recorded)
-    seen = {told(one) for one in verify(replay(scripts, first)).differences}
-    found = verify(replay(scripts, second)).differences
-    mark_later_turn(found, seen, scripts)
-    return found
-
-
-def test_what_an_earlier_turn_left_behind_is_the_users() -> None:
-    lasting = "dev > connect session_expiry_interval=9 resume\ndev < connack"
-    (one,) = later(lasting, lasting, lasting + " present")
-    assert (one.kind, one.option, one.certain) == ("session-present", "--loop", True)
-
-    clean = "dev > connect\ndev < connack"
-    (one,) = later(clean, clean, clean + " present")
-    assert (one.option, one.certain) == ("--loop", False)
-
-    (one,) = later(lasting, lasting + " present", lasting + " present")
-    assert (one.option, one.counts) == ("", True)
-
-
-def test_retained_messages_of_an_earlier_turn() -> None:
-    talk = OPENED + "pub > publish t/a x retain\nsub < publish t/a x\nsub > pingreq\nsub < pingresp"
-    again = talk.replace("sub < suback 1 2", "sub < suback 1 2\nsub < publish t/a x retain")
-
-    (one,) = later(talk, talk, again)
-    assert (one.kind, one.option, one.certain) == ("extra-delivery", "--loop", True)

@@ -15,7 +15,7 @@ from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE, printable
 from mqttscope.cli.options import LARGE_BYTES, MOST_JOBS
 from mqttscope.cli.output import Output, describe, warn, warn_all
 from mqttscope.cli.own_rules import refuse_on_spark
-from mqttscope.cli.pipeline.common import RowOptions, SparkOptions, lake_option, pairs, size, warn_errors
+from mqttscope.cli.pipeline.common import RowOptions, SparkOptions, lake_option, pairs, warn_errors
 from mqttscope.cli.spark_session import PipelineFailedError, for_captures, packages_needed, session, task_progress
 from mqttscope.mqtt.view import text, utf8
 from mqttscope.mqtt.wire import counted
@@ -69,10 +69,6 @@ class IngestOptions:
         help="Where to decode; local is this process, without Java. [default: auto, local for less than 256 MiB]",
     )  # fmt: skip
     spark: SparkOptions = group(SparkOptions)
-    split_size: int | None = option(
-        SPARK, "--split-size", callback=size, metavar="BYTES",
-        help="Read captures in ranges of this length, such as 64m.",
-    )  # fmt: skip
     jobs: int | None = option(
         OTHER, "--jobs", type=click.IntRange(1, MOST_JOBS), metavar="N",
         help="Work with this many processes, of which two find work; the tables are the same. [default: the "
@@ -82,7 +78,6 @@ class IngestOptions:
         OUTPUT, "--format", type=click.Choice(("text", "json")), default="text", show_default=True,
         help="Format of the summary.",
     )  # fmt: skip
-    quiet: bool = option(OUTPUT, "--quiet", "-q", is_flag=True, help="Print no progress and no text summary.")
 
     def __post_init__(self) -> None:
         if self.in_store:
@@ -96,12 +91,8 @@ class IngestOptions:
             raise click.UsageError("--deduplicate compares frames in one process, without Spark: --engine local")
         if self.jobs is not None and (self.engine == "spark" or self.on_spark):
             raise click.UsageError("--jobs is for what is decoded here; Spark takes --master, such as local[4]")
-        if self.engine != "local":
-            return
-        if self.spark.master is not None or self.spark.configuration:
+        if self.engine == "local" and self.on_spark:
             raise click.UsageError("--engine local takes no --master and no --conf")
-        if self.split_size is not None:
-            raise click.UsageError("--engine local does not split captures: it takes no --split-size")
 
     @property
     def in_store(self) -> bool:
@@ -111,7 +102,7 @@ class IngestOptions:
 
     @property
     def on_spark(self) -> bool:
-        return self.spark.master is not None or bool(self.spark.configuration) or self.split_size is not None
+        return self.spark.master is not None or bool(self.spark.configuration)
 
 
 @make_command(
@@ -195,7 +186,7 @@ class IngestRun:
         from mqttscope.lake.writer import write_lake
 
         captures = [one for one in found if one.fault is None]
-        with task_progress("segments", quiet=self.given.quiet) as show:
+        with task_progress("segments") as show:
             shown = 0
 
             def count(seen: int) -> None:
@@ -226,13 +217,10 @@ class IngestRun:
         fitting = for_captures(sum(one.size for one in found))
         with (
             session(self.given.spark.master, self.given.spark.configuration, fitting) as spark,
-            task_progress(quiet=self.given.quiet) as show,
+            task_progress() as show,
             followed(spark, show),
         ):
-            given = self.given
-            return ingest(
-                spark, found, given.lake, self.options, split_bytes=given.split_size, settings=given.settings
-            )  # fmt: skip
+            return ingest(spark, found, self.given.lake, self.options, settings=self.given.settings)
 
     def _warn(self, summary: Summary, faults: dict[str, str]) -> None:
         for name, fault in faults.items():
@@ -266,8 +254,6 @@ class IngestRun:
         )
 
     def _show(self, summary: Summary, faults: dict[str, str]) -> None:
-        if self.given.form == "text" and self.given.quiet:
-            return
         if self.given.form == "json":
             data = orjson.dumps(_as_json(self.given.lake, summary, faults)) + b"\n"
         else:

@@ -175,7 +175,7 @@ def _rendered(report: FleetReport, given: ReportOptions) -> bytes:
     from mqttscope.report.base import View
     from mqttscope.report.fleet.text import render
 
-    view = make_view(colour=given.colour)
+    view = make_view(colour=given.colour, payload="none", payload_limit=0)
     return render(report, view if given.output is None else View(width=0))
 
 

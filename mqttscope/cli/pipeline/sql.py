@@ -100,7 +100,7 @@ def _show(answer: Answer, first: list[Any] | None, format_: str, most: int) -> N
     rows = () if first is None else _chained(first, answer)
     sink = Output()
     if format_ == "text":
-        view = make_view(colour=False)
+        view = make_view(colour=False, payload="none", payload_limit=0)
         found = list(rows)
         sink.write(as_text(answer.columns, found[:most], view))
         sink.flush()

@@ -39,7 +39,7 @@ SCHEMAS: dict[str, tuple[str, Callable[[], Schema]]] = {
     "explanations": ("The document of explain", reports.explanations),
     "comparison": ("The document of compare", reports.comparison),
     "comparison-line": ("A line of compare", reports.comparison_line),
-    "redaction": ("The document of redact --report", reports.redaction),
+    "redaction": ("The document of redact --format json", reports.redaction),
     "replay-line": ("A line of replay and serve", replay_line),
     "mutate": ("The document of mutate", mutate),
     "mutate-line": ("A line of mutate", mutate_line),

@@ -264,7 +264,7 @@ def comparison_line() -> Schema:
 
 
 def redaction() -> Schema:
-    """The document of ``redact --report --format json``."""
+    """The document of ``redact --format json``."""
     return record({
         "schema": VERSION_1, "captures": each(TEXT), "output": TEXT,
         "replaced": mapping(record({"values": COUNT, "bytes": COUNT})), "kept": each(TEXT), "blank": each(TEXT),

@@ -22,7 +22,6 @@ from mqttscope.replay.server import (
     ServerOptions,
     ServerPlayer,
     ServerSessions,
-    Unexpected,
     live_connection,
 )
 from mqttscope.replay.server.recorded import LATER, takers_over
@@ -102,11 +101,6 @@ class ServerRun:
         longest = (len(one.raw) for script in self.scripts for one in script.entries if one.from_client)
         self.max_packet_bytes = max(self.max_packet_bytes, max(longest, default=0))
 
-    @property
-    def unexpected(self) -> Unexpected:
-        """What becomes of connections that the recording does not have."""
-        return self.options.unexpected
-
     async def start(self, host: str, port: int) -> None:
         """Listen; :class:`OSError` where that cannot be done."""
         self.clock = MonotonicClock()
@@ -165,7 +159,7 @@ class ServerRun:
         self._unfinished += more
         return self._unfinished <= MAX_UNFINISHED_BYTES
 
-    def cast(self, driver: ServerDriver, first: ControlPacket | Malformed) -> ServerPlayer | None:
+    def cast(self, driver: ServerDriver, first: ControlPacket | Malformed) -> ServerPlayer:
         """Who answers a connection that begins with this packet."""
         if isinstance(first, Connect) and first.client_identifier:
             self._take_over(first.client_identifier)
@@ -174,9 +168,6 @@ class ServerRun:
         link = driver.link
         live = Script(Connection(self.connections - 1, str(link.remote), str(link.local), "", 0, now), opened_ns=now)
         live.connection.handshake_seen = True
-        if recorded is None and self.unexpected is not Unexpected.ANSWER:
-            self._list(Served(None, None, live))
-            return None
         played = self._in_version(driver, recorded, first)
         driver.recorded = recorded
         if recorded is None:

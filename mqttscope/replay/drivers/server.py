@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.codec import encode
-from mqttscope.mqtt.constants import V3_1, V5, MalformedReason
+from mqttscope.mqtt.constants import V5, MalformedReason
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.stream import PacketStream, StreamItem
 from mqttscope.replay.live import Close, Send
 from mqttscope.replay.script import Ending, Script
-from mqttscope.replay.server.connection import Unexpected
 from mqttscope.replay.server.player import ServerPlayer, Wait
 from mqttscope.replay.server.recorded import identifier_of
 
@@ -33,8 +32,6 @@ MAX_PACKET_BYTES = 1 << 20
 """Longest packet of a device, unless said otherwise or the recording has longer ones."""
 FIRST_PACKET_S = 10.0
 """How long a device may take for its first packet (5.0 3.1.4)."""
-SERVER_UNAVAILABLE = {5: 0x88}
-"""Connect Reason Code for who is not expected; before 5.0 it is 3."""
 PACKET_TOO_LARGE = 0x95
 _OTHERS = {
     b"\x16\x03": "it speaks TLS, which takes --listen-cert",
@@ -47,10 +44,6 @@ class ServerHost(Protocol):
     """What a driver needs of those who run it."""
 
     @property
-    def unexpected(self) -> Unexpected:
-        """What becomes of connections that the recording does not have."""
-
-    @property
     def max_packet_bytes(self) -> int:
         """Longest packet of a device."""
 
@@ -60,8 +53,8 @@ class ServerHost(Protocol):
     def room(self, more: int) -> bool:
         """Count bytes of packets that are not complete; returns whether there is room for them."""
 
-    def cast(self, driver: ServerDriver, first: ControlPacket | Malformed) -> ServerPlayer | None:
-        """Who answers a connection that begins with this packet; ``None`` where the recording has nobody."""
+    def cast(self, driver: ServerDriver, first: ControlPacket | Malformed) -> ServerPlayer:
+        """Who answers a connection that begins with this packet."""
 
     def horizon(self, driver: ServerDriver) -> int:
         """How far others have come."""
@@ -102,7 +95,6 @@ class ServerDriver:
     """The device does not take what is sent."""
     _listening: bool = True
     _arranged: bool = False
-    _ignoring: bool = False
     _begun: bool = False
     """Something has been heard."""
     _timer: asyncio.TimerHandle | None = None
@@ -121,7 +113,7 @@ class ServerDriver:
 
     def received(self, data: bytes) -> None:
         """Bytes of the device."""
-        if self.player is None and not self.heard and not self._ignoring and not self._begun:
+        if self.player is None and not self.heard and not self._begun:
             self._begun = True
             what = next((told for start, told in _OTHERS.items() if data.startswith(start)), "")
             if what or data[0] >> 4 != packets.Connect.packet_type:
@@ -182,16 +174,13 @@ class ServerDriver:
 
     def _take(self, item: StreamItem, now_ns: int) -> None:
         """One packet of the device."""
-        if self._ignoring:
-            return
         self.heard += 1
         packet = item if isinstance(item, ControlPacket | Malformed) else self._as_malformed(item.raw)
         if packet is None:
             return
         if self.player is None:
-            self._begin(packet)
-        if self.player is not None:
-            self.player.receive(packet, now_ns)
+            self.player = self._begin(packet)
+        self.player.receive(packet, now_ns)
 
     def _limit(self) -> None:
         """Refuse packets that are too long, and those for which there is no room beside others."""
@@ -200,7 +189,7 @@ class ServerDriver:
         if skipped is None:
             skipped = next((one for one in self._items if getattr(one, "reason", "") == "too_large"), None)  # type: ignore[assignment]
         if skipped is not None:
-            self._refuse(f"a packet of {skipped.length:,} bytes: --max-packet is {stream.max_packet_bytes:,}")
+            self._refuse(f"a packet of {skipped.length:,} bytes: the limit is {stream.max_packet_bytes:,}")
             return
         held = stream.held
         more, self._held = held - self._held, held
@@ -271,25 +260,13 @@ class ServerDriver:
             seconds = max(0.0, (wait.until_ns - now_ns) / 1e9) + 0.0005
             self._timer = asyncio.get_running_loop().call_later(seconds, self.wake)
 
-    def _begin(self, first: ControlPacket | Malformed) -> None:
+    def _begin(self, first: ControlPacket | Malformed) -> ServerPlayer:
         name = identifier_of(first)
         if name:
             self.name = f"{name} ({self.link.remote})"
-        self.player = self.host.cast(self, first)
-        if self.player is not None:
-            if self._timer is not None:
-                self._timer.cancel()
-            return
-        self.host.tell(f"{self.name}: the recording has no connection for this client (any more)")
-        if self.host.unexpected is Unexpected.IGNORE:
-            self._ignoring = True
-            return
-        if isinstance(first, packets.Connect):
-            refusal = packets.Connack(reason_code=SERVER_UNAVAILABLE.get(first.version, 3))
-            if first.version == V3_1:
-                refusal = replace(refusal, session_present=None)
-            self.link.write(encode(refusal, first.version))
-        self._close(Close("fin"))
+        if self._timer is not None:
+            self._timer.cancel()
+        return self.host.cast(self, first)
 
     def _as_malformed(self, raw: bytes) -> Malformed | None:
         """Bytes that are no packet; those that the capture could not read either are passed over."""
@@ -299,7 +276,7 @@ class ServerDriver:
         return Malformed(MalformedReason.TRUNCATED, 0, "", "no MQTT packet", raw)
 
     def _silent(self) -> None:
-        if self.player is None and not self.finished and not self._ignoring:
+        if self.player is None and not self.finished:
             self.host.tell(f"{self.name}: closed, since no CONNECT came within {FIRST_PACKET_S:g} s")
             self._close(Close("fin"))
 

@@ -1,4 +1,4 @@
-r"""Renames topics and clients by mappings, and gives copies of a recording names of their own by templates.
+r"""Renames topics and clients by mappings, and gives copies of a recording names of their own.
 
 Topics: ``site/+/temp=lab/+/temp``.  The left side is a Topic Filter, the right side what becomes of the topics that it
 matches.  Both have the same wildcards in the same order: each ``+`` on the right stands for the level that the ``+`` on
@@ -13,7 +13,7 @@ left side matches; if it matched a topic before, it matches the mapped topic aft
 Client Identifiers: ``sensor-*=load-*``.  Each ``*`` on the left matches any characters, as few as will do, and stands
 for the same characters on the right.  Everything else is literal; an equals sign inside is written ``\=``.
 
-`multiply` copies a recording for many clients; templates give each copy its Client Identifiers and topics.
+`multiply` copies a recording for many clients; a template gives each copy its topics.
 """
 
 from __future__ import annotations
@@ -39,7 +39,6 @@ from mqttscope.replay.script import Script
 WILDCARDS = ("+", "#")
 MAX_BYTES = 65_535
 _SEPARATOR = re.compile(r"(?<!\\)=")
-CLIENT_TEMPLATE = "{client}-{n}"
 TOPIC_TEMPLATE = "{topic}"
 _PLACEHOLDER = re.compile(r"\{([a-z]*)(?::0?([0-9]{1,2}))?\}")
 
@@ -320,21 +319,17 @@ def judge_identifier(identifier: str, version: ProtocolVersion, changes: links.C
 
 
 def multiply(
-    scripts: Sequence[Script],
-    count: int,
-    client_template: str = CLIENT_TEMPLATE,
-    topic_template: str = TOPIC_TEMPLATE,
+    scripts: Sequence[Script], count: int, topic_template: str = TOPIC_TEMPLATE
 ) -> tuple[list[Script], links.Changes]:
     """``count`` copies of every script, at the same times, with places that interleave.
 
-    In the templates ``{n}`` is the number of the copy from 1 (``{n:04}`` with leading zeros), ``{client}`` the recorded
-    Client Identifier and ``{topic}`` the recorded topic.  A topic template ends with ``{topic}`` as levels of its own,
+    Copy 2 of the client ``sensor`` is called ``sensor-2``.  In the template ``{n}`` is the number of the copy from 1
+    (``{n:04}`` with leading zeros), and ``{topic}`` the recorded topic.  It ends with ``{topic}`` as levels of its own,
     so that it turns Topic Filters into Topic Filters; topics that begin with ``$`` are left as they are.  Packets that
     stay the same are shared between the copies.
     """
     if count < 1:
         raise links.RewriteError(f"{count} copies cannot be made")
-    _judge_client_template(client_template, count)
     _judge_topic_template(topic_template)
     changes = links.Changes()
     step = 1 + max((script.connection.number for script in scripts), default=0)
@@ -348,7 +343,7 @@ def multiply(
             script.ended_place *= count
             for entry in script.entries:
                 entry.place = entry.place * count + number - 1
-            _personalise(script, _client(client_template, number), _topic(topic_template, number), changes)
+            _personalise(script, _client(number), _topic(topic_template, number), changes)
         made += copies
     # As with one recording: in the order in which connections were opened.
     made.sort(key=lambda script: (script.opened_place, script.opened_ns))
@@ -377,22 +372,14 @@ def _personalise(script: Script, client: links.Change, topic: links.Change | Non
         changes.count("connection", "without a Client Identifier of its own")
 
 
-def _fill(template: str, values: dict[str, str | int]) -> str:
-    def value(found: re.Match[str]) -> str:
-        one = values[found[1]]
-        return str(one).zfill(int(found[2])) if found[2] else str(one)
-
-    return _PLACEHOLDER.sub(value, template)
-
-
-def _client(template: str, number: int) -> links.Change:
-    return lambda client: _fill(template, {"client": client, "n": number})
+def _client(number: int) -> links.Change:
+    return lambda client: f"{client}-{number}"
 
 
 def _topic(template: str, number: int) -> links.Change | None:
     if template == TOPIC_TEMPLATE:
         return None
-    front = _fill(template.removesuffix(TOPIC_TEMPLATE), {"n": number})
+    front = _PLACEHOLDER.sub(lambda mark: f"{number:0{mark[2] or 1}}", template.removesuffix(TOPIC_TEMPLATE))
 
     def topic(text: str) -> str:
         if text[:1] == "$":
@@ -404,29 +391,12 @@ def _topic(template: str, number: int) -> links.Change | None:
     return topic
 
 
-def _placeholders(template: str, allowed: tuple[str, ...], what: str) -> list[str]:
-    found = [one[1] for one in _PLACEHOLDER.finditer(template)]
-    rest = _PLACEHOLDER.sub("", template)
-    if any(one not in allowed for one in found) or "{" in rest or "}" in rest:
-        known = " and ".join(f"{{{one}}}" for one in allowed)
-        raise links.RewriteError(f"{what} {template!r}: it may hold {known} and nothing else in braces")
-    return found
-
-
-def _judge_client_template(template: str, count: int) -> None:
-    what = "client template"
-    found = _placeholders(template, ("client", "n"), what)
-    if "client" not in found:
-        raise links.RewriteError(
-            f"{what} {template!r} has no {{client}}: clients would take each other's sessions over"
-        )
-    if count > 1 and "n" not in found:
-        raise links.RewriteError(f"{what} {template!r} has no {{n}}: copies would take each other's sessions over")
-
-
 def _judge_topic_template(template: str) -> None:
     what = "topic template"
-    found = _placeholders(template, ("topic", "n"), what)
+    found = [mark[1] for mark in _PLACEHOLDER.finditer(template)]
+    rest = _PLACEHOLDER.sub("", template)
+    if any(name not in ("topic", "n") for name in found) or "{" in rest or "}" in rest:
+        raise links.RewriteError(f"{what} {template!r}: it may hold {{topic}} and {{n}} and nothing else in braces")
     front = template.removesuffix(TOPIC_TEMPLATE)
     if found.count("topic") != 1 or front == template or (front and not front.endswith("/")):
         raise links.RewriteError(

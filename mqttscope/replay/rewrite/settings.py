@@ -38,7 +38,6 @@ from mqttscope.mqtt.topics import FILTER_PROBLEMS, topic_filter_problem, topic_n
 from mqttscope.mqtt.wire import MAX_VARIABLE_BYTE_INTEGER, U8
 from mqttscope.replay.rewrite.links import Changes, RewriteError, client_entries, copy_scripts, rename, say
 from mqttscope.replay.rewrite.names import (
-    CLIENT_TEMPLATE,
     TOPIC_TEMPLATE,
     ClientMapping,
     TopicMapping,
@@ -51,7 +50,6 @@ from mqttscope.replay.rewrite.qos import change_qos
 from mqttscope.replay.script import Entry, Script
 
 __all__ = [
-    "CLIENT_TEMPLATE",
     "TOPIC_TEMPLATE",
     "Changes",
     "ClientMapping",

@@ -1,6 +1,6 @@
 """The server side of recorded connections, played without I/O and without a clock: in the place of the broker."""
 
-from mqttscope.replay.server.connection import ServerOptions, ServerSessions, Unexpected, live_connection
+from mqttscope.replay.server.connection import ServerOptions, ServerSessions, live_connection
 from mqttscope.replay.server.player import ServerPlayer
 from mqttscope.replay.server.recorded import ConnectionMatcher
 
@@ -9,6 +9,5 @@ __all__ = [
     "ServerOptions",
     "ServerPlayer",
     "ServerSessions",
-    "Unexpected",
     "live_connection",
 ]

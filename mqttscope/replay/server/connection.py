@@ -11,7 +11,6 @@ import heapq
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.codec import encode
@@ -141,24 +140,12 @@ class ServerSessions:
         return not connect.clean_start and found is not None and not found.empty
 
 
-class Unexpected(StrEnum):
-    """What becomes of what the recording does not have."""
-
-    ANSWER = "answer"
-    """It is answered as any conforming server might."""
-    IGNORE = "ignore"
-    """Nothing is said to it."""
-    CLOSE = "close"
-    """The connection is ended."""
-
-
 @dataclass(slots=True)
 class ServerOptions:
     """How the recorded server is played."""
 
     speed: float | None = 1.0
     """Recorded seconds per second; ``None`` for as soon as possible."""
-    unexpected: Unexpected = Unexpected.ANSWER
     patience_ns: int = 5 * SECOND
     """How much later than recorded a device may do what came before a delivery, until it is delivered without."""
     keep: bool = True

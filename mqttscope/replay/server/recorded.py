@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.declare import ControlPacket, Malformed
@@ -41,21 +40,15 @@ def takers_over(script: Script, scripts: Iterable[Script]) -> list[Script]:
     ]
 
 
-class Match(StrEnum):
-    """By what a recorded connection is found."""
-
-    AUTO = "auto"
-    """By Client Identifier; for one that the recording does not have, in order."""
-    CLIENT = "client"
-    ORDER = "order"
-
-
 @dataclass(slots=True)
 class ConnectionMatcher:
-    """Recorded connections, and which of them have been given away."""
+    """Recorded connections, and which of them have been given away.
+
+    A device gets the next one of its Client Identifier; with an identifier that the recording does not have, the next
+    of all.
+    """
 
     scripts: Sequence[Script]
-    match: Match = Match.AUTO
     repeat: bool = False
     """Begin again with the connections of a client when all have been played."""
     _free: deque[Script] = field(default_factory=deque)
@@ -72,14 +65,12 @@ class ConnectionMatcher:
     def choose(self, first: ControlPacket | Malformed) -> Script | None:
         """The recorded connection for one that begins with this packet; ``None`` when there is none (left)."""
         name = identifier_of(first)
-        if self.match is not Match.ORDER and name in self._known:
+        if name in self._known:
             found = self._of(name, first)
             if found is None and self.repeat:
                 self._free.extend(one for one in self.scripts if said_identifier(one) == name)
                 found = self._of(name, first)
             return self._take(found)
-        if self.match is Match.CLIENT:
-            return None
         if not self._free and self.repeat:
             self._free.extend(self.scripts)
         return self._take(self._free[0] if self._free else None)
@@ -244,13 +235,11 @@ class PacketMatcher:
                 self._alike.setdefault(alike, deque()).append(entry)
                 self._kinds.setdefault(type(entry.packet), deque()).append(entry)
 
-    def find(
-        self, packet: ControlPacket | Malformed, topic: str | None, expected: Entry | None, *, in_order: bool = True
-    ) -> Counterpart | None:
+    def find(self, packet: ControlPacket | Malformed, topic: str | None, expected: Entry | None) -> Counterpart | None:
         """The recorded packet that this one is; ``None`` where the recording has none.
 
         ``topic``: of a PUBLISH, its alias resolved.  ``expected``: what the recorded client would send next; a packet
-        that resembles nothing else is that one, if it is of its type and ``in_order`` allows it.
+        that resembles nothing else is that one, if it is of its type.
         """
         same, alike = _keys(packet, topic)
         found = self._next(self._same.get(same), lent=True)
@@ -261,8 +250,6 @@ class PacketMatcher:
         if found is not None:
             self._lent.add(found)
             return Counterpart(found, same=False, alike=True)
-        if not in_order:
-            return None
         if isinstance(packet, packets.Publish):
             # A match further on would be given to what has nothing to do with it.
             found = expected if expected is not None and isinstance(expected.packet, packets.Publish) else None

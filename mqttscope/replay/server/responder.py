@@ -24,14 +24,13 @@ from mqttscope.replay.server.connection import (
     PROTOCOL_ERROR,
     DeviceConnection,
     ServerSessions,
-    Unexpected,
 )
 from mqttscope.replay.server.recorded import ACKNOWLEDGEMENTS, PacketMatcher
 from mqttscope.session.connection import Connection
 
 MAX_SESSION_BYTES = 16 * 1024 * 1024
 """Of messages of a device whose handshake is not complete."""
-IDENTIFIER_REJECTED, IMPLEMENTATION_ERROR, QUOTA_EXCEEDED = 0x02, 0x83, 0x97
+IDENTIFIER_REJECTED, QUOTA_EXCEEDED = 0x02, 0x97
 TOPIC_FILTER_INVALID, TOPIC_NAME_INVALID = 0x8F, 0x90
 RECEIVE_MAXIMUM_EXCEEDED, TOPIC_ALIAS_INVALID = 0x93, 0x94
 RETAIN_NOT_SUPPORTED, QOS_NOT_SUPPORTED = 0x9A, 0x9B
@@ -147,8 +146,7 @@ class Responder:
 
     def _counterpart(self, entry: Entry, now_ns: int) -> bool:
         """Find the recorded packet that a packet is; returns whether both say the same."""
-        in_order = self.device.options.unexpected is Unexpected.ANSWER or isinstance(entry.packet, packets.Connect)
-        found = self._matcher.find(entry.packet, entry.topic, self.device.recorded.next_needed, in_order=in_order)
+        found = self._matcher.find(entry.packet, entry.topic, self.device.recorded.next_needed)
         if found is None:
             return False
         entry.source = found.entry
@@ -173,7 +171,7 @@ class Responder:
             if code is not None:
                 self.device.enqueue(packets.Connack(reason_code=code), None, 0, now_ns)
             self.device.end = Close("fin", f"a CONNECT that cannot be read: {packet.reason.replace('_', ' ')}")
-        elif self.device.options.unexpected is not Unexpected.IGNORE:
+        else:
             self.device.end_with(MALFORMED, f"a malformed packet: {packet.reason.replace('_', ' ')}", now_ns)
 
     def _connected(self, entry: Entry, packet: packets.Connect, now_ns: int) -> None:
@@ -300,18 +298,11 @@ class Responder:
             code = violation(packet, entry.topic, self.device.state)
             if code is None and isinstance(packet, packets.Connect):
                 code = PROTOCOL_ERROR  # 5.0 MQTT-3.1.0-2
-            if code is not None and self.device.options.unexpected is not Unexpected.IGNORE:
+            if code is not None:
                 self.device.end_with(code, f"{packet_name(packet)} that breaks the protocol", now_ns)
                 return
         if entry.source is None and not again and not isinstance(packet, packets.Pingreq):
             self.device.note(NoteKind.ADDED, f"{packet_name(packet)} of the device, which the recording does not have")
-            if self.device.options.unexpected is Unexpected.IGNORE:
-                return
-            if self.device.options.unexpected is Unexpected.CLOSE:
-                self.device.end_with(
-                    IMPLEMENTATION_ERROR, f"{packet_name(packet)} that is not in the recording", now_ns
-                )
-                return
         if isinstance(packet, packets.Publish):
             self._published(entry, packet, now_ns)
         elif isinstance(packet, packets.Auth):

@@ -55,16 +55,14 @@ def verify_device(
     *,
     unplayed: Iterable[Script] = (),
     extra: Iterable[Script] = (),
-    identified: bool = True,
 ) -> Verification:
     """Compare devices with recorded clients.
 
     ``unplayed``: recorded connections that no device made; ``extra``: live ones that the recording does not have.
-    ``identified``: devices were given their connections by Client Identifier, so that it counts.
     """
     found = Verification()
     for pair in pairs:
-        one = _Comparison(pair, Tally(pair.recorded), identified)
+        one = _Comparison(pair, Tally(pair.recorded))
         one.compare()
         found.differences += sorted(one.differences, key=_place)
         found.tallies.append(one.tally)
@@ -91,7 +89,6 @@ class _Comparison:
 
     pair: DevicePair
     tally: Tally
-    identified: bool
     differences: list[Difference] = field(default_factory=list)
 
     def compare(self) -> None:
@@ -132,7 +129,7 @@ class _Comparison:
         shown = before
         if self.pair.connect is not None and isinstance(before.packet, packets.Connect):
             shown = self.pair.connect
-        for one in changed_fields(shown, now, identified=self.identified):
+        for one in changed_fields(shown, now, identified=False):
             made = self._add(DeviceKind.FIELD, shown, now, f"The {described(shown)} {one.told}.")
             made.field, made.expected, made.found = one.field, one.expected, one.found
 
@@ -239,7 +236,7 @@ class _Comparison:
         before, now = _disconnect(recorded), _disconnect(live)
         if before is not None and now is not None:
             self.tally.equal(before)
-            for one in changed_fields(before, now, identified=self.identified):
+            for one in changed_fields(before, now, identified=False):
                 kind = DeviceKind.REASON_CODE if one.field == "reason_code" else DeviceKind.FIELD
                 made = self._add(kind, before, now, f"The DISCONNECT {one.told}.")
                 made.field, made.expected, made.found = one.field, one.expected, one.found

@@ -69,7 +69,7 @@ class Markdown:
             (
                 f"{self._safe(one.client)} → {self._safe(one.server)}, {spoken(one)}, ended"
                 f" {self._safe(self._clock.iso(one.ended_ns))}{lasted},"
-                f" {self._safe(one.capture)} frame {one.ended_frame}\n\n"
+                f" {self._safe(one.ended_capture)} frame {one.ended_frame}\n\n"
             ),
             *self._evidences(first.reasons),
             *self._evidences(first.doubts, "against it: "),

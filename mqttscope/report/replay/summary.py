@@ -430,8 +430,8 @@ class ServedOutcome:
         """Connections of devices that were given a recorded one."""
         return sum(one.recorded is not None for one in self.served)
 
-    def verify(self, *, by_order: bool) -> Verification:
-        """Compare devices with recorded clients; ``by_order`` where some may have another Client Identifier."""
+    def verify(self) -> Verification:
+        """Compare devices with recorded clients."""
         pairs, extra = [], []
         for one in self.served:
             if one.recorded is None or one.played is None:
@@ -439,7 +439,7 @@ class ServedOutcome:
                 continue
             converted = one.recorded.connect if one.played is not one.recorded else None
             pairs.append(DevicePair(one.played, one.live, converted))
-        return verify_device(pairs, unplayed=self.unplayed, extra=extra, identified=not by_order)
+        return verify_device(pairs, unplayed=self.unplayed, extra=extra)
 
 
 def _never(serving: ServerRun) -> list[Script]:

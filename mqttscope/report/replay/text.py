@@ -59,28 +59,28 @@ class Findings(Protocol):
 
 
 class Limited:
-    """Passes the first ``most`` findings that count on, and counts the others."""
+    """Passes the first `MAX_BLOCKS` findings that count on, and counts the others."""
 
-    def __init__(self, report: Findings, sink: Sink, most: int) -> None:
-        self.report, self.sink, self.most = report, sink, most
+    def __init__(self, report: Findings, sink: Sink) -> None:
+        self.report, self.sink = report, sink
         self.seen = 0
 
     def feed(self, finding: Finding, suppressed: Suppression | None = None) -> None:
         """Write one finding, unless there were too many."""
         is_new = suppressed is None and self.report.is_new(finding)
         self.seen += is_new
-        if not is_new or self.seen <= self.most:
+        if not is_new or self.seen <= MAX_BLOCKS:
             self.report.feed(finding, suppressed)
 
     def close(self, summary: Summary) -> None:
         """Say how many were left out, and write the end."""
-        if self.seen > self.most:
-            self.sink.write(encoded([left_out(self.seen - self.most, "finding"), ""]))
+        if self.seen > MAX_BLOCKS:
+            self.sink.write(encoded([left_out(self.seen - MAX_BLOCKS, "finding"), ""]))
         self.report.close(summary)
 
 
 def left_out(count: int, what: str) -> str:
-    return f"and {plural(count, f'more {what}')}, left out by --limit; --format jsonl has all of them"
+    return f"and {plural(count, f'more {what}')}, left out; --format jsonl has all of them"
 
 
 IDLE = ("packet_identifier", "dup", "topic_name", "properties.topic_alias", "properties.reason_string")
@@ -245,20 +245,8 @@ Cell = tuple[str, str]
 class ReplayText:
     """Writes differences as blocks, and at the end a summary."""
 
-    def __init__(
-        self,
-        sink: Sink,
-        view: View,
-        *,
-        recorded_ns: int | None = None,
-        live_ns: int | None = None,
-        most: int = MAX_BLOCKS,
-    ) -> None:
-        """Relative times count from ``recorded_ns`` and ``live_ns``, else from the first packet that is shown.
-
-        ``most`` limits the blocks.
-        """
-        self.most = most
+    def __init__(self, sink: Sink, view: View, *, recorded_ns: int | None = None, live_ns: int | None = None) -> None:
+        """Relative times count from ``recorded_ns`` and ``live_ns``, else from the first packet that is shown."""
         self.sink = sink
         self.view = view
         self.painter = Painter(view)
@@ -274,7 +262,7 @@ class ReplayText:
         """Write one difference, together with those that follow about the same two packets."""
         if self._group and not _same_packets(self._group[0], difference):
             self._flush()
-        if self._blocks >= self.most:
+        if self._blocks >= MAX_BLOCKS:
             self._left += 1
             return
         self._group.append(difference)

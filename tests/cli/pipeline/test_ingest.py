@@ -70,7 +70,6 @@ def test_small_inputs_are_written_in_process(tmp_path: Path) -> None:
 
     again = invoke("pipeline", "ingest", *captures, "--lake", lake, *KEPT)
     assert again.out.decode() == f"{lake}: 0 captures read, 2 known already\n"
-    assert invoke("pipeline", "ingest", *captures, "--lake", lake, *KEPT, "-q").out == b""
 
 
 def test_the_summary_as_json(tmp_path: Path) -> None:
@@ -245,15 +244,14 @@ def test_spark_says_the_same(tmp_path: Path) -> None:
     ("words", "code", "told"),
     [
         (("--conf", "a"), 2, "'--conf': it is not of the form KEY=VALUE"),
-        (("--split-size", "x"), 2, "'x' is not a number of bytes"),
         (("--select", "NIX"), 2, "NIX"),
         (("none.pcap",), 3, "none.pcap does not exist"),
         (("--lake-fs", "region=x"), 2, "--lake-fs is for a lake in a store"),
         (("--engine", "local", "--master", "local[2]"), 2, "--engine local takes no --master"),
-        (("--engine", "local", "--split-size", "1m"), 2, "it takes no --split-size"),
+        (("--engine", "local", "--conf", "spark.a=b"), 2, "--engine local takes no --master and no --conf"),
         (("/dev/zero",), 3, "/dev/zero is no regular file"),
         (("--jobs", "2", "--engine", "spark"), 2, "--jobs is for what is decoded here; Spark takes --master"),
-        (("--jobs", "2", "--split-size", "1m"), 2, "--jobs is for what is decoded here"),
+        (("--jobs", "2", "--master", "local[1]"), 2, "--jobs is for what is decoded here"),
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(words: tuple[str, ...], code: int, told: str, tmp_path: Path) -> None:
@@ -382,7 +380,7 @@ def test_a_lake_in_a_store(tmp_path: Path, bucket: tuple[Any, dict[str, str]]) -
 
     refused: tuple[tuple[tuple[Any, ...], str], ...] = (
         (("ingest", captures[0], "--engine", "spark"), "Spark writes no lake in a store"),
-        (("ingest", captures[0], "--split-size", "1m"), "Spark writes no lake in a store"),
+        (("ingest", captures[0], "--master", "local[1]"), "Spark writes no lake in a store"),
         (("sql", "select 1", "--master", "local[1]"), "Spark asks no lake in a store"),
         (("report", "--engine", "spark"), "Spark asks no lake in a store"),
         (("watch", "."), "is a URI, and this command works with a lake in a folder"),
@@ -427,7 +425,7 @@ def test_two_processes_are_asked_for_or_worth_it(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(ingest, "processors", lambda: 2)
     for number, words in enumerate(((), ("--jobs", "1"), ("--jobs", "2"), ("--jobs", "7", "--engine", "local"))):
         lake = tmp_path / str(number)
-        assert invoke("pipeline", "ingest", *captures, "--lake", lake, *KEPT, "-q", *words).code == 0
+        assert invoke("pipeline", "ingest", *captures, "--lake", lake, *KEPT, *words).code == 0
         assert tables(lake) == tables(tmp_path / "0")
     monkeypatch.setattr(ingest, "LARGE_BYTES", 100)
     ways: tuple[dict[str, Any], ...] = ({}, {"can_fork": lambda: False}, {"processors": lambda: 1})
@@ -435,7 +433,7 @@ def test_two_processes_are_asked_for_or_worth_it(tmp_path: Path, monkeypatch: py
         with monkeypatch.context() as patch:
             for name, value in patched.items():
                 patch.setattr(ingest, name, value)
-            invoke("pipeline", "ingest", *captures, "--lake", tmp_path / f"large-{number}", *KEPT, "-q")
+            invoke("pipeline", "ingest", *captures, "--lake", tmp_path / f"large-{number}", *KEPT)
 
     assert used == [False, False, True, True, True, False, False]
 
@@ -493,7 +491,7 @@ def test_two_processes_end_together_and_leave_the_lake_as_it_was(how: str, tmp_p
     assert read_manifest(lake).generation == 0
     # Nobody holds the lock any more.
     small = collection(tmp_path / "captures", NAMES[:1])
-    assert invoke("pipeline", "ingest", *small, "--lake", lake, *KEPT, "-q").code == 0
+    assert invoke("pipeline", "ingest", *small, "--lake", lake, *KEPT).code == 0
 
 
 @pytest.mark.long
@@ -546,7 +544,7 @@ def test_captures_of_several_taps_make_the_lake_of_one(tmp_path: Path) -> None:
 
 
 def test_spark_does_not_compare_frames(tmp_path: Path) -> None:
-    for given in (("--engine", "spark"), ("--master", "local[1]"), ("--split-size", "1m")):
+    for given in (("--engine", "spark"), ("--master", "local[1]"), ("--conf", "spark.a=b")):
         done = invoke("pipeline", "ingest", capture("v5-qos"), "--lake", tmp_path / "lake", "--deduplicate", *given)
         assert done.code == 2
         assert "--deduplicate compares frames in one process, without Spark" in done.err

@@ -62,7 +62,7 @@ def test_comparisons_fit() -> None:
 
 
 def test_the_report_of_redact_fits(tmp_path: Path) -> None:
-    words = ("redact", capture("v5-qos"), "-o", tmp_path / "out.pcapng", "--keep", "topics", "--report")
+    words = ("redact", capture("v5-qos"), "-o", tmp_path / "out.pcapng", "--keep", "topics")
     document = json.loads(invoke(*words, "--format", "json").out)
 
     assert fits("redaction", [document]) == 1

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from mqttscope.mqtt import Connack, ControlPacket, Malformed, ProtocolVersion, decode
+from mqttscope.mqtt import ControlPacket, Malformed
 from mqttscope.replay.drivers.server import MAX_TURN, TURN_NS, ServerDriver
 from mqttscope.replay.script import Script
-from mqttscope.replay.server import ServerOptions, ServerPlayer, ServerSessions, Unexpected, live_connection
+from mqttscope.replay.server import ServerOptions, ServerPlayer, ServerSessions, live_connection
 from mqttscope.session import Connection
 from tests.replay.server.desk import HELLO, MESSAGES
 from tests.replay.talk import record, said_bytes
@@ -45,7 +45,6 @@ class Hall:
     """Who runs the driver."""
 
     scripts: list[Script]
-    unexpected: Unexpected = Unexpected.ANSWER
     max_packet_bytes: int = 1_000
     told: list[str] = field(default_factory=list)
     has_room: bool = True
@@ -60,9 +59,7 @@ class Hall:
     def room(self, more: int) -> bool:
         return self.has_room
 
-    def cast(self, driver: ServerDriver, first: ControlPacket | Malformed) -> ServerPlayer | None:
-        if not self.scripts:
-            return None
+    def cast(self, driver: ServerDriver, first: ControlPacket | Malformed) -> ServerPlayer:
         driver.recorded = self.scripts.pop()
         live = Script(Connection(0, "device", "hall", "", 0, 0))
         options = ServerOptions(speed=None)
@@ -121,17 +118,6 @@ def test_who_does_not_begin_with_connect_is_closed(data: bytes, why: str) -> Non
     assert wire.how == "fin"
 
 
-def test_who_is_not_expected_is_refused_or_ignored() -> None:
-    connect = said_bytes("dev", "connect")
-    wire, hall = driven(lambda driver, wire, hall: driver.received(connect), "")
-    refusal = decode(wire.sent, ProtocolVersion.V5)
-    assert isinstance(refusal, Connack)
-    assert refusal.reason_code == 0x88
-    wire, hall = driven(lambda driver, wire, hall: driver.received(connect), "", unexpected=Unexpected.IGNORE)
-    assert wire.sent == b""
-    assert "no connection for this client" in hall.told[0]
-
-
 def test_a_packet_that_is_too_long_ends_the_connection() -> None:
     def talk(driver: ServerDriver, wire: Wire, hall: Hall) -> None:
         driver.received(said_bytes("dev", "connect"))
@@ -139,7 +125,7 @@ def test_a_packet_that_is_too_long_ends_the_connection() -> None:
 
     wire, hall = driven(talk)
     assert wire.sent.endswith(b"\xe0\x02\x95\x00") or wire.sent.endswith(b"\xe0\x01\x95")
-    assert "--max-packet is 1,000" in hall.told[0]
+    assert "the limit is 1,000" in hall.told[0]
     wire, hall = driven(lambda driver, wire, hall: driver.received(b"\x10\x20\x00"), has_room=False)
     assert "of all devices together" in hall.told[0]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mqttscope.mqtt import Connack, Connect, Malformed, Puback, Publish, Suback, decode
 from mqttscope.replay.script import Entry
-from mqttscope.replay.server.recorded import ConnectionMatcher, Match, PacketMatcher, ServerScript, said_identifier
+from mqttscope.replay.server.recorded import ConnectionMatcher, PacketMatcher, ServerScript, said_identifier
 from tests.replay.server.desk import HELLO, SECOND, Desk
 from tests.replay.talk import packet, record
 
@@ -24,13 +24,11 @@ def chosen(matcher: ConnectionMatcher, *names: str) -> list[int | None]:
 def test_by_identifier_and_in_order_for_unknown_ones() -> None:
     assert chosen(ConnectionMatcher(record(TEXT)), "a", "b", "a", "a") == [0, 1, 2, None]
     assert chosen(ConnectionMatcher(record(TEXT)), "x", "b", "a", "a", "x") == [0, 1, 2, None, None]
-    assert chosen(ConnectionMatcher(record(TEXT), Match.CLIENT), "x", "a") == [None, 0]
-    assert chosen(ConnectionMatcher(record(TEXT), Match.ORDER), "b", "b", "b", "b") == [0, 1, 2, None]
 
 
 def test_again_from_the_beginning() -> None:
     assert chosen(ConnectionMatcher(record(TEXT), repeat=True), "a", "a", "a", "b", "b") == [0, 2, 0, 1, 1]
-    assert chosen(ConnectionMatcher(record(TEXT), Match.ORDER, repeat=True), *"aaaa") == [0, 1, 2, 0]
+    assert chosen(ConnectionMatcher(record(TEXT), repeat=True), *"xyzx") == [0, 1, 2, 0]
 
 
 def test_what_is_left() -> None:
@@ -40,7 +38,8 @@ def test_what_is_left() -> None:
 
 
 def test_a_first_packet_that_is_no_connect() -> None:
-    matcher = ConnectionMatcher(record(TEXT), Match.CLIENT)
+    matcher = ConnectionMatcher(record(TEXT))
+    assert chosen(matcher, "a", "b", "a") == [0, 1, 2]
     assert matcher.choose(Publish(topic_name="a")) is None
     bad = decode(bytes.fromhex("1003000000"))
     assert isinstance(bad, Malformed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mqttscope.mqtt import Malformed, decode
-from mqttscope.replay.server import Unexpected, responder
+from mqttscope.replay.server import responder
 from tests.replay.server.desk import HELLO, MESSAGES, V3_1_1, V5, Desk
 
 
@@ -17,19 +17,6 @@ def test_unexpected_packets_are_answered_as_a_broker_would() -> None:
     assert device.say("subscribe 3 a:1 b:2") == ["suback id=3 1 2"]
     assert device.say("unsubscribe 4 a c") == ["unsuback id=4 0 17"]
     assert device.say("pingreq") == ["pingresp"]
-
-
-def test_unexpected_packets_are_ignored_or_end_the_connection() -> None:
-    text = HELLO + "dev > publish a x qos=1 id=1\ndev < puback 1\ndev > disconnect"
-    device, _ = Desk(text, unexpected=Unexpected.IGNORE).connect()
-    assert device.say("publish new x qos=1 id=1", "subscribe 2 a:1") == []
-    assert device.say("publish a other qos=1 id=3", "pingreq") == ["puback id=3", "pingresp"]
-
-    device, _ = Desk(text, unexpected=Unexpected.CLOSE).connect()
-    assert device.say("pingreq") == ["pingresp"]
-    assert device.say("publish new x qos=1 id=1") == ["disconnect 0x83"]
-    assert device.closed is not None
-    assert "not in the recording" in device.closed.why
 
 
 def test_violations_end_the_connection_with_their_reason_code() -> None:

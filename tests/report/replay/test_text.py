@@ -37,20 +37,22 @@ ANSWERED = [f"dev < puback {number + 1}" for number in range(5)]
 
 
 @pytest.mark.parametrize(("most", "shown", "rest"), [(0, 0, 5), (2, 2, 3), (4, 4, 1), (5, 5, 0), (200, 5, 0)])
-def test_differences(most: int, shown: int, rest: int) -> None:
+def test_differences(most: int, shown: int, rest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mqttscope.report.replay.text.MAX_BLOCKS", most)
     sink, found = Lines(), verify(pairs(asked(*SENT, *ANSWERED), asked(*SENT)))
-    report = ReplayText(sink, View(), most=most)
+    report = ReplayText(sink, View())
     for one in found.differences:
         report.feed(one)
     report.close(found)
 
     assert sum(line.startswith("missing-answer: ") for line in sink.lines) == shown
-    told = [line for line in sink.lines if "left out by --limit" in line]
+    told = [line for line in sink.lines if "left out; " in line]
     word = "difference" if rest == 1 else "differences"
-    assert told == ([f"and {rest} more {word}, left out by --limit; --format jsonl has all of them"] if rest else [])
+    assert told == ([f"and {rest} more {word}, left out; --format jsonl has all of them"] if rest else [])
 
 
-def test_findings() -> None:
+def test_findings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mqttscope.report.replay.text.MAX_BLOCKS", 3)
     from mqttscope.capture import open_capture
     from mqttscope.dissect import dissect
 
@@ -60,12 +62,12 @@ def test_findings() -> None:
     ]
     assert len(findings) > 3
     sink = Lines()
-    report = Limited(make_reporter("concise", sink, View(), every=True, live=True), sink, 3)
+    report = Limited(make_reporter("concise", sink, View(), every=True, live=True), sink)
     for finding in findings:
         report.feed(finding)
     report.close(Summary())
 
-    at = next(at for at, line in enumerate(sink.lines) if "left out by --limit" in line)
+    at = next(at for at, line in enumerate(sink.lines) if "left out; " in line)
     assert sink.lines[at].startswith(f"and {len(findings) - 3} more finding")
     assert sum(line.startswith("failing-device") or "capture.pcapng:" in line for line in sink.lines[:at]) == 3
 
