@@ -10,6 +10,7 @@ import math
 import os
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from ipaddress import IPv4Address, IPv6Address
 from typing import Any, TypeVar
 
 from mqttscope.errors import ArgumentError
@@ -132,3 +133,21 @@ def tls_pair(certificate: str, key: str, values: tuple[Any, Any]) -> None:
 def _file(name: str, value: Any) -> None:
     if value is not None and (not isinstance(value, str | os.PathLike) or not os.fspath(value)):
         raise ArgumentError(f"{name} is {value!r}: it is the name of a file")
+
+
+def read_endpoint(written: str) -> str:
+    """An address and port as captures name them (`net.segment.endpoints`); `ValueError` says what is wrong."""
+    host, colon, port = written.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65_536:
+        raise ValueError("it is not HOST:PORT with a port from 1 to 65535")
+    in_brackets = host.startswith("[") and host.endswith("]")
+    try:
+        if in_brackets and "%" not in host:
+            return f"[{IPv6Address(host[1:-1])}]:{int(port)}"
+        if not in_brackets:
+            return f"{IPv4Address(host)}:{int(port)}"
+    except ValueError:
+        pass
+    if ":" in host and not in_brackets:
+        raise ValueError("an IPv6 address stands in brackets: [fd00::1]:1883")
+    raise ValueError(f"{host!r} is not an IP address: captures have no names of hosts")

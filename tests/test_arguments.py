@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import mqttscope
+from mqttscope.arguments import read_endpoint
 from tests.cli.running import capture
 from tests.each import each
 
@@ -318,3 +319,35 @@ def test_a_file_that_is_no_capture_is_named() -> None:
     for make in (mqttscope.StandIn, lambda name: mqttscope.Replay(name, broker=URL)):
         with pytest.raises(mqttscope.NothingRecordedError, match=r"test_arguments\.py: .*(format|capture)"):
             make(__file__)
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("10.0.0.2:1883", "10.0.0.2:1883"),
+        ("[fd00::1]:1883", "[fd00::1]:1883"),
+        ("[FD00:0:0::1]:01883", "[fd00::1]:1883"),
+    ],
+)
+def test_an_endpoint_is_read_as_it_is_written_elsewhere(written: str, read: str) -> None:
+    assert read_endpoint(written) == read
+
+
+@pytest.mark.parametrize(
+    ("written", "why"),
+    [
+        ("10.0.0.2", "not HOST:PORT"),
+        ("10.0.0.2:", "port from 1 to 65535"),
+        ("10.0.0.2:0", "port from 1 to 65535"),
+        ("10.0.0.2:65536", "port from 1 to 65535"),
+        ("10.0.0.2:mqtt", "port from 1 to 65535"),
+        ("fd00::1:1883", "stands in brackets"),
+        ("[fe80::1%eth0]:1883", "not an IP address"),
+        ("[10.0.0.2]:1883", "not an IP address"),
+        ("broker.example:1883", "not an IP address: captures have no names of hosts"),
+        (":1883", "not an IP address"),
+    ],
+)
+def test_what_is_no_endpoint_says_why(written: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        read_endpoint(written)

@@ -82,9 +82,9 @@ class Findings(Sequence[Finding]):
         """The JSON forms: what ``mqttscope lint --format jsonl`` writes (docs/findings.md)."""
         import orjson
 
-        from mqttscope.report.findings.json import finding_view, line
+        from mqttscope.report.findings.json import FINDING, line
 
-        return [orjson.loads(line(finding_view(one))) for one in self._found]
+        return [orjson.loads(line(FINDING.view(one))) for one in self._found]
 
 
 def lint(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from mqttscope import arguments
 from mqttscope.capture import open_capture
 from mqttscope.capture.files import STDIN
+from mqttscope.capture.pcap import FrameSink
 from mqttscope.dissect import CaptureOrder, Dissector, FastPath, Options, segments
 from mqttscope.dissect.options import MQTT, TLS, WEBSOCKET
 from mqttscope.errors import ArgumentError, MqttscopeError
@@ -25,11 +26,10 @@ from mqttscope.net.frame import (
     CaptureSecrets,
     Decrypted,
     Frame,
-    FrameSink,
     Plaintext,
     Undecrypted,
 )
-from mqttscope.net.segment import NoteSkipped, Segment, read_endpoint
+from mqttscope.net.segment import NoteSkipped, Segment
 
 if TYPE_CHECKING:
     from mqttscope.capture.taps import Taps
@@ -399,7 +399,7 @@ def read_servers(given: Iterable[str]) -> frozenset[str]:
     found = set()
     for one in given:
         try:
-            found.add(read_endpoint(one if isinstance(one, str) else repr(one)))
+            found.add(arguments.read_endpoint(one if isinstance(one, str) else repr(one)))
         except ValueError as error:
             raise ArgumentError(f"complete names {one!r}: {error}") from None
     return frozenset(found)

@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
 
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import RETURN_CODES, MalformedReason, PacketType, ProtocolVersion, reason_name
@@ -308,10 +307,6 @@ def _told(case: Case, codes: Sequence[tuple[PacketType, int]]) -> str:
     """``DISCONNECT 0x81 (Malformed Packet)``."""
     rows = dict.fromkeys(codes)
     return ", ".join(f"{kind.name} 0x{code:02x} ({reason_name(kind, code, case.version)})" for kind, code in rows)
-
-
-def ruling_json(ruling: Ruling) -> dict[str, Any]:
-    return {"verdict": str(ruling.verdict), "why": ruling.why, "statements": list(ruling.statements)}
 
 
 MAX_PLAYINGS = 4

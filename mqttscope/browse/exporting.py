@@ -20,7 +20,8 @@ from mqttscope.mqtt.view import utf8, without_topic
 from mqttscope.mqtt.wire import counted
 from mqttscope.report.base import View
 from mqttscope.report.escape import escape
-from mqttscope.report.public import hidden_of, make_reporter
+from mqttscope.report.formats import make_reporter
+from mqttscope.report.public import hidden_of
 
 FORMS: Final = ("pcapng", "jsonl", "hex", "mosquitto_pub", "nc")
 """What packets can be exported as, and the ends of the files' names."""

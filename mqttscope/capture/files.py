@@ -21,10 +21,10 @@ from typing import Any, BinaryIO, cast
 
 from mqttscope.capture.compressed import CHUNK_SIZE, ByteSource
 from mqttscope.capture.fingerprint import is_replaced
-from mqttscope.capture.pcap import FRAME_LIMIT, PCAP_MAGICS
+from mqttscope.capture.pcap import FRAME_LIMIT, PCAP_MAGICS, FrameSink
 from mqttscope.capture.pcapng import PCAPNG_MAGIC
 from mqttscope.capture.read import NO_FRAME, BoundedFile, first_after, first_time, read_capture, read_rest
-from mqttscope.net.frame import CaptureError, CaptureNotice, Frame, FrameSink
+from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
 from mqttscope.secrets.addresses import public_name
 
 STDIN = "-"

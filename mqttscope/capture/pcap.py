@@ -12,10 +12,33 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from mqttscope.capture.compressed import ByteSource
-from mqttscope.net.frame import CaptureError, Frame, FrameSink
+from mqttscope.net.frame import CaptureError, Frame
+
+
+class FrameSink(Protocol):
+    """Takes frames out of a reader's buffer, so that nothing is made for a frame that nobody wants to see."""
+
+    base: int
+    """Offset in the capture, uncompressed, of the first byte of ``data``; readers set it before they offer a frame."""
+
+    def take(
+        self,
+        data: bytes,
+        start: int,
+        end: int,
+        number: int,
+        timestamp_ns: int,
+        link_type: int,
+        original_length: int,
+        capture: str,
+    ) -> bool:
+        """Take the frame that lies in ``data`` from ``start`` to ``end``; the rest is as in `Frame`.
+
+        ``False`` where it did not: then nothing has happened, and the reader yields the frame.
+        """
 
 
 @dataclass(slots=True)

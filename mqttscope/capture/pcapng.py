@@ -13,9 +13,9 @@ from math import gcd
 from typing import Final, Literal
 
 from mqttscope.capture.compressed import ByteSource
-from mqttscope.capture.pcap import FRAME_LIMIT, Interface, ReaderState
+from mqttscope.capture.pcap import FRAME_LIMIT, FrameSink, Interface, ReaderState
 from mqttscope.errors import MqttscopeError
-from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, CaptureSecrets, Frame, FrameSink
+from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, CaptureSecrets, Frame
 
 PCAPNG_MAGIC: Final = b"\x0a\x0d\x0d\x0a"
 """The first four bytes of a pcapng file, the same in both byte orders."""

@@ -17,10 +17,10 @@ from dataclasses import dataclass, fields
 from typing import BinaryIO, Final, cast
 
 from mqttscope.capture.compressed import CHUNK_SIZE, ByteSource, is_compressed
-from mqttscope.capture.pcap import FILE_HEADER_SIZE, FRAME_LIMIT, PCAP_MAGICS, ReaderState, read_pcap
+from mqttscope.capture.pcap import FILE_HEADER_SIZE, FRAME_LIMIT, PCAP_MAGICS, FrameSink, ReaderState, read_pcap
 from mqttscope.capture.pcapng import PCAPNG_MAGIC, read_pcapng
 from mqttscope.errors import MqttscopeError
-from mqttscope.net.frame import CaptureError, CaptureNotice, Frame, FrameSink
+from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
 
 NO_FRAME: Final = float("-inf")
 """Time of the first frame where there is none: these captures come first."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from mqttscope.mqtt.wire import counted
-from mqttscope.net.segment import OFFER, OFFER_ELSEWHERE, unread_sentence
+from mqttscope.net import segment
 
 if TYPE_CHECKING:
     from mqttscope.dissect import Dissector
@@ -20,6 +20,9 @@ _READ = {"mqtt": "read as that", "ws": "read as that", "tls": "listed as that"}
 """By protocol, as `mqttscope.dissect.options` names them, which takes a while to import."""
 MANY_COPIES = 20
 """From this many segments that were captured twice, the message says what to do about it."""
+OFFER = "--via tshark"
+OFFER_ELSEWHERE = "mqttscope inspect --via tshark"
+"""The same for commands that have no such option."""
 _REMEDY = "capture complete frames with `tcpdump -s 0` or `tshark -s 0`"
 
 
@@ -49,6 +52,26 @@ def snap_length(dissector: Dissector, skipped: Mapping[str, int]) -> str | None:
     if truncated and not dissector.flows.opened_flows:
         return f"the snap length cut {counted(truncated, 'frame')} inside the headers: {_REMEDY}"
     return None
+
+
+def unread_sentence(skipped: Mapping[str, int], *, by_tshark: bool = False, offer: str = OFFER) -> str | None:
+    """One line about frames that were not read, by their reasons, or ``None``.
+
+    ``by_tshark``: tshark has looked at the frames already.  ``offer``: how the user lets tshark read them.
+    """
+    parts = []
+    for name, count in segment.not_read(skipped).items():
+        reason = segment.UNREAD[name]
+        frames, them = ("frame", "it") if count == 1 else ("frames", "them")
+        notes = [reason.note] if reason.note else []
+        if reason.reader == segment.READS and not by_tshark:
+            notes.append(f"{offer} reads {them}")
+        elif reason.reader == segment.WITH_KEYS:
+            notes.append(f"{'tshark' if by_tshark else offer} reads {them} with keys in the profile of Wireshark")
+        elif notes:
+            notes.append("nothing here reads it")
+        parts.append(f"{count:,} {frames} {reason.words}" + (f" ({'; '.join(notes)})" if notes else ""))
+    return f"not read: {', '.join(parts)}" if parts else None
 
 
 def not_read(

@@ -135,7 +135,7 @@ def command(given: InspectOptions) -> int:
     from mqttscope.cli.output import HTML, is_terminal
     from mqttscope.cli.sharing import ShareFailedError
     from mqttscope.dissect import FastPath
-    from mqttscope.report.public import make_reporter
+    from mqttscope.report.formats import make_reporter
 
     suffix = given.reproducer()
     if suffix is not None and given.output is not None:

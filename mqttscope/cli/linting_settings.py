@@ -10,8 +10,9 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import combinations
+from operator import attrgetter, itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -28,11 +29,37 @@ from mqttscope.lint.quality import QualityLevel
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.view import text
-from mqttscope.report.findings.json import line
-from mqttscope.report.jsonl import SCHEMA
+from mqttscope.report import documents as doc
+from mqttscope.report.findings.json import JUDGED, SETTINGS, line
 
 if TYPE_CHECKING:
     from mqttscope.lint.profile import Profile
+
+
+_PATH = doc.ValueType(doc.NAME, lambda path: text(str(path)))
+_WRITTEN = {"format": doc.TEXT, "output": doc.maybe(_PATH)}
+SHOWN = doc.record({
+    "schema": doc.VERSION_1, "configuration_file": doc.maybe(_PATH).at("source"), "fail_on": doc.word(Severity),
+    "fail_confidence": doc.word(Confidence), "min_confidence": doc.word(Confidence),
+    "min_severity": doc.word(Severity), "require_packets": doc.maybe(doc.COUNT),
+    "require_quality": doc.maybe(doc.word(QualityLevel)), **_WRITTEN,
+    "more": doc.each(doc.record({
+        "format": doc.TEXT.at(itemgetter(0)), "output": doc.maybe(_PATH).at(itemgetter(1)),
+    })),
+    "baseline": doc.maybe(_PATH), "profile": doc.maybe(doc.TEXT), "exit_zero": doc.BOOL,
+    "complete": doc.ValueType(doc.each(doc.TEXT), sorted),
+    "ports": doc.mapping(doc.TEXT).at(
+        lambda settings: {str(port): protocol for port, protocol in sorted(settings.options.ports.items())}
+    ),
+    "mqtt_version": doc.maybe(doc.ValueType(doc.PROTOCOL, attrgetter("text"))).at("options.version"),
+    "suppressed": doc.each(doc.record({
+        "written": doc.NAME, "reason": doc.NAME, "expires": doc.maybe(doc.ValueType(doc.TEXT, datetime.date.isoformat)),
+    })).at("suppressions.patterns"),
+    "rules": doc.each(doc.record({
+        "rule": doc.TEXT.at("code"), "slug": doc.TEXT, **JUDGED, "settings": SETTINGS.at("set"),
+    })),
+})  # fmt: skip
+"""The settings by name, for ``--show-settings``."""
 
 
 @dataclass(slots=True)
@@ -90,48 +117,8 @@ class Settings:
     def shown(self) -> bytes:
         """The settings for ``--show-settings``: JSON where that is the format, else text."""
         if self.format in ("json", "jsonl"):
-            return line(self.as_json()) + b"\n"
+            return line(SHOWN.view(self)) + b"\n"
         return self.describe().encode("utf-8", "backslashreplace")
-
-    def as_json(self) -> dict[str, Any]:
-        """The settings by name."""
-        return {
-            "schema": SCHEMA,
-            "configuration_file": _path(self.source),
-            "fail_on": self.fail_on,
-            "fail_confidence": self.fail_confidence,
-            "min_confidence": self.min_confidence,
-            "min_severity": self.min_severity,
-            "require_packets": self.require_packets,
-            "require_quality": self.require_quality,
-            "format": self.format,
-            "output": _path(self.output),
-            "more": [{"format": name, "output": _path(path)} for name, path in self.more],
-            "baseline": _path(self.baseline),
-            "profile": self.profile,
-            "exit_zero": self.exit_zero,
-            "complete": sorted(self.complete),
-            "ports": {str(port): protocol for port, protocol in sorted(self.options.ports.items())},
-            "mqtt_version": self.options.version.text if self.options.version else None,
-            "suppressed": [
-                {
-                    "written": text(one.written),
-                    "reason": text(one.reason),
-                    "expires": None if one.expires is None else one.expires.isoformat(),
-                }
-                for one in self.suppressions.patterns
-            ],
-            "rules": [
-                {
-                    "rule": rule.code,
-                    "slug": rule.slug,
-                    "severity": rule.severity,
-                    "confidence": rule.confidence,
-                    "settings": rule.set,
-                }
-                for rule in self.rules
-            ],
-        }
 
     def describe(self) -> str:
         """The settings as text."""
@@ -298,11 +285,6 @@ def _unknown_format(name: str) -> str:
     near = difflib.get_close_matches(name, FINDING_FORMATS, 1, 0.5)
     hint = f", did you mean {near[0]!r}?" if near else f" (there are {', '.join(FINDING_FORMATS)})."
     return f"unknown format {name!r}{hint}"
-
-
-def _path(path: str | Path | None) -> Any:
-    """A path as a JSON value."""
-    return None if path is None else text(str(path))
 
 
 def _port(given: str, source: Path | None) -> tuple[int, str]:

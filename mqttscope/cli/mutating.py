@@ -542,7 +542,7 @@ def _write(given: MutateOptions, target: str, flows: Flows, sink: Any) -> int:
         if given.form == "json":
             sink.write(listing.document(whole, rows))
         else:
-            sink.write(b"".join(map(written_line, [*(row.as_json() for row in rows), whole])))
+            sink.write(b"".join(map(written_line, [*map(listing.MUTATED_FLOW.view, rows), whole])))
         sink.flush()
     return EXIT_UNREADABLE if flows.truncated else EXIT_CLEAN
 

@@ -27,7 +27,7 @@ from mqttscope.cli.errors import ErrorTranslation
 from mqttscope.cli.output import CannotWriteError
 from mqttscope.mqtt.wire import counted
 from mqttscope.report.base import View
-from mqttscope.report.broker_test.outcome import Reduced, Tried, result_json
+from mqttscope.report.broker_test.outcome import CASE, Reduced, Tried, result_json
 from mqttscope.report.broker_test.text import write_deviation
 from mqttscope.report.page import Page
 from mqttscope.transport.wire import Endpoint
@@ -95,7 +95,7 @@ class Found:
         write_deviation(page, result, reduced, show_secrets=True)
         document = result_json(result, reduced, show_secrets=True)
         if reduced is not None:
-            document["reduced"]["case"] = reduced.minimized.case.as_json()
+            document["reduced"]["case"] = CASE.view(reduced.minimized.case)
         with ErrorTranslation(CannotWriteError, OSError, before=f"cannot write into {self.folder}: "):
             _private(self.folder / f"{name}.txt", page.encoded())
             _private(self.folder / f"{name}.json", orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")

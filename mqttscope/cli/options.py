@@ -351,7 +351,7 @@ def outputs_option(text: str = "Write findings to this file; FORMAT=FILE adds a 
 
 
 def _servers(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    from mqttscope.net.segment import read_endpoint
+    from mqttscope.arguments import read_endpoint
 
     try:
         return tuple(read_endpoint(one) for one in value)

@@ -12,6 +12,8 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import itemgetter
+from types import SimpleNamespace
 from typing import BinaryIO, cast
 
 import click
@@ -33,6 +35,27 @@ from mqttscope.net.segment import UNREAD
 from mqttscope.redact.check import SHORTEST, Check, Hit
 from mqttscope.redact.kinds import Choice
 from mqttscope.redact.redaction import Redaction
+from mqttscope.report import documents as doc
+
+_REPLACED = doc.record({"values": doc.COUNT.at(itemgetter(0)), "bytes": doc.COUNT.at(itemgetter(1))})
+REPORT = doc.record({
+    "schema": doc.VERSION_1, "captures": doc.each(doc.ESCAPED).at("given.captures"),
+    "output": doc.ESCAPED.at(lambda report: report.given.output or ""),
+    "replaced": doc.mapping(_REPLACED).at(lambda report: _replaced(report.run.choice)),
+    "kept": doc.ValueType(doc.each(doc.TEXT), sorted).at("given.keep"),
+    "blank": doc.ValueType(doc.each(doc.TEXT), sorted).at("given.blank"),
+    "frames": doc.record({
+        "read": doc.COUNT, "written": doc.COUNT, "rebuilt": doc.COUNT.at("frames.rebuilt"),
+    }).at("run"),
+    "left_out": doc.by_name(doc.COUNT).at("run.dropped"), "tls_key_blocks": doc.COUNT.at("keys"),
+    "differing_packets": doc.COUNT.at(lambda report: report.run.packets.differing + report.run.unfit),
+})  # fmt: skip
+"""The document of ``redact --report --format json``."""
+
+
+def _replaced(choice: Choice) -> dict[str, tuple[int, int]]:
+    return {str(name): (choice.counts[name], choice.sizes[name]) for name in sorted(choice.counts)}
+
 
 KEY_BYTES = 32
 KEY_VARIABLE = "MQTTSCOPE_REDACT_KEY"
@@ -269,23 +292,7 @@ class RedactRun:
         return "\n".join(lines) + "\n"
 
     def _json(self, run: Redaction) -> bytes:
-        choice, given = run.choice, self.given
-        found = {
-            "schema": 1,
-            "captures": [utf8(one) for one in given.captures],
-            "output": utf8(given.output or ""),
-            "replaced": {
-                str(name): {"values": choice.counts[name], "bytes": choice.sizes[name]}
-                for name in sorted(choice.counts)
-            },
-            "kept": sorted(given.keep),
-            "blank": sorted(given.blank),
-            "frames": {"read": run.read, "written": run.written, "rebuilt": run.frames.rebuilt},
-            "left_out": dict(sorted(run.dropped.items())),
-            "tls_key_blocks": self.keys,
-            "differing_packets": run.packets.differing + run.unfit,
-        }
-        return orjson.dumps(found) + b"\n"
+        return orjson.dumps(REPORT.view(SimpleNamespace(run=run, given=self.given, keys=self.keys))) + b"\n"
 
 
 def _spooled() -> BinaryIO:

@@ -81,9 +81,9 @@ def show(given: RulesOptions, rules: list[type[Rule]], *, whole: bool) -> None:
     sink = Output()
     if given.form == "json":
         from mqttscope.report.findings.json import line
-        from mqttscope.report.rules_text import coverage_view, rules_view
+        from mqttscope.report.rules_text import COVERAGE, rules_view
 
-        shown = coverage_view(statements(given.names, rules)) if given.coverage else rules_view(rules, examples=whole)
+        shown = COVERAGE.view(statements(given.names, rules)) if given.coverage else rules_view(rules, examples=whole)
         sink.write(line(shown) + b"\n")
     else:
         from mqttscope.report.rules_text import RulesText

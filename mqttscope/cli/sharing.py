@@ -21,13 +21,14 @@ import click
 from mqttscope.capture import open_capture
 from mqttscope.capture.files import Part, find_captures
 from mqttscope.capture.fingerprint import head_crc
+from mqttscope.capture.pcap import FrameSink
 from mqttscope.cli.errors import CommandFailedError
 from mqttscope.cli.main import ENDINGS, EXIT_FAILED, handling, installed, interruption, leaving, limit_ending
 from mqttscope.cli.options import LARGE_BYTES, MOST_UNASKED
 from mqttscope.cli.output import ReadProgress, Watch
 from mqttscope.cli.reading import Reading
 from mqttscope.errors import MqttscopeError
-from mqttscope.net.frame import CaptureNotice, Frame, FrameSink
+from mqttscope.net.frame import CaptureNotice, Frame
 from mqttscope.system import can_fork, processors
 
 if TYPE_CHECKING:

@@ -49,7 +49,7 @@ from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import CaptureNotice, Decrypted, Frame
 from mqttscope.net.segment import Segment
 from mqttscope.report.base import View
-from mqttscope.report.public import make_reporter
+from mqttscope.report.formats import make_reporter
 
 if TYPE_CHECKING:
     from mqttscope.cli.linting import Findings

@@ -21,7 +21,7 @@ from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.stream import StreamItem
 from mqttscope.net.checksum import WRONG
 from mqttscope.net.flows import acknowledged
-from mqttscope.net.usual_frames import judge, locate
+from mqttscope.net.headers import judge, locate
 from mqttscope.session.connection import Connection
 
 OVERLAP_NS: Final = 10_000_000

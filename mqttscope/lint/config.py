@@ -30,6 +30,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any
 
+from mqttscope.arguments import read_endpoint
 from mqttscope.errors import MqttscopeError
 from mqttscope.lint.catalogue import UnknownRuleError, all_rules, expand
 from mqttscope.lint.finding import Confidence, Severity
@@ -37,7 +38,6 @@ from mqttscope.lint.gate import Pattern
 from mqttscope.lint.quality import QualityLevel
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.topics import FILTER_PROBLEMS, topic_filter_problem
-from mqttscope.net.segment import read_endpoint
 
 Table = dict[str, Any]
 
@@ -71,7 +71,7 @@ class Config:
     exit_zero: bool | None = None
     port: tuple[str, ...] = ()
     complete: tuple[str, ...] = ()
-    """Servers, as `net.segment.read_endpoint` gives them."""
+    """Servers, as `arguments.read_endpoint` gives them."""
     mqtt_version: str | None = None
     patterns: list[Pattern] = field(default_factory=list)
     """``suppress``, ``per-client-ignores`` and ``per-topic-ignores``."""

@@ -13,7 +13,7 @@ which it is legal, and what the receiver has to do.
 """
 
 from mqttscope.mutate.cases import Case, again, apply, case, cases, steps_of
-from mqttscope.mutate.catalogue import as_json, catalogue, mutation, select
+from mqttscope.mutate.catalogue import catalogue, mutation, select
 from mqttscope.mutate.flow import Action, Change, Entry, MutatedFlow, RecordedFlow, Step
 from mqttscope.mutate.mutation import Chance, Demand, Mutation, MutationKind, NotApplicableError, Reaction, Verdict
 
@@ -34,7 +34,6 @@ __all__ = [
     "Verdict",
     "again",
     "apply",
-    "as_json",
     "case",
     "cases",
     "catalogue",

@@ -127,33 +127,6 @@ class Case:
         """What the receiver has to do."""
         return self.mutation.reaction_in(self.version, self.flow.sender)
 
-    def as_json(self) -> dict[str, Any]:
-        """The case as plain JSON: enough to know it, to make it again, and to play it."""
-        reaction = self.reaction
-        return {
-            "schema": 1,
-            "capture_hash": self.capture_hash,
-            "connection": self.connection,
-            "seed": self.seed,
-            "case": self.number,
-            "mutation": self.mutation.name,
-            "kind": str(self.mutation.kind),
-            "description": self.mutation.description,
-            "sender": self.flow.sender,
-            "version": self.version.text,
-            "verdict": str(self.verdict),
-            "statements": list(self.statements),
-            "reaction": {
-                "demand": str(reaction.demand),
-                "reason_codes": list(reaction.reason_codes),
-                "within_keep_alive": reaction.within_keep_alive,
-                "demanded_by": list(self.mutation.demanded_by(self.version, self.flow.sender)),
-            },
-            "at": self.flow.at,
-            "changes": [_change_json(one) for one in self.flow.changes],
-            "steps": [_step_json(one) for one in self.flow.steps],
-        }
-
 
 def apply(one: Mutation, flow: RecordedFlow, chance: Chance, *, sender: str | None = None) -> MutatedFlow:
     """Apply a mutation to a flow; `NotApplicableError` where the flow has nothing for it.
@@ -293,28 +266,6 @@ def again(flow: RecordedFlow, document: dict[str, Any]) -> Case:
 def remade(made: Case, flow: RecordedFlow) -> Case:
     """The same mutation with the same choices, applied to another form of its flow; `NotApplicableError` as `apply`."""
     return _case(made.mutation, flow, made.seed, made.number, made.flow.sender)
-
-
-def _change_json(one: Change) -> dict[str, Any]:
-    return {
-        "entry": one.entry,
-        "field": one.field,
-        "offset": one.offset,
-        "removed": one.removed.hex(),
-        "inserted": one.inserted.hex(),
-    }
-
-
-def _step_json(one: Step) -> dict[str, Any]:
-    row: dict[str, Any] = {"action": str(one.action), "entry": one.entry, "mutated": one.mutated}
-    if one.data or one.action is Action.SEND:
-        row["data"] = one.data.hex()
-    if one.nanoseconds:
-        row["nanoseconds"] = one.nanoseconds
-    if one.action is Action.AWAIT:
-        row["awaits"] = None if one.awaits is None else one.awaits.name.lower()
-        row["packet_identifier"] = one.packet_identifier
-    return row
 
 
 def steps_of(document: dict[str, Any]) -> MutatedFlow:

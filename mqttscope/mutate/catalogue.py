@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from functools import cache
 from itertools import chain
-from typing import Any
 
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mutate.answers import ANSWERS, reason_code_mutations
@@ -105,32 +104,6 @@ def select(
         and (version is None or version in one.versions)
         and (sender is None or sender in one.senders)
     )
-
-
-def as_json(one: Mutation) -> dict[str, Any]:
-    """What is to be said about a mutation, as plain JSON."""
-    return {
-        "mutation": one.name,
-        "kind": str(one.kind),
-        "description": one.description,
-        "packet_type": None if one.packet_type is None else one.packet_type.name.lower(),
-        "field": one.field,
-        "senders": list(one.senders),
-        "versions": {version.text: _in_version(one, version) for version in one.versions},
-    }
-
-
-def _in_version(one: Mutation, version: ProtocolVersion) -> dict[str, Any]:
-    sender = CLIENT if CLIENT in one.senders else one.senders[0]
-    reaction = one.reaction_in(version, sender)
-    return {
-        "verdict": str(one.verdict(version, sender)),
-        "statements": list(one.broken(version, sender)),
-        "demand": str(reaction.demand),
-        "reason_codes": list(reaction.reason_codes),
-        "within_keep_alive": reaction.within_keep_alive,
-        "demanded_by": list(one.demanded_by(version, sender)),
-    }
 
 
 def names(mutations: Iterable[Mutation]) -> list[str]:

@@ -10,7 +10,7 @@ stream     the ordered bytes of one direction of a flow
 
 ``headers`` walks a frame down to its segment, with ``links`` for what comes before IP; ``fragments`` puts IP fragments
 together.  ``flows`` keeps the table of connections with ``flow_identity``, which says to which of them a segment
-belongs (by ``tcp_clock``, ``beginnings`` and ``tap_views``), and ``flow_expiry``, which says how long they are kept;
-``tcp_control`` applies SYN and RST, ``reassembly`` orders one direction.  ``websocket``
-unwraps streams, after ``http_upgrade``; ``tls_hello`` names what is encrypted.
+belongs (by ``tcp_clock`` and ``tap_views``) and what a SYN or RST does to it, and ``flow_expiry``, which says how long
+they are kept; ``reassembly`` orders one direction.  ``websocket`` unwraps streams, after ``http_upgrade``;
+``tls_hello`` names what is encrypted.
 """

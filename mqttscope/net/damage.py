@@ -6,11 +6,9 @@ only if it is the exception in its direction and the receiver behaves accordingl
 beside its flow (`Flow.damaged`), and neither begins, continues, ends nor resets anything:
 
 - A valid copy of its bytes comes: it was damaged.
-- The other side acknowledges it, and no valid copy was captured: the receiver has accepted it, so it is used as
-  captured.  In a direction without a right checksum this holds for all further ones.
+- The other side acknowledges it, and no valid copy was captured: it is used, as are all further ones of its direction
+  if that has no right checksum.
 - `UNPROVEN` different ones come, and neither direction has shown a right checksum: a tool has made the capture.
-
-docs/connections.md has the list.
 """
 
 from __future__ import annotations
@@ -51,7 +49,6 @@ def different(segments: list[Segment]) -> int:
 
 
 def is_too_much(segments: list[Segment]) -> bool:
-    """Whether the segments that wait are more than a flow may have."""
     return len(segments) > MAX_DAMAGED_SEGMENTS or sum(len(segment.payload) for segment in segments) > MAX_DAMAGED_BYTES
 
 
@@ -61,7 +58,6 @@ def replaced(flow: Flow) -> list[Segment]:
 
 
 def _is_replaced(flow: Flow, segment: Segment) -> bool:
-    """Whether a valid segment has brought what one with a wrong checksum would bring."""
     half = halves(flow, segment)[0]
     if half.state is UNSEEN:
         return False
@@ -80,7 +76,6 @@ def accepted(flow: Flow, answer: Segment) -> list[Segment]:
 
 
 def _acknowledges(answer: Segment, segment: Segment) -> bool:
-    """Whether a segment acknowledges one of the other side."""
     if plain_key(answer.key) == plain_key(segment.key) or answer.flags & (ACK | RST) != ACK:
         return False
     length = len(segment.payload) + bool(segment.flags & SYN) + bool(segment.flags & FIN)
@@ -88,7 +83,6 @@ def _acknowledges(answer: Segment, segment: Segment) -> bool:
 
 
 def take(flow: Flow, segments: list[Segment]) -> list[Segment]:
-    """Have segments wait no longer."""
     numbers = {id(segment) for segment in segments}
     flow.damaged = [segment for segment in flow.damaged if id(segment) not in numbers]
     return segments

@@ -6,15 +6,16 @@ link-layer addresses or another TTL, as on both sides of a router.  Taps of one 
 lost, and what was sent twice passes twice.  Frames without TCP pass.
 
 Equal segments have the same endpoints, numbers, flags, window, time stamp (RFC 7323), payload, and identification of
-IP (RFC 791); tags, link-layer addresses, TTL, traffic class, checksums and other TCP options may change on the way.
-A sender that repeats a segment mostly changes identification or time stamp; otherwise the same tap shows the segment
-again.  A tap that captures each frame twice, such as a mirror port of both directions, does so sooner than any sender.
+IP (RFC 791); the rest may change on the way.  A sender that repeats a segment mostly changes identification or time
+stamp; otherwise the same tap shows the segment again.  A tap that captures each frame twice, such as a mirror port of
+both directions, does so sooner than any sender.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Final, NamedTuple, TypeVar
 
@@ -52,25 +53,25 @@ class _TapName(NamedTuple):
     encapsulation: bytes
 
 
+@dataclass(slots=True, eq=False)
 class Tap:
     """Counters of a tap, over the connections that other taps have shown too."""
 
-    def __init__(self, capture: str, interface: int, encapsulation: bytes, place: int) -> None:
-        self.capture: Final = capture
-        self.interface: Final = interface
-        """Number of the interface: of the pcapng section, or of the host where the link layer names it (SLL2)."""
-        self.encapsulation: Final = encapsulation
-        """Tags and tunnels, as direction keys have them (`net.segment.direction_key`)."""
-        self.place: Final = place
-        """Number from 0 among otherwise equal taps, in the order in which frames pass them."""
-        self.frames = 0
-        """Captured frames with TCP."""
-        self.copies = 0
-        """Frames that were left out, because this tap or another one had shown them before."""
-        self.only = 0
-        """Frames that no other tap has."""
-        self.missed = 0
-        """Frames this tap missed between its first and last frame of a direction, and other taps have."""
+    capture: str
+    interface: int
+    """Number of the interface: of the pcapng section, or of the host where the link layer names it (SLL2)."""
+    encapsulation: bytes
+    """Tags and tunnels, as direction keys have them (`net.segment.direction_key`)."""
+    place: int
+    """Number from 0 among otherwise equal taps, in the order in which frames pass them."""
+    frames: int = 0
+    """Captured frames with TCP."""
+    copies: int = 0
+    """Frames that were left out, because this tap or another one had shown them before."""
+    only: int = 0
+    """Frames that no other tap has."""
+    missed: int = 0
+    """Frames this tap missed between its first and last frame of a direction, and other taps have."""
 
     @property
     def vlans(self) -> list[int]:
@@ -79,73 +80,69 @@ class Tap:
         return list(takewhile(lambda word: word < _TAG, words))  # then a tunnel, whose identifier may look like a tag
 
 
+@dataclass(slots=True, eq=False)
 class _Span:
     """Times of the first and the last frame of an interface."""
 
-    def __init__(self, timestamp_ns: int) -> None:
-        self.first_ns = timestamp_ns
-        self.last_ns = timestamp_ns
+    first_ns: int
+    last_ns: int
 
 
+@dataclass(slots=True, eq=False)
 class _View:
     """One direction of a flow as one tap shows it."""
 
-    def __init__(self, name: _TapName, span: _Span) -> None:
-        self.name: Final = name
-        self.span: Final = span
-        self.places: list[_Place] = []
-        self.only = 0
-        self.missed = 0
-        self.shared = False
-        """Another view has shown a segment of this view."""
-        self.last_ns = span.last_ns
-        self.later: dict[_View | None, int] = {}
-        """Segments missing since the last frame, by the only view that has them; missed if another frame follows."""
+    name: _TapName
+    span: _Span
+    last_ns: int
+    places: list[_Place] = field(default_factory=list)
+    only: int = 0
+    missed: int = 0
+    shared: bool = False
+    """Another view has shown a segment of this view."""
+    later: dict[_View | None, int] = field(default_factory=dict)
+    """Segments missing since the last frame, by the only view that has them; missed if another frame follows."""
 
 
+@dataclass(slots=True, eq=False)
 class _Place:
-    """Frames of one view with the same link-layer addresses and TTL.
+    """Frames of one view with the same link-layer addresses and TTL; another tap if both show the same segment."""
 
-    Two places of a view are two taps only if both have shown the same segment; otherwise the path has changed.
-    """
-
-    def __init__(self, number: int, addresses: bytes, hops: int, view: _View) -> None:
-        self.number: Final = number
-        self.addresses: Final = addresses
-        self.hops: Final = hops
-        self.view = view
-        self.frames = 0
-        self.copies = 0
-        view.places.append(self)
+    number: int
+    addresses: bytes
+    hops: int
+    view: _View
+    frames: int = 0
+    copies: int = 0
 
 
+@dataclass(slots=True, eq=False)
 class _Direction:
     """One direction of a flow."""
 
-    def __init__(self, key: bytes, order: dict[bytes, int]) -> None:
-        self.key: Final = key
-        self.order: Final = order
-        """Pairs of link-layer addresses of both directions, numbered as they appeared."""
-        self.views: list[_View] = []
-        self.places: dict[tuple[str, int, bytes, bytes, int], _Place] = {}
-        self.identification = 0
-        """Identification of the latest new segment."""
-        self.same_identification = False
-        """Different segments had the same identification, which proves nothing then."""
+    key: bytes
+    order: dict[bytes, int]
+    """Pairs of link-layer addresses of both directions, numbered as they appeared."""
+    views: list[_View] = field(default_factory=list)
+    places: dict[tuple[_TapName, bytes, int], _Place] = field(default_factory=dict)
+    identification: int = 0
+    """Identification of the latest new segment."""
+    same_identification: bool = False
+    """Different segments had the same identification, which proves nothing then."""
 
 
+@dataclass(slots=True, eq=False)
 class _Recent:
     """A segment whose copies may follow."""
 
-    def __init__(self, identity: Identity, direction: _Direction, timestamp_ns: int) -> None:
-        self.identity: Final = identity
-        self.direction: Final = direction
-        self.timestamp_ns: Final = timestamp_ns
-        self.passed = 1
-        """Number of times that it was read."""
-        self.shown: dict[_View, int] = {}
-        """Number of times that each view has shown it."""
-        self.places: dict[_View, _Place] = {}
+    identity: Identity
+    direction: _Direction
+    timestamp_ns: int
+    passed: int = 0
+    """Number of times that it was read."""
+    shown: dict[_View, int] = field(default_factory=dict)
+    """Number of times that each view has shown it."""
+    places: dict[_View, _Place] = field(default_factory=dict)
 
 
 class Deduplication:
@@ -173,10 +170,7 @@ class Deduplication:
                 yield frame
 
     def under_one_key(self, items: Iterable[T]) -> Iterator[T]:
-        """Pass everything on; give segments that several taps show with different tags the tags of one tap.
-
-        So a flow has one key, whichever tap shows its segments.
-        """
+        """Pass everything on; segments that several taps show with different tags get the tags, and the key, of one."""
         same = self._same
         for item in items:
             if same and isinstance(item, Segment):
@@ -193,7 +187,9 @@ class Deduplication:
             return True
         self.frames += 1
         now = frame.timestamp_ns
-        self._expire(now)
+        while self._queue and (abs(now - self._queue[0].timestamp_ns) >= WINDOW_NS or len(self._queue) >= MAX_RECENT):
+            self.forgotten += abs(now - self._queue[0].timestamp_ns) < WINDOW_NS
+            self._settle(self._queue.popleft())
         identification, hops = _of_ip(frame, piece)
         identity = identify(piece, identification)
         direction = self._direction(identity[0] if isinstance(piece, Segment) else piece.source + piece.destination)
@@ -209,29 +205,27 @@ class Deduplication:
                 direction.identification = identification
             recent = self._recent[identity] = _Recent(identity, direction, now)
             self._queue.append(recent)
-            recent.shown[place.view], recent.places[place.view] = 1, place
-            place.view.last_ns = max(place.view.last_ns, now)
-            return True
         if recent.places.setdefault(place.view, place) is not place:
             _tell_apart(direction, recent, place)
         view = place.view
         view.last_ns = max(view.last_ns, now)
         shown = recent.shown.get(view, 0)
+        sent_again = True
         if shown:
             proves = identification and not direction.same_identification
-            if 0 <= now - recent.timestamp_ns <= (COPY_NS if proves else TAP_NS):
-                return self._leave_out(place)
+            sent_again = not 0 <= now - recent.timestamp_ns <= (COPY_NS if proves else TAP_NS)
         else:
-            view.shared = True
             for other in recent.shown:
-                other.shared = True
-                if other.name.encapsulation != view.name.encapsulation:
-                    self._unite(other.name.encapsulation, view.name.encapsulation)
-        recent.shown[view] = shown + 1
-        if shown < recent.passed:
-            return self._leave_out(place)
-        recent.passed += 1
-        return True
+                view.shared = other.shared = True
+                self._unite(other.name.encapsulation, view.name.encapsulation)
+        if sent_again:
+            recent.shown[view] = shown + 1
+            if shown >= recent.passed:
+                recent.passed += 1
+                return True
+        place.copies += 1
+        self.copies += 1
+        return False
 
     def taps(self) -> list[Tap]:
         """The taps that have shown the same connections, in the order of their first frames; call it at the end."""
@@ -244,23 +238,11 @@ class Deduplication:
         return [self._taps[key] for key in sorted(self._taps, key=lambda key: (began[key[:2]], *key[2:]))]
 
     def _unite(self, one: bytes, other: bytes) -> None:
-        """Two taps show the same under different tags."""
+        """Two taps show the same, maybe under different tags."""
         first, second = self._same.get(one, one), self._same.get(other, other)
         if first != second:
             self._same.update({known: first for known, root in self._same.items() if root == second})
             self._same[second] = first
-
-    def _leave_out(self, place: _Place) -> bool:
-        place.copies += 1
-        self.copies += 1
-        return False
-
-    def _expire(self, now: int) -> None:
-        queue = self._queue
-        while queue and (abs(now - queue[0].timestamp_ns) >= WINDOW_NS or len(queue) >= MAX_RECENT):
-            if abs(now - queue[0].timestamp_ns) < WINDOW_NS:
-                self.forgotten += 1
-            self._settle(queue.popleft())
 
     def _direction(self, key: bytes) -> _Direction:
         known = self._directions.get(key)
@@ -311,22 +293,19 @@ class Deduplication:
         encapsulation = piece.encapsulation if isinstance(piece, Fragment) else piece.key[len(direction.key) : -1]
         span = self._spans.get((frame.capture, interface))
         if span is None:
-            span = self._spans[frame.capture, interface] = _Span(frame.timestamp_ns)
-        elif frame.timestamp_ns > span.last_ns:
-            span.last_ns = frame.timestamp_ns
+            span = self._spans[frame.capture, interface] = _Span(frame.timestamp_ns, frame.timestamp_ns)
+        span.last_ns = max(span.last_ns, frame.timestamp_ns)
         name = _TapName(frame.capture, interface, encapsulation)
-        place = direction.places.get((*name, addresses, hops))
-        if place is not None:
-            return place
+        where = name, addresses, hops
+        if where in direction.places:
+            return direction.places[where]
         if len(direction.places) >= MAX_PLACES:
             self.forgotten += 1
             return next(reversed(direction.places.values()))
         direction.order.setdefault(addresses, len(direction.order))
-        view = next((view for view in direction.views if view.name == name), None)
-        if view is None:
-            view = _View(name, span)
-            direction.views.append(view)
-        place = direction.places[(*name, addresses, hops)] = _Place(len(direction.places), addresses, hops, view)
+        view = next((view for view in direction.views if view.name == name), None) or _new_view(direction, name, span)
+        place = direction.places[where] = _Place(len(direction.places), addresses, hops, view)
+        view.places.append(place)
         return place
 
     def _sum_up(self, direction: _Direction) -> None:
@@ -350,15 +329,19 @@ class Deduplication:
             tap.missed += view.missed
 
 
+def _new_view(direction: _Direction, name: _TapName, span: _Span) -> _View:
+    view = _View(name, span, span.last_ns)
+    direction.views.append(view)
+    return view
+
+
 def _tell_apart(direction: _Direction, recent: _Recent, place: _Place) -> None:
     """Split a view that has shown one segment in two places: the later place belongs to another tap."""
     view = place.view
     other = recent.places[view]
     later = place if place.number > other.number else other
-    own = next((own for own in direction.views if own.name == view.name and own not in recent.places), None)
-    if own is None:
-        own = _View(view.name, view.span)
-        direction.views.append(own)
+    others = (own for own in direction.views if own.name == view.name and own not in recent.places)
+    own = next(others, None) or _new_view(direction, view.name, view.span)
     view.places.remove(later)
     own.places.append(later)
     later.view = own
@@ -369,27 +352,13 @@ def _tell_apart(direction: _Direction, recent: _Recent, place: _Place) -> None:
 
 
 def identify(piece: Segment | Fragment, identification: int) -> Identity:
-    """The values that all copies of a segment share, or of an IP fragment of one.
-
-    ``identification`` is from the IP header, 0 without one.
-    """
+    """What all copies of a segment or of an IP fragment share; ``identification`` is that of IP, 0 without one."""
     if isinstance(piece, Fragment):
-        datagram = piece.key[: len(piece.key) - len(piece.encapsulation)]
-        return (
-            datagram, piece.offset, int(piece.more), piece.protocol, 0, len(piece.data) + piece.missing,
-            hash(piece.data), 0, 0,
-        )  # fmt: skip
-    return (
-        plain_key(piece.key),
-        piece.sequence,
-        piece.acknowledgment if piece.flags & ACK else 0,
-        piece.flags,
-        piece.window,
-        len(piece.payload) + piece.missing,
-        hash(piece.payload),
-        time_stamp(piece.options),
-        identification,
-    )
+        datagram, length = piece.key.removesuffix(piece.encapsulation), len(piece.data) + piece.missing
+        return datagram, piece.offset, int(piece.more), piece.protocol, 0, length, hash(piece.data), 0, 0
+    numbers = piece.sequence, piece.acknowledgment if piece.flags & ACK else 0, piece.flags, piece.window
+    length, stamp = len(piece.payload) + piece.missing, time_stamp(piece.options)
+    return plain_key(piece.key), *numbers, length, hash(piece.payload), stamp, identification
 
 
 def identity_of(frame: Frame) -> Identity | None:

@@ -3,17 +3,17 @@
 A hole is lost at once when the buffer is full or the flow ends.  Otherwise it is lost only if there is a reason to
 believe that the bytes will not come:
 
-- The peer acknowledged them, so no retransmission will follow, and either much data waits after the hole or
-  ``PROVEN_WAIT_NS`` passed: far more than any reordering between the queues of a capturing host, and short enough for
-  a live view.
+- The peer acknowledged them, and either much data waits after the hole or ``PROVEN_WAIT_NS`` passed: far more than any
+  reordering between the queues of a capturing host, and short enough for a live view.
 - The peer was never captured, so that such a proof cannot come.
 
-A time-out counts at its own time: the first segment after it, of any flow, reports all time-outs before it, one after
-the other.  So what happens to a flow, and when, does not depend on other traffic.
+The first segment after time-outs, of any flow, reports all of them at their own times, one after the other.  So what
+happens to a flow, and when, does not depend on other traffic.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush, nsmallest
 from operator import attrgetter
 from typing import Final
@@ -51,6 +51,7 @@ _NO_PIECES: Final = Pieces()
 _Place = tuple[int, int, str]
 
 
+@dataclass(kw_only=True, eq=False)
 class FlowRegister:
     """The flows that are remembered, bounded in number, time and memory; ``FlowTable`` gives them their segments.
 
@@ -58,31 +59,21 @@ class FlowRegister:
     ``_end``.  These keep the sums, and the capture times at which a flow or the whole register is due.
     """
 
-    def __init__(
-        self,
-        *,
-        max_flows: int = MAX_FLOWS,
-        idle_timeout_ns: int = IDLE_TIMEOUT_NS,
-        max_buffered_bytes: int = MAX_BUFFERED_BYTES,
-        max_buffered_segments: int = MAX_BUFFERED_SEGMENTS,
-        max_total_buffered_bytes: int = MAX_TOTAL_BUFFERED_BYTES,
-        verify_checksums: bool = True,
-    ) -> None:
-        self.max_flows = max(1, max_flows)
-        self.idle_timeout_ns = idle_timeout_ns
-        self.max_buffered_bytes = max_buffered_bytes
-        self.max_buffered_segments = max_buffered_segments
-        self.max_total_buffered_bytes = max_total_buffered_bytes
-        self.verify_checksums = verify_checksums
-        """Whether segments with a wrong checksum wait until it is clear whether they were damaged (`damage`)."""
+    max_flows: int = MAX_FLOWS
+    idle_timeout_ns: int = IDLE_TIMEOUT_NS
+    max_buffered_bytes: int = MAX_BUFFERED_BYTES
+    max_buffered_segments: int = MAX_BUFFERED_SEGMENTS
+    max_total_buffered_bytes: int = MAX_TOTAL_BUFFERED_BYTES
+    verify_checksums: bool = True
+    """Whether segments with a wrong checksum wait until it is clear whether they were damaged (`damage`)."""
+
+    def __post_init__(self) -> None:
+        self.max_flows = max(1, self.max_flows)
         self.flows: dict[bytes, Flow] = {}
         """Open flows, and flows that closed recently, by ``Flow.key``."""
-        self.buffered_bytes = 0
-        self.most_buffered_bytes = 0
-        """Maximum since the reader reset it."""
-        self.opened_flows = 0
-        self.evicted_flows = 0
-        self.idle_flows = 0
+        self.buffered_bytes = self.most_buffered_bytes = 0
+        """In all flows now, and their maximum since the reader reset it."""
+        self.opened_flows = self.evicted_flows = self.idle_flows = 0
         self.copies: dict[str, Flow] = {}
         """A flow of which each capture has a segment that was captured before, of a connection if there is one."""
         self.late_copies = 0

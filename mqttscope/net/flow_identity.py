@@ -5,44 +5,32 @@ decide.  Four hypotheses are possible for a segment between known endpoints:
 
 *The same connection* sent it: as the next data, or again since an acknowledgment was lost.  A sender repeats until an
 acknowledgment reaches *it* (RFC 9293 section 3.8.1), so it does not matter what the capture has shown of the other
-side, nor how long the sender was silent.  *A copy*: another tap shows a segment of the connection again
-(`tap_views`).  *A new connection* began: its SYN has a number of its own, or its clock is another one (`tcp_clock`), or
-its bytes are.  *A stray*: the numbers belong to nothing that was captured.
+side.  *A copy*: another tap shows a segment again (`tap_views`).  *A new connection* began: its SYN has a number of its
+own, or its clock is another one (`tcp_clock`), or its bytes are.  *A stray*: nothing that was captured has its numbers.
 
-`judge` asks what proves or disproves each of them.  One proof is enough, and the strongest are asked for first:
-numbers of a handshake, the clock, other numbers, then bytes.  If nothing decides, the flow table keeps the
-segment, and those that follow, and `weigh` looks at each of these for the proof.  docs/connections.md has the list.
+`judge` asks what proves or disproves each of them, the strongest first: numbers of a handshake, the clock, other
+numbers, then bytes.  If nothing decides, the flow table keeps the segment, and those that follow, and `weigh` looks at
+each of these for the proof.  docs/connections.md has the list.
 
 Bytes are weak evidence.  Messages hold what connections begin with: an access log has lines with "GET /", samples of
-sensors look like a CONNACK.  So a beginning counts at the beginning of a stream only, and only if it is of the kind
-with which the known stream began.  Other bytes at a known place may be a damaged frame; they prove a new
-connection together with such a beginning, and if what follows continues them.
+sensors look like a CONNACK.  So a beginning counts at the beginning of a stream only, if it is of the kind with which
+the known stream began.  Other bytes at a known place may be a damaged frame; they prove a new connection together with
+such a beginning, and if what follows continues them.  An acknowledgment number that goes back is no proof on an open
+connection: programs that make captures do not always send RCV.NXT of the moment, as all known stacks do.
 
-Warning: an acknowledgment number that goes back is no proof on an open connection.  All known stacks send RCV.NXT of
-the moment with what they send again, but programs that make captures do not always.
+What a SYN or RST does to a flow is here too (RFC 9293 sections 3.5 and 3.10, RFC 5961).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
-from mqttscope.net.beginnings import asks_for_connection, begins, is_syn, known_kind
-from mqttscope.net.flow import Flow, Verdict
+from mqttscope.net.flow import Flow, FlowReport, Verdict
 from mqttscope.net.reassembly import LOST_WINDOW, START_WINDOW, UNSEEN, HalfStream
 from mqttscope.net.segment import ACK, FIN, RST, SYN, Segment, advance, plain_key, reverse_key
-from mqttscope.net.tap_views import (
-    COPY_NS,
-    VIEW_NS,
-    acknowledges_less,
-    differs,
-    echoes,
-    halves,
-    is_replay,
-    is_whole,
-    repeat_past,
-)
+from mqttscope.net.tap_views import COPY_NS, VIEW_NS, acknowledges_less, differs, echoes, halves, is_replay, repeat_past
 from mqttscope.net.tcp_clock import NO_STAMP, SLACK_NS, Reading, read_clock, time_stamp
-from mqttscope.net.tcp_control import is_early
 
 LATE_NS: Final = 3_000_000_000
 """From this time after the end of a flow on, segments that bring nothing new are reported as late copies."""
@@ -50,6 +38,9 @@ BEGIN_WINDOW: Final = 1 << 16
 """Maximum distance of the numbers of a beginning from those of the connection before."""
 _FAST_OPEN_BYTES: Final = 1_460
 """A SYN carries no more data than fits into one segment."""
+_FEW: Final = 3
+"""Maximum number of copies that come together without being sent so."""
+_PROTOCOL_NAMES: Final = (b"\x00\x04MQTT", b"\x00\x06MQIsdp")
 
 
 def judge(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> Verdict:
@@ -67,7 +58,6 @@ def judge(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> V
 
 
 def _judge_syn(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> Verdict:
-    """A SYN or SYN-ACK."""
     answer = bool(segment.flags & ACK)
     known = half.initial_sequence >= 0
     same = half.initial_sequence == segment.sequence
@@ -82,7 +72,8 @@ def _judge_syn(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment)
     untouched = half.offset == 0 and not half.buffer
     lives = peer.state is not UNSEEN and bool(half.offset or peer.offset)
     apart = Verdict.NEW if flow.closed or not lives else Verdict.AGAIN if answer and same else Verdict.APART
-    again = apart if not _may_be_copy(flow, segment) or (same and _is_other_syn(flow, segment)) else Verdict.AGAIN
+    other_clock = half.first_stamp != NO_STAMP and time_stamp(segment.options) not in (half.first_stamp, NO_STAMP)
+    again = apart if not _may_be_copy(flow, segment) or (same and other_clock) else Verdict.AGAIN
     if flow.closed:
         # A refused connection is tried again with the same number.
         return Verdict.NEW if not answer and flow.closed == "reset" and untouched and not peer.offset else again
@@ -108,7 +99,6 @@ def _judge_syn(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment)
 
 
 def _judge_data(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> Verdict:
-    """Data, of an open flow or after its end."""
     beginning = begins(half, segment)
     if half.state is UNSEEN:
         return Verdict.NEW if flow.closed and beginning else Verdict.SAME
@@ -200,8 +190,7 @@ def _weigh_again(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segmen
 def begins_again(flow: Flow, half: HalfStream, segment: Segment) -> bool:
     """Whether a handshake and what connections begin with have come after the end of a flow, with its numbers.
 
-    That is a connection, whatever its numbers are: a small stack chooses the same after each reboot, and its device
-    sends the same.  Only if something says that there is another tap it may be the flow once more.
+    A small stack chooses the same numbers after each reboot.  Only with another tap it may be the flow once more.
     """
     if flow.doubled or segment.key not in (flow.key, reverse_key(flow.key)):
         return False
@@ -218,6 +207,16 @@ def begins_in_silence(flow: Flow) -> bool:
     alone = flow.initiator.segments and flow.responder.segments and len({plain_key(seg.key) for seg in kept}) == 1
     copied = _may_be_copy(flow, kept[0], COPY_NS) or kept[0].capture != flow.last_capture
     return not (alone or copied or is_whole(flow, kept)) and asks_for_connection(flow, kept)
+
+
+def is_whole(flow: Flow, segments: Sequence[Segment]) -> bool:
+    """Whether segments that repeat a flow repeat all of it, as a second view of it does in the end."""
+    for half in (flow.initiator, flow.responder):
+        shown = [segment for segment in segments if not segment.flags & SYN and halves(flow, segment)[0] is half]
+        ends = (half.locate(segment.sequence) + len(segment.payload) + segment.missing for segment in shown)
+        if max([0, *ends]) < half.offset:
+            return False
+    return True
 
 
 def _weigh_apart(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> Verdict:
@@ -331,7 +330,110 @@ def is_same_syn(half: HalfStream, segment: Segment) -> bool:
     return half.initial_sequence >= 0 and 0 < half.first_stamp == time_stamp(segment.options)
 
 
-def _is_other_syn(flow: Flow, segment: Segment) -> bool:
-    """Whether a SYN or SYN-ACK has another time stamp than the flow's own."""
-    first = halves(flow, segment)[0].first_stamp
-    return time_stamp(segment.options) not in (first, NO_STAMP) and first != NO_STAMP
+def take_syn(
+    flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment, report: FlowReport, answer: FlowReport
+) -> bool:
+    """Apply the SYN of a segment to an open flow; ``False`` when the whole segment is to be ignored."""
+    sequence = segment.sequence
+    if half.initial_sequence != sequence and half.initial_sequence >= 0 and (half.offset or half.buffer):
+        # A second SYN-ACK for the same SYN that says something else: the first one stands.
+        return False
+    if half.initial_sequence != sequence:
+        half.synchronize(sequence, report)
+        half.first_stamp, half.first_stamp_ns = time_stamp(segment.options), segment.timestamp_ns
+    if segment.flags & ACK:
+        flow.syn_ack_seen = True
+        if peer.state is UNSEEN:
+            peer.synchronize(advance(segment.acknowledgment, -1), answer)
+    else:
+        flow.syn_seen = True
+    return True
+
+
+def is_challenge(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> bool:
+    """Whether an acknowledgment answers a SYN with where an earlier connection of a server is (RFC 5961 section 4)."""
+    if segment.flags & (SYN | FIN | RST) or segment.payload or half.state is not UNSEEN:
+        return False
+    begun = flow.syn_seen and not flow.syn_ack_seen and peer.offset == 0 and not peer.buffer
+    return begun and segment.acknowledgment != advance(peer.initial_sequence, 1)
+
+
+def disowns(half: HalfStream, segment: Segment) -> bool:
+    """Whether a reset by the side of ``half`` is that of a stack which does not know the connection.
+
+    A stack that ends a connection which it knows acknowledges with its reset.  A reset without ACK answers a segment of
+    the other side, and has the number which that one acknowledged (RFC 9293 section 3.5.2).
+    """
+    return not segment.flags & ACK and half.fin_offset < 0 and half.locate(segment.sequence) == half.acknowledged
+
+
+def plausible_reset(half: HalfStream, peer: HalfStream, segment: Segment) -> bool:
+    """Whether a reset by the side of ``half`` is one that ends the flow (RFC 9293 section 3.5.2)."""
+    if half.state is not UNSEEN:
+        if peer.state is UNSEEN and half.initial_sequence >= 0 and half.offset == 0 and not half.buffer:
+            # Nothing but a SYN was captured; what resets with another number is the end of an earlier connection.
+            return half.locate(segment.sequence) in (-1, 0)
+        return half.plausible_reset(segment.sequence)
+    # Nothing is known of the side that resets: it has to acknowledge what the other one sent, its SYN at least.
+    if not segment.flags & ACK or peer.state is UNSEEN:
+        return False
+    return 0 <= peer.locate(segment.acknowledgment) <= max(peer.offset, peer.sent)
+
+
+def is_early(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> bool:
+    """Whether data is missing that was sent before a reset, so that it may still come."""
+    if flow.closed or half.state is UNSEEN or not plausible_reset(half, peer, segment):
+        return False
+    beyond = half.locate(segment.sequence) - half.offset
+    if beyond > (half.offset == half.fin_offset) or half.buffer:  # a FIN counts one
+        return True
+    acknowledges = segment.flags & ACK and peer.state is not UNSEEN and not peer.ended
+    return bool(acknowledges and (peer.buffer or peer.locate(segment.acknowledgment) > peer.offset))
+
+
+def is_syn(segment: Segment) -> bool:
+    """Whether a segment is a SYN without ACK: it says nothing of the other side's numbers."""
+    return segment.flags & (SYN | ACK) == SYN
+
+
+def beginning_kind(payload: bytes) -> str:
+    """What kind of beginning data is: CONNECT, CONNACK, an HTTP upgrade or its answer, a TLS hello; else empty."""
+    first = payload[:1]
+    if first == b"\x10" and any(2 <= payload.find(name, 2, 13) <= 5 for name in _PROTOCOL_NAMES):
+        return "CONNECT"
+    if first == b"\x20" and len(payload) >= 4 and payload[1] >= 2 and payload[2] <= 1:
+        return "CONNACK"
+    if payload[:2] == b"\x16\x03" and payload[5:6] in (b"\x01", b"\x02"):
+        return "TLS"
+    return "HTTP" if payload.startswith((b"GET /", b"HTTP/1.1 101")) else ""
+
+
+def known_kind(half: HalfStream) -> str:
+    return beginning_kind(half.beginning or b"".join(half.history[:1]))
+
+
+def begins(half: HalfStream, segment: Segment) -> bool:
+    """Whether data is a beginning of the kind with which the known stream began, if that is known."""
+    kind = beginning_kind(segment.payload)
+    return bool(kind) and known_kind(half) in ("", kind)
+
+
+def last_beginning(kept: Sequence[Segment]) -> int:
+    """Where in segments that are kept, one after the other, the last of several beginnings is; 0 for a single one."""
+    last = 0
+    for at, segment in enumerate(kept):
+        if at and (is_syn(segment) or beginning_kind(segment.payload)):
+            before = [other for other in kept[last:at] if plain_key(other.key) == plain_key(segment.key)]
+            ahead = (other.sequence + len(other.payload) - segment.sequence & 0xFFFFFFFF for other in before)
+            later = is_syn(segment) and segment.timestamp_ns - kept[at - 1].timestamp_ns > COPY_NS
+            if later or any(1 < bytes_ahead <= START_WINDOW for bytes_ahead in ahead):
+                last = at
+    return last
+
+
+def asks_for_connection(flow: Flow, segments: Sequence[Segment]) -> bool:
+    """Whether segments with the numbers of a flow hold what its initiator begins a connection with, or are many."""
+    return len(segments) > _FEW or any(
+        segment.flags & SYN or (halves(flow, segment)[0] is flow.initiator and beginning_kind(segment.payload))
+        for segment in segments
+    )

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Final
 
-from mqttscope.net.beginnings import is_syn, last_beginning
 from mqttscope.net.checksum import RIGHT, UNJUDGED, WRONG
 from mqttscope.net.damage import (
     UNPROVEN,
@@ -30,8 +29,14 @@ from mqttscope.net.flow_expiry import LINGER_NS, FlowRegister, last_place
 from mqttscope.net.flow_identity import (
     LATE_NS,
     begins_in_silence,
+    disowns,
+    is_challenge,
     is_stray,
+    is_syn,
     judge,
+    last_beginning,
+    plausible_reset,
+    take_syn,
     weigh,
 )
 from mqttscope.net.reassembly import HISTORY_PAYLOADS, NEVER, OPEN, RESET, START_WINDOW, UNSEEN, HalfStream
@@ -51,7 +56,6 @@ from mqttscope.net.tap_views import (
     repeats,
 )
 from mqttscope.net.tcp_clock import NO_STAMP, time_stamp
-from mqttscope.net.tcp_control import disowns, is_challenge, plausible_reset, take_syn
 
 EARLY_NS: Final = 200_000_000
 """Frames come out of order by no more than this, also between two interfaces with buffers of their own."""

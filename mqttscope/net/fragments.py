@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Final
 
-from mqttscope.net import headers
 from mqttscope.net.frame import Frame
+from mqttscope.net.headers import transport
 from mqttscope.net.segment import Fragment, NotSegment, Segment
 
 MAX_DATAGRAMS: Final = 4096
@@ -78,7 +78,8 @@ class FragmentTable:
         ``None``: fragments are missing.  The segment has the frame number and the time of this fragment.  If the snap
         length cut fragments, its payload ends before the first missing byte and ``missing`` counts the rest.
         """
-        self._expire(fragment.timestamp_ns)
+        while self.datagrams and self._too_old(next(iter(self.datagrams.values())), fragment.timestamp_ns):
+            self._give_up(next(iter(self.datagrams)))
         for _ in range(MAX_NESTED):
             if fragment.offset + len(fragment.data) + fragment.missing > MAX_LENGTH:
                 return TOO_LONG
@@ -95,9 +96,11 @@ class FragmentTable:
             self.held += datagram.cost - before
             # Ranges are merged, so a complete datagram is covered by the first one alone.
             if datagram.total < 0 or datagram.protocol < 0 or datagram.covered[0][1] < datagram.total:
-                self._evict()
+                while len(self.datagrams) > self.max_datagrams or self.held > self.max_bytes:
+                    self._give_up(next(iter(self.datagrams)))
+                    self.evicted += 1
                 return None
-            self._drop(fragment.key)
+            self.held -= self.datagrams.pop(fragment.key).cost
             result = _complete(datagram, fragment)
             if not isinstance(result, Fragment):
                 return result
@@ -106,15 +109,6 @@ class FragmentTable:
 
     def _too_old(self, datagram: Datagram, now_ns: int) -> bool:
         return abs(now_ns - datagram.started_ns) > self.timeout_ns
-
-    def _expire(self, now_ns: int) -> None:
-        while self.datagrams and self._too_old(self.datagrams[key := next(iter(self.datagrams))], now_ns):
-            self._give_up(key)
-
-    def _evict(self) -> None:
-        while self.datagrams and (len(self.datagrams) > self.max_datagrams or self.held > self.max_bytes):
-            self._give_up(next(iter(self.datagrams)))
-            self.evicted += 1
 
     def incomplete_by_capture(self) -> Counter[str]:
         """Fragments of TCP segments that came without the others, by the capture of the first one."""
@@ -125,20 +119,14 @@ class FragmentTable:
         return fragments
 
     def _give_up(self, key: bytes) -> None:
-        datagram = self.datagrams[key]
+        datagram = self.datagrams.pop(key)
+        self.held -= datagram.cost
         if datagram.protocol == _TCP:
             self.lost[datagram.capture] += datagram.fragments
-        self._drop(key)
-
-    def _drop(self, key: bytes) -> None:
-        self.held -= self.datagrams.pop(key).cost
 
 
 def _add(datagram: Datagram, fragment: Fragment) -> None:
-    """Store what is new in a fragment.
-
-    Each call merges all ranges that it touches, so the work over all fragments is linear in their number.
-    """
+    """Store what is new in a fragment; merging ranges keeps the work over all fragments linear in their number."""
     start = fragment.offset
     data = fragment.data
     end = start + len(data) + fragment.missing
@@ -155,16 +143,13 @@ def _add(datagram: Datagram, fragment: Fragment) -> None:
     datagram.cost += FRAGMENT_OVERHEAD
     at = start
     for low, high in [*touched, (end, end)]:
-        _store(datagram, at, data[at - start : max(low - start, 0)])
+        piece = data[at - start : max(low - start, 0)]
+        if piece:
+            datagram.pieces.append((at, piece))
+            datagram.cost += len(piece) + FRAGMENT_OVERHEAD
         at = max(at, high)
     low, high = touched[0][0] if touched else start, touched[-1][1] if touched else end
     covered[first : first + len(touched)] = [(min(start, low), max(end, high))]
-
-
-def _store(datagram: Datagram, offset: int, data: bytes) -> None:
-    if data:
-        datagram.pieces.append((offset, data))
-        datagram.cost += len(data) + FRAGMENT_OVERHEAD
 
 
 def _complete(datagram: Datagram, fragment: Fragment) -> Segment | Fragment | NotSegment:
@@ -177,15 +162,7 @@ def _complete(datagram: Datagram, fragment: Fragment) -> Segment | Fragment | No
             break
         pieces.append(piece)
         at += len(piece)
-    data = b"".join(pieces)[: datagram.total]
-    return headers.transport(
-        Frame(fragment.frame, fragment.timestamp_ns, 0, data, datagram.total, fragment.capture),
-        data,
-        datagram.protocol,
-        0,
-        len(data),
-        datagram.total,
-        fragment.source + fragment.destination,
-        fragment.encapsulation,
-        0,
-    )
+    data, total = b"".join(pieces)[: datagram.total], datagram.total
+    frame = Frame(fragment.frame, fragment.timestamp_ns, 0, data, total, fragment.capture)
+    addresses = fragment.source + fragment.destination
+    return transport(frame, datagram.protocol, 0, len(data), total, addresses, fragment.encapsulation)

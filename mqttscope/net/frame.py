@@ -1,14 +1,12 @@
 """The values that a capture consists of: frames, notices of the capture source, and decrypted TLS content.
 
-A *frame* is one captured link-layer record.  Capture sources (``mqttscope.capture``) yield frames and notices in file
-order; everything below works on these values alone and does no I/O.  `Plaintext` is what was inside TLS: bytes of one
-direction, decrypted by a program that has the keys.
+Capture sources (``mqttscope.capture``) yield frames and notices in file order; everything below works on these values
+alone and does no I/O.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
 
 FlowIdentity = tuple[bytes, int, str]
 """Key of a flow, number and capture of its first frame."""
@@ -16,7 +14,7 @@ FlowIdentity = tuple[bytes, int, str]
 
 @dataclass(slots=True)
 class Plaintext:
-    """The content of one TLS record, or of a part of it.  It comes before the segment that completed the record."""
+    """The decrypted content of a TLS record, or of a part of it; it comes before the segment that completed that."""
 
     flow: FlowIdentity
     from_initiator: bool
@@ -61,29 +59,6 @@ class Frame:
     """Name of the capture the frame was read from, as the user gave it."""
     interface: int = field(default=0, compare=False)
     """Number of the interface in its section of a pcapng file; 0 in files that name none. Equality leaves it out."""
-
-
-class FrameSink(Protocol):
-    """Takes frames out of a reader's buffer, so that nothing is made for a frame that nobody wants to see."""
-
-    base: int
-    """Offset in the capture, uncompressed, of the first byte of ``data``; readers set it before they offer a frame."""
-
-    def take(
-        self,
-        data: bytes,
-        start: int,
-        end: int,
-        number: int,
-        timestamp_ns: int,
-        link_type: int,
-        original_length: int,
-        capture: str,
-    ) -> bool:
-        """Take the frame that lies in ``data`` from ``start`` to ``end``; the rest is as in `Frame`.
-
-        ``False`` where it did not: then nothing has happened, and the reader yields the frame.
-        """
 
 
 @dataclass(slots=True)

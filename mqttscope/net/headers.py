@@ -1,30 +1,27 @@
 """From a captured frame to its TCP segment: IPv4, IPv6, tunnels and TCP.
 
 :func:`segment` is a pure function.  What it cannot turn into a segment it names: a :class:`Fragment` is for
-``fragments.FragmentTable``, a :class:`NotSegment` is a shared constant.
+``fragments.FragmentTable``, a :class:`NotSegment` is a shared constant.  `locate` reads usual frames, also in the
+buffer of a reader, and `walk` all others; a test compares both.
 
-Lengths come from the IP header, so padding and trailers do not count; where segmentation offload left an IP length of
-0, the frame's length on the wire takes its place.  An IP length beyond the frame's length on the wire ends there: what
-the wire did not carry is not missing from the capture, and sequence numbers show any loss.  The addresses
-are those of the innermost IP header, whatever a routing header or a home address option says; then, and where bytes are
-missing, the checksum proves nothing unless it is right.
+Lengths come from the IP header, or from the frame's length on the wire where that is shorter, or where segmentation
+offload left an IP length of 0: what the wire did not carry is not missing from the capture.  The addresses are those of
+the innermost IP header, whatever a routing header or a home address option says; then, and where bytes are missing, the
+checksum proves nothing unless it is right.
 """
 
 from __future__ import annotations
 
-from struct import unpack_from
+from struct import Struct, unpack_from
 from typing import Final
 
 from mqttscope.net import links
 from mqttscope.net.checksum import UNJUDGED, WRONG, judge_checksum
 from mqttscope.net.frame import Frame
 from mqttscope.net.segment import Fragment, NotSegment, Segment, direction_key, unread
-from mqttscope.net.usual_frames import judge, locate
 
 MAX_TUNNELS: Final = 8
-"""How many tunnels one frame may nest."""
 MAX_EXTENSION_HEADERS: Final = 16
-"""How many IPv6 extension headers one datagram may have."""
 MAX_TAGS: Final = 64
 """How many tags TZSP may have before what it carries."""
 MAX_OFFLOAD_LENGTH: Final = 524_288
@@ -38,19 +35,6 @@ IP_VERSION: Final = NotSegment("malformed", "the IP version is not the one that 
 IP_HEADER_LENGTH: Final = NotSegment("malformed", "the IPv4 header length is below 20 bytes or beyond the total length")
 IP_TOO_LONG: Final = NotSegment("malformed", f"the IP length is 0 in a frame of more than {MAX_OFFLOAD_LENGTH} bytes")
 TOO_MANY_EXTENSION_HEADERS: Final = NotSegment("malformed", f"more than {MAX_EXTENSION_HEADERS} IPv6 extension headers")
-ERSPAN: Final = unread("erspan")
-VXLAN_GPE: Final = unread("vxlan_gpe")
-GTP_U: Final = unread("gtp_u")
-_GTP_VERSIONS: Final = {number: unread(f"gtp_u_version_{number}") for number in (0, 2, 3, 4, 5, 6, 7)}
-TZSP: Final = unread("tzsp")
-L2TP_3: Final = unread("l2tp_version_3")
-CAPWAP: Final = unread("capwap")
-TEREDO: Final = unread("teredo")
-LISP: Final = unread("lisp")
-ESP: Final = unread("esp")
-WIREGUARD: Final = unread("wireguard")
-MQTT_SN: Final = unread("mqtt_sn")
-QUIC: Final = unread("quic")
 TCP_TRUNCATED: Final = NotSegment("truncated", "the capture's snap length cut the frame inside the TCP header")
 TCP_SHORT: Final = NotSegment("malformed", "the IP datagram ends inside the TCP header")
 TCP_DATA_OFFSET: Final = NotSegment("malformed", "the TCP data offset is below 20 bytes or beyond the IP datagram")
@@ -64,11 +48,10 @@ _ESP: Final = 50
 _L2TP: Final = 115
 _AUTHENTICATION: Final = 51
 _IN_IP: Final = {4: 4, 41: 6}
-_OPTIONS: Final = frozenset((0, 43, 60, 135, 139, 140))
 _OTHER_ADDRESSES: Final = frozenset((43, 60, 135, 139, 140))
 """Extension headers that may name the addresses that the checksum covers: routing, home address, HIP, shim6."""
 _FRAGMENT: Final = 44
-_EXTENSIONS: Final = _OPTIONS | {_FRAGMENT, _AUTHENTICATION}
+_EXTENSIONS: Final = _OTHER_ADDRESSES | {0, _FRAGMENT, _AUTHENTICATION}
 _FRAGMENTED_IPV4: Final = frozenset((_TCP, _UDP, _GRE, _AUTHENTICATION, 4, 41))
 
 # An encapsulation holds VLAN identifiers (at most 0x0fff) and these marks, some followed by a four-byte identifier.
@@ -87,11 +70,9 @@ _GENEVE_PORT: Final = 6081
 _GTP_PORT: Final = 2152
 _TZSP_PORT: Final = 37008
 _L2TP_PORT: Final = 1701
-_BRIDGED: Final = 0x6558
-_IP4: Final = 0x0800
-_IP6: Final = 0x86DD
-"""What GENEVE is believed to carry on a port of its own: Ethernet or IP."""
 _GPE_TYPES: Final = {1: links.IPV4, 2: links.IPV6, 3: links.ETHERNET, 5: links.MPLS}
+_GENEVE_VERSIONS: Final = {links.ETHERNET: 0, links.IPV4: 4, links.IPV6: 6}
+"""Versions of IP by what GENEVE is believed to carry on a port of its own; 0 for Ethernet."""
 _TZSP_LINKS: Final = {1: 1, 18: 105, 119: 119, 127: 163}
 _QUIC_PORTS: Final = frozenset((443, 8883, 14567))
 """HTTP/3, secure MQTT, and where EMQX listens for MQTT over QUIC."""
@@ -104,25 +85,74 @@ _WIREGUARD_PORT: Final = 51820
 _CAPWAP_PORT: Final = 5247
 _TEREDO_PORT: Final = 3544
 _LISP_PORT: Final = 4341
-_UDP_PORTS: Final = (
-    _VXLAN_PORTS
-    | {_VXLAN_GPE_PORT, _GENEVE_PORT, _GTP_PORT, _TZSP_PORT, _L2TP_PORT}
-    | {_ESP_PORT, _WIREGUARD_PORT, _CAPWAP_PORT, _TEREDO_PORT, _LISP_PORT}
-    | _QUIC_PORTS
-    | _MQTT_SN_PORTS
-)
+_UDP_PORTS: Final = _VXLAN_PORTS | _QUIC_PORTS | _MQTT_SN_PORTS | {
+    _VXLAN_GPE_PORT, _GENEVE_PORT, _GTP_PORT, _TZSP_PORT, _L2TP_PORT,
+    _ESP_PORT, _WIREGUARD_PORT, _CAPWAP_PORT, _TEREDO_PORT, _LISP_PORT,
+}  # fmt: skip
 """All ports on which UDP is looked at; on others only VXLAN, GENEVE and TZSP are."""
 _MQTT_SN_TYPES: Final = frozenset((*range(0x03), *range(0x04, 0x19), *range(0x1A, 0x1E))) - {0x11}
-_ENCAPSULATED: Final = 0xFE
-"""Type of what a forwarder puts before the message of a client that has no IP."""
+PLAIN_IPV4: Final = b"\x08\0\x45"
+"""EtherType of IPv4, version 4 with 20 bytes of header."""
+PLAIN_IPV6: Final = b"\x86\xdd\x60"
+"""EtherType of IPv6, version 6 with the upper half of the traffic class 0."""
+ONE_TAG: Final = b"\x81\0"
+"""EtherType of a VLAN tag (IEEE 802.1Q)."""
+_IPV4_AND_TCP: Final = Struct("!H2xHxB14xIIBBH").unpack_from
+"""Total Length of an IPv4 header without options, fragment, protocol, and numbers of the TCP header after it."""
+_IPV6_AND_TCP: Final = Struct("!HB37xIIBBH").unpack_from
+"""Payload Length of an IPv6 header, protocol, and numbers of the TCP header after it."""
+
+TcpHeader = tuple[bytes, int, int, int, int, int, int, int]
+"""Direction key, sequence and acknowledgment number, flags, window; offsets of TCP options, payload, and its end."""
+_UNUSUAL: Final[TcpHeader] = (b"", 0, 0, 0, 0, 0, 0, 0)
+
+
+def locate(data: bytes, start: int, stop: int, link_type: int) -> TcpHeader:
+    """Locate the TCP segment of a usual frame, which is in ``data`` from ``start`` to ``stop``; else the key is empty.
+
+    Usual: Ethernet II with at most one VLAN tag, IPv4 without options or IPv6 without extension headers, and a TCP
+    segment that was captured whole; or such IPv4 without a link layer, as recordings of live runs have it.
+    """
+    size = stop - start
+    ip = -1  # where a usual header of IPv4 begins
+    if link_type == 1 and size >= 54:
+        begin = data[start + 12 : start + 15]
+        if begin == PLAIN_IPV4:
+            ip = start + 14
+        elif begin == PLAIN_IPV6 and size >= 74:
+            length, protocol, sequence, acknowledgment, data_offset, flags, window = _IPV6_AND_TCP(data, start + 18)
+            fragment, key = 0, data[start + 22 : start + 58]
+            body, end = start + 54, start + 54 + length
+        elif begin[:2] == ONE_TAG and size >= 58 and data[start + 16 : start + 19] == PLAIN_IPV4:
+            ip = start + 18
+        else:
+            return _UNUSUAL
+    elif link_type == 101 and size >= 40 and data[start] == 0x45:  # version 4 with 20 bytes of header
+        ip = start
+    else:
+        return _UNUSUAL
+    if ip >= 0:
+        length, fragment, protocol, sequence, acknowledgment, data_offset, flags, window = _IPV4_AND_TCP(data, ip + 2)
+        key, body, end = data[ip + 12 : ip + 24], ip + 20, ip + length
+    begins = body + (data_offset >> 2 & 0x3C)
+    if protocol != _TCP or fragment & 0x3FFF or data_offset < 0x50 or not begins <= end <= stop:
+        return _UNUSUAL
+    if ip == start + 18:
+        identifier = bytes((data[start + 14] & 0x0F, data[start + 15]))
+        if identifier == b"\0\0":
+            return _UNUSUAL
+        key = direction_key(key[:8], key[8:], identifier)
+    return key, sequence, acknowledgment, flags, window, body + 20, begins, end
+
+
+def judge(data: bytes, key: bytes, options: int, end: int) -> int:
+    """Judge the checksum of a segment that `locate` has located; the addresses are right before its header."""
+    start = options - 20
+    return judge_checksum(data, start - (32 if len(key) == 36 else 8), start, end)
 
 
 def segment(frame: Frame) -> Segment | Fragment | NotSegment:
-    """The TCP segment of a frame (RFC 9293), the IP fragment it holds, or why there is neither.
-
-    When the snap length cut TCP options but left the fixed 20 bytes, the segment has an empty payload and ``missing``
-    says how long it was.
-    """
+    """The TCP segment of a frame (RFC 9293), the IP fragment it holds, or why there is neither."""
     data = frame.data
     key, sequence, acknowledgment, flags, window, options, start, end = locate(data, 0, len(data), frame.link_type)
     if not key:
@@ -155,41 +185,41 @@ def walk(frame: Frame) -> Segment | Fragment | NotSegment:
     if end < stop:
         end = stop
     located = link(data, 0, stop, end)
-    if isinstance(located, NotSegment):
-        return located
-    return _network(frame, data, located, stop, 0)
+    return located if isinstance(located, NotSegment) else _datagram(frame, located, stop, 0)
 
 
 # Everywhere below, `stop` is where the captured bytes of the enclosing layer stop in `data`, and `end` where that layer
 # ended on the wire; `stop` is never larger than `end`.
 
 
-def _network(
-    frame: Frame, data: bytes, located: links.Located, stop: int, depth: int
-) -> Segment | Fragment | NotSegment:
+def _datagram(frame: Frame, located: links.IpHeader, stop: int, depth: int) -> Segment | Fragment | NotSegment:
+    """Read an IP header (RFC 791 section 3.1, RFC 8200 section 3) inside of ``depth`` tunnels, and what it carries.
+
+    A length of 0 is a jumbogram or offload: the enclosing layer tells the end.
+    """
+    if depth > MAX_TUNNELS:
+        return TOO_MANY_TUNNELS
+    data = frame.data
     version, offset, end, encapsulation = located
     if end < stop:
         stop = end
-    if depth > MAX_TUNNELS:
-        return TOO_MANY_TUNNELS
-    if version == 4:
-        return _ipv4(frame, data, offset, stop, end, encapsulation, depth)
-    return _ipv6(frame, data, offset, stop, end, encapsulation, depth)
-
-
-def _ipv4(
-    frame: Frame, data: bytes, offset: int, stop: int, end: int, encapsulation: bytes, depth: int
-) -> Segment | Fragment | NotSegment:
-    """RFC 791 section 3.1."""
-    if offset + 20 > stop:
-        return _short(offset + 20, end)
-    first, total, fragment, protocol = unpack_from("!BxH2xHxB", data, offset)
-    if first >> 4 != 4:
+    length = usual = 20 if version == 4 else 40
+    if offset + length > stop:
+        return _short(offset + length, end)
+    if data[offset] >> 4 != version:
         return IP_VERSION
-    length = (first & 0x0F) * 4
-    if length < 20 or 0 < total < length:
-        return IP_HEADER_LENGTH
-    provable = length == 20 < total <= end - offset
+    fragment = 0
+    if version == 4:
+        first, total, fragment, protocol = unpack_from("!BxH2xHxB", data, offset)
+        length = (first & 0x0F) * 4
+        if length < 20 or 0 < total < length:
+            return IP_HEADER_LENGTH
+        addresses = data[offset + 12 : offset + 20]
+    else:
+        total, protocol = unpack_from("!4xHB", data, offset)
+        total += length if total else 0
+        addresses = data[offset + 8 : offset + 40]
+    provable = length == usual and 0 < total <= end - offset
     if total:
         if offset + total < end:
             end = offset + total
@@ -200,67 +230,64 @@ def _ipv4(
     body = offset + length
     if body > stop:
         return _short(body, end)
-    addresses = data[offset + 12 : offset + 20]
     if not fragment & 0x3FFF:
-        return transport(frame, data, protocol, body, stop, end, addresses, encapsulation, depth, provable)
+        return transport(frame, protocol, body, stop, end, addresses, encapsulation, depth, provable)
     if protocol not in _FRAGMENTED_IPV4:
-        return ESP if protocol == _ESP else NOT_TCP
-    return Fragment(
-        addresses + data[offset + 4 : offset + 6] + data[offset + 9 : offset + 10] + encapsulation,
-        (fragment & 0x1FFF) * 8,
-        bool(fragment & 0x2000),
-        protocol,
-        data[body:stop],
-        end - stop,
-        addresses[:4],
-        addresses[4:],
-        encapsulation,
-        frame.number,
-        frame.timestamp_ns,
-        frame.capture,
-    )
-
-
-def _ipv6(
-    frame: Frame, data: bytes, offset: int, stop: int, end: int, encapsulation: bytes, depth: int
-) -> Segment | Fragment | NotSegment:
-    """RFC 8200 section 3.  Payload length 0 is a jumbogram or offload: the enclosing layer tells the end."""
-    body = offset + 40
-    if body > stop:
-        return _short(body, end)
-    if data[offset] >> 4 != 6:
-        return IP_VERSION
-    length = data[offset + 4] << 8 | data[offset + 5]
-    provable = 0 < length <= end - body
-    if length:
-        if body + length < end:
-            end = body + length
-            if end < stop:
-                stop = end
-    elif end - offset > MAX_OFFLOAD_LENGTH:
-        return IP_TOO_LONG
-    addresses = data[offset + 8 : body]
-    return transport(frame, data, data[offset + 6], body, stop, end, addresses, encapsulation, depth, provable)
+        return unread("esp") if protocol == _ESP else NOT_TCP
+    key = addresses + data[offset + 4 : offset + 6] + data[offset + 9 : offset + 10] + encapsulation
+    position, more = (fragment & 0x1FFF) * 8, bool(fragment & 0x2000)
+    source, destination, place = addresses[:4], addresses[4:], (frame.number, frame.timestamp_ns, frame.capture)
+    payload = data[body:stop]
+    return Fragment(key, position, more, protocol, payload, end - stop, source, destination, encapsulation, *place)
 
 
 def transport(
     frame: Frame,
-    data: bytes,
     protocol: int,
     offset: int,
     stop: int,
     end: int,
     addresses: bytes,
     encapsulation: bytes,
-    depth: int,
+    depth: int = 0,
     provable: bool = True,
 ) -> Segment | Fragment | NotSegment:
     """Follow an IP protocol number from the end of an IP header to the TCP segment.
 
-    ``data[offset:stop]`` is what was captured of the datagram's payload, ``end - offset`` its length on the wire.
-    ``addresses`` is the source followed by the destination, ``depth`` the number of tunnels around.  Number, time and
-    capture come from ``frame``.  ``provable``: a wrong checksum of TCP would prove damage.
+    ``frame.data[offset:stop]`` is what was captured of the datagram's payload, ``addresses`` is source and destination,
+    ``depth`` the number of tunnels around.  ``provable``: a wrong checksum of TCP would prove damage.
     """
+    data = frame.data
+    if protocol in _EXTENSIONS and (protocol == _AUTHENTICATION or len(addresses) == 32):
+        # IPv6 extension headers (RFC 8200 section 4), and the Authentication Header, which IPv4 has too (RFC 4302).
+        for _ in range(MAX_EXTENSION_HEADERS):
+            if offset + 8 > stop:  # none is shorter than 8 bytes
+                return _short(offset + 8, end)
+            following = data[offset]
+            if protocol == _FRAGMENT:
+                length = 8
+                position = data[offset + 2] << 8 | data[offset + 3]
+                if position & 0xFFF9:
+                    key = addresses + data[offset + 4 : offset + 8] + encapsulation
+                    payload, half = data[offset + 8 : stop], len(addresses) // 2
+                    position, more = position & 0xFFF8, bool(position & 1)
+                    source, destination = addresses[:half], addresses[half:]
+                    place = frame.number, frame.timestamp_ns, frame.capture
+                    return Fragment(
+                        key, position, more, following, payload, end - stop, source, destination, encapsulation, *place
+                    )
+            elif protocol == _AUTHENTICATION:
+                length = (data[offset + 1] + 2) * 4
+            else:
+                length = (data[offset + 1] + 1) * 8
+            provable = provable and protocol not in _OTHER_ADDRESSES
+            protocol, offset = following, offset + length
+            if offset > stop:
+                return _short(offset, end)
+            if protocol not in _EXTENSIONS:
+                break
+        else:
+            return TOO_MANY_EXTENSION_HEADERS
     if protocol == _TCP:
         if offset + 20 > stop:
             return TCP_TRUNCATED if offset + 20 <= end else TCP_SHORT
@@ -268,25 +295,18 @@ def transport(
         start = offset + (data_offset >> 2 & 0x3C)
         if data_offset < 0x50 or start > end:
             return TCP_DATA_OFFSET
-        payload = data[start:stop]
-        checksum = UNJUDGED
+        key = direction_key(addresses, data[offset : offset + 4], encapsulation)
+        payload, options = data[start:stop], data[offset + 20 : min(start, stop)]
+        missing, checksum = end - start - len(payload), UNJUDGED
         if stop == end:
             checksum = judge_checksum(addresses + data[offset:end], 0, len(addresses), len(addresses) + end - offset)
+            if checksum == WRONG and not provable:
+                checksum = UNJUDGED
+        number, now, capture = frame.number, frame.timestamp_ns, frame.capture
         return Segment(
-            direction_key(addresses, data[offset : offset + 4], encapsulation),
-            sequence,
-            acknowledgment,
-            flags,
-            window,
-            payload,
-            end - start - len(payload),
-            frame.number,
-            frame.timestamp_ns,
-            frame.capture,
-            data[offset + 20 : min(start, stop)],
-            UNJUDGED if checksum == WRONG and not provable else checksum,
+            key, sequence, acknowledgment, flags, window, payload, missing, number, now, capture, options, checksum
         )
-    located: links.Located | NotSegment
+    located: links.Located
     if protocol == _UDP:
         located = _udp(data, offset, stop, end, encapsulation)
     elif protocol == _GRE:
@@ -294,64 +314,14 @@ def transport(
     elif protocol in _IN_IP:
         version = _IN_IP[protocol]
         located = version, offset, end, encapsulation + MARK_IN_IP[version]
-    elif protocol == _AUTHENTICATION or (protocol in _EXTENSIONS and len(addresses) == 32):
-        return _extensions(frame, data, protocol, offset, stop, end, addresses, encapsulation, depth, provable)
+    elif protocol == _ESP:
+        return unread("esp")
     else:
-        return ESP if protocol == _ESP else L2TP_3 if protocol == _L2TP else NOT_TCP
-    if isinstance(located, NotSegment):
-        return located
-    return _network(frame, data, located, stop, depth + 1)
+        return unread("l2tp_version_3") if protocol == _L2TP else NOT_TCP
+    return located if isinstance(located, NotSegment) else _datagram(frame, located, stop, depth + 1)
 
 
-def _extensions(
-    frame: Frame,
-    data: bytes,
-    protocol: int,
-    offset: int,
-    stop: int,
-    end: int,
-    addresses: bytes,
-    encapsulation: bytes,
-    depth: int,
-    provable: bool,
-) -> Segment | Fragment | NotSegment:
-    """Skip IPv6 extension headers (RFC 8200 section 4) and the Authentication Header, which IPv4 has too (RFC 4302)."""
-    for _ in range(MAX_EXTENSION_HEADERS):
-        if offset + 8 > stop:  # none is shorter than 8 bytes
-            return _short(offset + 8, end)
-        if protocol == _FRAGMENT:
-            position = data[offset + 2] << 8 | data[offset + 3]
-            if position & 0xFFF9:
-                return Fragment(
-                    addresses + data[offset + 4 : offset + 8] + encapsulation,
-                    position & 0xFFF8,
-                    bool(position & 1),
-                    data[offset],
-                    data[offset + 8 : stop],
-                    end - stop,
-                    addresses[: len(addresses) // 2],
-                    addresses[len(addresses) // 2 :],
-                    encapsulation,
-                    frame.number,
-                    frame.timestamp_ns,
-                    frame.capture,
-                )
-            length = 8
-        elif protocol == _AUTHENTICATION:
-            length = (data[offset + 1] + 2) * 4
-        else:
-            length = (data[offset + 1] + 1) * 8
-        provable = provable and protocol not in _OTHER_ADDRESSES
-        protocol = data[offset]
-        offset += length
-        if offset > stop:
-            return _short(offset, end)
-        if protocol not in _EXTENSIONS:
-            return transport(frame, data, protocol, offset, stop, end, addresses, encapsulation, depth, provable)
-    return TOO_MANY_EXTENSION_HEADERS
-
-
-def _gre(data: bytes, offset: int, stop: int, end: int, encapsulation: bytes) -> links.Located | NotSegment:
+def _gre(data: bytes, offset: int, stop: int, end: int, encapsulation: bytes) -> links.Located:
     """RFC 2784 and 2890; ERSPAN carries bridged Ethernet, the enhanced GRE of PPTP (RFC 2637) carries PPP."""
     if offset + 4 > stop:
         return _short(offset + 4, end)
@@ -376,7 +346,7 @@ def _gre(data: bytes, offset: int, stop: int, end: int, encapsulation: bytes) ->
             if offset + 8 > stop:
                 return _short(offset + 8, end)
             if data[offset] >> 4 > 1:
-                return ERSPAN
+                return unread("erspan")
             offset += 8
         kind = links.ETHERNET
     elif kind == 0x22EB:
@@ -384,31 +354,23 @@ def _gre(data: bytes, offset: int, stop: int, end: int, encapsulation: bytes) ->
     return links.ethertype(data, kind, offset, stop, end, encapsulation)
 
 
-def _erspan_3(data: bytes, offset: int, stop: int, end: int, encapsulation: bytes) -> links.Located | NotSegment:
-    """draft-foschiano-erspan: version 2 is type III.
-
-    Its header names the type of the frame, and says whether eight bytes of the platform follow.
-    """
+def _erspan_3(data: bytes, offset: int, stop: int, end: int, encapsulation: bytes) -> links.Located:
+    """Type III of draft-foschiano-erspan, which is version 2; eight bytes of the platform may follow its header."""
     if offset + 12 > stop:
         return _short(offset + 12, end)
     kind = data[offset + 10] >> 2 & 0x1F
     version = data[offset] >> 4
     offset += 20 if data[offset + 11] & 1 else 12
     if version != 2 or kind not in (0, 2):
-        return ERSPAN
+        return unread("erspan")
     if kind == 0:
         return links.ethertype(data, links.ETHERNET, offset, stop, end, encapsulation)
-    inner = _inner_ip(data, offset, stop, end)
-    return ERSPAN if inner is None else (inner, offset, end, encapsulation)
+    version, _ = _ip_at(data, offset, stop, end)
+    return (version, offset, end, encapsulation) if version else unread("erspan")
 
 
-def _pptp(
-    data: bytes, flags: int, offset: int, stop: int, end: int, encapsulation: bytes
-) -> links.Located | NotSegment:
-    """RFC 2637 section 4.1: length of the payload and call identifier in the key, then the optional numbers.
-
-    Each direction has a call identifier of its own, so it is no part of the encapsulation.
-    """
+def _pptp(data: bytes, flags: int, offset: int, stop: int, end: int, encapsulation: bytes) -> links.Located:
+    """RFC 2637 section 4.1; each direction has a call identifier of its own, so it is no part of the encapsulation."""
     if not flags & 0x2000:
         return NOT_TCP
     if offset + 4 > stop:
@@ -421,24 +383,18 @@ def _pptp(
     return links.ethertype(data, links.PPP, offset, min(stop, end), end, encapsulation + MARK_PPTP)
 
 
-def _inner_ip(data: bytes, offset: int, stop: int, end: int) -> int | None:
-    """The version of the IP header that begins here, as far as it can be one: the lengths fit into what is around."""
-    if offset >= stop:
-        return None
-    first = data[offset]
-    if first >> 4 == 4:
-        if offset + 4 > stop or first & 0x0F < 5:
-            return None
+def _ip_at(data: bytes, offset: int, stop: int, end: int) -> tuple[int, int]:
+    """Version of the IP header that may begin here, 0 for none, and where its datagram ends by its own length."""
+    version, inner_end = data[offset] >> 4 if offset < stop else 0, 0
+    if version == 4 and offset + 4 <= stop:
         total = data[offset + 2] << 8 | data[offset + 3]
-        return 4 if total >= (first & 0x0F) * 4 and offset + total <= end else None
-    if first >> 4 == 6:
-        if offset + 6 > stop:
-            return None
-        return 6 if offset + 40 + (data[offset + 4] << 8 | data[offset + 5]) <= end else None
-    return None
+        inner_end = offset + total if 20 <= (data[offset] & 0x0F) * 4 <= total else 0
+    elif version == 6 and offset + 6 <= stop:
+        inner_end = offset + 40 + (data[offset + 4] << 8 | data[offset + 5])
+    return (version, inner_end) if 0 < inner_end <= end else (0, 0)
 
 
-def _udp(data: bytes, offset: int, stop: int, end: int, encapsulation: bytes) -> links.Located | NotSegment:
+def _udp(data: bytes, offset: int, stop: int, end: int, encapsulation: bytes) -> links.Located:
     """Tunnels over UDP, by their ports and by their form; what is neither is left alone."""
     inner = offset + 8
     if inner > stop:
@@ -449,9 +405,10 @@ def _udp(data: bytes, offset: int, stop: int, end: int, encapsulation: bytes) ->
         stop = min(stop, end)
     if inner + 8 > stop:
         return _lookalike(data, source, port, inner, stop, end)
-    if port not in _UDP_PORTS and source not in _UDP_PORTS and not _may_be_tunnel(data, inner):
-        # Nearly all UDP.
-        return MQTT_SN if _is_mqtt_sn_connect(data[inner:stop], end - inner) else NOT_TCP
+    if port not in _UDP_PORTS and source not in _UDP_PORTS:  # nearly all UDP
+        if _is_mqtt_sn_connect(data[inner:stop], end - inner):
+            return unread("mqtt_sn")
+        return _anywhere(data, inner, stop, end, encapsulation) or NOT_TCP
     identifier = b"\0" + data[inner + 4 : inner + 7]
     if port in _VXLAN_PORTS:
         if not data[inner] & 0x08:
@@ -467,124 +424,61 @@ def _udp(data: bytes, offset: int, stop: int, end: int, encapsulation: bytes) ->
     if port == _VXLAN_GPE_PORT and data[inner] & 0x38 == 0x08:  # version 0 with an identifier
         if data[inner] & 0x01:
             return NOT_TCP  # operation and maintenance
-        return _vxlan_gpe(data, inner, stop, end, encapsulation + MARK_VXLAN + identifier)
+        # draft-ietf-nvo3-vxlan-gpe: the fourth byte says what follows.
+        following = _GPE_TYPES.get(data[inner + 3]) if data[inner] & 0x04 else links.ETHERNET
+        if following is None:
+            return unread("vxlan_gpe")
+        return links.ethertype(data, following, inner + 8, stop, end, encapsulation + MARK_VXLAN + identifier)
     if port == _GTP_PORT or source == _GTP_PORT:
         return _gtp(data, inner, stop, end, encapsulation)
     if port == _TZSP_PORT:
         return _tzsp(data, inner, stop, end, encapsulation)
     if port == _L2TP_PORT or source == _L2TP_PORT:
         return _l2tp(data, inner, stop, end, encapsulation)
-    if _may_be_tunnel(data, inner):
-        found = _anywhere(data, inner, stop, end, encapsulation, identifier)
-        if found is not None:
-            return found
-    return _lookalike(data, source, port, inner, stop, end)
+    return _anywhere(data, inner, stop, end, encapsulation) or _lookalike(data, source, port, inner, stop, end)
 
 
-def _may_be_tunnel(data: bytes, inner: int) -> bool:
-    """Whether the first eight bytes of a datagram fit VXLAN, GENEVE or TZSP: a quick look at nearly all UDP."""
-    first = data[inner]
+def _anywhere(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) -> links.IpHeader | None:
+    """What a tunnel on a port of its own carries, if nothing speaks against it: flags, addresses, types, lengths."""
+    first, flags = data[inner], data[inner + 1]
+    located: links.Located
+    ends: tuple[int, ...] = (end,)
+    is_short = False
     if first == 0x01:
-        return data[inner + 1] <= 1 and not data[inner + 2]
-    if data[inner + 7]:
-        return False
-    return first in (0x08, 0x0C, 0x88) or (
-        first < 0x40 and not data[inner + 1] and data[inner + 2] in (0x65, 0x08, 0x86)
-    )
-
-
-def _anywhere(
-    data: bytes, inner: int, stop: int, end: int, encapsulation: bytes, identifier: bytes
-) -> links.Located | NotSegment | None:
-    """What a tunnel on a port of its own carries, where nothing speaks against it."""
-    flags = data[inner + 1]
-    if data[inner] in (0x08, 0x0C) and not flags and not data[inner + 2]:
-        found = _vxlan_anywhere(data, inner, stop, end, encapsulation + MARK_VXLAN + identifier)
-        if found is not None:
-            return found
-    if data[inner] == 0x88 and not flags & ~0x48:  # with a group policy: two more flags, and an identifier of 16 bits
-        return _frame_within(data, inner + 8, stop, end, encapsulation + MARK_VXLAN + identifier)
-    if data[inner] < 0x40 and not flags and not data[inner + 7]:
-        start = inner + 8 + (data[inner] & 0x3F) * 4
-        kind = data[inner + 2] << 8 | data[inner + 3]
-        if kind == _BRIDGED:
-            found = _frame_within(data, start, stop, end, encapsulation + MARK_GENEVE + identifier)
-            if found is not None:
-                return found
-        elif kind in (_IP4, _IP6):
-            version = _inner_ip(data, start, stop, end)
-            if version == (4 if kind == _IP4 else 6) and _ends_at(data, start, version, end):
-                return version, start, end, encapsulation + MARK_GENEVE + identifier
-    if data[inner] == 0x01:
         located = _tzsp(data, inner, stop, end, encapsulation)
-        if not isinstance(located, NotSegment) and _inner_ip(data, located[1], stop, located[2]) == located[0]:
-            short = end - inner <= 128  # tags, and what Ethernet pads or checks
-            return located if short or _ends_near(data, located[1], located[0], end) else None
-    return None
-
-
-def _vxlan_anywhere(
-    data: bytes, inner: int, stop: int, end: int, encapsulation: bytes
-) -> links.Located | NotSegment | None:
-    """VXLAN on a port of its own, where nothing speaks against it: reserved bits, addresses, types and lengths."""
-    kind = data[inner + 3]
-    if data[inner] == 0x0C:
-        if kind in (1, 2):
-            version = _inner_ip(data, inner + 8, stop, end)
-            fits = version is not None and _ends_at(data, inner + 8, version, end)
-            return _vxlan_gpe(data, inner, stop, end, encapsulation) if fits and version == kind * 2 + 2 else None
-        if kind != 3:
+        is_short, ends = end - inner <= 128, (end, end - 4)  # tags, and what Ethernet pads or checks
+    elif data[inner + 7] or flags & (~0x48 if first == 0x88 else 0xFF):
+        return None  # VXLAN with a group policy has two more flags, and an identifier of 16 bits
+    else:
+        kind = data[inner + 2] << 8 | data[inner + 3]
+        start, mark, version = inner + 8, MARK_VXLAN, 0
+        if first == 0x0C and kind in (1, 2):
+            version = 2 * kind + 2
+        elif first != 0x88 and (first, kind) not in ((0x08, 0), (0x0C, 3)):
+            if first >= 0x40 or kind not in _GENEVE_VERSIONS:
+                return None
+            start, mark, version = start + first * 4, MARK_GENEVE, _GENEVE_VERSIONS[kind]
+        encapsulation += mark + b"\0" + data[inner + 4 : inner + 7]
+        if version:
+            located = version, start, end, encapsulation
+        elif start + 14 > stop or data[start + 6] & 1:  # a source address is not a group
             return None
-    elif kind:
-        return None
-    return _frame_within(data, inner + 8, stop, end, encapsulation)
-
-
-def _frame_within(data: bytes, start: int, stop: int, end: int, encapsulation: bytes) -> links.Located | None:
-    """The IP datagram of an Ethernet frame that fills the rest, ``None`` where something speaks against that."""
-    if start + 14 > stop or data[start + 6] & 1:  # a source address is no group
-        return None
-    located = links.ethertype(data, links.ETHERNET, start, stop, end, encapsulation)
+        else:
+            located = links.ethertype(data, links.ETHERNET, start, stop, end, encapsulation)
+            is_short = end - start <= 64  # frames below the shortest of Ethernet are padded
     if isinstance(located, NotSegment):
         return None
-    version, offset, inner_end, _ = located
-    if _inner_ip(data, offset, stop, inner_end) != version:
-        return None
-    # Frames below the shortest of Ethernet are padded.
-    return located if end - start <= 64 or _ends_at(data, offset, version, end) else None
+    version, inner_end = _ip_at(data, located[1], stop, located[2])
+    return located if version == located[0] and (is_short or inner_end in ends) else None
 
 
-def _ends_near(data: bytes, offset: int, version: int, end: int) -> bool:
-    """Whether an IP datagram ends there, or before a checksum of the link layer."""
-    return _ends_at(data, offset, version, end) or _ends_at(data, offset, version, end - 4)
-
-
-def _ends_at(data: bytes, offset: int, version: int, end: int) -> bool:
-    """Whether an IP datagram ends exactly there, by its length."""
-    if version == 4:
-        return offset + (data[offset + 2] << 8 | data[offset + 3]) == end
-    return offset + 40 + (data[offset + 4] << 8 | data[offset + 5]) == end
-
-
-def _vxlan_gpe(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) -> links.Located | NotSegment:
-    """draft-ietf-nvo3-vxlan-gpe: the fourth byte says what follows."""
-    kind = _GPE_TYPES.get(data[inner + 3]) if data[inner] & 0x04 else links.ETHERNET
-    if kind is None:
-        return VXLAN_GPE
-    return links.ethertype(data, kind, inner + 8, stop, end, encapsulation)
-
-
-def _gtp(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) -> links.Located | NotSegment:
-    """3GPP TS 29.281: G-PDUs of version 1.
-
-    The tunnel endpoint identifier belongs to the receiver, so that both directions have different ones: it is no part
-    of the encapsulation.
-    """
+def _gtp(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) -> links.Located:
+    """G-PDUs of version 1 (3GPP TS 29.281), whose identifier is the receiver's: no part of the encapsulation."""
     first, kind, length = unpack_from("!BBH", data, inner)
     version = first >> 5
     if version != 1:
         # Their headers have other lengths, which are not counted.
-        return _GTP_VERSIONS[version] if end - inner - length in (4, 8, 20) else NOT_TCP
+        return unread(f"gtp_u_version_{version}") if end - inner - length in (4, 8, 20) else NOT_TCP
     if not first & 0x10 or kind != 255 or inner + 8 + length > end:
         return NOT_TCP  # GTP prime, for charging; echo, error indication, end marker; or nothing of that
     offset = inner + 8
@@ -600,7 +494,7 @@ def _gtp(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) -> 
                 if not data[following]:
                     break
                 if offset >= stop or not data[offset]:
-                    return _short(offset + 1, end) if offset >= stop else GTP_U
+                    return _short(offset + 1, end) if offset >= stop else unread("gtp_u")
                 offset += data[offset] * 4
                 following = offset - 1
             else:
@@ -613,18 +507,16 @@ def _gtp(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) -> 
     located = links.ethertype(data, links.ETHERNET, offset, stop, end, encapsulation + MARK_GTP)
     if isinstance(located, NotSegment):
         located = links.ethertype(data, links.PPP, offset, stop, end, encapsulation + MARK_GTP)
-    if isinstance(located, NotSegment) or _inner_ip(data, located[1], stop, end) != located[0]:
-        return GTP_U
+    if isinstance(located, NotSegment) or _ip_at(data, located[1], stop, end)[0] != located[0]:
+        return unread("gtp_u")
     return located
 
 
-def _tzsp(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) -> links.Located | NotSegment:
+def _tzsp(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) -> links.Located:
     """TaZmen Sniffer Protocol: version 1, type, what follows, tags up to the one that ends them."""
     version, kind, protocol = unpack_from("!BBH", data, inner)
-    if version != 1:
+    if version != 1 or kind > 1:  # configuration, keep alive, port opener
         return NOT_TCP
-    if kind > 1:
-        return NOT_TCP  # configuration, keep alive, port opener
     offset = inner + 4
     for _ in range(MAX_TAGS):
         if offset >= stop:
@@ -638,26 +530,23 @@ def _tzsp(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) ->
                 return _short(offset + 1, end)
             offset += 1 + data[offset]
     else:
-        return TZSP
+        return unread("tzsp")
     link = links.LINKS.get(_TZSP_LINKS.get(protocol, -1))
     if link is None:
-        return TZSP
+        return unread("tzsp")
     located = link(data, offset, stop, end)
     if isinstance(located, NotSegment):
         return located
     return located[0], located[1], located[2], encapsulation + MARK_TZSP + located[3]
 
 
-def _l2tp(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) -> links.Located | NotSegment:
-    """RFC 2661 section 3.1: data messages of version 2 carry PPP.
-
-    Each side has numbers of its own for tunnel and session, so they are no part of the encapsulation.
-    """
+def _l2tp(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) -> links.Located:
+    """PPP in data messages of version 2 (RFC 2661 section 3.1), whose numbers are the receiver's too."""
     flags = data[inner] << 8 | data[inner + 1]
     if flags & 0x8000:
         return NOT_TCP  # control
     if flags & 0x0F == 3:
-        return L2TP_3
+        return unread("l2tp_version_3")
     if flags & 0x34FF != 2:
         return NOT_TCP
     offset = inner + 2
@@ -675,27 +564,25 @@ def _l2tp(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) ->
 
 def _lookalike(data: bytes, source: int, port: int, inner: int, stop: int, end: int) -> NotSegment:
     """What is over UDP and not read, though somebody may expect it; ordinary UDP is `NOT_TCP`."""
-    length = end - inner
-    if (source in _MQTT_SN_PORTS or port in _MQTT_SN_PORTS) and _is_mqtt_sn(
-        data[inner : min(stop, inner + 64)], length
-    ):
-        return MQTT_SN
+    length, begin = end - inner, data[inner : min(stop, inner + 64)]
+    if (source in _MQTT_SN_PORTS or port in _MQTT_SN_PORTS) and _is_mqtt_sn(begin, length):
+        return unread("mqtt_sn")
     if length < 16 or inner + 8 > stop:
         return NOT_TCP
     if (source in _QUIC_PORTS or port in _QUIC_PORTS) and data[inner] & 0xC0 == 0xC0:
         version = int.from_bytes(data[inner + 1 : inner + 5], "big")
         if data[inner + 5] <= 20 and (version in _QUIC_VERSIONS or version >> 8 == 0xFF0000):
-            return QUIC
+            return unread("quic")
     if _ESP_PORT in (source, port) and data[inner : inner + 4] != b"\0\0\0\0":
-        return ESP
+        return unread("esp")
     if _WIREGUARD_PORT in (source, port) and data[inner : inner + 4] == b"\x04\0\0\0" and not length & 15:
-        return WIREGUARD
+        return unread("wireguard")
     if _CAPWAP_PORT in (source, port) and data[inner] == 0 and data[inner + 1] >> 3 in (2, 4):
-        return CAPWAP
-    if _TEREDO_PORT in (source, port) and data[inner] >> 4 == 6 and _inner_ip(data, inner, stop, end) == 6:
-        return TEREDO
-    if port == _LISP_PORT and _inner_ip(data, inner + 8, stop, end) is not None:
-        return LISP
+        return unread("capwap")
+    if _TEREDO_PORT in (source, port) and _ip_at(data, inner, stop, end)[0] == 6:
+        return unread("teredo")
+    if port == _LISP_PORT and _ip_at(data, inner + 8, stop, end)[0]:
+        return unread("lisp")
     return NOT_TCP
 
 
@@ -703,7 +590,8 @@ def _is_mqtt_sn(begin: bytes, length: int) -> bool:
     """MQTT-SN 1.2 section 5.2: the length of the message is that of the datagram, the type is one there is."""
     if len(begin) > 3 and begin[0] == 1:
         return begin[1] << 8 | begin[2] == length and begin[3] in _MQTT_SN_TYPES
-    if len(begin) > 1 and begin[1] == _ENCAPSULATED and 3 <= begin[0] < length:
+    # A forwarder puts this before the message of a client that has no IP.
+    if len(begin) > 1 and begin[1] == 0xFE and 3 <= begin[0] < length:
         begin, length = begin[begin[0] :], length - begin[0]
     return len(begin) > 1 and begin[0] == length and begin[1] in _MQTT_SN_TYPES
 

@@ -1,8 +1,7 @@
 """Reads the HTTP/1.1 exchange that opens a WebSocket (RFC 6455 sections 1.3 and 4), passively.
 
 `Handshake` takes the ordered bytes of both directions and gives the request, the response and every deviation as
-values.  `parse_request` and `parse_response` read the two heads (sections 4.1 and 4.2.2).  The bytes after the
-exchange are left to ``websocket.WebSocket``.
+values; the bytes after the exchange are left to ``websocket.WebSocket``.
 """
 
 from __future__ import annotations
@@ -49,18 +48,16 @@ class Request:
 
 @dataclass(slots=True)
 class Response:
-    """What is kept of a response.
-
-    ``switches``: status 101, and not to another protocol than WebSocket; ``deflate``: permessage-deflate was agreed;
-    ``body_length``: bytes of body after the head, ``None`` when Content-Length does not tell.
-    """
+    """What is kept of a response."""
 
     status: int
     accept: str | None
     subprotocol: str | None
     extensions: list[str]
     switches: bool
+    """Status 101, and not to another protocol than WebSocket."""
     body_length: int | None
+    """``None`` when Content-Length does not tell."""
     deflate: bool = False
     client_takeover: bool = True
     server_takeover: bool = True
@@ -75,6 +72,7 @@ def parse_request(head: bytes) -> Request | None:
     headers = _headers(head)
     first = {name: values[0] for name, values in headers.items()}
     version, key = first.get("sec-websocket-version"), first.get("sec-websocket-key")
+    is_key = key is None or _KEY.fullmatch(key)
     offered = _elements(headers, "sec-websocket-protocol")
     token = "subprotocol_old" if OLD_SUBPROTOCOL in offered else "subprotocol_foreign"
     checks = [
@@ -83,11 +81,7 @@ def parse_request(head: bytes) -> Request | None:
         *_tokens(headers, "request"),
         (version == "13", "websocket_version_wrong", f"Sec-WebSocket-Version is {told(version, _NUMBER)}"),
         (key is not None, "key_missing", "the request has no Sec-WebSocket-Key"),
-        (
-            key is None or _KEY.fullmatch(key),
-            "key_invalid",
-            f"Sec-WebSocket-Key is not 16 bytes in base64: {told(key)}",
-        ),
+        (is_key, "key_invalid", f"Sec-WebSocket-Key is not 16 bytes in base64: {told(key)}"),
         (offered, "subprotocol_not_offered", "the request offers no subprotocol"),
         (not offered or SUBPROTOCOL in offered, token, f"the request offers {listed(offered)}"),
     ]
@@ -108,14 +102,9 @@ def parse_response(head: bytes) -> Response | None:
     if status < 200 or status in (204, 304):
         body = "0"
     known = body.isascii() and body.isdigit() and len(body) < 19 and "transfer-encoding" not in headers
-    response = Response(
-        status,
-        first.get("sec-websocket-accept"),
-        first.get("sec-websocket-protocol"),
-        _elements(headers, "sec-websocket-extensions"),
-        status == 101,
-        int(body) if known else None,
-    )
+    accept, subprotocol = first.get("sec-websocket-accept"), first.get("sec-websocket-protocol")
+    extensions = _elements(headers, "sec-websocket-extensions")
+    response = Response(status, accept, subprotocol, extensions, status == 101, int(body) if known else None)
     checks = _tokens(headers, "response")
     to = headers.get("upgrade")
     if status != 101:
@@ -222,7 +211,6 @@ class WebSocketPhase(StrEnum):
     SEARCHING = "searching"
     """Framing is lost, and the next frame is looked for."""
     LOST = "lost"
-    """Given up."""
 
 
 HTTP, HELD, FRAMES, SEARCHING, LOST = WebSocketPhase
@@ -331,30 +319,28 @@ class Handshake:
 
     def _advance(self, note: Note) -> None:
         """Read heads until both directions need more bytes."""
-        while self._read_request(note) or self._read_response(note):
-            pass
+        while True:
+            if head := self._head(self.client, note):
+                self._read_request(head, note)
+            elif head := self._head(self.server, note):
+                self._read_response(head, note)
+            else:
+                break
         mute = self.server.phase is LOST or self.server.closed or len(self.client.buffer) > MAX_EARLY_BYTES
         if self.client.phase is HELD and mute and self.request:
             self._report(None, note)
             self.request.remarks.clear()  # a response that comes after all does not repeat them
             self.client.phase = FRAMES
 
-    def _read_request(self, note: Note) -> bool:
-        head = self._head(self.client, note)
-        if not head:
-            return False
+    def _read_request(self, head: bytes, note: Note) -> None:
         self.request_offset = self.client.offset - len(head)
         self.request = parse_request(head)
         if self.request is None:
             self._give_up(self.client, "not_http", "the first line is not a request of HTTP/1.x", note)
         else:
             self.client.phase = FRAMES if self.server.phase is FRAMES else HELD
-        return True
 
-    def _read_response(self, note: Note) -> bool:
-        head = self._head(self.server, note)
-        if not head:
-            return False
+    def _read_response(self, head: bytes, note: Note) -> None:
         response = parse_response(head)
         if response is None:
             self._give_up(self.server, "not_http", "the first line is not a status line of HTTP/1.x", note)
@@ -373,7 +359,6 @@ class Handshake:
             if self.client.phase is HELD:
                 self.client.phase = FRAMES if response.switches else HTTP
             self.request = None
-        return True
 
     def _head(self, side: Opening, note: Note) -> bytes:
         """Take a complete head off the buffer; empty when there is none."""
@@ -412,10 +397,7 @@ def not_captured(length: int) -> str:
 
 
 def looks_like_upgrade(head: bytes) -> bool | None:
-    """Whether a client's stream, from its first byte, begins with a request to switch to WebSocket.
-
-    ``None``: more bytes are needed (never for more than ``MAX_HEADER_BYTES``).  Time is linear in ``head``.
-    """
+    """Whether a client's stream begins with a request to switch to WebSocket; ``None``: more bytes are needed."""
     if head[:4] != b"GET "[: len(head)]:
         return False
     line = head.find(b"\n", 0, MAX_HEADER_BYTES)
@@ -469,7 +451,6 @@ def _compare(request: Request | None, response: Response) -> list[Remark]:
     for element in response.extensions:
         name = element.split(";")[0].strip().lower()
         if request and name not in request.extensions:
-            remarks.append(
-                ("extension_not_offered", f"the response uses {told(name, EXTENSION)}, which was not offered")
-            )
+            detail = f"the response uses {told(name, EXTENSION)}, which was not offered"
+            remarks.append(("extension_not_offered", detail))
     return remarks

@@ -2,10 +2,9 @@
 
 Every link function takes ``(data, offset, stop, end)``: the frame's bytes, where its header starts, where the
 captured bytes stop and where the frame ended on the wire (``end >= stop``; larger when a snap length cut the frame).
-It returns ``(version, offset, end, encapsulation)`` of the IP header, version 4 or 6 and ``end`` not beyond the given
-one, or the :class:`NotSegment` that says why there is none.  The encapsulation holds what keeps equal addresses in
-different networks apart: VLAN identifiers, two bytes each, and the service identifier of 802.1ah.  Nothing here raises
-on any input.
+It returns ``(version, offset, end, encapsulation)`` of the IP header, ``end`` not beyond the given one, or the
+:class:`NotSegment` that says why there is none.  The encapsulation holds what keeps equal addresses in different
+networks apart: VLAN identifiers, two bytes each, and the service identifier of 802.1ah.
 """
 
 from __future__ import annotations
@@ -19,20 +18,14 @@ from mqttscope.net.segment import NotSegment, unread
 MAX_LAYERS: Final = 16
 """How many tags, label stacks, LLC, PPP and bridged headers one frame may nest."""
 MAX_LABELS: Final = 32
-"""How many labels an MPLS stack may have."""
 MAX_ATTRIBUTES: Final = 64
 """How many attributes of an NFLOG frame are looked at."""
 
-Located = tuple[int, int, int, bytes]
-Link = Callable[[bytes, int, int, int], Located | NotSegment]
+IpHeader = tuple[int, int, int, bytes]
+Located = IpHeader | NotSegment
+Link = Callable[[bytes, int, int, int], Located]
 
 NOT_IP: Final = NotSegment("not_ip", "the frame holds no IP datagram")
-COMPRESSED: Final = unread("ppp_compressed")
-PPP_ENCRYPTED: Final = unread("ppp_encrypted")
-MACSEC_ENCRYPTED: Final = unread("macsec")
-WLAN_ENCRYPTED: Final = unread("wlan_encrypted")
-WLAN_FRAGMENT: Final = unread("wlan_fragment")
-WLAN_AGGREGATE: Final = unread("wlan_aggregate")
 WLAN_DAMAGED: Final = NotSegment("malformed", "the receiver's checksum says that the 802.11 frame is damaged")
 LINK_TRUNCATED: Final = NotSegment("truncated", "the capture's snap length cut the frame inside the link layer headers")
 LINK_MALFORMED: Final = NotSegment("malformed", "the frame ends inside the link layer headers")
@@ -69,9 +62,7 @@ SERVICE_MARK: Final = b"\xf2\x01"
 """Starts the four bytes of an 802.1ah service identifier in an encapsulation; no VLAN identifier looks like it."""
 
 
-def ethertype(
-    data: bytes, kind: int, offset: int, stop: int, end: int, encapsulation: bytes = b""
-) -> Located | NotSegment:
+def ethertype(data: bytes, kind: int, offset: int, stop: int, end: int, encapsulation: bytes = b"") -> Located:
     """Follow an EtherType (IEEE 802.3, RFC 7042) through tags and nested headers to the IP header.
 
     ``kind`` is the EtherType of what starts at ``offset``.  Handled: 802.1Q, 802.1ad and their vendor forms, MPLS
@@ -119,7 +110,7 @@ def ethertype(
                     encapsulation += identifier.to_bytes(2, "big")
             elif kind == _MACSEC:
                 if data[start] & 0x0C:  # encrypted, or changed in another way
-                    return MACSEC_ENCRYPTED
+                    return unread("macsec")
                 offset += 8 if data[start] & 0x20 else 0  # an explicit secure channel identifier
                 if offset > stop:
                     return _short(offset, end)
@@ -169,24 +160,16 @@ def _ppp(data: bytes, offset: int, stop: int, end: int) -> tuple[int, int] | Not
         protocol = protocol << 8 | data[offset]
         offset += 1
     if protocol in _PPP_COMPRESSED:
-        return COMPRESSED
+        return unread("ppp_compressed")
     if protocol in _PPP_ENCRYPTED:
-        return PPP_ENCRYPTED
+        return unread("ppp_encrypted")
     return _PPP_TYPES.get(protocol, -1), offset
 
 
-def _carrying(kind: int) -> Link:
-    """A link layer without a header of its own around what an EtherType names."""
-    return lambda data, offset, stop, end: ethertype(data, kind, offset, stop, end)
-
-
 def _typed(at: int, length: int, *, cooked: bool = False) -> Link:
-    """A link layer with a header of ``length`` bytes that has an EtherType at ``at``.
+    """A link layer with an EtherType at ``at`` of its header; ``cooked``: Linux writes ETH_P_802_2 (4) for LLC."""
 
-    ``cooked``: Linux writes ETH_P_802_2, which is 4, in place of the EtherType of LLC.
-    """
-
-    def link(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
+    def link(data: bytes, offset: int, stop: int, end: int) -> Located:
         if offset + length > stop:
             return _short(offset + length, end)
         kind = data[offset + at] << 8 | data[offset + at + 1]
@@ -202,14 +185,14 @@ def _typed(at: int, length: int, *, cooked: bool = False) -> Link:
 _cisco_hdlc: Final = _typed(2, 4)
 
 
-def _point_to_point(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
+def _point_to_point(data: bytes, offset: int, stop: int, end: int) -> Located:
     # LINKTYPE_PPP_HDLC holds Cisco HDLC too; its address octets are no PPP protocol.
     if data[offset : offset + 2] in (b"\x0f\0", b"\x8f\0"):
         return _cisco_hdlc(data, offset, stop, end)
     return ethertype(data, PPP, offset, stop, end)
 
 
-def _pppd(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
+def _pppd(data: bytes, offset: int, stop: int, end: int) -> Located:
     # The address octet is replaced by the direction, 0 or 1; the control octet may still follow it.
     offset += 2 if data[offset + 1 : offset + 2] == b"\x03" else 1
     return ethertype(data, PPP, offset, stop, end)
@@ -220,7 +203,7 @@ def _behind(length: int, link: Link) -> Link:
     return lambda data, offset, stop, end: link(data, offset + length, stop, end)
 
 
-def _loopback(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
+def _loopback(data: bytes, offset: int, stop: int, end: int) -> Located:
     # NULL has the byte order of the capturing host and LOOP network order, but some tools mix the two up.
     if offset + 4 > stop:
         return _short(offset + 4, end)
@@ -229,26 +212,21 @@ def _loopback(data: bytes, offset: int, stop: int, end: int) -> Located | NotSeg
     return (version, offset + 4, end, b"") if version else NOT_IP
 
 
-def _raw(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
+def _raw(data: bytes, offset: int, stop: int, end: int) -> Located:
     if offset >= stop:
         return _short(offset + 1, end)
     version = data[offset] >> 4
     return (version, offset, end, b"") if version in (4, 6) else NOT_IP
 
 
-def _ip(version: int) -> Link:
-    """A link layer that holds nothing but IP of this version."""
-    return lambda data, offset, stop, end: (version, offset, end, b"")
-
-
-def _pflog(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
+def _pflog(data: bytes, offset: int, stop: int, end: int) -> Located:
     if offset + 2 > stop:
         return _short(offset + 2, end)
     version = _FAMILIES.get(data[offset + 1])
     return (version, offset + (data[offset] + 3 & ~3), end, b"") if version else NOT_IP
 
 
-def _nflog(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
+def _nflog(data: bytes, offset: int, stop: int, end: int) -> Located:
     # Attributes of length and type, in the byte order of the capturing host; 9 is the datagram, in practice the last.
     offset += 4
     for _ in range(MAX_ATTRIBUTES):
@@ -263,7 +241,7 @@ def _nflog(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegmen
     return NOT_IP
 
 
-def _pktap(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
+def _pktap(data: bytes, offset: int, stop: int, end: int) -> Located:
     if offset + 12 > stop:
         return _short(offset + 12, end)
     length = int.from_bytes(data[offset : offset + 4], "little")
@@ -274,12 +252,10 @@ def _pktap(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegmen
     return link(data, offset + length, stop, end)
 
 
-def wlan(data: bytes, offset: int, stop: int, end: int, *, padded: bool = False) -> Located | NotSegment:
-    """IEEE 802.11-2020 section 9.3.2: data frames; LLC follows their header.
+def wlan(data: bytes, offset: int, stop: int, end: int, *, padded: bool = False) -> Located:
+    """Data frames of IEEE 802.11-2020 section 9.3.2, which may be repeated: that is for the flow to sort out.
 
-    Management and control frames hold no IP datagram.  A station that repeats a frame sends the same TCP segment again,
-    and so does an access point that passes it on: that is for the flow to sort out.  ``padded``: the receiver has
-    filled up the header to a multiple of four bytes.
+    ``padded``: the receiver has filled up the header to a multiple of four bytes.
     """
     if offset + 24 > stop:
         # The frame control is enough to know the short control frames.
@@ -290,9 +266,9 @@ def wlan(data: bytes, offset: int, stop: int, end: int, *, padded: bool = False)
     if kind & 0x0F != 0x08 or kind & 0x40:  # another version, no data frame, or one without data
         return NOT_IP
     if flags & 0x40:
-        return WLAN_ENCRYPTED
+        return unread("wlan_encrypted")
     if flags & 0x04 or data[offset + 22] & 0x0F:
-        return WLAN_FRAGMENT
+        return unread("wlan_fragment")
     body = offset + (30 if flags & 0x03 == 0x03 else 24)
     aggregate = False
     if kind & 0x80:
@@ -310,12 +286,12 @@ def wlan(data: bytes, offset: int, stop: int, end: int, *, padded: bool = False)
     length = data[body + 12] << 8 | data[body + 13]
     following = body + (14 + length + 3 & ~3)
     if following + 14 <= end - _FCS_LENGTH:
-        return WLAN_AGGREGATE
+        return unread("wlan_aggregate")
     end = min(end, body + 14 + length)
     return ethertype(data, _LLC, body + 14, min(stop, end), end)
 
 
-def _radiotap(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
+def _radiotap(data: bytes, offset: int, stop: int, end: int) -> Located:
     """https://www.radiotap.org: little endian fields by a bitmap, of which the second holds flags."""
     if offset + 8 > stop:
         return _short(offset + 8, end)
@@ -343,7 +319,7 @@ def _radiotap(data: bytes, offset: int, stop: int, end: int) -> Located | NotSeg
 def _sized(*orders: Literal["little", "big"]) -> Link:
     """802.11 after a header whose second word is the header's length, in the byte order that makes it shorter."""
 
-    def link(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
+    def link(data: bytes, offset: int, stop: int, end: int) -> Located:
         if offset + 8 > stop:
             return _short(offset + 8, end)
         start = offset + min(int.from_bytes(data[offset + 4 : offset + 8], order) for order in orders)
@@ -352,7 +328,7 @@ def _sized(*orders: Literal["little", "big"]) -> Link:
     return link
 
 
-def _ppi(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
+def _ppi(data: bytes, offset: int, stop: int, end: int) -> Located:
     """PPI: length and link type of what it describes, little endian."""
     if offset + 8 > stop:
         return _short(offset + 8, end)
@@ -370,12 +346,12 @@ def _ppi(data: bytes, offset: int, stop: int, end: int) -> Located | NotSegment:
 
 LINKS: Final[dict[int, Link]] = {
     0: _loopback,
-    1: _carrying(ETHERNET),
+    1: lambda data, offset, stop, end: ethertype(data, ETHERNET, offset, stop, end),
     9: _point_to_point,
     12: _raw,
     14: _raw,
     50: _point_to_point,
-    51: _carrying(_PPPOE),
+    51: lambda data, offset, stop, end: ethertype(data, _PPPOE, offset, stop, end),
     101: _raw,
     104: _cisco_hdlc,
     105: wlan,
@@ -390,8 +366,8 @@ LINKS: Final[dict[int, Link]] = {
     204: _behind(1, _point_to_point),
     205: _behind(1, _cisco_hdlc),
     226: _behind(24, _raw),
-    228: _ip(4),
-    229: _ip(6),
+    228: lambda data, offset, stop, end: (4, offset, end, b""),
+    229: lambda data, offset, stop, end: (6, offset, end, b""),
     239: _nflog,
     242: _typed(40, 44),  # IP over InfiniBand (RFC 4391), after the global routing header
     258: _pktap,

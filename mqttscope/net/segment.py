@@ -3,7 +3,7 @@
 Sequence numbers wrap at 2**32: `distance` and `advance` count with them (RFC 9293 section 3.4).
 
 A frame without a TCP segment has a reason (`NotSegment.reason`).  Most are ordinary: ARP, DNS, ICMP.  Those of
-`UNREAD` are not: MQTT may be inside, or looks as if it were.  They are named in one line, whatever else was read.
+`UNREAD` are not: MQTT may be inside, or looks as if it were.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from ipaddress import IPv4Address, IPv6Address
+from ipaddress import IPv6Address
 from typing import Final
 
 from mqttscope.net.checksum import UNJUDGED
@@ -22,10 +22,7 @@ HALF: Final = 1 << 31
 
 
 def distance(start: int, end: int) -> int:
-    """Signed number of bytes from ``start`` forward to ``end``, in -2**31 ... 2**31 - 1 (RFC 9293 section 3.4).
-
-    ``distance(2**32 - 10, 10)`` is 20; it is negative when ``end`` lies before ``start``.
-    """
+    """Signed number of bytes from ``start`` forward to ``end`` (RFC 9293 section 3.4): 20 from 2**32 - 10 to 10."""
     return ((end - start + HALF) & MASK) - HALF
 
 
@@ -54,7 +51,6 @@ class Segment:
     flags: int
     window: int
     payload: bytes
-    """The captured payload."""
     missing: int
     """How many payload bytes the snap length cut off after ``payload``."""
     frame: int
@@ -76,7 +72,6 @@ class Fragment:
     offset: int
     """Offset of ``data`` in the datagram's payload, in bytes."""
     more: bool
-    """More Fragments bit."""
     protocol: int
     """Protocol of the datagram's payload (6 is TCP)."""
     data: bytes
@@ -102,11 +97,10 @@ class NotSegment:
 
 
 def direction_key(addresses: bytes, ports: bytes, encapsulation: bytes = b"") -> bytes:
-    """Build a direction key.
+    """Build a direction key of addresses (8 or 32 bytes), ports (4 bytes) and an even number of further bytes.
 
-    ``addresses`` is source then destination (8 or 32 bytes), ``ports`` likewise (4 bytes), ``encapsulation`` an even
-    number of bytes.  Plain keys are 12 or 36 bytes long, so that the hot path can slice them out of a frame; a key
-    with an encapsulation ends with the IP version and has an odd length, so the three never collide.
+    Plain keys have 12 or 36 bytes, so that the hot path can slice them out of a frame; a key with an encapsulation
+    ends with the IP version and has an odd length, so the three never collide.
     """
     if not encapsulation:
         return addresses + ports
@@ -114,7 +108,6 @@ def direction_key(addresses: bytes, ports: bytes, encapsulation: bytes = b"") ->
 
 
 def is_ipv4_key(key: bytes) -> bool:
-    """Whether a direction key holds IPv4 addresses (otherwise IPv6)."""
     return len(key) == 12 or (len(key) % 2 == 1 and key[-1] == 4)
 
 
@@ -154,24 +147,6 @@ def endpoints(key: bytes) -> tuple[str, str]:
     )
 
 
-def read_endpoint(told: str) -> str:
-    """The text that `endpoints` gives for an address and port which somebody wrote; `ValueError` says what is wrong."""
-    host, colon, port = told.rpartition(":")
-    if not colon or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65_536:
-        raise ValueError("it is not HOST:PORT with a port from 1 to 65535")
-    in_brackets = host.startswith("[") and host.endswith("]")
-    try:
-        if in_brackets and "%" not in host:
-            return f"[{IPv6Address(host[1:-1])}]:{int(port)}"
-        if not in_brackets:
-            return f"{IPv4Address(host)}:{int(port)}"
-    except ValueError:
-        pass
-    if ":" in host and not in_brackets:
-        raise ValueError("an IPv6 address stands in brackets: [fd00::1]:1883")
-    raise ValueError(f"{host!r} is not an IP address: captures have no names of hosts")
-
-
 def ports(key: bytes) -> tuple[int, int]:
     """Source and destination port of a direction key."""
     at = 8 if is_ipv4_key(key) else 32
@@ -180,9 +155,6 @@ def ports(key: bytes) -> tuple[int, int]:
 
 READS, WITH_KEYS, NOTHING = "tshark", "tshark with keys", "nothing"
 """What would read a frame that is not read."""
-OFFER: Final = "--via tshark"
-OFFER_ELSEWHERE: Final = "mqttscope inspect --via tshark"
-"""The same for commands that have no such option."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -242,34 +214,3 @@ def unread(name: str) -> NotSegment:
 def not_read(skipped: Mapping[str, int]) -> dict[str, int]:
     """Of frames counted by reason, those that are worth a word."""
     return {name: skipped[name] for name in UNREAD if skipped.get(name)}
-
-
-def unread_groups(skipped: Mapping[str, int]) -> dict[str, int]:
-    """Frames counted by reason, coarsely: ``not_ip``, ``not_tcp``, ``malformed``, ``truncated``, ...."""
-    found: dict[str, int] = {}
-    for name, count in skipped.items():
-        group = UNREAD[name].group if name in UNREAD else name
-        found[group] = found.get(group, 0) + count
-    return found
-
-
-def unread_sentence(skipped: Mapping[str, int], *, by_tshark: bool = False, offer: str = OFFER) -> str | None:
-    """One line about what was not read, or ``None``.
-
-    ``by_tshark``: tshark has looked at the frames already.  ``offer``: how the user lets tshark read them.
-    """
-    parts = [_unread_part(UNREAD[name], count, by_tshark, offer) for name, count in not_read(skipped).items()]
-    return f"not read: {', '.join(parts)}" if parts else None
-
-
-def _unread_part(one: Unread, count: int, by_tshark: bool, offer: str) -> str:
-    said = [one.note] if one.note else []
-    if one.reader == READS and not by_tshark:
-        said.append(f"{offer} reads {'it' if count == 1 else 'them'}")
-    elif one.reader == WITH_KEYS:
-        who = "tshark" if by_tshark else offer
-        said.append(f"{who} reads {'it' if count == 1 else 'them'} with keys in the profile of Wireshark")
-    elif one.note:
-        said.append("nothing here reads it")
-    behind = f" ({'; '.join(said)})" if said else ""
-    return f"{count:,} {'frame' if count == 1 else 'frames'} {one.words}{behind}"

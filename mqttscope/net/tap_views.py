@@ -5,9 +5,8 @@ difference of two clocks, which `VIEW_NS` bounds.  So a segment that brings anyt
 still show a connection that another one has followed: the last ones between two endpoints are remembered (`past`).
 
 A segment was *captured twice* only with equal time stamps (RFC 7323): what a stack sends again has a later one.
-Without time stamps the distance in time decides, `TAP_NS`.  The identification of IPv4 would say more, but segments do
-not carry it: reading it costs each frame of the hot path, and the rows of a cluster have no column for it.
-`--deduplicate` compares whole frames, with the identification.
+Without time stamps the distance in time decides, `TAP_NS`.  Segments do not carry the identification of IPv4: reading
+it costs each frame of the hot path.  `--deduplicate` compares whole frames, with the identification.
 """
 
 from __future__ import annotations
@@ -98,16 +97,6 @@ def is_replay(flow: Flow, segments: Sequence[Segment]) -> bool:
     different = {(segment.key, segment.sequence, segment.acknowledgment): segment for segment in segments}
     older = sum(acknowledges_less(halves(flow, segment)[1], segment) for segment in different.values())
     return len(different) >= _VIEW_SEGMENTS and older >= _VIEW_SEGMENTS // 2
-
-
-def is_whole(flow: Flow, segments: Sequence[Segment]) -> bool:
-    """Whether segments that repeat a flow repeat all of it, as a second view of it does in the end."""
-    for half in (flow.initiator, flow.responder):
-        shown = [segment for segment in segments if not segment.flags & SYN and halves(flow, segment)[0] is half]
-        ends = (half.locate(segment.sequence) + len(segment.payload) + segment.missing for segment in shown)
-        if max([0, *ends]) < half.offset:
-            return False
-    return True
 
 
 def in_order(segments: Sequence[Segment]) -> bool:

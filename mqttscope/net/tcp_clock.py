@@ -5,14 +5,10 @@ ticks of 1 µs (Linux, on request) to 1 s, modulo 2**32, and starts anywhere: at
 number for each pair of hosts (Linux, FreeBSD).  So the clock of a rebooted stack is another one, also if the stack
 chooses the same port and the same initial sequence number again.
 
-`read_clock` compares a segment with what its side of the flow showed before.  A value before the first one of the flow
-is of another clock, whatever the capture's own clock does.  A value that is further ahead than the time since the last
-one allows may be of another clock, or the capture's clock was set back meanwhile: `flow_identity.weigh` decides by
-the other side of the flow.  A rebooted side has no influence on the clock of the other side; a step of the capture's
-clock shows on both.  So each flow is judged by its own segments, and the flows of a capture can be read apart.
-
-A side or a middlebox may strip the option from some or all segments.  Then there is no reading, and a flow is judged
-by its numbers and bytes alone.
+`read_clock` compares a segment with what its side of the flow showed before.  A value that is too far ahead is of
+another clock, or the capture's clock was set back meanwhile: `flow_identity.weigh` decides by the other side of the
+flow, on which a step of the capture's clock shows, and a reboot does not.  So each flow is judged by its own segments.
+Where the option was stripped there is no reading, and a flow is judged by its numbers and bytes alone.
 """
 
 from __future__ import annotations
@@ -33,8 +29,7 @@ _TIME_STAMPS: Final = 8
 _USUAL: Final = b"\x01\x01\x08\x0a"
 _SECOND: Final = 1_000_000_000
 _USUAL_RATE: Final = 1_000
-"""Ticks per second of nearly all stacks.  Slower clocks are given as much, since a capture's clock that was set forward
-makes a clock look slow."""
+"""Ticks per second of nearly all stacks, and the least that is taken: a step of the capture's clock may show fewer."""
 _HIGHEST_RATE: Final = 1_000_000
 _SPAN_NS: Final = _SECOND
 """Shortest time between the first and the last value of a side from which the rate of its clock is taken."""
@@ -50,8 +45,7 @@ class Reading(Enum):
     LATER = "later"
     """The clock of the flow has continued: the same stack sent this now."""
     PAST = "past"
-    """A value that the flow had, or passed, before: a copy of another tap, a late segment, or a clock that starts with
-    the same value after each reboot."""
+    """A value that the flow had or passed: a copy, a late segment, or a clock that starts alike after each reboot."""
     AHEAD = "ahead"
     """Further ahead than the time since the last value allows."""
     OTHER = "other"

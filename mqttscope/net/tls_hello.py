@@ -40,15 +40,13 @@ MAX_RECORD_BYTES: Final = 16384 + 2048
 CHANGE_CIPHER_SPEC, ALERT, HANDSHAKE, APPLICATION_DATA = 20, 21, 22, 23
 CLIENT_HELLO, SERVER_HELLO = 1, 2
 
-_SERVER_NAME, _ALPN, _SESSION_TICKET, _PRE_SHARED_KEY, _EARLY_DATA, _SUPPORTED_VERSIONS, _ECH = (
-    0,
-    16,
-    35,
-    41,
-    42,
-    43,
-    0xFE0D,
-)
+_SERVER_NAME: Final = 0
+_ALPN: Final = 16
+_SESSION_TICKET: Final = 35
+_PRE_SHARED_KEY: Final = 41
+_EARLY_DATA: Final = 42
+_SUPPORTED_VERSIONS: Final = 43
+_ECH: Final = 0xFE0D
 _RETRY_RANDOM: Final = bytes.fromhex("cf21ad74e59a6111be1d8c021e65b891c2a211167abb8c5e079e09e2c8a8339c")
 
 
@@ -250,10 +248,8 @@ class TlsObserver:
                 self.versions_offered = [number for number in numbers if number & 0x0F0F != 0x0A0A]
                 # TLS 1.3 clients send a random identifier so that the exchange looks like a resumption.
                 old = old and 0x0304 not in numbers
-            elif kind == _SESSION_TICKET:
-                self.resumption_offered |= bool(data)
-            elif kind == _PRE_SHARED_KEY:
-                self.resumption_offered = True
+            elif kind in (_SESSION_TICKET, _PRE_SHARED_KEY):
+                self.resumption_offered |= bool(data) or kind == _PRE_SHARED_KEY
             elif kind == _EARLY_DATA:
                 self.early_data = True
             elif kind == _ECH:
@@ -343,10 +339,7 @@ class _Reader:
 
 
 def looks_like_tls(head: bytes) -> bool | None:
-    """Whether a stream, from its first byte, begins with a ClientHello or a ServerHello.
-
-    ``None``: more bytes are needed (at most 10).
-    """
+    """Whether a stream begins with a ClientHello or a ServerHello; ``None``: more bytes are needed (at most 10)."""
     for byte, allowed in zip(head, ((HANDSHAKE,), (3,), range(5)), strict=False):
         if byte not in allowed:
             return False
@@ -362,10 +355,7 @@ def looks_like_tls(head: bytes) -> bool | None:
 
 
 def looks_like_tls_records(head: bytes) -> bool | None:
-    """Whether ``head`` may begin at a record boundary inside a TLS connection: weaker evidence, for joined flows.
-
-    Every record header that lies in ``head`` must be plausible.  ``None``: more bytes are needed (at most 5).
-    """
+    """Whether all record headers in ``head`` are plausible, for joined flows; ``None``: more bytes are needed."""
     if len(head) < 5:
         good = (not head or head[0] in CONTENT_TYPES) and head[1:2] in (b"", b"\x03") and head[2:3] <= b"\x04"
         return None if good else False

@@ -50,6 +50,7 @@ _NOT_KEPT: Final = f"the state inside a message of more than {MAX_PENDING_BYTES}
 _INFLATE_STEP: Final = 64 * 1024
 _FLUSH: Final = b"\x00\x00\xff\xff"
 _LAST_BLOCK: Final = b"\x01\x00\x00\xff\xff"
+_HOPELESS: Final = "; messages are compressed with context takeover, so nothing that follows can be read"
 _NOT_UTF8: Final = re.compile(r"[\udc80-\udcff]")
 
 
@@ -111,12 +112,10 @@ WebSocketEvent = Upgrade | MessageData | MessageGap | Lost | Control | Problem
 class Inflater:
     """permessage-deflate of one direction (RFC 7692): compressed messages in any chunking come in, their bytes go out.
 
-    ``zlib_object`` (a window of 32 KiB and tables) lives as long as a message.  The caller may set it to ``None``
-    between any two calls, for instance to write this object down: it is rebuilt from the other fields, which are plain
-    data.  Only a message with more than ``MAX_PENDING_BYTES`` compressed bytes so far becomes an error then.
+    The caller may set ``zlib_object`` to ``None`` between any two calls, for instance to write this object down: it is
+    rebuilt from the other fields, unless a message has more than ``MAX_PENDING_BYTES`` compressed bytes so far.
 
-    After an error the window is empty, so that messages which refer to lost history fail too: every later window is a
-    true suffix of what was sent.
+    After an error the window is empty, so that messages which refer to lost history fail too.
     """
 
     context_takeover: bool
@@ -192,7 +191,6 @@ class Inflater:
         out += [rest[at : at + MAX_INFLATE_BYTES] for at in range(0, len(rest), MAX_INFLATE_BYTES)]
 
     def _replay(self) -> str | None:
-        """Inflate what the message had so far once more."""
         self.zlib_object = None
         self.fed = self.finals = 0
         self.tail.clear()
@@ -269,9 +267,9 @@ class Side:
 def may_start_frame(head: bytes) -> bool:
     """Whether a frame of either side may begin with this first byte; of the packets of MQTT only SUBSCRIBE does."""
     opcode, reserved = head[0] & 0x0F, head[0] & 0x70
-    return opcode in (CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG) and reserved in (
-        (0, 0x40) if opcode in (TEXT, BINARY) else (0,)
-    )
+    if opcode in (TEXT, BINARY):
+        return reserved in (0, 0x40)
+    return not reserved and opcode in (CONTINUATION, CLOSE, PING, PONG)
 
 
 def unmask(data: bytes, key: bytes) -> bytes:
@@ -433,13 +431,12 @@ def _inflate(side: Side, inflater: Inflater, piece: bytes, missing: int, out: li
     error = inflater.feed(piece, done and side.fin, pieces)
     if done and not error and not pieces:
         pieces.append(b"")
-    out += [MessageData(from_client, data, opcode, text, False) for data in pieces]
+    last = len(pieces) - 1 if done and not error else -1
+    out += [MessageData(from_client, data, opcode, text, at == last) for at, data in enumerate(pieces)]
     if error:
         side.message_lost = True
         out.append(Problem(from_client, "inflate_error", error, side.frame_offset, False))
         out.append(Lost(from_client, len(piece)))
-    elif done:
-        out[-1] = MessageData(from_client, pieces[-1], opcode, text, True)
 
 
 def _end_frame(side: Side, out: list[WebSocketEvent]) -> None:
@@ -481,12 +478,10 @@ def lose(side: Side, data: bytes, out: list[WebSocketEvent]) -> None:
 
 @dataclass(slots=True)
 class WebSocket:
-    """One connection.  Feed the ordered bytes of both directions, in the order of the capture; close both at the end.
-
-    The limits of the HTTP exchange are those of ``Handshake``.  ``handshake`` is ``None`` when frames have begun.
-    """
+    """One connection: feed the ordered bytes of both directions, in the order of the capture; close both at the end."""
 
     handshake: Handshake | None = field(default_factory=Handshake)
+    """``None`` when frames have begun."""
     client: Side = field(default_factory=lambda: Side(True))
     server: Side = field(default_factory=lambda: Side(False))
 
@@ -527,7 +522,12 @@ class WebSocket:
             length -= missing
             _payload(side, b"", missing, -1, out)
         if length and side.phase is FRAMES:
-            begin(side, length, out)
+            hopeless = side.inflater is not None and side.inflater.context_takeover
+            why = f"{not_captured(length)}{_HOPELESS if hopeless else ''}"
+            out.append(Problem(from_client, "gap_in_framing", why, side.offset, True))
+            lose(side, side.header, out)
+            if not hopeless:
+                _restart(side)
         if length:
             side.offset += length
             out.append(Lost(from_client, length))
@@ -586,16 +586,6 @@ _LENGTHS: Final = (
 _FROM_CLIENT: Final = b"\x10\x82\xa2\xc0"
 _FROM_SERVER: Final = b"\x20\x90\xb0\xd0"
 _LENGTH: Final = re.compile(rb"[\x80-\xff]{0,3}[\x00-\x7f]")
-
-
-def begin(side: Side, length: int, out: list[WebSocketEvent]) -> None:
-    """Search for a frame after ``length`` bytes that are missing where a frame header should be."""
-    hopeless = side.inflater is not None and side.inflater.context_takeover
-    why = "; messages are compressed with context takeover, so nothing that follows can be read" if hopeless else ""
-    out.append(Problem(side.from_client, "gap_in_framing", not_captured(length) + why, side.offset, True))
-    lose(side, side.header, out)
-    if not hopeless:
-        _restart(side)
 
 
 def advance(side: Side, data: bytes, out: list[WebSocketEvent], *, final: bool = False) -> None:

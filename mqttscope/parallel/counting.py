@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from mqttscope.capture.pcap import FrameSink
 from mqttscope.dissect import Dissector
 from mqttscope.events import ConnectionOpened, Event, PacketEvent
 from mqttscope.mqtt.packets import Publish
-from mqttscope.net.frame import CaptureNotice, Frame, FrameSink
+from mqttscope.net.frame import CaptureNotice, Frame
 from mqttscope.parallel.counts import Counts
 from mqttscope.parallel.crew import Outlet, Stop
 from mqttscope.parallel.lines import NOTICE, Frames, noted

@@ -12,6 +12,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
+from mqttscope.capture.pcap import FrameSink
 from mqttscope.dissect import Dissector
 from mqttscope.events import (
     ConnectionClosed,
@@ -22,7 +23,7 @@ from mqttscope.events import (
     PacketEvent,
 )
 from mqttscope.mqtt.constants import Direction
-from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Frame, FrameSink
+from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Frame
 from mqttscope.parallel.counts import Counts
 from mqttscope.parallel.crew import Outlet
 from mqttscope.parallel.merge import BATCH_BYTES, ENTRY_BYTES, EVERYTHING, Columns, Entries, Sender

@@ -23,9 +23,9 @@ from mqttscope.errors import MqttscopeError
 from mqttscope.events import Event, PacketEvent
 from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, CaptureSecrets, Frame
+from mqttscope.net.headers import ONE_TAG, PLAIN_IPV4, PLAIN_IPV6
 from mqttscope.net.headers import segment as segment_of
 from mqttscope.net.segment import Fragment, NotSegment, Segment, group_key, plain_key
-from mqttscope.net.usual_frames import plain_endpoints
 
 MAX_OWNERS: Final = 200_000
 """Directions of flows of which it is kept whose they are."""
@@ -35,6 +35,9 @@ STRIDE: Final = 8_192
 Rank = tuple[int, ...] | tuple[int, int, bytes]
 """The order of what several shares say at one place."""
 
+_TCP: Final = 6
+_WHOLE: Final = (b"\x40\0", b"\0\0")
+"""Flags and offset of an IPv4 datagram that is not a fragment."""
 _CLOCK_SET: Final = "the clock of a capture may have been set, which all flows together show"
 MARK: Final = CaptureDrops("", -1, None, 0)
 """Passes through the dissector in the place of a frame of another share: time has come, or a stride is over."""
@@ -65,6 +68,19 @@ class Span:
     """Place of the first of them."""
     first_ns: int
     latest_ns: int
+
+
+def plain_endpoints(data: bytes, start: int, stop: int, link_type: int) -> bytes:
+    """The endpoints of a TCP segment in a usual Ethernet frame, else empty; the TCP header may be damaged."""
+    if link_type != 1 or stop - start < 54:
+        return b""
+    begin = data[start + 12 : start + 15]
+    at = start if begin == PLAIN_IPV4 else start + 4  # with a VLAN tag
+    if begin == PLAIN_IPV6:
+        return data[start + 22 : start + 58] if stop - start >= 74 and data[start + 20] == _TCP else b""
+    if at != start and (stop - start < 74 or begin[:2] != ONE_TAG or data[at + 12 : at + 15] != PLAIN_IPV4):
+        return b""
+    return data[at + 26 : at + 38] if data[at + 23] == _TCP and data[at + 20 : at + 22] in _WHOLE else b""
 
 
 class Walk:

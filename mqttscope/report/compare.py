@@ -21,6 +21,7 @@ from mqttscope.mqtt.packets import Publish, Subscribe, Unsubscribe
 from mqttscope.mqtt.view import text, without_topic
 from mqttscope.replay.verify.captures import A, B, CaptureDifference, CaptureDifferenceKind, Comparison, Counts
 from mqttscope.replay.verify.difference import reason_text
+from mqttscope.report import documents as doc
 from mqttscope.report.base import Sink, View
 from mqttscope.report.jsonl import SCHEMA, dumps, harmless
 from mqttscope.report.numbers import plural
@@ -257,6 +258,32 @@ def _summary(total: Counts, found: Comparison) -> str:
     return f"{plural(total.differences, 'difference')} in {differing:,} of {plural(clients, 'client')}; {equal}"
 
 
+_SIDES = doc.ValueType(doc.record({"a": doc.COUNT, "b": doc.COUNT}), lambda pair: {"a": pair[A], "b": pair[B]})
+COUNTS = doc.record({
+    **dict.fromkeys(("connections", "packets", "bytes", "segments", "lost"), _SIDES), "equal": doc.COUNT,
+    "differences": doc.COUNT,
+})  # fmt: skip
+_SIDE = doc.maybe(doc.record({"connection": doc.COUNT, "value": doc.ANY, "packet": doc.maybe(doc.PACKET)}))
+_DIFFERENCE = {
+    "kind": doc.word(CaptureDifferenceKind), "only": doc.maybe(doc.word("a", "b")),
+    "client_identifier": doc.maybe(doc.NAME), "direction": doc.maybe(doc.DIRECTION), "type": doc.maybe(doc.TEXT),
+    "topic": doc.maybe(doc.NAME), "field": doc.maybe(doc.TEXT), "a": _SIDE, "b": _SIDE,
+}  # fmt: skip
+_CLIENT = {"client_identifier": doc.maybe(doc.NAME), **COUNTS["properties"]}
+_COMPARISON = {
+    "captures": doc.record({"a": doc.NAME, "b": doc.NAME}), **COUNTS["properties"], "kinds": doc.mapping(doc.COUNT),
+    "complete": doc.BOOL, "left_out": doc.COUNT,
+}  # fmt: skip
+DOCUMENT = doc.record({
+    "schema": doc.VERSION_1, "differences": doc.each(doc.record(_DIFFERENCE)),
+    "clients": doc.each(doc.record(_CLIENT)), "comparison": doc.record(_COMPARISON),
+})  # fmt: skip
+_LINES = {"capture_difference": _DIFFERENCE, "compared_client": _CLIENT, "comparison": _COMPARISON}
+LINE = {
+    "oneOf": [doc.record({"schema": doc.VERSION_1, "event": {"const": name}, **keys}) for name, keys in _LINES.items()]
+}
+
+
 class CompareJson:
     """Writes each difference as a line, or all of them as one document; and the counts."""
 
@@ -286,12 +313,12 @@ class CompareJson:
     def close(self, found: Comparison, names: tuple[str, str], *, complete: bool = True) -> None:
         """Write the counts; ``names`` are those of the captures.  ``complete``: they were compared to their ends."""
         clients = [
-            {"client_identifier": concealed(text(name), self.view) or None, **_counts(one)}
+            {"client_identifier": concealed(text(name), self.view) or None, **COUNTS.view(one)}
             for name, one in sorted(found.clients.items())
         ]
         total = {
             "captures": {"a": text(names[A]), "b": text(names[B])},
-            **_counts(found.counts),
+            **COUNTS.view(found.counts),
             "kinds": dict(self.kinds),
             "complete": complete,
             "left_out": sum(self.kinds.values()) - self._written,
@@ -327,15 +354,3 @@ class CompareJson:
             "field": one.field or None,
             **sides,
         }
-
-
-def _counts(counts: Counts) -> dict[str, Any]:
-    return {
-        "connections": {"a": counts.connections[A], "b": counts.connections[B]},
-        "packets": {"a": counts.packets[A], "b": counts.packets[B]},
-        "bytes": {"a": counts.bytes[A], "b": counts.bytes[B]},
-        "segments": {"a": counts.segments[A], "b": counts.segments[B]},
-        "lost": {"a": counts.lost[A], "b": counts.lost[B]},
-        "equal": counts.equal,
-        "differences": counts.differences,
-    }

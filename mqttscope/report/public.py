@@ -1,12 +1,11 @@
-"""Reports of events: made by name, and fed events as they may be shown, with asterisks in the place of secrets.
+"""Events as reports may show them, with asterisks in the place of secrets.
 
-`redact` knows what is secret; here it is taken out of packets before a report gets them.  What a report has to say of
-bytes that it does not get is found before they are hidden: which other protocol they are of.
+The package `secrets` decides what is secret; here it is taken out of packets before a report gets them.  What a report
+has to say of bytes that it does not get is found before they are hidden: which other protocol they are of.
 """
 
 from __future__ import annotations
 
-import importlib
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
@@ -37,7 +36,6 @@ from mqttscope.mqtt.packets import (
     Unsuback,
     Unsubscribe,
 )
-from mqttscope.report.base import Reporter, Sink, View
 from mqttscope.secrets.addresses import public_details
 from mqttscope.secrets.credentials import starred_name
 from mqttscope.secrets.forms import REACH, SHORTEST, suspicions
@@ -56,16 +54,6 @@ from mqttscope.secrets.values import names_hidden, public, public_damaged, witho
 if TYPE_CHECKING:
     from mqttscope.payloads.decoders import Decoded
 
-FORMATS: dict[str, tuple[str, str]] = {
-    "text": ("text", "TextLines"),
-    "tree": ("tree", "Tree"),
-    "ladder": ("ladder", "Ladder"),
-    "csv": ("table", "Table"),
-    "jsonl": ("jsonl", "JsonLines"),
-    "html": ("html.packets", "Packets"),
-}
-"""Name of a format -> module, which is imported when the format is used, and class: a `PublicReport` but for jsonl and
-what is made of its lines."""
 MAX_TRACED_BYTES = 65_536
 """Packets whose fields, the payload of a PUBLISH aside, take more bytes are explained up to here."""
 
@@ -290,17 +278,3 @@ def _protocol(raw: bytes, direction: Direction) -> str:
     from mqttscope.lint.foreign import foreign_protocol
 
     return foreign_protocol(raw, is_answer=direction is Direction.SERVER_TO_CLIENT)
-
-
-def make_reporter(name: str, sink: Sink, view: View) -> Reporter:
-    """The report of a format, ``jsonl`` among them: it is the one with a lane of its own for packets."""
-    if name == "jsonl" and view.decoders() is not None:
-        # A class of its own, so that lines without decoders cost nothing more.
-        return cast(Reporter, importlib.import_module("mqttscope.report.jsonl_decoded").DecodedLines(sink, view))
-    module, kind = FORMATS[name]
-    made = getattr(importlib.import_module(f"mqttscope.report.{module}"), kind)
-    if name == "jsonl":
-        found = made(sink, payload_limit=view.payload_limit, show_secrets=view.show_secrets)
-    else:
-        found = made(sink, view)
-    return cast(Reporter, found)

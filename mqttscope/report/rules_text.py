@@ -1,28 +1,31 @@
 """Shows rules: the table of all, one rule explained with its examples, and which statement is checked by which.
 
-`RulesText` writes them as text; `rules_view`, `rule_view` and `coverage_view` are the same as JSON, schema 1.
+`RulesText` writes them as text; `RULES` and `COVERAGE` are the same as JSON, schema 1.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any
 
 from mqttscope.dissect import dissect_segments
 from mqttscope.events import ConnectionClosed, ConnectionOpened, Event
-from mqttscope.lint.catalogue import STATES, Coverage, totals
+from mqttscope.lint.catalogue import STATES, VERSIONS, Coverage, totals
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.examples import Conversation, segments
-from mqttscope.lint.finding import Finding
+from mqttscope.lint.finding import Confidence, Finding, Scope, Severity
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.constants import REASON_CODES
+from mqttscope.report import documents as doc
 from mqttscope.report.base import View
 from mqttscope.report.escape import cells, elide
 from mqttscope.report.explain import CONFIDENCES, SCOPES, area, at_most, cited, is_on, needs, switched, versions
 from mqttscope.report.findings.base import STYLES
-from mqttscope.report.jsonl import SCHEMA
+from mqttscope.report.findings.json import JUDGED, SETTINGS
 from mqttscope.report.numbers import plural
 from mqttscope.report.style import Line, Painter, Wrapped
 from mqttscope.report.text import TextLines
@@ -39,75 +42,57 @@ _LONG_WORD = re.compile(rf"[^ \x1b]{{{MAX_WORD + 1},}}")
 _PIECE = re.compile(r"\x1b\[[0-9;]*m|.", re.DOTALL)
 
 
+_IDENTIFIED = {name: doc.TEXT.at(f"statement.{name}") for name in ("identifier", "section")}
+_STATEMENT = {"version": doc.PROTOCOL.at("statement.version"), **_IDENTIFIED}
+_SUMMARY = {"summary": doc.TEXT.at("statement.summary")}
+_CITED = doc.record({**_STATEMENT, **_SUMMARY, "where": doc.TEXT, "partly": doc.BOOL})
+
+
+def _examples(kind: str) -> doc.ValueType:
+    """The examples of a rule: ``bad`` or ``good``."""
+    example = doc.record({
+        "title": doc.TEXT.at(lambda row: row[1].title),
+        "lines": doc.each(doc.TEXT).at(lambda row: render(row[0], row[1], View(width=0))),
+    })  # fmt: skip
+    return doc.each(example).at(lambda rule: [(rule, example) for example in getattr(rule, kind)])
+
+
+_RULE = {
+    "code": doc.TEXT, "slug": doc.TEXT, "severity": doc.word(Severity),
+    "severities": doc.some(doc.word(Severity)).at(lambda rule: rule.severities or (rule.severity,)),
+    "confidence": doc.word(Confidence), "scope": doc.word(Scope), "versions": doc.each(doc.PROTOCOL.at("text")),
+    "default": doc.BOOL.at(is_on),
+    "summary": doc.TEXT.at(lambda rule: rule.paragraphs()[0]),
+    "why": doc.each(doc.TEXT).at(lambda rule: rule.paragraphs()[1:-1]),
+    "instead": doc.TEXT.at(lambda rule: "".join(rule.paragraphs()[1:][-1:])), "statements": doc.each(_CITED).at(cited),
+    "reason_code": doc.maybe(doc.COUNT), "needs": doc.each(doc.TEXT).at(needs), "settings": SETTINGS, "since": doc.TEXT,
+}  # fmt: skip
+BRIEF = doc.record(_RULE)
+_EXAMPLES = doc.record({"bad": _examples("bad"), "good": _examples("good")})
+WHOLE = doc.record(_RULE, {"examples": _EXAMPLES.at(doc.itself)})
+RULES = doc.record({
+    "schema": doc.VERSION_1, "rules": doc.each(doc.reordered(WHOLE, "code", "slug", *JUDGED)),
+})  # fmt: skip
+_COVERED = doc.reordered(
+    doc.record({
+        **_STATEMENT, "packet": doc.TEXT.at("statement.packet"),
+        "who": doc.word("client", "server", "both", "any").at("statement.who"), **_SUMMARY,
+        "state": doc.word(*STATES), "rules": doc.each(doc.TEXT), "partly": doc.each(doc.TEXT), "why": doc.TEXT,
+    }),
+    *_STATEMENT, *_SUMMARY,
+)  # fmt: skip
+_TOTALS = doc.record({
+    **{state: doc.COUNT.at(itemgetter(state)) for state in STATES}, "statements": doc.COUNT.at(Counter.total),
+})  # fmt: skip
+_BY_VERSION = doc.ValueType(doc.record({}, dict.fromkeys(VERSIONS, _TOTALS)), doc.mapping(_TOTALS).view)
+COVERAGE = doc.record({
+    "schema": doc.VERSION_1, "coverage": doc.each(_COVERED).at(doc.itself), "totals": _BY_VERSION.at(totals),
+})  # fmt: skip
+
+
 def rules_view(rules: Iterable[type[Rule]], *, examples: bool) -> dict[str, Any]:
     """Rules by key; their examples, which are run for it, only where asked for."""
-    return {"schema": SCHEMA, "rules": [rule_view(rule, examples=examples) for rule in rules]}
-
-
-def rule_view(rule: type[Rule], *, examples: bool) -> dict[str, Any]:
-    """One rule by key."""
-    what, *why = rule.paragraphs()
-    shown = {
-        "code": rule.code,
-        "slug": rule.slug,
-        "severity": rule.severity,
-        "severities": list(rule.severities or (rule.severity,)),
-        "confidence": rule.confidence,
-        "scope": rule.scope,
-        "versions": [version.text for version in rule.versions],
-        "default": is_on(rule),
-        "summary": what,
-        "why": why[:-1],
-        "instead": why[-1] if why else "",
-        "statements": [
-            {
-                "version": one.statement.version,
-                "identifier": one.statement.identifier,
-                "section": one.statement.section,
-                "summary": one.statement.summary,
-                "where": one.where,
-                "partly": one.partly,
-            }
-            for one in cited(rule)
-        ],
-        "reason_code": rule.reason_code,
-        "needs": needs(rule),
-        "settings": rule.settings,
-        "since": rule.since,
-    }
-    if examples:
-        view = View(width=0)
-        shown["examples"] = {
-            kind: [{"title": one.title, "lines": render(rule, one, view)} for one in found]
-            for kind, found in (("bad", rule.bad), ("good", rule.good))
-        }
-    return shown
-
-
-def coverage_view(rows: list[Coverage]) -> dict[str, Any]:
-    """Statements by key, and how many are in which state."""
-    return {
-        "schema": SCHEMA,
-        "coverage": [
-            {
-                "version": row.statement.version,
-                "identifier": row.statement.identifier,
-                "section": row.statement.section,
-                "packet": row.statement.packet,
-                "who": row.statement.who,
-                "summary": row.statement.summary,
-                "state": row.state,
-                "rules": row.rules,
-                "partly": row.partly,
-                "why": row.why,
-            }
-            for row in rows
-        ],
-        "totals": {
-            version: {state: counts[state] for state in STATES} | {"statements": counts.total()}
-            for version, counts in totals(rows).items()
-        },
-    }
+    return {"schema": doc.SCHEMA, "rules": [(WHOLE if examples else BRIEF).view(rule) for rule in rules]}
 
 
 WIDE = 150

@@ -3,30 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from operator import attrgetter, itemgetter
+from typing import Any, NamedTuple, TypeVar
 
-from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
-from mqttscope.mqtt.view import text
-from mqttscope.net.segment import not_read, unread_groups
-from mqttscope.report.base import Clock
-from mqttscope.session.capture_time import captured
+from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name, type_name
+from mqttscope.net.segment import UNREAD, not_read
+from mqttscope.report import documents as doc
 from mqttscope.stats import rows as at
 from mqttscope.stats.collect import Statistics
-from mqttscope.stats.rows import (
-    CaptureRow,
-    ClientRow,
-    ConnectionRow,
-    EndedRows,
-    Outcomes,
-    TopicRow,
-    Traffic,
-    Window,
-)
+from mqttscope.stats.rows import ClientRow, ConnectionRow, EndedRows, TopicRow, Traffic, Window
 
-if TYPE_CHECKING:
-    from mqttscope.capture.taps import Taps
-
-SCHEMA = 1
 TABLES = ("capture", "connection", "client", "topic")
 SORTS = (
     "packets", "bytes", "rate", "latency", "trouble", "reconnects", "refused", "disconnects", "silence", "name",
@@ -35,9 +22,7 @@ SORTS = (
 DEFAULT_SORTS = {"client": "trouble"}
 """What a table is sorted by unless it is said; the others by packets."""
 
-Shown = dict[str, Any]
 R = TypeVar("R", ConnectionRow, ClientRow, TopicRow)
-_clock = Clock()
 
 
 def order(rows: Iterable[R] | EndedRows, sort: str, top: int | None) -> Iterator[Any]:
@@ -122,162 +107,94 @@ def _share(row: Any) -> float:
     return -1.0 if share is None else share
 
 
-def document(
-    statistics: Statistics,
-    *,
-    tables: Iterable[str] = TABLES,
-    sort: str | None = None,
-    top: int | None = None,
-    other_flows: int = 0,
-    skipped: Mapping[str, int] | None = None,
-) -> Shown:
-    """The whole document of finished statistics.
-
-    ``other_flows`` are TCP connections without MQTT, ``skipped`` frames without TCP by reason: all of them coarsely,
-    and those that somebody may expect to be read.
-    """
-    shown: Shown = {"schema": SCHEMA}
-    asked = set(tables)
-
-    def first(table: str, rows: Iterable[Any] | EndedRows) -> Iterator[Any]:
-        return order(rows, sort or DEFAULT_SORTS.get(table, "packets"), top)
-
-    if "capture" in asked:
-        shown["captures"] = [{"capture": text(row.capture), **capture(row)} for row in statistics.captures.values()]
-    if "connection" in asked:
-        shown["connections"] = [connection(row) for row in first("connection", statistics.connections)]
-    if "client" in asked:
-        shown["clients"] = [client(row) for row in first("client", statistics.clients.values())]
-    if "topic" in asked:
-        duration = statistics.totals.duration_ns
-        shown["topics"] = [topic(row, duration) for row in first("topic", statistics.topics.values())]
-    if statistics.taps is not None:
-        shown["taps"] = taps(statistics.taps)
-    shown["totals"] = {
-        **capture(statistics.totals),
-        "captures": len(statistics.capture_names()),
-        "clients": len(statistics.clients),
-        "topics": len(statistics.topics),
-        "other_flows": other_flows,
-        "frames_skipped": unread_groups(skipped or {}),
-        "not_read": not_read(skipped or {}),
-        "other": _other(statistics),
-        "limits": statistics.limits,
-    }
-    return shown
+def unread_groups(skipped: Mapping[str, int]) -> dict[str, int]:
+    """Frames counted by reason, coarsely: ``not_ip``, ``not_tcp``, ``malformed``, ``truncated``, ...."""
+    groups: dict[str, int] = {}
+    for name, count in skipped.items():
+        group = UNREAD[name].group if name in UNREAD else name
+        groups[group] = groups.get(group, 0) + count
+    return groups
 
 
-def taps(found: Taps) -> Shown:
-    """What each tap captured, and the clocks of the captures."""
-    return {
-        "frames": found.deduplication.frames,
-        "copies": found.deduplication.copies,
-        "clocks": [{"capture": text(one.name), "ahead_ns": one.ahead_ns} for one in found.sources if one.like],
-        "taps": [
-            {
-                "capture": text(one.capture),
-                "interface": one.interface,
-                "vlans": one.vlans,
-                "place": one.place + 1,
-                "frames": one.frames,
-                "copies": one.copies,
-                "only": one.only,
-                "missed": one.missed,
-            }
-            for one in found.deduplication.taps()
-        ],
-    }
+class _Rates(NamedTuple):
+    """What rates are made of."""
+
+    packets: int
+    bytes: int
+    window: Window
+    duration_ns: int | None
 
 
-def _other(statistics: Statistics) -> Shown:
-    """What is beyond a limit; ``None`` where nothing is."""
-    topics, clients = statistics.other_topic, statistics.other_client
-    outcomes = statistics.other_outcomes
-    return {
-        "captures": capture(statistics.other_capture) if statistics.other_captures else None,
-        "connections": {**_traffic(statistics.other_traffic, None), "connections": _outcomes(outcomes)}
-        if outcomes.connections
-        else None,
-        "clients": client(clients) if clients.connections else None,
-        "topics": topic(topics, statistics.totals.duration_ns) if any(topics.messages) else None,
-        "releases_missed": statistics.missed_releases,
-        "connections_closed_early": statistics.early_closed,
-    }
+class _Measured(NamedTuple):
+    """What a row counted, and in which time."""
+
+    traffic: Traffic
+    duration_ns: int | None
+
+    @property
+    def rates(self) -> _Rates:
+        return _Rates(self.traffic.packets, self.traffic.bytes, self.traffic.window, self.duration_ns)
 
 
-def both(pair: list[Any] | tuple[Any, ...]) -> Shown:
-    """Two values by direction."""
-    return {"client_to_server": pair[0], "server_to_client": pair[1]}
+def _per_second(name: str) -> doc.ValueType:
+    mean = doc.maybe(doc.NUMBER).at(lambda rates: rate(getattr(rates, name), rates.duration_ns or 0))
+    return doc.record({"mean": mean, "peak": doc.COUNT.at(f"window.peak_{name}")}).at(doc.itself)
 
 
-def _pair(counts: list[int], place: int, distance: int = 1) -> Shown:
-    return {"client_to_server": counts[place], "server_to_client": counts[place + distance]}
+def _directions(make: Callable[[int], doc.ValueType]) -> doc.ValueType:
+    """An object of the counts of a row, with a value for the client (0) and one for the server (1)."""
+    return doc.record({"client_to_server": make(0), "server_to_client": make(1)}).at(doc.itself)
 
 
-def _rates(packets: int, size: int, window: Window, duration_ns: int | None) -> Shown:
-    mean = [None if duration_ns is None else rate(count, duration_ns) for count in (packets, size)]
-    return {
-        "packets_per_second": {"mean": mean[0], "peak": window.peak_packets},
-        "bytes_per_second": {"mean": mean[1], "peak": window.peak_bytes},
-    }
+def _counts(place: int, distance: int = 1) -> doc.ValueType:
+    return _PAIR.at(itemgetter(place, place + distance))
 
 
-def _traffic(traffic: Traffic, duration_ns: int | None) -> Shown:
-    counts = traffic.counts
-    types = {}
-    for kind in PacketType:
-        if counts[kind] or counts[16 + kind]:
-            types[kind.name.lower()] = {
-                "packets": _pair(counts, at.PACKETS + kind, 16),
-                "bytes": _pair(counts, at.BYTES + kind, 16),
-            }
-    return {
-        "packets": both((sum(counts[at.PACKETS : 16]), sum(counts[16 : at.BYTES]))),
-        "bytes": both((sum(counts[at.BYTES : at.BYTES + 16]), sum(counts[at.BYTES + 16 : at.QOS]))),
-        "rates": _rates(traffic.packets, traffic.bytes, traffic.window, duration_ns),
-        "types": types,
-        "publish": {
-            "payload_bytes": _pair(counts, at.PAYLOAD),
-            "qos": {str(qos): _pair(counts, at.QOS + qos, 4) for qos in range(3)},
-            "retain": _pair(counts, at.RETAIN),
-            "dup": _pair(counts, at.DUP),
-        },
-        "topic_alias": both([_alias(counts, from_server) for from_server in (0, 1)]),
-        "malformed": _pair(counts, at.MALFORMED),
-        "malformed_bytes": _pair(counts, at.MALFORMED_BYTES),
-        "unparsed": _pair(counts, at.UNPARSED),
-        "unparsed_bytes": _pair(counts, at.UNPARSED_BYTES),
-        "gaps": _pair(counts, at.GAPS),
-        "gap_bytes": _pair(counts, at.GAP_BYTES),
-        "tcp": both([_tcp(counts, from_server) for from_server in (0, 1)]),
-        "latencies": latencies(traffic),
-    }
+def _of_traffic(kind: doc.ValueType) -> doc.ValueType:
+    """A value of the counts of a row, as one of what was measured."""
+    find = kind.source or doc.itself
+    return kind.at(lambda measured: find(measured.traffic.counts))
 
 
-def _alias(counts: list[int], from_server: int) -> Shown:
-    sets, hits = counts[at.ALIAS_SETS + from_server], counts[at.ALIAS_HITS + from_server]
-    return {
-        "sets": sets,
-        "hits": hits,
-        "hit_rate": round(hits / (sets + hits), 4) if sets + hits else None,
-        "saved_bytes": counts[at.SAVED + from_server],
-        "property_bytes": 3 * (sets + hits),
-    }
+def _sums(place: int) -> doc.ValueType:
+    """Sums over all types of packets."""
+    return _PAIR.at(lambda row: [sum(row.traffic.counts[first : first + 16]) for first in (place, place + 16)])
 
 
-def _tcp(counts: list[int], from_server: int) -> Shown:
+def _type(kind: PacketType) -> doc.ValueType:
+    counts = doc.record({"packets": _counts(at.PACKETS + kind, 16), "bytes": _counts(at.BYTES + kind, 16)})
+    return counts.at(lambda counted: counted if counted[kind] or counted[16 + kind] else None)
+
+
+def _alias(from_server: int) -> doc.ValueType:
+    sets, hits = at.ALIAS_SETS + from_server, at.ALIAS_HITS + from_server
+
+    def uses(counts: list[int]) -> int:
+        return counts[sets] + counts[hits]
+
+    return doc.record({
+        "sets": doc.COUNT.at(itemgetter(sets)), "hits": doc.COUNT.at(itemgetter(hits)),
+        "hit_rate": _SHARE.at(lambda counts: counts[hits] / uses(counts) if uses(counts) else None),
+        "saved_bytes": doc.WHOLE.at(itemgetter(at.SAVED + from_server)),
+        "property_bytes": doc.COUNT.at(lambda counts: 3 * uses(counts)),
+    }).at(doc.itself)  # fmt: skip
+
+
+def _tcp(from_server: int) -> doc.ValueType:
     first = at.TCP + from_server * len(at.TCP_COUNTERS)
-    return {name: counts[first + number] for number, name in enumerate(at.TCP_COUNTERS)}
+    counts = {name: doc.COUNT.at(itemgetter(first + number)) for number, name in enumerate(at.TCP_COUNTERS)}
+    return doc.record(counts).at(doc.itself)
 
 
-def latencies(traffic: Traffic) -> Shown:
+def _latencies(row: _Measured) -> dict[str, Any]:
     """Handshakes that were begun, by name and by the direction of the request."""
-    shown: Shown = {}
+    shown: dict[str, Any] = {}
+    traffic = row.traffic
     for key in sorted(traffic.latencies.keys() | traffic.unanswered.keys()):
         found = traffic.latencies.get(key)
-        row: Shown = {"count": found.count if found else 0, "unanswered": traffic.unanswered.get(key, 0)}
+        times: dict[str, int] = {"count": found.count if found else 0, "unanswered": traffic.unanswered.get(key, 0)}
         if found:
-            row |= {
+            times |= {
                 "minimum_ns": found.minimum,
                 "p50_ns": found.percentile(50),
                 "p90_ns": found.percentile(90),
@@ -286,38 +203,51 @@ def latencies(traffic: Traffic) -> Shown:
                 "mean_ns": round(found.total / found.count),
             }
         direction = "server_to_client" if key & 1 else "client_to_server"
-        shown.setdefault(at.HANDSHAKES[key >> 1], {})[direction] = row
+        shown.setdefault(at.HANDSHAKES[key >> 1], {})[direction] = times
     return shown
 
 
-def _times(first_ns: int | None, last_ns: int | None, names: tuple[str, str]) -> Shown:
-    shown: Shown = {}
-    for name, value in zip(names, (first_ns, last_ns), strict=True):
-        shown[name] = None if value is None else _clock.iso(value)
-        shown[f"{name}_ns"] = captured(value)
-    shown["duration_ns"] = (last_ns or 0) - (first_ns or 0)
-    return shown
+_PAIR = doc.both(doc.COUNT)
+_SHARE = doc.maybe(doc.ValueType(doc.NUMBER, lambda share: round(share, 4)))
+_RATES = doc.record({f"{name}_per_second": _per_second(name) for name in ("packets", "bytes")})
+_LATENCY = doc.record(
+    {"count": doc.COUNT, "unanswered": doc.COUNT},
+    {f"{name}_ns": doc.WHOLE for name in ("minimum", "p50", "p90", "p99", "maximum", "mean")},
+)
+_LATENCIES = doc.record({}, {
+    name: doc.record({}, {"client_to_server": _LATENCY, "server_to_client": _LATENCY}) for name in at.HANDSHAKES
+})  # fmt: skip
+_COUNTS = {
+    "types": doc.record({}, {type_name(kind): _type(kind) for kind in PacketType}),
+    "publish": doc.record({
+        "payload_bytes": _counts(at.PAYLOAD),
+        "qos": doc.record({str(qos): _counts(at.QOS + qos, 4) for qos in range(3)}).at(doc.itself),
+        "retain": _counts(at.RETAIN), "dup": _counts(at.DUP),
+    }),
+    "topic_alias": _directions(_alias), "malformed": _counts(at.MALFORMED),
+    "malformed_bytes": _counts(at.MALFORMED_BYTES), "unparsed": _counts(at.UNPARSED),
+    "unparsed_bytes": _counts(at.UNPARSED_BYTES), "gaps": _counts(at.GAPS), "gap_bytes": _counts(at.GAP_BYTES),
+    "tcp": _directions(_tcp),
+}  # fmt: skip
+_TRAFFIC = {
+    "packets": _sums(at.PACKETS), "bytes": _sums(at.BYTES), "rates": _RATES,
+    **{name: _of_traffic(kind) for name, kind in _COUNTS.items()},
+    "latencies": doc.ValueType(_LATENCIES, _latencies, doc.itself),
+}  # fmt: skip
 
 
-def _outcomes(outcomes: Outcomes) -> Shown:
-    def reason(version: int, code: int) -> Shown:
-        found = ProtocolVersion(version)
-        name = reason_name(PacketType.CONNACK, code, found)
-        return {"version": found.text, "reason_code": code, "reason": name}
+def _moments(first: str, last: str) -> dict[str, doc.ValueType]:
+    """When something began and ended, and how long it took."""
+    duration = doc.WHOLE.at(lambda row: (getattr(row, f"{last}_ns") or 0) - (getattr(row, f"{first}_ns") or 0))
+    return {**{name: doc.maybe(kind) for name, kind in doc.times(first, last).items()}, "duration_ns": duration}
 
-    return {
-        "opened": outcomes.connections,
-        **{name: outcomes.outcomes[name] for name in ("accepted", "refused", "unanswered", "joined", "unread")},
-        "versions": dict(sorted(outcomes.versions.items())),
-        "transports": dict(sorted(outcomes.transports.items())),
-        "refusals": [{**reason(*key), "count": count} for key, count in sorted(outcomes.refusals.items())],
-        "endings": {name: outcomes.endings[name] for name in ("disconnected", "broken", "refused", "open", "unknown")},
-        "closed": [{"how": how, "by": by, "count": count} for (how, by), count in sorted(outcomes.closed.items())],
-        "disconnects": [
-            {"by": by, "reason_code": code, "reason": disconnect_reason(code), "count": count}
-            for (by, code), count in sorted(outcomes.disconnects.items(), key=lambda one: (one[0][0], one[0][1] or 0))
-        ],
-    }
+
+def _beginnings(how: str, outcomes: at.Outcomes) -> int:
+    return outcomes.outcomes[how]
+
+
+def _refused(outcomes: at.Outcomes) -> list[tuple[ProtocolVersion, int, int]]:
+    return [(ProtocolVersion(version), code, count) for (version, code), count in sorted(outcomes.refusals.items())]
 
 
 def disconnect_reason(code: int | None) -> str | None:
@@ -325,112 +255,210 @@ def disconnect_reason(code: int | None) -> str | None:
     return None if code is None else reason_name(PacketType.DISCONNECT, code, ProtocolVersion.V5)
 
 
-def capture(row: CaptureRow) -> Shown:
-    """Object of one capture, without its name."""
-    times = _times(row.first_ns, row.last_ns, ("first", "last"))
-    return {
-        "frames": row.frames,
-        "frame_bytes": row.frame_bytes,
-        "captured_bytes": row.captured_bytes,
-        "frames_dropped": row.dropped,
-        "clock_steps": row.clock_steps,
-        "discarded": {"segments": row.discarded_segments, "bytes": row.discarded_bytes},
-        **times,
-        "duration_ns": row.duration_ns,
-        "errors": [{"message": message, "offset": offset, "frames": frames} for message, offset, frames in row.errors],
-        "error_count": row.error_count,
-        **_traffic(row.traffic, row.duration_ns),
-        "connections": _outcomes(row.outcomes),
-    }
+_DISCARDED = doc.record({"segments": doc.COUNT.at("discarded_segments"), "bytes": doc.COUNT.at("discarded_bytes")})
+_BEGINNINGS = ("accepted", "refused", "unanswered", "joined", "unread")
+_ENDINGS = ("disconnected", "broken", "refused", "open", "unknown")
+_REFUSAL = doc.record({
+    "version": doc.TEXT.at(lambda row: row[0].text), "reason_code": doc.COUNT.at(itemgetter(1)),
+    "reason": doc.TEXT.at(lambda row: reason_name(PacketType.CONNACK, row[1], row[0])),
+    "count": doc.COUNT.at(itemgetter(2)),
+})  # fmt: skip
+_CLOSED = doc.record({
+    "how": doc.TEXT.at(lambda row: row[0][0]), "by": doc.TEXT.at(lambda row: row[0][1]),
+    "count": doc.COUNT.at(itemgetter(1)),
+})  # fmt: skip
+_DISCONNECT = doc.record({
+    "by": doc.TEXT.at(lambda row: row[0][0]), "reason_code": doc.maybe(doc.COUNT).at(lambda row: row[0][1]),
+    "reason": doc.maybe(doc.TEXT).at(lambda row: disconnect_reason(row[0][1])), "count": doc.COUNT.at(itemgetter(1)),
+})  # fmt: skip
+_OUTCOMES = doc.record({
+    "opened": doc.COUNT.at("connections"),
+    **{name: doc.COUNT.at(partial(_beginnings, name)) for name in _BEGINNINGS},
+    "versions": doc.by_name(doc.COUNT), "transports": doc.by_name(doc.COUNT),
+    "refusals": doc.each(_REFUSAL).at(_refused), "endings": doc.counts(*_ENDINGS),
+    "closed": doc.each(_CLOSED).at(lambda outcomes: sorted(outcomes.closed.items())),
+    "disconnects": doc.each(_DISCONNECT).at(
+        lambda outcomes: sorted(outcomes.disconnects.items(), key=lambda row: (row[0][0], row[0][1] or 0))
+    ),
+})  # fmt: skip
+_ERROR = doc.record({
+    "message": doc.TEXT.at(itemgetter(0)), "offset": doc.maybe(doc.WHOLE).at(itemgetter(1)),
+    "frames": doc.COUNT.at(itemgetter(2)),
+})  # fmt: skip
+_CAPTURE = {
+    "frames": doc.COUNT, "frame_bytes": doc.COUNT, "captured_bytes": doc.COUNT,
+    "frames_dropped": doc.COUNT.at("dropped"), "clock_steps": doc.COUNT, "discarded": _DISCARDED.at(doc.itself),
+    **_moments("first", "last"), "duration_ns": doc.WHOLE, "errors": doc.each(_ERROR), "error_count": doc.COUNT,
+}  # fmt: skip
 
 
-def connection(row: ConnectionRow) -> Shown:
-    """Object of one connection."""
-    share = row.keep_alive_share
-    return {
-        "connection": row.number,
-        "capture": text(row.capture),
-        "frame": row.frame,
-        "client": row.client,
-        "server": row.server,
-        "client_identifier": None if row.client_identifier is None else text(row.client_identifier),
-        "transport": row.transport,
-        "version": row.version or None,
-        "version_known": row.version_known,
-        "outcome": row.outcome,
-        "connack_reason_code": row.connack_reason_code,
-        **_times(row.opened_ns, row.ended_ns, ("opened", "ended")),
-        "ending": row.ending,
-        "closed_how": row.closed_how,
-        "closed_by": row.closed_by,
-        "also_closed": None
-        if row.also_closed_ns is None
-        else {
-            "how": row.also_closed,
-            "timestamp": _clock.iso(row.also_closed_ns),
-            "timestamp_ns": captured(row.also_closed_ns),
-        },
-        "one_sided": row.one_sided,
-        "discarded": {"segments": row.discarded_segments, "bytes": row.discarded_bytes},
-        "disconnect_by": row.disconnect_by,
-        "disconnect_reason_code": row.disconnect_reason,
-        "disconnect_reason": disconnect_reason(row.disconnect_reason),
-        "keep_alive": row.keep_alive,
-        "longest_silence_ns": row.longest_silence_ns,
-        "keep_alive_share": None if share is None else round(share, 4),
-        "in_flight": both(
-            [
-                {"peak": peak, "receive_maximum": allowed}
-                for peak, allowed in zip(row.in_flight_peak, row.receive_maximum, strict=True)
-            ]
-        ),
-        **_traffic(row.traffic, row.ended_ns - row.opened_ns),
-    }
+def _measured(row: Any) -> _Measured:
+    return _Measured(row.traffic, row.duration_ns)
 
 
-def client(row: ClientRow) -> Shown:
-    """Object of one client."""
+_COUNTED = (_TRAFFIC, _measured), ({"connections": _OUTCOMES.at("outcomes")}, doc.itself)
+CAPTURE = doc.merged((_CAPTURE, doc.itself), *_COUNTED)
+NAMED_CAPTURE = doc.merged(({"capture": doc.NAME, **_CAPTURE}, doc.itself), *_COUNTED)
+_ALSO_CLOSED = doc.record({
+    "how": doc.TEXT.at("also_closed"), "timestamp": doc.MOMENT.at("also_closed_ns"),
+    "timestamp_ns": doc.TIME.at("also_closed_ns"),
+})  # fmt: skip
+_IN_FLIGHT = doc.record({
+    "peak": doc.COUNT.at(itemgetter(0)), "receive_maximum": doc.maybe(doc.COUNT).at(itemgetter(1)),
+})  # fmt: skip
+_CONNECTION = {
+    "connection": doc.COUNT.at("number"), "capture": doc.NAME, "frame": doc.COUNT, "client": doc.TEXT,
+    "server": doc.TEXT, "client_identifier": doc.maybe(doc.NAME), "transport": doc.TRANSPORT,
+    "version": doc.unless_empty(doc.PROTOCOL), "version_known": doc.BOOL, "outcome": doc.word(*_BEGINNINGS),
+    "connack_reason_code": doc.maybe(doc.COUNT), **_moments("opened", "ended"), "ending": doc.word(*_ENDINGS),
+    "closed_how": doc.maybe(doc.TEXT), "closed_by": doc.maybe(doc.SIDE),
+    "also_closed": doc.maybe(_ALSO_CLOSED).at(lambda row: None if row.also_closed_ns is None else row),
+    "one_sided": doc.maybe(doc.DIRECTION), "discarded": _DISCARDED.at(doc.itself), "disconnect_by": doc.maybe(doc.SIDE),
+    "disconnect_reason_code": doc.maybe(doc.COUNT).at("disconnect_reason"),
+    "disconnect_reason": doc.maybe(doc.TEXT).at(lambda row: disconnect_reason(row.disconnect_reason)),
+    "keep_alive": doc.maybe(doc.COUNT), "longest_silence_ns": doc.WHOLE, "keep_alive_share": _SHARE,
+    "in_flight": doc.both(_IN_FLIGHT).at(lambda row: [*zip(row.in_flight_peak, row.receive_maximum, strict=True)]),
+}  # fmt: skip
+CONNECTION = doc.merged(
+    (_CONNECTION, doc.itself), (_TRAFFIC, lambda row: _Measured(row.traffic, row.ended_ns - row.opened_ns))
+)
 
-    def names(found: list[TopicRow], count: int) -> Shown:
-        return {"count": count, "complete": row.topics_complete, "names": [text(one.topic or "") for one in found]}
 
-    return {
-        "client_identifier": None if row.client_identifier is None else text(row.client_identifier),
-        "addresses": list(row.addresses),
-        "addresses_complete": not row.more_addresses,
-        "connections": row.connections,
-        "accepted": row.accepted,
-        "refused": row.refused,
-        "unanswered": row.unanswered,
-        "disconnected": row.disconnected,
-        "broken": row.broken,
-        "taken_over": row.taken_over,
-        "reconnects": row.reconnects,
-        "longest_silence_ns": row.longest_silence_ns,
-        "keep_alive_share": None if row.keep_alive_share is None else round(row.keep_alive_share, 4),
-        **_times(row.first_ns, row.last_ns, ("first", "last")),
-        "topics_published": names(row.named[0], row.topics_published),
-        "topics_received": names(row.named[1], row.topics_received),
-        **_traffic(row.added_up(), span(row)),
-    }
+def _topics(name: str, from_server: int) -> doc.ValueType:
+    return doc.record({
+        "count": doc.COUNT.at(name), "complete": doc.BOOL.at("topics_complete"),
+        "names": doc.each(doc.NAME.at(lambda topic: topic.topic or "")).at(lambda row: row.named[from_server]),
+    }).at(doc.itself)  # fmt: skip
 
 
-def topic(row: TopicRow, duration_ns: int) -> Shown:
-    """Object of one topic; rates are over the duration of all captures."""
+_CLIENT = {
+    "client_identifier": doc.maybe(doc.NAME), "addresses": doc.each(doc.TEXT),
+    "addresses_complete": doc.BOOL.at(lambda row: not row.more_addresses),
+    **dict.fromkeys((
+        "connections", "accepted", "refused", "unanswered", "disconnected", "broken", "taken_over", "reconnects",
+    ), doc.COUNT),
+    "longest_silence_ns": doc.WHOLE, "keep_alive_share": _SHARE, **_moments("first", "last"),
+    "topics_published": _topics("topics_published", 0), "topics_received": _topics("topics_received", 1),
+}  # fmt: skip
+CLIENT = doc.merged((_CLIENT, doc.itself), (_TRAFFIC, lambda row: _Measured(row.added_up(), span(row))))
 
-    def clients(from_server: int) -> Shown:
-        return {"count": len(row.clients[from_server]), "complete": row.complete[from_server]}
 
-    return {
-        "topic": None if row.topic is None else text(row.topic),
-        "messages": both(row.messages),
-        "bytes": both(row.bytes),
-        "payload_bytes": both(row.payload),
-        "qos": {str(qos): both((row.qos[qos], row.qos[4 + qos])) for qos in range(3)},
-        "retain": both(row.retain),
-        "dup": both(row.dup),
-        "publishers": clients(0),
-        "receivers": clients(1),
-        "rates": _rates(sum(row.messages), sum(row.bytes), row.window, duration_ns),
-        **_times(row.first_ns, row.last_ns, ("first", "last")),
-    }
+def _clients(from_server: int) -> doc.ValueType:
+    return doc.record({
+        "count": doc.COUNT.at(lambda row: len(row.clients[from_server])),
+        "complete": doc.BOOL.at(lambda row: row.complete[from_server]),
+    }).at(doc.itself)  # fmt: skip
+
+
+def _qos(qos: int) -> doc.ValueType:
+    return _PAIR.at(lambda row: (row.qos[qos], row.qos[4 + qos]))
+
+
+_TOPIC = {
+    "topic": doc.maybe(doc.NAME), "messages": _PAIR, "bytes": _PAIR, "payload_bytes": _PAIR.at("payload"),
+    "qos": doc.record({str(qos): _qos(qos) for qos in range(3)}).at(doc.itself), "retain": _PAIR, "dup": _PAIR,
+    "publishers": _clients(0), "receivers": _clients(1),
+}  # fmt: skip
+
+
+class _Topic(NamedTuple):
+    """A topic, and the duration of all captures, which its rates are over."""
+
+    row: TopicRow
+    duration_ns: int
+
+    @property
+    def rates(self) -> _Rates:
+        return _Rates(sum(self.row.messages), sum(self.row.bytes), self.row.window, self.duration_ns)
+
+
+TOPIC = doc.merged((_TOPIC, itemgetter(0)), ({"rates": _RATES}, doc.itself), (_moments("first", "last"), itemgetter(0)))
+TAPS = doc.record({
+    "frames": doc.COUNT.at("deduplication.frames"), "copies": doc.COUNT.at("deduplication.copies"),
+    "clocks": doc.each(doc.record({"capture": doc.NAME.at("name"), "ahead_ns": doc.WHOLE})).at(
+        lambda taps: [source for source in taps.sources if source.like]
+    ),
+    "taps": doc.each(doc.record({
+        "capture": doc.NAME, "interface": doc.COUNT, "vlans": doc.each(doc.COUNT),
+        "place": doc.COUNT.at(lambda tap: tap.place + 1),
+        **dict.fromkeys(("frames", "copies", "only", "missed"), doc.COUNT),
+    })).at(lambda taps: taps.deduplication.taps()),
+})  # fmt: skip
+_OTHER_CONNECTIONS = doc.merged(
+    (_TRAFFIC, lambda statistics: _Measured(statistics.other_traffic, None)),
+    ({"connections": _OUTCOMES.at("other_outcomes")}, doc.itself),
+)
+_OTHER = doc.record({
+    "captures": doc.maybe(CAPTURE).at(lambda found: found.other_capture if found.other_captures else None),
+    "connections": doc.maybe(_OTHER_CONNECTIONS).at(lambda found: found if found.other_outcomes.connections else None),
+    "clients": doc.maybe(CLIENT).at(lambda found: found.other_client if found.other_client.connections else None),
+    "topics": doc.maybe(TOPIC).at(
+        lambda found: _Topic(found.other_topic, found.totals.duration_ns) if any(found.other_topic.messages) else None
+    ),
+    "releases_missed": doc.COUNT.at("missed_releases"), "connections_closed_early": doc.COUNT.at("early_closed"),
+})  # fmt: skip
+"""What is beyond a limit."""
+
+
+class _CountedRun(NamedTuple):
+    """Statistics, and what was counted beside them."""
+
+    statistics: Statistics
+    other_flows: int
+    skipped: Mapping[str, int]
+
+
+_TOTALS = {
+    "captures": doc.COUNT.at(lambda run: len(run.statistics.capture_names())),
+    "clients": doc.COUNT.at(lambda run: len(run.statistics.clients)),
+    "topics": doc.COUNT.at(lambda run: len(run.statistics.topics)), "other_flows": doc.COUNT,
+    "frames_skipped": doc.mapping(doc.COUNT).at(lambda run: unread_groups(run.skipped)),
+    "not_read": doc.mapping(doc.COUNT).at(lambda run: not_read(run.skipped)), "other": _OTHER.at("statistics"),
+    "limits": doc.mapping(doc.COUNT).at("statistics.limits"),
+}  # fmt: skip
+TOTALS = doc.merged(
+    (_CAPTURE, attrgetter("statistics.totals")), (_TRAFFIC, lambda run: _measured(run.statistics.totals)),
+    ({"connections": _OUTCOMES.at("statistics.totals.outcomes"), **_TOTALS}, doc.itself),
+)  # fmt: skip
+DOCUMENT = doc.record(
+    {"schema": doc.VERSION_1, "totals": TOTALS},
+    {
+        "captures": doc.each(NAMED_CAPTURE), "connections": doc.each(CONNECTION), "clients": doc.each(CLIENT),
+        "topics": doc.each(TOPIC), "taps": TAPS,
+    },
+)  # fmt: skip
+
+
+def document(
+    statistics: Statistics,
+    *,
+    tables: Iterable[str] = TABLES,
+    sort: str | None = None,
+    top: int | None = None,
+    other_flows: int = 0,
+    skipped: Mapping[str, int] | None = None,
+) -> dict[str, Any]:
+    """The whole document of finished statistics.
+
+    ``other_flows`` are TCP connections without MQTT, ``skipped`` frames without TCP by reason: all of them coarsely,
+    and those that somebody may expect to be read.
+    """
+    shown: dict[str, Any] = {"schema": doc.SCHEMA}
+    asked = set(tables)
+
+    def first(table: str, rows: Iterable[Any] | EndedRows) -> Iterator[Any]:
+        return order(rows, sort or DEFAULT_SORTS.get(table, "packets"), top)
+
+    if "capture" in asked:
+        shown["captures"] = [NAMED_CAPTURE.view(row) for row in statistics.captures.values()]
+    if "connection" in asked:
+        shown["connections"] = [CONNECTION.view(row) for row in first("connection", statistics.connections)]
+    if "client" in asked:
+        shown["clients"] = [CLIENT.view(row) for row in first("client", statistics.clients.values())]
+    if "topic" in asked:
+        duration, topics = statistics.totals.duration_ns, first("topic", statistics.topics.values())
+        shown["topics"] = [TOPIC.view(_Topic(row, duration)) for row in topics]
+    if statistics.taps is not None:
+        shown["taps"] = TAPS.view(statistics.taps)
+    shown["totals"] = TOTALS.view(_CountedRun(statistics, other_flows, skipped or {}))
+    return shown

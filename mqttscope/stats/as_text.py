@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
-from mqttscope.net.segment import unread_groups
 from mqttscope.report.base import View
 from mqttscope.report.numbers import number, per_second, percent, plural, size
 from mqttscope.report.page import Column, Page, Tables
 from mqttscope.report.when import duration
 from mqttscope.stats import rows as at
-from mqttscope.stats.as_json import DEFAULT_SORTS, TABLES, disconnect_reason, order, rate, span
+from mqttscope.stats.as_json import DEFAULT_SORTS, TABLES, disconnect_reason, order, rate, span, unread_groups
 from mqttscope.stats.collect import Statistics
 from mqttscope.stats.rows import CaptureRow, ClientRow, ConnectionRow, TopicRow, Traffic
 

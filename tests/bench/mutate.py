@@ -34,6 +34,7 @@ from mqttscope.mqtt import Malformed, PacketType
 from mqttscope.mutate import Action, Case, Demand, Reaction, RecordedFlow, cases
 from mqttscope.mutate.flow import CLIENT
 from mqttscope.replay.script import Script, read_scripts
+from mqttscope.report.broker_test.outcome import CASE
 from mqttscope.transport.target import parse_broker
 from tests.bench import traffic
 from tests.cli.running import capture, command, environment
@@ -122,7 +123,7 @@ def speed(out: Callable[[str], None], folder: Path, port: int, number: int, roun
     chosen = asyncio.run(first_cases(port, path, number))
     lines = folder / "cases.hex"
     lines.write_text("".join(f"{typed(one.case).hex()}\n" for one in chosen), "ascii")
-    known = {one.number: one.case.as_json() for one in chosen}
+    known = {one.number: CASE.view(one.case) for one in chosen}
     played = mutate(port, path, "*", number)[1]
     same = known.keys() == played.keys() and all(agrees(known[one], played[one]) for one in known)
     runs: dict[str, Callable[[], Took]] = {

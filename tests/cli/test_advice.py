@@ -10,6 +10,7 @@ import pytest
 from mqttscope.capture import PcapngWriter, open_capture
 from mqttscope.cli import advice
 from mqttscope.dissect import Dissector
+from mqttscope.net import segment
 from mqttscope.net.frame import Frame
 from tests import corpora
 from tests.cli.running import Done, capture, invoke
@@ -145,3 +146,40 @@ def test_connections_that_were_not_decrypted_are_named() -> None:
         "TLS not decrypted: connection 0, connection 1 and 5 more: no keys",
         "TLS not decrypted: connection 9: a gap",
     ]
+
+
+SKIPPED = {"not_ip": 7, "mqtt_sn": 3, "not_tcp": 40, "gtp_u_version_2": 1_200, "wlan_encrypted": 1, "truncated": 2}
+
+
+def test_frames_are_named_in_one_line_with_what_reads_them() -> None:
+    assert advice.unread_sentence(SKIPPED) == (
+        "not read: 1,200 frames of GTP-U version 2 (--via tshark reads them),"
+        " 1 frame of encrypted 802.11 (--via tshark reads it with keys in the profile of Wireshark),"
+        " 3 frames of MQTT-SN over UDP (not MQTT; nothing here reads it),"
+        " 2 frames cut inside their headers by the snap length"
+    )
+
+
+def test_what_tshark_has_looked_at_is_not_offered_to_it() -> None:
+    assert advice.unread_sentence(SKIPPED, by_tshark=True) == (
+        "not read: 1,200 frames of GTP-U version 2,"
+        " 1 frame of encrypted 802.11 (tshark reads it with keys in the profile of Wireshark),"
+        " 3 frames of MQTT-SN over UDP (not MQTT; nothing here reads it),"
+        " 2 frames cut inside their headers by the snap length"
+    )
+
+
+def test_commands_without_the_option_name_another() -> None:
+    assert advice.unread_sentence({"gtp_u": 2}, offer=advice.OFFER_ELSEWHERE) == (
+        "not read: 2 frames of GTP-U with unknown content (mqttscope inspect --via tshark reads them)"
+    )
+
+
+def test_ordinary_frames_need_no_sentence() -> None:
+    assert advice.unread_sentence({"not_ip": 1, "not_tcp": 2}) is None
+    assert advice.unread_sentence({}) is None
+
+
+@pytest.mark.parametrize("name", segment.UNREAD)
+def test_every_reason_has_a_sentence(name: str) -> None:
+    assert segment.UNREAD[name].words in (advice.unread_sentence({name: 1}) or "")

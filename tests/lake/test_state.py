@@ -33,7 +33,7 @@ from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
 from mqttscope.mqtt.properties import Properties
 from mqttscope.net.segment import Segment, reverse_key
 from mqttscope.net.websocket import Inflater
-from mqttscope.report.findings.json import finding_view
+from mqttscope.report.findings.json import FINDING
 from mqttscope.report.jsonl import JsonLines
 from mqttscope.session.inflight import Exchange
 from tests.conftest import ROOT
@@ -225,7 +225,7 @@ class Run:
     def feed(self, one: Segment | None) -> None:
         for event in self.dissector.close() if one is None else self.dissector.feed(one):
             self.report.feed(event)
-            self.findings += map(finding_view, self.linter.feed(event))
+            self.findings += map(FINDING.view, self.linter.feed(event))
         self.report.close()
 
     def again(self) -> None:

@@ -40,6 +40,7 @@ from mqttscope.mutate import (
 from mqttscope.mutate.cases import exceeded
 from mqttscope.mutate.flow import CLIENT, SERVER, RecordedFlow
 from mqttscope.mutate.mutation import target
+from mqttscope.report.broker_test.outcome import CASE
 from tests.conftest import ROOT
 from tests.each import some
 from tests.mutate.pinned import SEEDS, digest
@@ -125,14 +126,14 @@ def test_a_case_is_made_again_from_its_number() -> None:
 
 def test_a_case_is_made_again_from_its_json_form() -> None:
     for found in cases(FLOW, 5, "publish,flow,connect", limit=60):
-        document = json.loads(json.dumps(found.as_json()))
+        document = json.loads(json.dumps(CASE.view(found)))
         assert again(FLOW, document).flow == found.flow
         assert steps_of(document).steps == [replace(one) for one in found.flow.steps]
         assert steps_of(document).changes == found.flow.changes
 
 
 def test_a_case_of_another_capture_is_not_made() -> None:
-    document = next(iter(cases(FLOW, 5, "publish"))).as_json()
+    document = CASE.view(next(iter(cases(FLOW, 5, "publish"))))
 
     with pytest.raises(ValueError, match="another flow"):
         again(good(V5), document)
@@ -140,7 +141,7 @@ def test_a_case_of_another_capture_is_not_made() -> None:
 
 def test_the_json_form_tells_what_the_case_is() -> None:
     found = next(iter(cases(FLOW, 5, "publish:qos-3")))
-    document = found.as_json()
+    document = CASE.view(found)
 
     assert {key: document[key] for key in ("schema", "capture_hash", "connection", "seed", "mutation", "sender")} == {
         "schema": 1,

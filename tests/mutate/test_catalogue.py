@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from mqttscope.lint.catalogue import all_statements
 from mqttscope.mqtt import ProtocolVersion
-from mqttscope.mutate import Verdict, as_json, catalogue, mutation, select
+from mqttscope.mutate import Verdict, catalogue, mutation, select
 from mqttscope.mutate.catalogue import cited_instead, matches, names
 from tests.mutate.talk import V3_1, V3_1_1, V5
 
@@ -83,21 +82,6 @@ def test_selection_knows_version_and_sender() -> None:
     assert select("connack", sender="client") == ()
     assert select("auth", version=V3_1_1) == ()
     assert select("auth", version=V5)
-
-
-def test_the_json_form_says_what_a_list_needs() -> None:
-    row = as_json(mutation("publish:qos-3"))
-
-    assert json.loads(json.dumps(row)) == row
-    assert row["versions"]["5.0"] == {
-        "verdict": "violation",
-        "statements": ["5.0 MQTT-3.3.1-4"],
-        "demand": "close",
-        "reason_codes": [0x81],
-        "within_keep_alive": False,
-        "demanded_by": ["5.0 MQTT-4.13.1-1"],
-    }
-    assert row["senders"] == ["client", "server"]
 
 
 def test_every_version_has_mutations_of_every_verdict_that_it_can_have() -> None:

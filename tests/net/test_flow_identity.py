@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from mqttscope.net.flow import Flow
-from mqttscope.net.flow_identity import BEGIN_WINDOW
+from mqttscope.net.flow_identity import (
+    BEGIN_WINDOW,
+    asks_for_connection,
+    beginning_kind,
+    begins,
+    disowns,
+    is_challenge,
+    is_early,
+    is_syn,
+    is_whole,
+    known_kind,
+    last_beginning,
+    plausible_reset,
+)
 from mqttscope.net.flows import MAX_KEPT_BYTES, MAX_KEPT_SEGMENTS, FlowTable
+from mqttscope.net.reassembly import HalfStream
 from mqttscope.net.segment import endpoints
+from tests.dissect.talk import connect, wire
 from tests.each import each
 from tests.net.script import BACKWARD, CLOSED, FORWARD, HANDSHAKE, feed, parse, play
 
@@ -364,3 +381,154 @@ def test_a_beginning_far_from_the_numbers_of_a_flow_is_another_connection(distan
     table.close()
 
     assert table.opened_flows == connections
+
+
+CONNECT_BYTES = wire(connect())
+CONNECT_3_1 = wire(connect(level=3))
+SEGMENT = parse(["> A 101:x 501"])[0]
+
+
+@pytest.mark.parametrize(
+    ("payload", "kind"),
+    [
+        (CONNECT_BYTES, "CONNECT"),
+        (CONNECT_3_1, "CONNECT"),
+        (b"\x10\x80\x80\x80\x01" + CONNECT_BYTES[2:], "CONNECT"),
+        (b"\x10\x80\x80\x80\x80\x01" + CONNECT_BYTES[2:], ""),
+        (b"\x11" + CONNECT_BYTES[1:], ""),
+        (b"\x10\x0c\0\x04MQTS\x04", ""),
+        (b"\x20\x02\0\0", "CONNACK"),
+        (b"\x20\x02\x01\0", "CONNACK"),
+        (b"\x20\x02\x02\0", ""),
+        (b"\x20\x01\0\0", ""),
+        (b"\x20\x02\0", ""),
+        (b"\x16\x03\x01\x02\0\x01", "TLS"),
+        (b"\x16\x03\x03\0\x4a\x02", "TLS"),
+        (b"\x16\x03\x03\0\x4a\x0b", ""),
+        (b"\x16\x03\x03\0\x4a", ""),
+        (b"GET /mqtt HTTP/1.1", "HTTP"),
+        (b"HTTP/1.1 101 Switching Protocols", "HTTP"),
+        (b"HTTP/1.1 200 OK", ""),
+        (b"", ""),
+    ],
+)
+def test_the_kind_of_a_beginning(payload: bytes, kind: str) -> None:
+    assert beginning_kind(payload) == kind
+
+
+@pytest.mark.parametrize(
+    ("known", "payload", "expected"),
+    [
+        (CONNECT_BYTES, CONNECT_BYTES, True),
+        (CONNECT_BYTES, CONNECT_3_1, True),
+        (CONNECT_BYTES, b"GET / HTTP/1.1", False),
+        (CONNECT_BYTES, b"\x20\x4e\0\0", False),
+        (b"GET / HTTP/1.1", b"GET /other HTTP/1.1", True),
+        (b"\xc0\0", CONNECT_BYTES, True),
+        (b"\xc0\0", b"\xc0\0", False),
+    ],
+)
+def test_a_beginning_is_of_the_kind_of_the_known_stream(known: bytes, payload: bytes, expected: bool) -> None:
+    """If the capture joined a stream in its middle, any kind is one."""
+    segment = replace(SEGMENT, payload=payload)
+
+    assert begins(HalfStream(history=[known]), segment) is expected
+    assert begins(HalfStream(history=[b"later"], beginning=known), segment) is expected
+
+
+def test_the_kind_of_a_stream_without_bytes_is_not_known() -> None:
+    assert known_kind(HalfStream()) == ""
+
+
+def test_a_syn_ack_is_no_syn() -> None:
+    assert [is_syn(segment) for segment in parse(["> S 100", "< SA 500 101", "> A 101 501"])] == [True, False, False]
+
+
+def test_a_syn_behind_a_pause_is_a_beginning_among_what_is_kept() -> None:
+    assert last_beginning(parse(["< A 501:xy 106", "> S 100 t=1"])) == 1
+    assert last_beginning(parse(["< A 501:xy 106", "> S 100"])) == 0
+
+
+def test_copies_of_an_answer_ask_for_no_connection() -> None:
+    flow = feed(FlowTable(), parse(HANDSHAKE))[0].flow
+
+    assert not asks_for_connection(flow, parse(["< A 501:xy 106", "> A 106 503"]))
+    assert asks_for_connection(flow, parse(["< SA 500 101"]))
+
+
+def test_a_view_is_whole_when_it_has_come_as_far_as_the_flow() -> None:
+    flow = feed(FlowTable(), parse(TALK))[0].flow
+
+    assert is_whole(flow, parse(TALK))
+    assert not is_whole(flow, parse(TALK[:-2]))
+
+
+DIALOGUE = [*HANDSHAKE, "> A 101:hello 501", "< A 501:you 106"]
+
+
+def sides(lines: list[str], last: str) -> tuple[FlowTable, HalfStream, HalfStream]:
+    """A table that has read lines, the direction of the last one, and the other direction."""
+    table = FlowTable()
+    feed(table, parse(lines))
+    flow, half, _ = table.direction(FORWARD if last.startswith(">") else BACKWARD) or pytest.fail("no flow")
+    return table, half, flow.responder if half is flow.initiator else flow.initiator
+
+
+@pytest.mark.parametrize(
+    ("lines", "line", "plausible"),
+    [
+        (DIALOGUE, "> R 106", True),
+        (DIALOGUE, "> R 105", False),
+        (DIALOGUE, f"> R {106 + 65_535}", True),
+        (DIALOGUE, f"> R {106 + 65_536}", False),
+        (["> S 100"], "> R 100", True),
+        (["> S 100"], "> R 101", True),
+        (["> S 100"], "> R 102", False),
+        (["> S 100"], "< RA 0 101", True),
+        (["> S 100"], "< RA 0 102", False),
+        (["> S 100"], "< R 0", False),
+    ],
+)
+def test_a_reset_ends_a_flow_with_numbers_that_fit(lines: list[str], line: str, plausible: bool) -> None:
+    _, half, peer = sides(lines, line)
+
+    assert plausible_reset(half, peer, parse([line])[0]) is plausible
+
+
+@pytest.mark.parametrize(
+    ("line", "early"),
+    [
+        ("> RA 106 504", False),
+        ("> RA 107 504", True),
+        ("> RA 106 505", True),
+        ("> RA 999999 504", False),
+    ],
+)
+def test_a_reset_after_bytes_that_were_not_captured_comes_early(line: str, early: bool) -> None:
+    table, half, peer = sides(DIALOGUE, line)
+    flow = next(iter(table.flows.values()))
+
+    assert is_early(flow, half, peer, parse([line])[0]) is early
+
+
+@pytest.mark.parametrize(("line", "expected"), [("> R 101", False), ("> R 106", True), ("> RA 106 504", False)])
+def test_a_stack_that_does_not_know_a_connection_resets_it_without_an_acknowledgment(line: str, expected: bool) -> None:
+    _, half, _ = sides([*DIALOGUE, "< A 504 106"], line)
+
+    assert disowns(half, parse([line])[0]) is expected
+
+
+@pytest.mark.parametrize(
+    ("lines", "line", "expected"),
+    [
+        (["> S 100"], "< A 900 777", True),
+        (["> S 100"], "< A 900 101", False),
+        (["> S 100"], "< A 900:x 777", False),
+        (["> S 100"], "< RA 900 777", False),
+        (HANDSHAKE, "< A 501 777", False),
+    ],
+)
+def test_an_acknowledgment_of_another_connection_challenges_a_syn(lines: list[str], line: str, expected: bool) -> None:
+    table, half, peer = sides(lines, line)
+
+    assert is_challenge(next(iter(table.flows.values())), half, peer, parse([line])[0]) is expected

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mqttscope.net import headers, links
+from mqttscope.net import headers
 from mqttscope.net.fragments import FragmentTable
-from mqttscope.net.headers import segment, walk
+from mqttscope.net.headers import locate, segment, walk
 from mqttscope.net.segment import (
     ACK,
     PSH,
@@ -88,42 +88,43 @@ REFUSED: list[tuple[str, int, bytes, int | None, NotSegment]] = [
     ("ICMP", 228, ip4(bytes(8), 1), None, headers.NOT_TCP),
     ("ICMP fragment", 228, ip4(bytes(8), 1, fragment=0x2000), None, headers.NOT_TCP),
     ("ICMPv6", 229, ip6(bytes(8), 58), None, headers.NOT_TCP),
-    ("ESP after hop-by-hop options", 229, ip6(extension(50) + bytes(40), 0), None, headers.ESP),
-    ("ESP over UDP", 228, ip4(udp(4500, b"\0\0\x07\0" + bytes(40)), 17), None, headers.ESP),
+    ("ESP after hop-by-hop options", 229, ip6(extension(50) + bytes(40), 0), None, unread("esp")),
+    ("ESP over UDP", 228, ip4(udp(4500, b"\0\0\x07\0" + bytes(40)), 17), None, unread("esp")),
     ("key exchange over UDP", 228, ip4(udp(4500, bytes(60)), 17), None, headers.NOT_TCP),
-    ("WireGuard", 228, ip4(udp(51820, b"\x04\0\0\0" + bytes(60)), 17), None, headers.WIREGUARD),
+    ("WireGuard", 228, ip4(udp(51820, b"\x04\0\0\0" + bytes(60)), 17), None, unread("wireguard")),
     ("GTP-U version 2", 228, ip4(gtp(IP4, 0x50), 17), None, unread("gtp_u_version_2")),
-    ("GTP-U with unknown content", 228, ip4(gtp(bytes(40)), 17), None, headers.GTP_U),
+    ("GTP-U with unknown content", 228, ip4(gtp(bytes(40)), 17), None, unread("gtp_u")),
     ("GTP-U echo", 228, ip4(gtp(bytes(4), 0x32, kind=1), 17), None, headers.NOT_TCP),
     ("GTP-U with an extension header of length 0", 228,
-     ip4(gtp(IP4, 0x34, b"\0\0\0\x85" + bytes(4)), 17), None, headers.GTP_U),
+     ip4(gtp(IP4, 0x34, b"\0\0\0\x85" + bytes(4)), 17), None, unread("gtp_u")),
     ("GTP-U with 1000 extension headers", 228,
      ip4(gtp(IP4, 0x34, b"\0\0\0\x85" + b"\x01\0\0\x85" * 1000), 17), None, headers.TOO_MANY_EXTENSION_HEADERS),
     ("a name server asked from the port of GTP-U", 228,
      ip4(udp(2152, bytes(2) + b"\1" + bytes(40)), 17), None, headers.NOT_TCP),
-    ("ERSPAN of version 3", 228, ip4(erspan_3(ethernet(0x800, IP4), version=3), 47), None, headers.ERSPAN),
-    ("ERSPAN type III with something else", 228, ip4(erspan_3(IP4, kind=3), 47), None, headers.ERSPAN),
+    ("ERSPAN of version 3", 228, ip4(erspan_3(ethernet(0x800, IP4), version=3), 47), None, unread("erspan")),
+    ("ERSPAN type III with something else", 228, ip4(erspan_3(IP4, kind=3), 47), None, unread("erspan")),
     ("ERSPAN type II of version 5", 228,
-     ip4(b"\x10\0\x88\xbe" + bytes(4) + b"\x50" + bytes(7) + ethernet(0x800, IP4), 47), None, headers.ERSPAN),
-    ("VXLAN-GPE with a service header", 228, ip4(udp(4790, b"\x0c\0\0\x04" + bytes(40)), 17), None, headers.VXLAN_GPE),
-    ("TZSP with Token Ring", 228, ip4(tzsp(bytes(40), 2), 17), None, headers.TZSP),
-    ("TZSP without an end of its tags", 228, ip4(tzsp(b"", tags=bytes(400)), 17), None, headers.TZSP),
+     ip4(b"\x10\0\x88\xbe" + bytes(4) + b"\x50" + bytes(7) + ethernet(0x800, IP4), 47), None, unread("erspan")),
+    ("VXLAN-GPE with a service header", 228,
+     ip4(udp(4790, b"\x0c\0\0\x04" + bytes(40)), 17), None, unread("vxlan_gpe")),
+    ("TZSP with Token Ring", 228, ip4(tzsp(bytes(40), 2), 17), None, unread("tzsp")),
+    ("TZSP without an end of its tags", 228, ip4(tzsp(b"", tags=bytes(400)), 17), None, unread("tzsp")),
     ("TZSP keep alive", 228, ip4(tzsp(b"", kind=4), 17), None, headers.NOT_TCP),
-    ("L2TP version 3", 228, ip4(l2tp(bytes(40), 0x0003), 17), None, headers.L2TP_3),
-    ("L2TP version 3 over IP", 228, ip4(bytes(40), 115), None, headers.L2TP_3),
+    ("L2TP version 3", 228, ip4(l2tp(bytes(40), 0x0003), 17), None, unread("l2tp_version_3")),
+    ("L2TP version 3 over IP", 228, ip4(bytes(40), 115), None, unread("l2tp_version_3")),
     ("L2TP control", 228, ip4(l2tp(bytes(40), 0xC802, bytes(4)), 17), None, headers.NOT_TCP),
-    ("L2TP compressed", 228, ip4(l2tp(ppp(bytes(40), 0xFD)), 17), None, links.PPP_ENCRYPTED),
-    ("PPTP compressed", 228, ip4(pptp(ppp(bytes(40), 0xFD)), 47), None, links.PPP_ENCRYPTED),
+    ("L2TP compressed", 228, ip4(l2tp(ppp(bytes(40), 0xFD)), 17), None, unread("ppp_encrypted")),
+    ("PPTP compressed", 228, ip4(pptp(ppp(bytes(40), 0xFD)), 47), None, unread("ppp_encrypted")),
     ("PPTP acknowledgment alone", 228, ip4(b"\x20\x81\x88\x0b\0\0\0\x03" + bytes(4), 47), None, headers.NOT_TCP),
-    ("CAPWAP", 228, ip4(udp(5247, b"\0\x10\x42" + bytes(60)), 17), None, headers.CAPWAP),
-    ("Teredo", 228, ip4(udp(3544, IP6), 17), None, headers.TEREDO),
-    ("LISP", 228, ip4(udp(4341, bytes(8) + IP4), 17), None, headers.LISP),
-    ("MQTT-SN", 228, ip4(udp(1884, b"\x0b\x04\x04\x01\0\x3cdev01"), 17), None, headers.MQTT_SN),
+    ("CAPWAP", 228, ip4(udp(5247, b"\0\x10\x42" + bytes(60)), 17), None, unread("capwap")),
+    ("Teredo", 228, ip4(udp(3544, IP6), 17), None, unread("teredo")),
+    ("LISP", 228, ip4(udp(4341, bytes(8) + IP4), 17), None, unread("lisp")),
+    ("MQTT-SN", 228, ip4(udp(1884, b"\x0b\x04\x04\x01\0\x3cdev01"), 17), None, unread("mqtt_sn")),
     ("MQTT-SN, three bytes of length", 228,
-     ip4(udp(10000, b"\x01\x01\x07\x0c" + bytes(259)), 17), None, headers.MQTT_SN),
+     ip4(udp(10000, b"\x01\x01\x07\x0c" + bytes(259)), 17), None, unread("mqtt_sn")),
     ("MQTT-SN of a forwarder", 228,
-     ip4(udp(10000, b"\x05\xfe\x01\0\x07\x0b\x04\x04\x01\0\x3cdev01"), 17), None, headers.MQTT_SN),
-    ("MQTT-SN CONNECT on any port", 228, ip4(udp(5555, b"\x0b\x04\x04\x01\0\x3cdev01"), 17), None, headers.MQTT_SN),
+     ip4(udp(10000, b"\x05\xfe\x01\0\x07\x0b\x04\x04\x01\0\x3cdev01"), 17), None, unread("mqtt_sn")),
+    ("MQTT-SN CONNECT on any port", 228, ip4(udp(5555, b"\x0b\x04\x04\x01\0\x3cdev01"), 17), None, unread("mqtt_sn")),
     ("no MQTT-SN CONNECT by its flags", 228,
      ip4(udp(5555, b"\x0b\x04\x14\x01\0\x3cdev01"), 17), None, headers.NOT_TCP),
     ("no MQTT-SN CONNECT by its length", 228,
@@ -131,10 +132,10 @@ REFUSED: list[tuple[str, int, bytes, int | None, NotSegment]] = [
     ("no MQTT-SN CONNECT by its identifier", 228,
      ip4(udp(5555, b"\x0b\x04\x04\x01\0\x3cde\0\x01\xff"), 17), None, headers.NOT_TCP),
     ("MQTT-SN PUBLISH on any port", 228, ip4(udp(5555, b"\x09\x0c\0\0\1\0\0hi"), 17), None, headers.NOT_TCP),
-    ("MQTT-SN ping", 228, ip4(udp(1883, b"\x02\x16"), 17), None, headers.MQTT_SN),
+    ("MQTT-SN ping", 228, ip4(udp(1883, b"\x02\x16"), 17), None, unread("mqtt_sn")),
     ("no MQTT-SN by its length", 228, ip4(udp(1884, b"\x0c\x04\x04\x01\0\x3cdev01"), 17), None, headers.NOT_TCP),
-    ("QUIC", 228, ip4(udp(14567, b"\xc3\0\0\0\x01\x0812345678" + bytes(40)), 17), None, headers.QUIC),
-    ("QUIC of a draft", 228, ip4(udp(443, b"\xc3\xff\0\0\x1d\x0812345678" + bytes(40)), 17), None, headers.QUIC),
+    ("QUIC", 228, ip4(udp(14567, b"\xc3\0\0\0\x01\x0812345678" + bytes(40)), 17), None, unread("quic")),
+    ("QUIC of a draft", 228, ip4(udp(443, b"\xc3\xff\0\0\x1d\x0812345678" + bytes(40)), 17), None, unread("quic")),
     ("no QUIC by its version", 228, ip4(udp(443, b"\xc3\1\2\3\4\x0812345678" + bytes(40)), 17), None, headers.NOT_TCP),
     ("UDP without payload", 228, ip4(udp(1883, b""), 17), None, headers.NOT_TCP),
     ("UDP cut inside its header", 228, ip4(udp(1883, b"")[:6], 17), None, headers.NOT_TCP),
@@ -220,7 +221,7 @@ def test_bytes_behind_the_udp_length_do_not_count() -> None:
     inner = gtp(IP4)
     assert one(segment(frame(ip4(inner + b"trailer", 17), 228))).payload == PINGREQ
     message = udp(1884, b"\x0b\x04\x04\x01\0\x3cdev01")
-    assert segment(frame(ip4(message + b"trailer", 17), 228)) is headers.MQTT_SN
+    assert segment(frame(ip4(message + b"trailer", 17), 228)) is unread("mqtt_sn")
 
 
 def test_both_directions_of_a_gtp_tunnel_have_keys_that_are_each_others_reverse() -> None:
@@ -412,3 +413,57 @@ def test_a_capture_with_a_snap_length_tells_how_much_is_missing() -> None:
         missing += got.missing
     assert at == len(cut)
     assert missing > 0
+
+
+USUAL = [
+    (1, ethernet(0x800, IP4)),
+    (1, ethernet(0x86DD, IP6)),
+    (1, ethernet(0x8100, vlan(0xF005, 0x800, IP4))),
+    (1, ethernet(0x8100, vlan(0xF005, 0x800, ip4(tcp(b""))))),
+    (1, ethernet(0x800, ip4(tcp(PINGREQ, options=TIMESTAMPS))) + bytes(6)),
+    (101, IP4),
+]
+UNUSUAL = [
+    (1, ethernet(0x8100, vlan(0, 0x800, IP4))),
+    (1, ethernet(0x8100, vlan(7, 0x86DD, IP6))),
+    (1, ethernet(0x8100, vlan(7, 0x8100, vlan(8, 0x800, IP4)))),
+    (101, IP6),
+    (113, IP4),
+    (1, b""),
+]
+
+
+@given(
+    st.sampled_from(USUAL + UNUSUAL),
+    st.lists(st.tuples(st.integers(0, 80), st.integers(0, 255)), max_size=3),
+    st.integers(-60, 30),
+    st.integers(0, 9),
+)
+@settings(max_examples=1_500, deadline=None, derandomize=True)
+@pytest.mark.long
+def test_bytes_around_a_frame_have_no_say_in_where_its_segment_is(
+    link: tuple[int, bytes], changes: list[tuple[int, int]], longer: int, before: int
+) -> None:
+    link_type, data = link
+    damaged = bytearray(data + bytes(max(0, longer)))[: max(0, len(data) + longer)]
+    for at, value in changes:
+        if at < len(damaged):
+            damaged[at] = value
+    buffer, end = b"\x45" * before + bytes(damaged) + b"\x45" * before, before + len(damaged)
+    found = locate(buffer, before, end, link_type)
+    alone = locate(bytes(damaged), 0, len(damaged), link_type)
+    assert found[:5] == alone[:5]
+    assert (not found[0]) or [place - before for place in found[5:]] == list(alone[5:])
+
+
+def test_usual_frames_are_taken_and_others_left_to_the_walk() -> None:
+    for link_type, data in USUAL:
+        key, sequence, acknowledgment, flags, window, options, start, end = locate(data, 0, len(data), link_type)
+        found = segment(frame(data, link_type))
+        assert isinstance(found, Segment)
+        assert (key, sequence, acknowledgment, flags, window) == (
+            found.key, found.sequence, found.acknowledgment, found.flags, found.window,
+        )  # fmt: skip
+        assert (data[options:start], data[start:end]) == (found.options, found.payload)
+    for link_type, data in UNUSUAL:
+        assert not locate(data, 0, len(data), link_type)[0]

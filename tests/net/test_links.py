@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mqttscope.net import headers, links
 from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.headers import segment
-from mqttscope.net.segment import ACK, PSH, Fragment, NotSegment, Segment, direction_key
+from mqttscope.net.segment import ACK, PSH, Fragment, NotSegment, Segment, direction_key, unread
 from tests import corpora
 from tests.conftest import EXHAUSTIVE
 from tests.each import each
@@ -134,19 +134,19 @@ REFUSED: list[tuple[str, int, bytes, int | None, NotSegment]] = [
     ("spanning tree", 1, ethernet(38, b"\x42\x42\x03" + bytes(40)), None, links.NOT_IP),
     ("PPPoE discovery", 1, ethernet(0x8863, bytes(46)), None, links.NOT_IP),
     ("PPP link control", 9, ppp(bytes(8), 0xC021), None, links.NOT_IP),
-    ("Van Jacobson compressed TCP", 9, ppp(bytes(8), 0x002D), None, links.COMPRESSED),
-    ("PPP compressed by agreement", 9, ppp(bytes(8), 0x00FD), None, links.PPP_ENCRYPTED),
-    ("PPP encrypted by agreement", 9, ppp(bytes(8), 0x0053), None, links.PPP_ENCRYPTED),
-    ("MACsec encrypted", 1, ethernet(0x88E5, b"\x2c" + bytes(60)), None, links.MACSEC_ENCRYPTED),
+    ("Van Jacobson compressed TCP", 9, ppp(bytes(8), 0x002D), None, unread("ppp_compressed")),
+    ("PPP compressed by agreement", 9, ppp(bytes(8), 0x00FD), None, unread("ppp_encrypted")),
+    ("PPP encrypted by agreement", 9, ppp(bytes(8), 0x0053), None, unread("ppp_encrypted")),
+    ("MACsec encrypted", 1, ethernet(0x88E5, b"\x2c" + bytes(60)), None, unread("macsec")),
     ("HSR that the frame ends in", 1, ethernet(0x892F, b"\0"), None, links.LINK_MALFORMED),
     ("802.11 beacon", 105, wlan(bytes(40), 0, 0x80), None, links.NOT_IP),
     ("802.11 acknowledgment", 105, b"\xd4\0" + bytes(8), None, links.NOT_IP),
     ("802.11 without data", 105, wlan(b"", 0x11, 0x48), None, links.NOT_IP),
-    ("802.11 encrypted", 105, wlan(LLC4, flags=0x41), None, links.WLAN_ENCRYPTED),
-    ("802.11 first fragment", 105, wlan(LLC4, flags=0x05), None, links.WLAN_FRAGMENT),
-    ("802.11 last fragment", 105, wlan(LLC4, sequence=0x11), None, links.WLAN_FRAGMENT),
+    ("802.11 encrypted", 105, wlan(LLC4, flags=0x41), None, unread("wlan_encrypted")),
+    ("802.11 first fragment", 105, wlan(LLC4, flags=0x05), None, unread("wlan_fragment")),
+    ("802.11 last fragment", 105, wlan(LLC4, sequence=0x11), None, unread("wlan_fragment")),
     ("802.11 A-MSDU of two", 105,
-     wlan(subframe(LLC4, last=False) + subframe(LLC4), kind=0x88, quality=b"\x80\0"), None, links.WLAN_AGGREGATE),
+     wlan(subframe(LLC4, last=False) + subframe(LLC4), kind=0x88, quality=b"\x80\0"), None, unread("wlan_aggregate")),
     ("802.11 received with errors", 127, radiotap(wlan(LLC4), 0x40), None, links.WLAN_DAMAGED),
     ("802.11 cut", 127, radiotap(wlan(b"")), 100, links.LINK_TRUNCATED),
     ("radiotap shorter than itself", 127, struct.pack("<BBHI", 0, 0, 4, 0) + wlan(LLC4), None, links.LINK_MALFORMED),

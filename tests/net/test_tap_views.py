@@ -1,4 +1,4 @@
-"""Second views of connections: what repeats a connection that is over, and what shows that a view is whole."""
+"""Second views of connections: what repeats a connection that is over."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from mqttscope.net.flow import Flow
 from mqttscope.net.flows import FlowTable
-from mqttscope.net.tap_views import VIEW_NS, differs, in_order, is_whole, past, repeat_past, repeats
+from mqttscope.net.tap_views import VIEW_NS, differs, in_order, past, repeat_past, repeats
 from tests.net.script import FORWARD, HANDSHAKE, feed, parse
 
 TALK = [*HANDSHAKE, "> A 101:hello 501", "< A 501:you 106", "> A 106 504"]
@@ -51,13 +51,6 @@ def test_all_segments_have_to_repeat_past_and_the_same() -> None:
 
     assert repeat_past(later, parse(TALK))
     assert not repeat_past(later, parse([*TALK, "> A 106:more 504"]))
-
-
-def test_a_view_is_whole_when_it_has_come_as_far_as_the_flow() -> None:
-    flow = flow_of(TALK)
-
-    assert is_whole(flow, parse(TALK))
-    assert not is_whole(flow, parse(TALK[:-2]))
 
 
 def test_the_beginning_of_a_stream_is_remembered_however_much_follows() -> None:

@@ -19,7 +19,7 @@ from mqttscope.parallel.lines import WRITERS, Select, make_lines
 from mqttscope.parallel.merge import Merge, read_batch
 from mqttscope.parallel.walk import Share
 from mqttscope.report.base import View
-from mqttscope.report.public import make_reporter
+from mqttscope.report.formats import make_reporter
 from tests.conftest import ROOT
 
 CAPTURES = [path for path in sorted((ROOT / "captures").rglob("*.pcap*")) if path.is_file()]

@@ -10,9 +10,12 @@ import pytest
 from mqttscope.dissect import Dissector, dissect
 from mqttscope.events import ConnectionOpened
 from mqttscope.net.frame import CaptureSecrets
-from mqttscope.net.segment import reverse_key
-from mqttscope.parallel.walk import MARK, STRIDE, IndivisibleError, Share, Walk
+from mqttscope.net.headers import segment
+from mqttscope.net.segment import Segment, plain_key, reverse_key
+from mqttscope.parallel.walk import MARK, STRIDE, IndivisibleError, Share, Walk, plain_endpoints
 from tests.conftest import ROOT
+from tests.net.octets import frame
+from tests.net.test_headers import USUAL
 from tests.parallel.shared import CAPTURES, items_of, mixture, unwatched
 
 
@@ -93,3 +96,12 @@ def test_silence_is_shared_out() -> None:
     shares = [list(Walk(Share(number, 2), Dissector()).events(items, timed=False)) for number in range(2)]
 
     assert sum(event is not MARK for share in shares for event in share) == len(list(dissect(items)))
+
+
+def test_endpoints_are_those_of_the_segment() -> None:
+    for link_type, data in USUAL:
+        found = segment(frame(data, link_type))
+        assert isinstance(found, Segment)
+        told = plain_endpoints(data, 0, len(data), link_type)
+        assert told == plain_key(found.key) or (not told and (link_type != 1 or len(data) < 74))
+    assert not plain_endpoints(b"", 0, 0, 1)

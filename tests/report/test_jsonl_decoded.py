@@ -14,8 +14,8 @@ import cbor2
 from mqttscope.payloads.decoders import Decoders, PayloadTable
 from mqttscope.report import jsonl_decoded
 from mqttscope.report.base import View
+from mqttscope.report.formats import make_reporter
 from mqttscope.report.jsonl_decoded import DecodedLines
-from mqttscope.report.public import make_reporter
 from mqttscope.secrets.packets import BROKEN
 from tests.payloads.samples import published
 from tests.report.make import Lines, conversation

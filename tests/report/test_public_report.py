@@ -11,11 +11,9 @@ import pytest
 
 from mqttscope.dissect import dissect_segments
 from mqttscope.events import ConnectionOpened, Event
-from mqttscope.report import public
+from mqttscope.report import formats
 from mqttscope.report.base import Sink, View
-from mqttscope.report.public import (
-    make_reporter,
-)
+from mqttscope.report.formats import make_reporter
 from mqttscope.report.public_report import PublicReport
 from tests.secrets.leaks import Secrets
 from tests.secrets.mutants import Mutant, mutant
@@ -48,7 +46,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("mqttscope.report.forgetful")
     module.Forgetful = Forgetful  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setitem(public.FORMATS, "forgetful", ("forgetful", "Forgetful"))
+    monkeypatch.setitem(formats.FORMATS, "forgetful", ("forgetful", "Forgetful"))
 
 
 def told(made: Mutant, **view: Any) -> bytes:

@@ -13,7 +13,7 @@ from mqttscope.lint.rule import Rule
 from mqttscope.report.base import View
 from mqttscope.report.escape import cells
 from mqttscope.report.jsonl import dumps
-from mqttscope.report.rules_text import MAX_WORD, RulesText, coverage_view, render, rules_view, wrap_painted
+from mqttscope.report.rules_text import COVERAGE, MAX_WORD, RulesText, render, rules_view, wrap_painted
 from mqttscope.report.style import Painter
 from tests.each import each
 from tests.report.test_harmless import ANSI, check
@@ -48,7 +48,7 @@ def test_one_rule_with_its_examples() -> None:
 
 
 def test_coverage() -> None:
-    shown = plain(coverage_view(coverage()))
+    shown = plain(COVERAGE.view(coverage()))
     row = next(one for one in shown["coverage"] if one["identifier"] == "MQTT-3.1.0-2" and one["version"] == "5.0")
 
     assert "CON212" in row["partly"]

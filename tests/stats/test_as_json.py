@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from mqttscope.stats.as_json import document
+from mqttscope.stats import rows as at
+from mqttscope.stats.as_json import document, unread_groups
 from mqttscope.stats.collect import Statistics
 from tests.conftest import ROOT
 from tests.stats.talk import SECOND, Talk, statistics_of
@@ -43,6 +44,18 @@ def test_json_totals(told: dict[str, Any]) -> None:
     ]
     assert totals["rates"]["packets_per_second"]["mean"] == pytest.approx(27e9 / totals["duration_ns"], abs=0.001)
     assert totals["other"]["topics"] is None
+
+
+def test_json_counts_of_both_directions() -> None:
+    statistics = statistics_of("planted-violations")
+    counts, totals = statistics.totals.traffic.counts, document(statistics)["totals"]
+
+    assert sum(counts[at.MALFORMED : at.UNPARSED]) > 0
+    for name in ("malformed", "malformed_bytes", "unparsed", "unparsed_bytes", "gaps", "gap_bytes"):
+        place = getattr(at, name.upper())
+        assert list(totals[name].values()) == counts[place : place + 2]
+    first = at.TCP + len(at.TCP_COUNTERS)
+    assert list(totals["tcp"]["server_to_client"].values()) == counts[first : first + len(at.TCP_COUNTERS)]
 
 
 def test_json_times_are_nanoseconds_and_text(told: dict[str, Any]) -> None:
@@ -105,3 +118,9 @@ def test_every_key_is_documented() -> None:
 
     assert found > {"p90_ns", "retransmitted_segments", "receive_maximum"}
     assert found - documented == set()
+
+
+def test_skipped_frames_are_counted_by_coarse_reasons() -> None:
+    skipped = {"not_ip": 7, "mqtt_sn": 3, "not_tcp": 40, "gtp_u_version_2": 1_200, "wlan_encrypted": 1, "truncated": 2}
+
+    assert unread_groups(skipped) == {"not_ip": 8, "not_tcp": 1_243, "truncated": 2}

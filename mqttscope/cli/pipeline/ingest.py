@@ -19,9 +19,10 @@ from mqttscope.cli.pipeline.common import RowOptions, SparkOptions, lake_option,
 from mqttscope.cli.spark_session import PipelineFailedError, for_captures, packages_needed, session, task_progress
 from mqttscope.mqtt.view import text, utf8
 from mqttscope.mqtt.wire import counted
-from mqttscope.net.segment import OFFER_ELSEWHERE, not_read, unread_sentence
-from mqttscope.report.jsonl import SCHEMA
-from mqttscope.stats.as_json import taps
+from mqttscope.net.segment import not_read
+from mqttscope.report.documents import CAPTURE_ERROR, SCHEMA
+from mqttscope.report.findings.json import FAILURE
+from mqttscope.stats.as_json import TAPS
 from mqttscope.system import can_fork, processors
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from mqttscope.lake.store import Place
     from mqttscope.lake.summary import Summary
     from mqttscope.lake.writer import Ingested
-    from mqttscope.net.frame import CaptureError
 
 IN_PROCESS_BYTES = 256 << 20
 """Captures with fewer bytes together are decoded sooner than Spark is started on most machines."""
@@ -233,7 +233,7 @@ class IngestRun:
         warn_errors(lines)
         warn_all(advice.counted_of_connections(summary.of_connections))
         warn_all(() if summary.done.taps is None else summary.done.taps.told())
-        unread = unread_sentence(summary.done.skipped, offer=OFFER_ELSEWHERE)
+        unread = advice.unread_sentence(summary.done.skipped, offer=advice.OFFER_ELSEWHERE)
         if unread is not None:
             warn(unread)
         for failure in summary.done.internal_errors[:FAILURES_TOLD]:
@@ -286,7 +286,7 @@ def _as_json(lake: str, summary: Summary, faults: dict[str, str]) -> dict[str, A
         "out_of_order": [text(name) for name in done.out_of_order],
         "overlapping": [text(name) for name in done.overlapping],
         "not_read": not_read(done.skipped),
-        **({} if done.taps is None else {"taps": taps(done.taps)}),
+        **({} if done.taps is None else {"taps": TAPS.view(done.taps)}),
         "of_connections": asdict(summary.of_connections),
         "late_connections": summary.late,
         "rows": summary.rows,
@@ -294,18 +294,10 @@ def _as_json(lake: str, summary: Summary, faults: dict[str, str]) -> dict[str, A
         "sums": summary.sums,
         "open_connections": summary.open_connections,
         "findings": summary.findings,
-        "errors": [_error(error) for error in summary.errors],
-        "known_errors": [_error(error) for error in done.known_errors],
-        "internal_errors": [
-            {"rule": one.rule, "capture": text(one.capture), "frame": one.frame, "error": utf8(one.error)}
-            for one in done.internal_errors
-        ],
+        "errors": [CAPTURE_ERROR.view(error) for error in summary.errors],
+        "known_errors": [CAPTURE_ERROR.view(error) for error in done.known_errors],
+        "internal_errors": [FAILURE.view(failure) for failure in done.internal_errors],
     }
-
-
-def _error(error: CaptureError) -> dict[str, Any]:
-    capture = text(error.capture)
-    return {"capture": capture, "message": error.message, "offset": error.offset, "frames": error.frames}
 
 
 def _as_text(lake: str, summary: Summary, *, payloads: bool) -> Iterator[str]:

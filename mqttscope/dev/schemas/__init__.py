@@ -7,53 +7,41 @@ on purpose: within schema 1 keys are added, so that a document of a later releas
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import PurePosixPath
 
-from mqttscope.dev.schemas import reports
-from mqttscope.dev.schemas.events import event_line
-from mqttscope.dev.schemas.linting import baseline, coverage, lint_settings, rules
-from mqttscope.dev.schemas.live import mutate, mutate_case, mutate_line, replay_line, script
-from mqttscope.dev.schemas.notation import Schema, shared
+from mqttscope.dev.schemas.events import definitions
+from mqttscope.dev.schemas.shared import shared
+from mqttscope.report.documents import Schema
 
 FOLDER = PurePosixPath("mqttscope/schemas")
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
-
-def _of_lake(name: str) -> Callable[[], Schema]:
-    """What makes a schema of `lakes`, which is loaded no sooner: it needs the packages that lakes need."""
-
-    def made() -> Schema:
-        schema: Schema = getattr(import_module("mqttscope.dev.schemas.lakes"), name)()
-        return schema
-
-    return made
-
-
-SCHEMAS: dict[str, tuple[str, Callable[[], Schema]]] = {
-    "event-line": ("A line of inspect, sniff and decode", event_line),
-    "finding-line": ("A line of lint", reports.finding_line),
-    "findings": ("The document of lint", reports.findings),
-    "statistics": ("The document of stats", reports.statistics),
-    "explanations": ("The document of explain", reports.explanations),
-    "comparison": ("The document of compare", reports.comparison),
-    "comparison-line": ("A line of compare", reports.comparison_line),
-    "redaction": ("The document of redact --format json", reports.redaction),
-    "replay-line": ("A line of replay and serve", replay_line),
-    "mutate": ("The document of mutate", mutate),
-    "mutate-line": ("A line of mutate", mutate_line),
-    "mutate-case": ("A case that mutate --reduce writes", mutate_case),
-    "script": ("A script of a connection", script),
-    "baseline": ("A baseline of lint", baseline),
-    "lint-settings": ("The document of lint --show-settings", lint_settings),
-    "rules": ("The document of rules", rules),
-    "coverage": ("The document of rules --coverage", coverage),
-    "ingest": ("The document of pipeline ingest", _of_lake("ingest")),
-    "fleet-report": ("The document of pipeline report", _of_lake("fleet_report")),
-    "answer": ("The document of pipeline sql", _of_lake("answer")),
+SCHEMAS: dict[str, tuple[str, str]] = {
+    "event-line": ("A line of inspect, sniff and decode", "dev.schemas.events:event_line"),
+    "finding-line": ("A line of lint", "report.findings.json:LINE"),
+    "findings": ("The document of lint", "report.findings.json:DOCUMENT"),
+    "statistics": ("The document of stats", "stats.as_json:DOCUMENT"),
+    "explanations": ("The document of explain", "report.explanations.as_json:DOCUMENT"),
+    "comparison": ("The document of compare", "report.compare:DOCUMENT"),
+    "comparison-line": ("A line of compare", "report.compare:LINE"),
+    "redaction": ("The document of redact --format json", "cli.redacting:REPORT"),
+    "replay-line": ("A line of replay and serve", "dev.schemas.live:replay_line"),
+    "mutate": ("The document of mutate", "dev.schemas.live:mutate"),
+    "mutate-line": ("A line of mutate", "dev.schemas.live:mutate_line"),
+    "mutate-case": ("A case that mutate --reduce writes", "dev.schemas.live:mutate_case"),
+    "script": ("A script of a connection", "dev.schemas.live:script"),
+    "baseline": ("A baseline of lint", "dev.schemas.linting:baseline"),
+    "lint-settings": ("The document of lint --show-settings", "cli.linting_settings:SHOWN"),
+    "rules": ("The document of rules", "report.rules_text:RULES"),
+    "coverage": ("The document of rules --coverage", "report.rules_text:COVERAGE"),
+    "ingest": ("The document of pipeline ingest", "dev.schemas.lakes:ingest"),
+    "fleet-report": ("The document of pipeline report", "dev.schemas.lakes:fleet_report"),
+    "answer": ("The document of pipeline sql", "dev.schemas.lakes:answer"),
 }
-"""Name of the file without its ending -> title, and what makes it."""
+"""Name of the file without its ending -> title, and where the document is declared.
+
+The modules are imported when the schema is made: those of lakes need the packages of lakes."""
 
 
 def files() -> dict[PurePosixPath, str]:
@@ -62,5 +50,11 @@ def files() -> dict[PurePosixPath, str]:
 
 
 def made(name: str) -> Schema:
-    title, make = SCHEMAS[name]
-    return {"$schema": DIALECT, "title": f"{title}, schema 1", **shared(make())}
+    """A schema, with the definitions of events if it refers to them."""
+    title, place = SCHEMAS[name]
+    module, _, attribute = place.partition(":")
+    declared = getattr(import_module(f"mqttscope.{module}"), attribute)
+    schema = declared() if callable(declared) else declared
+    if "#/$defs/" in json.dumps(schema):
+        schema = {**schema, "$defs": definitions()}
+    return {"$schema": DIALECT, "title": f"{title}, schema 1", **shared(schema)}

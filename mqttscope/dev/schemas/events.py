@@ -5,7 +5,13 @@ Fields and properties of packets come from the catalogue that decoder, filters a
 
 from __future__ import annotations
 
-from mqttscope.dev.schemas.notation import (
+from collections.abc import Mapping
+
+from mqttscope.mqtt.constants import MalformedReason, PacketType, type_name
+from mqttscope.mqtt.fields import TYPES, Field, members_of
+from mqttscope.mqtt.parts import Subscription, Will
+from mqttscope.mqtt.properties import LISTS, PROPERTIES, Properties
+from mqttscope.report.documents import (
     ANY,
     BINARY,
     BOOL,
@@ -28,10 +34,6 @@ from mqttscope.dev.schemas.notation import (
     times,
     word,
 )
-from mqttscope.mqtt.constants import MalformedReason, PacketType, type_name
-from mqttscope.mqtt.fields import TYPES, Field, members_of
-from mqttscope.mqtt.parts import Subscription, Will
-from mqttscope.mqtt.properties import LISTS, PROPERTIES, Properties
 
 _PLAIN: dict[type, Schema] = {bool: BOOL, int: COUNT, str: NAME, bytes: BINARY}
 
@@ -131,7 +133,7 @@ _CONNECTION = (
 _ENDS = word("fin", "reset", "port_reused", "idle", "evicted", "capture_end")
 
 
-def _line(event: str, required: dict[str, Schema], optional: dict[str, Schema] | None = None) -> Schema:
+def _line(event: str, required: Mapping[str, Schema], optional: Mapping[str, Schema] | None = None) -> Schema:
     return record({"schema": VERSION_1, "event": {"const": event}, **required}, optional)
 
 
@@ -187,4 +189,4 @@ def definitions() -> dict[str, Schema]:
 
 def event_line() -> Schema:
     """One line of ``inspect --format jsonl``."""
-    return {"oneOf": [{"$ref": f"#/$defs/{name}"} for name in _lines()], "$defs": definitions()}
+    return {"oneOf": [{"$ref": f"#/$defs/{name}"} for name in _lines()]}

@@ -2,183 +2,78 @@
 
 from __future__ import annotations
 
-from mqttscope.broker_test.verdict import Verdict as Ruled
-from mqttscope.dev.schemas.events import definitions
-from mqttscope.dev.schemas.notation import (
-    ANY,
-    BOOL,
-    COUNT,
-    HEX,
-    NAME,
-    NUMBER,
-    PROTOCOL,
-    SIDE,
-    TEXT,
-    VERSION_1,
-    WHOLE,
-    Schema,
-    any_of,
-    each,
-    mapping,
-    maybe,
-    record,
-    word,
-)
-from mqttscope.dev.schemas.reports import FINDING, PACKET
-from mqttscope.mutate.flow import Action
-from mqttscope.mutate.mutation import Demand, MutationKind, Verdict
-from mqttscope.replay.live import NoteKind
+from collections.abc import Mapping
+
 from mqttscope.replay.script_file import ENDS, KIND
 from mqttscope.replay.verify.difference import DeviceKind, DifferenceKind
+from mqttscope.report import documents as doc
+from mqttscope.report.broker_test.listing import MUTATED_FLOW, MUTATION
+from mqttscope.report.broker_test.outcome import CASE, LEFT_BEHIND, REDUCED, RESULT, SUMMARY
+from mqttscope.report.findings.json import FINDING
+from mqttscope.report.replay.json import COMPARED, VERIFICATION
+from mqttscope.report.replay.summary import LATENCY, PLAN, REPLAY, SERVE
 
 
-def _line(event: str, keys: dict[str, Schema], optional: dict[str, Schema] | None = None) -> Schema:
-    return record({"schema": VERSION_1, "event": {"const": event}, **keys}, optional)
+def _line(event: str, keys: Mapping[str, doc.Schema]) -> doc.Schema:
+    return doc.record({"schema": doc.VERSION_1, "event": {"const": event}, **keys})
 
 
-def _counted(key: str, value: Schema, count: str) -> Schema:
-    return each(record({key: value, count: COUNT}))
-
-
-_COMPARED = {
-    **dict.fromkeys(("compared", "equal", "different", "follow", "not_judged"), COUNT), "reasons": mapping(COUNT),
-}  # fmt: skip
-_LATENCY = maybe(
-    record({"count": COUNT, **{f"{name}_ns": WHOLE for name in ("min", "p50", "p95", "p99", "max")}}),
-)
-_PLAYED = {
-    "pace": TEXT, "packets_sent": COUNT, "packets_received": COUNT, "seconds": NUMBER, "connections": COUNT,
-    "left_out": _counted("reason", TEXT, "connections"), "changes": each(TEXT),
-    "notes": each(record({"kind": word(NoteKind), "note": TEXT, "times": COUNT})),
-}  # fmt: skip
-_PLANNED = record({
-    "connection": COUNT, "client_identifier": maybe(NAME), "client": TEXT, "version": PROTOCOL, "opened_ns": WHOLE,
-    "ended": TEXT, "ended_by": maybe(any_of(SIDE, {"const": ""})), "packets": COUNT,
-})  # fmt: skip
-
-
-def replay_line() -> Schema:
+def replay_line() -> doc.Schema:
     """A line of ``replay`` and ``serve`` with ``--format jsonl``; with ``--lint`` also findings."""
     lines = [
         _line("difference", {
-            "kind": word(DifferenceKind, DeviceKind),
-            "connection": COUNT, "name": NAME, "version": PROTOCOL, "field": maybe(TEXT), "expected": ANY, "found": ANY,
-            "message": NAME, "follows": COUNT, "because_of": maybe(record({"option": TEXT, "certain": BOOL})),
-            "cause": maybe(TEXT), "recorded": maybe(PACKET), "live": maybe(PACKET),
+            "kind": doc.word(DifferenceKind, DeviceKind), "connection": doc.COUNT, "name": doc.NAME,
+            "version": doc.PROTOCOL, "field": doc.maybe(doc.TEXT), "expected": doc.ANY, "found": doc.ANY,
+            "message": doc.NAME, "follows": doc.COUNT,
+            "because_of": doc.maybe(doc.record({"option": doc.TEXT, "certain": doc.BOOL})),
+            "cause": doc.maybe(doc.TEXT), "recorded": doc.maybe(doc.PACKET), "live": doc.maybe(doc.PACKET),
         }),
-        _line("verified_connection", {"connection": COUNT, "name": NAME, **_COMPARED}),
-        _line("verification", {
-            **dict.fromkeys(("connections", "connections_judged", "differences", "counting"), COUNT),
-            "nothing": maybe(TEXT), "kinds": mapping(COUNT), "causes": mapping(COUNT), **_COMPARED,
-        }),
-        _line("latency", {"kind": TEXT, "recorded": _LATENCY, "live": _LATENCY}),
-        _line("replay", {
-            **_PLAYED, "broker": TEXT, "connected": COUNT, "recorded_seconds": NUMBER, "stopped": BOOL, "missed": COUNT,
-            "not_kept": COUNT, "not_compared": maybe(TEXT), "expiries_not_waited_for": COUNT,
-            "failures": _counted("reason", TEXT, "connections"), "shortfalls": _counted("reason", TEXT, "connections"),
-            "never_came": _counted("what", TEXT, "times"),
-            "not_waited_for": each(record({"name": TEXT, "topic_filter": TEXT, "messages": COUNT})),
-        }),
-        _line("replay_plan", {
-            "broker": TEXT, "pace": TEXT, "duration_ns": WHOLE, "changes": each(TEXT), "packets": mapping(COUNT),
-            "retained_topics": each(NAME), "cleared_topics": each(NAME),
-            "wills": each(record({"client_identifier": NAME, "will_topic": NAME})),
-            "shared_subscriptions": each(NAME), "system_topics": each(NAME), "connections": each(_PLANNED),
-        }),
-        _line("serve", {
-            **_PLAYED, "recorded_connections": COUNT, "played": COUNT, "complete": BOOL,
-            "never_connected": each(COUNT),
-        }),
+        _line("verified_connection", {"connection": doc.COUNT, "name": doc.NAME, **COMPARED}),
+        VERIFICATION, LATENCY, REPLAY, PLAN, SERVE,
         FINDING,
     ]  # fmt: skip
-    return {"anyOf": lines, "$defs": definitions()}
+    return doc.any_of(*lines)
 
 
 _SPACED = {"type": "string", "pattern": "^[0-9a-f]{2}( [0-9a-f]{2})*$"}
 """Bytes as people read them."""
-_REACTION = {"demand": word(Demand), "reason_codes": each(COUNT)}
-_STEP = record(
-    {"action": word(Action), "entry": maybe(COUNT), "mutated": BOOL},
-    {"data": HEX, "nanoseconds": WHOLE, "awaits": maybe(TEXT), "packet_identifier": maybe(COUNT)},
-)
-_CHANGE = record({"entry": maybe(COUNT), "field": TEXT, "offset": COUNT, "removed": HEX, "inserted": HEX})
-_CASE = record(
-    {
-        "schema": VERSION_1, "capture_hash": HEX, "connection": COUNT, "seed": WHOLE, "case": WHOLE, "mutation": TEXT,
-        "kind": word(MutationKind), "description": TEXT, "sender": SIDE, "version": PROTOCOL, "verdict": word(Verdict),
-        "statements": each(TEXT), "at": COUNT,
-        "reaction": record({**_REACTION, "within_keep_alive": BOOL, "demanded_by": each(TEXT)}),
-    },
-    {"changes": each(_CHANGE), "steps": each(_STEP), "redacted": BOOL},
-)  # fmt: skip
-_REDUCED: tuple[dict[str, Schema], dict[str, Schema]] = (
-    {
-        "tries": COUNT, "sends": each(HEX), "shell": any_of(TEXT, each(TEXT)), "breaks": each(TEXT),
-        "fault": maybe(TEXT),
-        "unfinished": any_of(BOOL, maybe(TEXT)),
-    },
-    {"redacted": BOOL},
-)  # fmt: skip
-_RESULT = (
-    {
-        "number": maybe(COUNT), "verdict": maybe(word(Ruled)), "why": TEXT, "statements": each(TEXT), "seconds": NUMBER,
-        "case": _CASE,
-    },
-    {"left_behind": each(TEXT), "reduced": record(*_REDUCED), "broker": NAME},
-)  # fmt: skip
-_RUN = {
-    "broker": NAME, "capture": NAME, "capture_hash": HEX, "seed": WHOLE, "cases": COUNT, "deviations": COUNT,
-    "verdicts": mapping(COUNT), "not_played": _counted("reason", TEXT, "cases"), "too_long": COUNT,
-    "unspoken_versions": each(TEXT), "seconds": NUMBER, "stopped": TEXT,
-}  # fmt: skip
 _WRITTEN = {
-    "file": NAME, "capture": NAME, "capture_hash": HEX, "seed": WHOLE, "connections": COUNT,
+    "file": doc.NAME, "capture": doc.NAME, "capture_hash": doc.HEX, "seed": doc.WHOLE, "connections": doc.COUNT,
 }  # fmt: skip
-_MUTATED = _line("mutated_flow", {
-    "connection": COUNT, "frame": COUNT, "client": TEXT, "server": TEXT, "number": maybe(COUNT), "mutation": TEXT,
-    "version": PROTOCOL, "verdict": word(Verdict), "statements": each(TEXT), "cited_instead": each(TEXT),
-    "reaction": record(_REACTION), "recorded_connection": COUNT,
-})  # fmt: skip
-_MUTATION = record({
-    "schema": VERSION_1, "mutation": TEXT, "kind": word(MutationKind), "description": TEXT, "packet_type": TEXT,
-    "field": TEXT, "senders": each(SIDE),
-    "versions": mapping(record({
-        "verdict": word(Verdict), "statements": each(TEXT), **_REACTION, "within_keep_alive": BOOL,
-        "demanded_by": each(TEXT), "cited_instead": each(TEXT),
-    })),
-})  # fmt: skip
+_RESULT = doc.record(RESULT, {**LEFT_BEHIND, "reduced": REDUCED, "broker": doc.NAME})
+_SENT = doc.record({"after": doc.NUMBER, "from": doc.SIDE, "says": doc.TEXT, "bytes": _SPACED})
+_ENDED = doc.record({"after": doc.NUMBER, "from": doc.SIDE, "ends": doc.word(*ENDS)})
 
 
-_SENT = record({"after": NUMBER, "from": SIDE, "says": TEXT, "bytes": _SPACED})
-_ENDED = record({"after": NUMBER, "from": SIDE, "ends": word(*ENDS)})
-
-
-def script() -> Schema:
+def script() -> doc.Schema:
     """A script of a connection: what ``inspect --output FILE.json`` writes and ``replay`` plays."""
-    return record(
+    return doc.record(
         {
-            "schema": VERSION_1, "script": {"const": KIND}, "about": TEXT, "version": PROTOCOL, "client": TEXT,
-            "server": TEXT, "opened_ns": COUNT, "hidden": each(record({"step": COUNT, "fields": each(TEXT)})),
-            "steps": {**each(any_of(_SENT, _ENDED)), "minItems": 1},
+            "schema": doc.VERSION_1, "script": {"const": KIND}, "about": doc.TEXT, "version": doc.PROTOCOL,
+            "client": doc.TEXT, "server": doc.TEXT, "opened_ns": doc.COUNT,
+            "hidden": doc.each(doc.record({"step": doc.COUNT, "fields": doc.each(doc.TEXT)})),
+            "steps": doc.some(doc.any_of(_SENT, _ENDED)),
         },
-        {"how to give them": TEXT},
+        {"how to give them": doc.TEXT},
     )  # fmt: skip
 
 
-def mutate_case() -> Schema:
+def mutate_case() -> doc.Schema:
     """The file of a case that ``mutate --reduce`` writes: a line of the run, with the smaller case."""
-    reduced = record({**_REDUCED[0], "case": _CASE}, _REDUCED[1])
-    return _line("case", _RESULT[0], {**_RESULT[1], "reduced": reduced})
+    keys: doc.Schema = {**REDUCED["properties"]}
+    redacted = keys.pop("redacted")
+    reduced = doc.record({**keys, "case": CASE}, {"redacted": redacted})
+    return doc.record(RESULT, {**LEFT_BEHIND, "reduced": reduced, "broker": doc.NAME})
 
 
-def mutate_line() -> Schema:
+def mutate_line() -> doc.Schema:
     """A line of ``mutate --format jsonl``: of a run, of what ``--write`` wrote, or of ``--list``."""
-    return {"oneOf": [_line("case", *_RESULT), _line("mutate", _RUN), _MUTATED, _line("written", _WRITTEN), _MUTATION]}
+    return {"oneOf": [_RESULT, doc.record(SUMMARY), MUTATED_FLOW, _line("written", _WRITTEN), MUTATION]}
 
 
-def mutate() -> Schema:
+def mutate() -> doc.Schema:
     """The document of ``mutate --format json``: of a run, of several, of what was written, or of ``--list``."""
-    run = _line("mutate", {**_RUN, "results": each(_line("case", *_RESULT))})
-    matrix = _line("matrix", {"runs": each(run)})
-    written = _line("written", {**_WRITTEN, "flows": each(_MUTATED)})
-    return {"oneOf": [run, matrix, written, each(_MUTATION)]}
+    run = doc.record({**SUMMARY, "results": doc.each(_RESULT)})
+    matrix = _line("matrix", {"runs": doc.each(run)})
+    written = _line("written", {**_WRITTEN, "flows": doc.each(MUTATED_FLOW)})
+    return {"oneOf": [run, matrix, written, doc.each(MUTATION)]}

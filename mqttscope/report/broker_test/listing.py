@@ -7,15 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 from mqttscope.broker_test.export import SERVER, client_of
 from mqttscope.broker_test.fit import Numbered
-from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.mqtt.constants import ProtocolVersion, type_name
 from mqttscope.mqtt.view import text
 from mqttscope.mqtt.wire import counted
-from mqttscope.mutate import Mutation, Verdict, as_json
+from mqttscope.mutate import Case, Mutation, Verdict
 from mqttscope.mutate.catalogue import ASSUMED, cited_instead
+from mqttscope.mutate.mutation import MutationKind, Reaction
+from mqttscope.report import documents as doc
+from mqttscope.report.broker_test.outcome import DEMANDED, REACTION
 from mqttscope.report.findings.json import line
 from mqttscope.report.page import Page
 
@@ -32,20 +36,39 @@ def write_listing(page: Page, mutations: Iterable[Mutation], sender: str) -> Non
     page.line([counted(count, "mutation")])
 
 
+class _InVersion(NamedTuple):
+    """A mutation in one version, sent by one side."""
+
+    mutation: Mutation
+    version: ProtocolVersion
+    sender: str
+
+    @property
+    def reaction(self) -> Reaction:
+        return self.mutation.reaction_in(self.version, self.sender)
+
+
+_STATEMENTS = doc.each(doc.TEXT)
+_VERSION = doc.record({
+    "verdict": doc.word(Verdict).at(lambda row: row.mutation.verdict(row.version, row.sender)),
+    "statements": _STATEMENTS.at(lambda row: row.mutation.broken(row.version, row.sender)), **DEMANDED,
+    "demanded_by": _STATEMENTS.at(lambda row: row.mutation.demanded_by(row.version, row.sender)),
+    "cited_instead": _STATEMENTS.at(lambda row: cited_instead(row.mutation, row.version, row.sender)),
+})  # fmt: skip
+MUTATION = doc.record({
+    "schema": doc.VERSION_1, "mutation": doc.TEXT.at("mutation.name"),
+    "kind": doc.word(MutationKind).at("mutation.kind"), "description": doc.TEXT.at("mutation.description"),
+    "packet_type": doc.maybe(doc.ValueType(doc.TEXT, type_name)).at("mutation.packet_type"),
+    "field": doc.TEXT.at("mutation.field"), "senders": doc.each(doc.SIDE).at("mutation.senders"),
+    "versions": doc.mapping(_VERSION),
+})  # fmt: skip
+
+
 def listing_json(one: Mutation, sender: str) -> dict[str, Any]:
     """A mutation as plain JSON, with what holds for one sender."""
-    document = as_json(one)
-    for version in one.versions:
-        reaction = one.reaction_in(version, sender)
-        document["versions"][version.text] |= {
-            "verdict": str(one.verdict(version, sender)),
-            "statements": list(one.broken(version, sender)),
-            "cited_instead": list(cited_instead(one, version, sender)),
-            "demand": str(reaction.demand),
-            "reason_codes": list(reaction.reason_codes),
-            "demanded_by": list(one.demanded_by(version, sender)),
-        }
-    return {"schema": 1, **document}
+    versions = {version.text: _InVersion(one, version, sender) for version in one.versions}
+    shown: dict[str, Any] = MUTATION.view(SimpleNamespace(mutation=one, versions=versions))
+    return shown
 
 
 def _rows(one: Mutation, sender: str) -> dict[str, list[str]]:
@@ -83,26 +106,21 @@ class WrittenCase:
     """Its first frame, from 1."""
     numbered: Numbered
 
-    def as_json(self) -> dict[str, Any]:
-        """What is known of it, as plain JSON."""
-        case = self.numbered.case
-        reaction = case.reaction
-        return {
-            "schema": 1,
-            "event": "mutated_flow",
-            "connection": self.index,
-            "frame": self.frame,
-            "client": str(client_of(self.index)),
-            "server": str(SERVER),
-            "number": self.numbered.number,
-            "mutation": case.mutation.name,
-            "version": case.version.text,
-            "verdict": str(case.verdict),
-            "statements": list(case.statements),
-            "cited_instead": list(cited_instead(case.mutation, case.version, case.flow.sender)),
-            "reaction": {"demand": str(reaction.demand), "reason_codes": list(reaction.reason_codes)},
-            "recorded_connection": case.connection,
-        }
+
+MUTATED_FLOW = doc.record({
+    "schema": doc.VERSION_1, "event": doc.constant("mutated_flow"), "connection": doc.COUNT.at("index"),
+    "frame": doc.COUNT, "client": doc.TEXT.at(lambda row: str(client_of(row.index))),
+    "server": doc.TEXT.at(lambda _: str(SERVER)), "number": doc.maybe(doc.COUNT).at("numbered.number"),
+    "mutation": doc.TEXT.at("numbered.case.mutation.name"), "version": doc.PROTOCOL.at("numbered.case.version.text"),
+    "verdict": doc.word(Verdict).at("numbered.case.verdict"), "statements": _STATEMENTS.at("numbered.case.statements"),
+    "cited_instead": _STATEMENTS.at(lambda row: _cited_instead(row.numbered.case)),
+    "reaction": doc.record(REACTION).at("numbered.case.reaction"),
+    "recorded_connection": doc.COUNT.at("numbered.case.connection"),
+})  # fmt: skip
+
+
+def _cited_instead(case: Case) -> tuple[str, ...]:
+    return cited_instead(case.mutation, case.version, case.flow.sender)
 
 
 def comment(row: WrittenCase) -> str:
@@ -127,7 +145,7 @@ def summary(file: str, capture: str, capture_hash: str, seed: int, count: int) -
 
 def document(about: dict[str, Any], rows: Sequence[WrittenCase]) -> bytes:
     """One JSON document: the summary with the connections as its ``flows``."""
-    return written_line({**about, "flows": [row.as_json() for row in rows]})
+    return written_line({**about, "flows": [MUTATED_FLOW.view(row) for row in rows]})
 
 
 def written_line(shown: dict[str, Any]) -> bytes:

@@ -12,16 +12,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
+from types import SimpleNamespace
 from typing import Any
 
 from mqttscope.broker_test.drivers.minimize import Minimized
 from mqttscope.broker_test.drivers.run import CaseResult
-from mqttscope.broker_test.verdict import AS_RECORDED, Verdict, ruling_json
+from mqttscope.broker_test.verdict import AS_RECORDED, Verdict
 from mqttscope.mqtt.codec import packet_end
 from mqttscope.mqtt.constants import ProtocolVersion
-from mqttscope.mqtt.view import text, utf8
-from mqttscope.mutate import Action, Case, Change
+from mqttscope.mqtt.view import text
+from mqttscope.mutate import Action, Case, Change, Demand
+from mqttscope.mutate.flow import Step
+from mqttscope.mutate.mutation import MutationKind
+from mqttscope.mutate.mutation import Verdict as FlowVerdict
 from mqttscope.replay.script import Script
+from mqttscope.report import documents as doc
 from mqttscope.report.findings.json import line
 from mqttscope.secrets.packets import hidden_ranges, holds_secrets
 
@@ -121,46 +127,95 @@ def verdict(result: CaseResult) -> Verdict:
     return result.ruling.verdict
 
 
+REACTION = {"demand": doc.word(Demand), "reason_codes": doc.each(doc.COUNT)}
+DEMANDED = {name: kind.at(f"reaction.{name}") for name, kind in {**REACTION, "within_keep_alive": doc.BOOL}.items()}
+_DEMANDED_BY = doc.each(doc.TEXT).at(lambda case: case.mutation.demanded_by(case.version, case.flow.sender))
+_CHANGE = doc.record({
+    "entry": doc.maybe(doc.COUNT), "field": doc.TEXT, "offset": doc.COUNT, "removed": doc.HEX, "inserted": doc.HEX,
+})  # fmt: skip
+
+
+def _awaiting(step: Step) -> Step | None:
+    return step if step.action is Action.AWAIT else None
+
+
+_STEP = doc.record(
+    {"action": doc.word(Action), "entry": doc.maybe(doc.COUNT), "mutated": doc.BOOL},
+    {
+        "data": doc.HEX.at(lambda step: step.data if step.data or step.action is Action.SEND else None),
+        "nanoseconds": doc.WHOLE.at(lambda step: step.nanoseconds or None),
+        "awaits": doc.ValueType(
+            doc.maybe(doc.TEXT), lambda step: None if step.awaits is None else step.awaits.name.lower(), _awaiting
+        ),
+        "packet_identifier": doc.ValueType(doc.maybe(doc.COUNT), attrgetter("packet_identifier"), _awaiting),
+    },
+)  # fmt: skip
+CASE = doc.reordered(
+    doc.record(
+        {
+            "schema": doc.VERSION_1, "capture_hash": doc.DIGITS, "connection": doc.COUNT, "seed": doc.WHOLE,
+            "case": doc.WHOLE.at("number"), "mutation": doc.TEXT.at("mutation.name"),
+            "kind": doc.word(MutationKind).at("mutation.kind"), "description": doc.TEXT.at("mutation.description"),
+            "sender": doc.SIDE.at("flow.sender"), "version": doc.PROTOCOL.at("version.text"),
+            "verdict": doc.word(FlowVerdict), "statements": doc.each(doc.TEXT),
+            "reaction": doc.record({**DEMANDED, "demanded_by": _DEMANDED_BY}).at(doc.itself),
+            "at": doc.COUNT.at("flow.at"),
+        },
+        {
+            "changes": doc.each(_CHANGE).at("flow.changes"), "steps": doc.each(_STEP).at("flow.steps"),
+            "redacted": doc.BOOL.at(lambda case: None),
+        },
+    ),
+    "schema", "capture_hash", "connection", "seed", "case", "mutation", "kind", "description", "sender", "version",
+    "verdict", "statements", "at",
+)  # fmt: skip
+"""A case: enough to know it, to make it again, and to play it."""
+RESULT = {
+    "schema": doc.VERSION_1, "event": doc.constant("case"),
+    "number": doc.maybe(doc.COUNT).at(lambda result: None if result.number == AS_RECORDED else result.number),
+    "verdict": doc.maybe(doc.word(Verdict)).at(lambda result: result.ruling and result.ruling.verdict),
+    "why": doc.ESCAPED.at(lambda result: result.ruling.why if result.ruling else result.not_played),
+    "statements": doc.each(doc.TEXT).at(lambda result: result.ruling.statements if result.ruling else ()),
+    "seconds": doc.SECONDS, "case": CASE,
+}  # fmt: skip
+LEFT_BEHIND = {"left_behind": doc.each(doc.ESCAPED).at(lambda result: result.unclean or None)}
+_RESULT = doc.record(RESULT, LEFT_BEHIND)
+REDUCED = doc.record(
+    {
+        "tries": doc.COUNT.at("small.tries"), "sends": doc.each(doc.HEX),
+        "shell": doc.any_of(doc.TEXT, doc.each(doc.TEXT)), "breaks": doc.each(doc.TEXT).at("small.breaks"),
+        "fault": doc.unless_empty(doc.ESCAPED).at("small.fault"),
+        "unfinished": doc.any_of(doc.BOOL, doc.maybe(doc.TEXT)).at("small.unfinished"),
+    },
+    {"redacted": doc.BOOL},
+)  # fmt: skip
+SUMMARY = {
+    "schema": doc.VERSION_1, "event": doc.constant("mutate"), "broker": doc.NAME, "capture": doc.NAME,
+    "capture_hash": doc.DIGITS, "seed": doc.WHOLE, "cases": doc.COUNT.at(lambda tried: len(tried.results)),
+    "deviations": doc.COUNT.at(lambda tried: len(tried.deviations)),
+    "verdicts": doc.mapping(doc.COUNT).at(lambda tried: {str(name): one for name, one in tried.verdicts.items()}),
+    "not_played": doc.rows("reason", doc.ESCAPED, "cases"), "too_long": doc.COUNT,
+    "unspoken_versions": doc.each(doc.TEXT).at("unspoken"), "seconds": doc.SECONDS, "stopped": doc.ESCAPED,
+}  # fmt: skip
+_SUMMARY = doc.record(SUMMARY)
+
+
 def result_json(
     result: CaseResult, reduced: Reduced | None = None, *, whole: bool = True, show_secrets: bool = False
 ) -> dict[str, Any]:
     """One case as plain JSON: ``whole`` with what was sent, else with what it takes to make it again."""
-    ruling = None if result.ruling is None else ruling_json(result.ruling)
     case = result.case if show_secrets or not whole else concealed_case(result)
-    shown = case.as_json()
+    document: dict[str, Any] = _RESULT.view(replace(result, case=case))
     if not whole:
-        del shown["changes"], shown["steps"]
+        del document["case"]["changes"], document["case"]["steps"]
     elif case is not result.case:
-        shown["redacted"] = True
-    document: dict[str, Any] = {
-        "schema": 1,
-        "event": "case",
-        "number": None if result.number == AS_RECORDED else result.number,
-        **(ruling or {"verdict": None, "why": result.not_played, "statements": []}),
-        "seconds": round(result.seconds, 6),
-        "case": shown,
-    }
-    document["why"] = utf8(document["why"])
-    if result.unclean:
-        document["left_behind"] = [utf8(one) for one in result.unclean]
+        document["case"]["redacted"] = True
     if reduced is not None:
-        document["reduced"] = _reduced_json(result, reduced, show_secrets=show_secrets)
+        small = reduced.minimized
+        sends, shell = (small.sends, reduced.shell) if show_secrets else reduced.without_secrets(result)
+        redacted = None if sends == small.sends else True
+        document["reduced"] = REDUCED.view(SimpleNamespace(small=small, sends=sends, shell=shell, redacted=redacted))
     return document
-
-
-def _reduced_json(result: CaseResult, reduced: Reduced, *, show_secrets: bool) -> dict[str, Any]:
-    whole = reduced.minimized.sends, reduced.shell
-    sends, shell = whole if show_secrets else reduced.without_secrets(result)
-    small = reduced.minimized
-    shown = {
-        "tries": small.tries,
-        "sends": [one.hex() for one in sends],
-        "shell": shell,
-        "breaks": list(small.breaks),
-        "fault": utf8(small.fault) or None,
-        "unfinished": small.unfinished,
-    }
-    return shown if sends == whole[0] else {**shown, "redacted": True}
 
 
 def case_json(result: CaseResult, tried: Tried) -> dict[str, Any]:
@@ -171,22 +226,8 @@ def case_json(result: CaseResult, tried: Tried) -> dict[str, Any]:
 
 def summary_json(tried: Tried) -> dict[str, Any]:
     """The run as plain JSON."""
-    return {
-        "schema": 1,
-        "event": "mutate",
-        "broker": text(tried.broker),
-        "capture": text(tried.capture),
-        "capture_hash": tried.capture_hash,
-        "seed": tried.seed,
-        "cases": len(tried.results),
-        "deviations": len(tried.deviations),
-        "verdicts": {str(name): count for name, count in tried.verdicts.items()},
-        "not_played": [{"reason": utf8(why), "cases": count} for why, count in tried.not_played.most_common()],
-        "too_long": tried.too_long,
-        "unspoken_versions": list(tried.unspoken),
-        "seconds": round(tried.seconds, 6),
-        "stopped": utf8(tried.stopped),
-    }
+    run: dict[str, Any] = _SUMMARY.view(tried)
+    return run
 
 
 def case_line(result: CaseResult, tried: Tried) -> bytes:

@@ -11,7 +11,7 @@ from mqttscope.explain.fates import Fate, Trace
 from mqttscope.explain.model import Cause, Certainty, Evidence, Explanation, Totals
 from mqttscope.mqtt.view import utf8
 from mqttscope.report.base import Clock, Sink, View
-from mqttscope.report.explanations.as_json import explained
+from mqttscope.report.explanations.as_json import EXPLANATION
 from mqttscope.report.explanations.base import TITLES, verdict
 from mqttscope.report.html.charts import Bar, Lane, Stretch, bar_rows, lane_rows
 from mqttscope.report.html.page import PageWriter
@@ -64,7 +64,7 @@ class Html:
             self._left_out += 1
             return
         self.page.begin(f"explanation of {utf8(public_name(one.capture))}")
-        self.page.row(dumps(explained(one)))
+        self.page.row(dumps(EXPLANATION.view(one)))
 
     def _lane(self, one: Explanation) -> None:
         name = one.client_identifier or one.client.rpartition(":")[0]

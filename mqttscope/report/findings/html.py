@@ -19,7 +19,7 @@ from mqttscope.report.base import Clock, Sink, View
 from mqttscope.report.explain import CONFIDENCES
 from mqttscope.report.findings.base import NOUNS, ORDER, Summary, sentences
 from mqttscope.report.findings.full import PacketView
-from mqttscope.report.findings.json import finding_view
+from mqttscope.report.findings.json import FINDING
 from mqttscope.report.findings.shown import ShownFinding
 from mqttscope.report.html.along import Along
 from mqttscope.report.html.charts import Crossing, crossing_grid
@@ -93,7 +93,7 @@ class Html:
             "lines": [] if event is None else [one.removeprefix("  ") for one in self.packets.lines(event)],
             "dump": [] if event is None else [one.removeprefix("  ") for one in self.packets.dump(shown)],
         }
-        self.page.row(dumps(finding_view(finding)), dumps(evidence))
+        self.page.row(dumps(FINDING.view(finding)), dumps(evidence))
 
     def _count(self, shown: ShownFinding) -> None:
         finding = shown.finding

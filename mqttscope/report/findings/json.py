@@ -1,91 +1,78 @@
 """Reports findings as JSON, schema 1: one document that is written while findings come, or JSON Lines.
 
 `Document` writes ``{"schema": 1, "findings": [...], "summary": {...}}``, `JsonLines` one finding per line.
-`finding_view` and `summary_view` are the JSON forms of a finding and of a run; the keys are those of
-`lint.finding.Finding`.
+`FINDING` and `SUMMARY` are the JSON forms of a finding and of a run; the keys are those of `lint.finding.Finding`.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from operator import attrgetter
 from typing import Any
 
-from mqttscope.lint.finding import Finding
-from mqttscope.lint.gate import Suppression
-from mqttscope.mqtt.view import text, utf8
+from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.gate import Entry, Suppression
+from mqttscope.lint.quality import Quality, QualityLevel
+from mqttscope.report import documents as doc
 from mqttscope.report.base import Sink, View
 from mqttscope.report.findings.base import ORDER, Summary
 from mqttscope.report.findings.shown import ShownFinding
-from mqttscope.report.jsonl import SCHEMA, dumps, harmless
-from mqttscope.session.capture_time import captured
+from mqttscope.report.jsonl import dumps, harmless
 
-KEYS = tuple(one.name for one in dataclasses.fields(Finding))
-KEYS = KEYS[: KEYS.index("fingerprint") + 1]
-"""The keys that every finding has, in their order, after ``schema``."""
-_values = attrgetter(*KEYS)
-_CAPTURED = ("capture", "client_identifier")
+JUDGED = {"severity": doc.word(Severity), "confidence": doc.word(Confidence)}
+SETTINGS = doc.mapping(doc.any_of(doc.NUMBER, doc.BOOL, doc.TEXT, doc.each(doc.TEXT)))
+"""Settings of a rule."""
+_SPAN = {"offset": doc.maybe(doc.COUNT), "length": doc.maybe(doc.COUNT)}
 
 
-def finding_view(finding: Finding) -> dict[str, Any]:
-    """A finding by key.
-
-    ``topic`` and ``related`` are there only where there is one, ``clients`` only above 1, ``count`` and ``places`` only
-    where it stands for several places of its packet.
-    Captured names that are not UTF-8 have the form of `mqtt.view.text`; in the message their bytes are escapes.
-    """
-    shown: dict[str, Any] = {"schema": SCHEMA, **dict(zip(KEYS, _values(finding), strict=True))}
-    for name in _CAPTURED:
-        shown[name] = None if shown[name] is None else text(shown[name])
-    shown["timestamp_ns"] = captured(finding.timestamp_ns)
-    shown["message"], shown["field"] = utf8(finding.message), utf8(finding.field)
-    if finding.topic is not None:
-        shown["topic"] = text(finding.topic)
-    if finding.clients > 1:
-        shown["clients"] = finding.clients
-    if finding.count > 1:
-        shown["count"] = finding.count
-        shown["places"] = [
-            {"field": utf8(one.field), "offset": one.offset, "length": one.length} for one in finding.places
-        ]
-    if finding.related:
-        shown["related"] = [
-            {
-                "message": utf8(one.message),
-                "packet": one.packet,
-                "frame": one.frame,
-                "timestamp_ns": captured(one.timestamp_ns),
-            }
-            for one in finding.related
-        ]
-    return shown
+def _several(name: str) -> doc.ValueType:
+    return doc.COUNT.at(lambda finding: getattr(finding, name) if getattr(finding, name) > 1 else None)
 
 
-def summary_view(summary: Summary) -> dict[str, Any]:
-    """A run by key."""
-    return {
-        "findings": {str(severity): summary.counts[severity] for severity in ORDER},
-        "counting": None if summary.failing is None else {str(one): summary.failing[one] for one in ORDER},
-        "hidden": summary.hidden.total(),
-        "packets": summary.packets,
-        "nothing": summary.nothing or None,
-        "suppressed": dict(sorted(summary.suppressed.items())),
-        "withheld": dict(sorted(summary.withheld.items())),
-        "captures": [text(one) for one in summary.captures],
-        "rules": [rule.code for rule in summary.rules],
-        "profile": summary.profile,
-        "truncated": summary.truncated,
-        "quality": summary.quality.as_json(),
-        "required_quality": summary.required_quality,
-        "shortfalls": [
-            {"capture": text(shortfall.capture), "causes": list(shortfall.causes)} for shortfall in summary.shortfalls
-        ],
-        "fixed": [{name: text(value) for name, value in one.as_json().items()} for one in summary.fixed],
-        "internal_errors": [
-            {"rule": one.rule, "capture": text(one.capture), "frame": one.frame, "error": utf8(one.error)}
-            for one in summary.internal_errors
-        ],
-    }
+FINDING = doc.record(
+    {
+        "schema": doc.VERSION_1, "rule": doc.TEXT, "slug": doc.TEXT, **JUDGED, "message": doc.ESCAPED,
+        "statements": doc.each(doc.TEXT), "version": doc.PROTOCOL, "capture": doc.NAME, "frame": doc.COUNT,
+        "timestamp_ns": doc.TIME, "connection": doc.COUNT, "client": doc.TEXT, "server": doc.TEXT,
+        "client_identifier": doc.maybe(doc.NAME), "direction": doc.maybe(doc.DIRECTION),
+        "packet": doc.maybe(doc.COUNT), "packet_type": doc.maybe(doc.TEXT),
+        "field": doc.ESCAPED, **_SPAN, "reason_code": doc.maybe(doc.COUNT), "fingerprint": doc.TEXT,
+    },
+    {
+        "topic": doc.NAME, "clients": _several("clients"), "count": _several("count"),
+        "places": doc.each(doc.record({"field": doc.ESCAPED, **_SPAN})).at(
+            lambda finding: finding.places if finding.count > 1 else None
+        ),
+        "related": doc.each(
+            doc.record({"message": doc.ESCAPED, "packet": doc.COUNT, "frame": doc.COUNT, "timestamp_ns": doc.TIME})
+        ).at(lambda finding: finding.related or None),
+    },
+)  # fmt: skip
+FAILURE = doc.record({"rule": doc.TEXT, "capture": doc.NAME, "frame": doc.COUNT, "error": doc.ESCAPED})
+"""A rule that failed."""
+_BY_SEVERITY = doc.counts(*ORDER)
+_QUALITY = doc.ValueType(doc.record(dict.fromkeys(Quality().as_json(), doc.COUNT)), Quality.as_json)
+SUMMARY = doc.record({
+    "findings": _BY_SEVERITY.at("counts"), "counting": doc.maybe(_BY_SEVERITY).at("failing"),
+    "hidden": doc.COUNT.at(lambda summary: summary.hidden.total()), "packets": doc.maybe(doc.COUNT),
+    "nothing": doc.unless_empty(doc.TEXT), "suppressed": doc.by_name(doc.COUNT), "withheld": doc.by_name(doc.COUNT),
+    "captures": doc.each(doc.NAME), "rules": doc.each(doc.TEXT.at("code")), "profile": doc.maybe(doc.TEXT),
+    "truncated": doc.BOOL, "quality": _QUALITY, "required_quality": doc.maybe(doc.word(QualityLevel)),
+    "shortfalls": doc.each(doc.record({"capture": doc.NAME, "causes": doc.each(doc.TEXT)})),
+    "fixed": doc.each(doc.mapping(doc.NAME).at(Entry.as_json)), "internal_errors": doc.each(FAILURE),
+})  # fmt: skip
+COUNTED_RULE = doc.record({
+    "rule": doc.TEXT, "slug": doc.TEXT, "severity": doc.word(Severity), "findings": doc.COUNT,
+    "clients": doc.COUNT.at("number_of_clients"), "suppressed": doc.COUNT, "withheld": doc.COUNT,
+})  # fmt: skip
+LINE = doc.any_of(FINDING, doc.record({"schema": doc.VERSION_1, **COUNTED_RULE["properties"]}))
+"""A line of ``lint --format jsonl``; with ``--statistics`` one counts the findings of a rule."""
+DOCUMENT = {
+    **doc.record(
+        {"schema": doc.VERSION_1, "summary": SUMMARY},
+        {"findings": doc.each(FINDING), "rules": doc.each(COUNTED_RULE)},
+    ),
+    "oneOf": [{"required": ["findings"]}, {"required": ["rules"]}],
+}
+"""The document of ``lint --format json``, also with ``--statistics``."""
 
 
 def line(shown: Any) -> bytes:
@@ -105,13 +92,13 @@ class Document:
     def feed(self, shown: ShownFinding, suppressed: Suppression | None = None) -> None:
         """Write one finding."""
         if suppressed is None:
-            self.sink.write(self._between + line(finding_view(shown.finding)))
+            self.sink.write(self._between + line(FINDING.view(shown.finding)))
             self._between = b",\n"
 
     def close(self, summary: Summary) -> None:
         """Write the end of the document."""
         opening = self._between if self._between != b",\n" else b"\n"
-        self.sink.write(opening + b'], "summary": ' + line(summary_view(summary)) + b"}\n")
+        self.sink.write(opening + b'], "summary": ' + line(SUMMARY.view(summary)) + b"}\n")
 
 
 class JsonLines:
@@ -124,7 +111,7 @@ class JsonLines:
     def feed(self, shown: ShownFinding, suppressed: Suppression | None = None) -> None:
         """Write one finding."""
         if suppressed is None:
-            self.sink.write(line(finding_view(shown.finding)) + b"\n")
+            self.sink.write(line(FINDING.view(shown.finding)) + b"\n")
 
     def close(self, summary: Summary) -> None:
         """Nothing is held back."""

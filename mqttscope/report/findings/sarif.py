@@ -33,7 +33,7 @@ from mqttscope.report.base import Clock, Sink, View
 from mqttscope.report.escape import escape
 from mqttscope.report.explain import area, help_markdown, help_text, is_on, versions
 from mqttscope.report.findings.base import Summary, cited, message
-from mqttscope.report.findings.json import finding_view, line, summary_view
+from mqttscope.report.findings.json import FINDING, SUMMARY, line
 from mqttscope.report.findings.shown import ShownFinding
 from mqttscope.report.style import Painter
 
@@ -116,7 +116,7 @@ class Sarif:
                     "properties": {"kind": suppressed.kind, "expires": suppressed.expires},
                 }
             ]
-        own = {name: value for name, value in finding_view(finding).items() if name not in _OWN}
+        own = {name: value for name, value in FINDING.view(finding).items() if name not in _OWN}
         if one.cause:
             # Of the first one: by it the baseline knows that, and not the others.
             own |= {"fingerprint": finding.fingerprint, "lastTimestamp": self._clock.iso(one.last_ns)}
@@ -146,7 +146,7 @@ class Sarif:
 
     def close(self, summary: Summary) -> None:
         opening = self._between if self._between != b",\n" else b"\n"
-        rest = {"invocations": [self._invocation(summary)], "properties": summary_view(summary)}
+        rest = {"invocations": [self._invocation(summary)], "properties": SUMMARY.view(summary)}
         self.sink.write(opening + b"],\n" + line(rest)[1:] + b"]}\n")
 
     def _invocation(self, summary: Summary) -> dict[str, Any]:

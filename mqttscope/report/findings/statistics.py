@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.gate import Suppression
 from mqttscope.report.base import Sink, View
+from mqttscope.report.documents import SCHEMA
 from mqttscope.report.findings.base import Summary, lines
-from mqttscope.report.findings.json import line, summary_view
+from mqttscope.report.findings.json import COUNTED_RULE, SUMMARY, line
 from mqttscope.report.findings.shown import Entrance, ShownFinding
-from mqttscope.report.jsonl import SCHEMA
 from mqttscope.report.numbers import number
 from mqttscope.report.page import Column, Page
 from mqttscope.report.style import Painter, encoded
@@ -22,6 +21,7 @@ MAX_CLIENTS = 100_000
 
 @dataclass(slots=True)
 class _Row:
+    rule: str
     slug: str
     severity: Severity
     findings: int = 0
@@ -29,6 +29,7 @@ class _Row:
     clients: set[int] = field(default_factory=set)
     together: int = 0
     """Clients of a finding that is about many."""
+    withheld: int = 0
 
     @property
     def number_of_clients(self) -> int:
@@ -47,7 +48,7 @@ class Statistics:
         """Count one finding."""
         row = self.rows.get(shown.rule)
         if row is None:
-            row = self.rows[shown.rule] = _Row(shown.slug, shown.severity)
+            row = self.rows[shown.rule] = _Row(shown.rule, shown.slug, shown.severity)
         if suppressed is not None:
             row.suppressed += 1
             return
@@ -60,12 +61,10 @@ class Statistics:
 
     def close(self, summary: Summary) -> None:
         """Write the table and the end."""
-        withheld: Counter[str] = summary.withheld
-        order = self.ordered(summary)
-        if order:
+        rows = self.ordered(summary)
+        if rows:
             page = Page(self.view)
-            rows = [self.rows[code] for code in order]
-            name = Column("rule", [f"{code} {self.rows[code].slug}" for code in order], whole=True)
+            name = Column("rule", [f"{row.rule} {row.slug}" for row in rows], whole=True)
             page.table(
                 name,
                 [
@@ -73,19 +72,20 @@ class Statistics:
                     Column("severity", [str(row.severity) for row in rows], rank=1, right=False),
                     Column("clients", [number(row.number_of_clients) for row in rows], rank=2),
                     Column("suppressed", [number(row.suppressed) for row in rows], rank=3),
-                    Column("withheld", [number(withheld[code]) for code in order], rank=4),
+                    Column("withheld", [number(row.withheld) for row in rows], rank=4),
                 ],
             )
             self.sink.write(page.encoded())
         self.sink.write(encoded(lines(summary, Painter(self.view))))
 
-    def ordered(self, summary: Summary) -> list[str]:
-        """The rules with a row, most findings first; those whose findings were withheld have one as well."""
-        slugs = {rule.code: (rule.slug, rule.severity) for rule in summary.rules}
-        for code in summary.withheld:
-            if code not in self.rows and code in slugs:
-                self.rows[code] = _Row(*slugs[code])
-        return sorted(self.rows, key=lambda code: (-self.rows[code].findings, code))
+    def ordered(self, summary: Summary) -> list[_Row]:
+        """The rows, most findings first; rules whose findings were withheld have one as well."""
+        for rule in summary.rules:
+            if rule.code in summary.withheld:
+                self.rows.setdefault(rule.code, _Row(rule.code, rule.slug, rule.severity))
+        for row in self.rows.values():
+            row.withheld = summary.withheld[row.rule]
+        return sorted(self.rows.values(), key=lambda row: (-row.findings, row.rule))
 
 
 class JsonStatistics(Statistics):
@@ -97,22 +97,11 @@ class JsonStatistics(Statistics):
 
     def close(self, summary: Summary) -> None:
         """Write the counts."""
-        shown = [
-            {
-                "rule": code,
-                "slug": self.rows[code].slug,
-                "severity": self.rows[code].severity,
-                "findings": self.rows[code].findings,
-                "clients": self.rows[code].number_of_clients,
-                "suppressed": self.rows[code].suppressed,
-                "withheld": summary.withheld[code],
-            }
-            for code in self.ordered(summary)
-        ]
+        shown = map(COUNTED_RULE.view, self.ordered(summary))
         if self.lines:
-            self.sink.write(b"".join(line({"schema": SCHEMA, **one}) + b"\n" for one in shown))
+            self.sink.write(b"".join(line({"schema": SCHEMA, **row}) + b"\n" for row in shown))
         else:
-            self.sink.write(line({"schema": SCHEMA, "rules": shown, "summary": summary_view(summary)}) + b"\n")
+            self.sink.write(line({"schema": SCHEMA, "rules": [*shown], "summary": SUMMARY.view(summary)}) + b"\n")
 
 
 def make_statistics(name: str, sink: Sink, view: View) -> Entrance:

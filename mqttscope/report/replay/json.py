@@ -7,6 +7,7 @@ per connection (``"verified_connection"``) with its counts, and one for the whol
 from __future__ import annotations
 
 from collections import Counter
+from operator import attrgetter
 from typing import Any
 
 import orjson
@@ -15,6 +16,7 @@ from mqttscope.events import PacketEvent
 from mqttscope.mqtt.view import text
 from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.verify.difference import Difference, Tally, Verification
+from mqttscope.report import documents as doc
 from mqttscope.report.base import Sink, View
 from mqttscope.report.jsonl import SCHEMA, JsonLines, PacketLines, dumps, harmless
 from mqttscope.report.replay.text import concealed, event_of, plain
@@ -33,7 +35,7 @@ class ReplayJson:
     def close(self, found: Verification) -> None:
         for tally in found.tallies:
             self._write(self.connection(tally))
-        self._write(totals(found))
+        self._write(VERIFICATION.view(found))
 
     def difference(self, one: Difference) -> dict[str, Any]:
         """The object of a difference."""
@@ -75,40 +77,41 @@ class ReplayJson:
             "event": "verified_connection",
             "connection": tally.script.connection.number,
             "name": concealed(text(tally.script.name), self.view),
-            **counts([tally]),
+            **doc.record(COMPARED).view([tally]),
         }
 
     def _write(self, value: dict[str, Any]) -> None:
         self.sink.write(harmless(dumps(value) + b"\n"))
 
 
-def counts(tallies: list[Tally]) -> dict[str, Any]:
-    """Sums over connections."""
+def _sum(name: str) -> doc.ValueType:
+    return doc.COUNT.at(lambda tallies: sum(getattr(tally, name) for tally in tallies))
+
+
+def _reasons(tallies: list[Tally]) -> Counter[str]:
     reasons: Counter[str] = Counter()
-    for one in tallies:
-        reasons.update(one.reasons)
-    return {
-        "compared": sum(one.compared for one in tallies),
-        "equal": sum(one.equals for one in tallies),
-        "different": sum(one.differing for one in tallies),
-        "follow": sum(one.following for one in tallies),
-        "not_judged": sum(one.unjudged for one in tallies),
-        "reasons": dict(reasons),
-    }
+    for tally in tallies:
+        reasons.update(tally.reasons)
+    return reasons
 
 
-def totals(found: Verification) -> dict[str, Any]:
-    """The object of the whole comparison."""
-    kinds = Counter(str(one.kind) for one in found.differences)
-    return {
-        "schema": SCHEMA,
-        "event": "verification",
-        "connections": len(found.tallies),
-        "connections_judged": found.judged,
-        "nothing": found.nothing or None,
-        "differences": len(found.differences),
-        "counting": len(found.counting),
-        "kinds": dict(kinds),
-        "causes": {cause: len(those) for cause, those in found.by_cause.items() if cause},
-        **counts(found.tallies),
-    }
+COMPARED = {
+    "compared": _sum("compared"), "equal": _sum("equals"), "different": _sum("differing"),
+    "follow": _sum("following"), "not_judged": _sum("unjudged"), "reasons": doc.mapping(doc.COUNT).at(_reasons),
+}  # fmt: skip
+"""Sums over connections."""
+_VERIFICATION = {
+    "schema": doc.VERSION_1, "event": doc.constant("verification"),
+    "connections": doc.COUNT.at(lambda found: len(found.tallies)), "connections_judged": doc.COUNT.at("judged"),
+    "nothing": doc.unless_empty(doc.TEXT), "differences": doc.COUNT.at(lambda found: len(found.differences)),
+    "counting": doc.COUNT.at(lambda found: len(found.counting)),
+    "kinds": doc.mapping(doc.COUNT).at(lambda found: Counter(str(one.kind) for one in found.differences)),
+    "causes": doc.mapping(doc.COUNT).at(
+        lambda found: {cause: len(those) for cause, those in found.by_cause.items() if cause}
+    ),
+}  # fmt: skip
+VERIFICATION = doc.reordered(
+    doc.merged((_VERIFICATION, doc.itself), (COMPARED, attrgetter("tallies"))),
+    "schema", "event", "connections", "connections_judged", "differences", "counting",
+)  # fmt: skip
+"""The object of the whole comparison."""

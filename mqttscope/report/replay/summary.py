@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from operator import itemgetter
+from types import SimpleNamespace
 from typing import Any
 
 from mqttscope.mqtt.wire import counted
@@ -24,8 +26,9 @@ from mqttscope.replay.verify import verify
 from mqttscope.replay.verify.device import DevicePair, verify_device
 from mqttscope.replay.verify.difference import Verification
 from mqttscope.replay.verify.latency import HANDSHAKES, Quantiles, side_by_side
+from mqttscope.report import documents as doc
 from mqttscope.report.base import View
-from mqttscope.report.jsonl import SCHEMA, dumps
+from mqttscope.report.jsonl import dumps
 from mqttscope.report.page import Column, Page
 from mqttscope.report.when import duration
 
@@ -215,35 +218,32 @@ def _write_silence(page: Page, outcome: Outcome) -> None:
         page.paragraph(page.safe(f"{told} had not come"), "yellow", indent=2)
 
 
-def summary_document(outcome: Outcome) -> dict[str, Any]:
-    """The same for programs."""
-    return {
-        "schema": 1,
-        "event": "replay",
-        "broker": outcome.broker,
-        "pace": outcome.pace,
-        "connections": len(outcome.recorded),
-        "connected": outcome.performed,
-        "packets_sent": outcome.sent,
-        "packets_received": outcome.received,
-        "seconds": round(outcome.seconds, 6),
-        "recorded_seconds": round(outcome.recorded_seconds, 6),
-        "stopped": outcome.stopped,
-        "missed": outcome.missed,
-        "not_kept": outcome.not_kept,
-        "not_compared": outcome.not_compared or None,
-        "expiries_not_waited_for": outcome.too_long,
-        "failures": [{"reason": why, "connections": count} for why, count in outcome.failures.most_common()],
-        "shortfalls": [{"reason": why, "connections": count} for why, count in outcome.shortfalls.most_common()],
-        "never_came": [{"what": what, "times": count} for what, count in outcome.never_came.most_common()],
-        "not_waited_for": [
-            {"name": name, "topic_filter": asked, "messages": count}
-            for (name, asked), count in outcome.not_awaited.most_common()
-        ],
-        "left_out": [{"reason": why, "connections": count} for why, count in outcome.left_out.most_common()],
-        "changes": outcome.changes,
-        "notes": [{"kind": str(note.kind), "note": note.text, "times": count} for note, count in outcome.notes.items()],
-    }
+_LEFT_OUT = doc.rows("reason", doc.TEXT, "connections")
+_NOTE = doc.record({
+    "kind": doc.word(NoteKind).at(lambda row: row[0].kind), "note": doc.TEXT.at(lambda row: row[0].text),
+    "times": doc.COUNT.at(itemgetter(1)),
+})  # fmt: skip
+_NOTES = doc.each(_NOTE).at(lambda outcome: outcome.notes.items())
+_NOT_AWAITED = doc.record({
+    "name": doc.TEXT.at(lambda row: row[0][0]), "topic_filter": doc.TEXT.at(lambda row: row[0][1]),
+    "messages": doc.COUNT.at(itemgetter(1)),
+})  # fmt: skip
+_FIRST = (
+    "schema", "event", "pace", "packets_sent", "packets_received", "seconds", "connections", "left_out", "changes",
+    "notes",
+)  # fmt: skip
+REPLAY = doc.reordered(doc.record({
+    "schema": doc.VERSION_1, "event": doc.constant("replay"), "broker": doc.TEXT, "pace": doc.TEXT,
+    "connections": doc.COUNT.at(lambda outcome: len(outcome.recorded)), "connected": doc.COUNT.at("performed"),
+    "packets_sent": doc.COUNT.at("sent"), "packets_received": doc.COUNT.at("received"), "seconds": doc.SECONDS,
+    "recorded_seconds": doc.SECONDS, "stopped": doc.BOOL, "missed": doc.COUNT, "not_kept": doc.COUNT,
+    "not_compared": doc.unless_empty(doc.TEXT), "expiries_not_waited_for": doc.COUNT.at("too_long"),
+    "failures": _LEFT_OUT, "shortfalls": _LEFT_OUT, "never_came": doc.rows("what", doc.TEXT, "times"),
+    "not_waited_for": doc.each(_NOT_AWAITED).at(lambda outcome: outcome.not_awaited.most_common()),
+    "left_out": _LEFT_OUT, "changes": doc.each(doc.TEXT), "notes": _NOTES,
+}), *_FIRST)  # fmt: skip
+summary_document = REPLAY.view
+"""What was done, for programs: makes a document of an `Outcome`."""
 
 
 def _times(count: int) -> str:
@@ -296,37 +296,31 @@ def write_plan(
         page.line([f"and {len(scripts) - MAX_PLANNED_ROWS:,} more"], style="dim")
 
 
+_PLANNED = doc.record({
+    "connection": doc.COUNT.at("connection.number"),
+    "client_identifier": doc.maybe(doc.NAME).at("connection.client_identifier"),
+    "client": doc.TEXT.at("connection.client"), "version": doc.PROTOCOL.at("version.text"), "opened_ns": doc.WHOLE,
+    "ended": doc.TEXT.at("ending.how"), "ended_by": doc.maybe(doc.any_of(doc.SIDE, {"const": ""})).at("ending.by"),
+    "packets": doc.COUNT.at(lambda script: sum(entry.from_client for entry in script.entries)),
+})  # fmt: skip
+_WILL = doc.record({"client_identifier": doc.NAME.at(itemgetter(0)), "will_topic": doc.NAME.at(itemgetter(1))})
+PLAN = doc.record({
+    "schema": doc.VERSION_1, "event": doc.constant("replay_plan"), "broker": doc.TEXT, "pace": doc.TEXT,
+    "duration_ns": doc.WHOLE, "changes": doc.each(doc.TEXT), "packets": doc.mapping(doc.COUNT).at("plan.packets"),
+    "retained_topics": doc.each(doc.NAME).at("plan.retained"), "cleared_topics": doc.each(doc.NAME).at("plan.cleared"),
+    "wills": doc.each(_WILL).at("plan.wills"), "shared_subscriptions": doc.each(doc.NAME).at("plan.shared"),
+    "system_topics": doc.each(doc.NAME).at("plan.system"), "connections": doc.each(_PLANNED),
+})  # fmt: skip
+
+
 def plan_document(
     plan: Plan, scripts: list[Script], *, broker: str, pace: str, length_ns: int, changes: list[str]
 ) -> dict[str, Any]:
     """The plan for programs."""
-    return {
-        "schema": 1,
-        "event": "replay_plan",
-        "broker": broker,
-        "pace": pace,
-        "duration_ns": length_ns,
-        "changes": changes,
-        "packets": dict(plan.packets),
-        "retained_topics": plan.retained,
-        "cleared_topics": plan.cleared,
-        "wills": [{"client_identifier": client, "will_topic": topic} for client, topic in plan.wills],
-        "shared_subscriptions": plan.shared,
-        "system_topics": plan.system,
-        "connections": [
-            {
-                "connection": script.connection.number,
-                "client_identifier": script.connection.client_identifier,
-                "client": script.connection.client,
-                "version": script.version.text,
-                "opened_ns": script.opened_ns,
-                "ended": script.ending.how,
-                "ended_by": script.ending.by,
-                "packets": sum(one.from_client for one in script.entries),
-            }
-            for script in scripts
-        ],
-    }
+    document: dict[str, Any] = PLAN.view(SimpleNamespace(
+        plan=plan, connections=scripts, broker=broker, pace=pace, duration_ns=length_ns, changes=changes
+    ))  # fmt: skip
+    return document
 
 
 def _ending(script: Script) -> str:
@@ -365,26 +359,19 @@ def _shown(one: Quantiles | None, name: str, *, unicode: bool) -> str:
     return f"{value:,}" if name == "count" else duration(value, unicode=unicode)
 
 
+_QUANTILES_OF = doc.maybe(doc.record({
+    "count": doc.COUNT, "min_ns": doc.WHOLE.at("minimum"), "p50_ns": doc.WHOLE.at("p50"), "p95_ns": doc.WHOLE.at("p95"),
+    "p99_ns": doc.WHOLE.at("p99"), "max_ns": doc.WHOLE.at("maximum"),
+}))  # fmt: skip
+LATENCY = doc.record({
+    "schema": doc.VERSION_1, "event": doc.constant("latency"), "kind": doc.TEXT.at(itemgetter(0)),
+    "recorded": _QUANTILES_OF.at(itemgetter(1)), "live": _QUANTILES_OF.at(itemgetter(2)),
+})  # fmt: skip
+
+
 def latency_lines(recorded: Times, live: Times) -> bytes:
-    """A JSON line for each kind: ``"event":"latency"``, times in nanoseconds, ``null`` where there are none."""
-    return b"".join(
-        dumps({"schema": SCHEMA, "event": "latency", "kind": kind, "recorded": _json(before), "live": _json(now)})
-        + b"\n"
-        for kind, before, now in side_by_side(recorded, live)
-    )
-
-
-def _json(one: Quantiles | None) -> dict[str, Any] | None:
-    if one is None:
-        return None
-    return {
-        "count": one.count,
-        "min_ns": one.minimum,
-        "p50_ns": one.p50,
-        "p95_ns": one.p95,
-        "p99_ns": one.p99,
-        "max_ns": one.maximum,
-    }
+    """A JSON line for each kind, ``null`` where nothing was measured."""
+    return b"".join(dumps(LATENCY.view(row)) + b"\n" for row in side_by_side(recorded, live))
 
 
 _DEVIATIONS = {
@@ -479,21 +466,13 @@ def write_served(page: Page, outcome: ServedOutcome) -> None:
                 page.line([f"  {count:>7,}  {page.safe(text)}"])
 
 
-def served_document(outcome: ServedOutcome) -> dict[str, Any]:
-    """The same for programs."""
-    return {
-        "schema": 1,
-        "event": "serve",
-        "pace": outcome.pace,
-        "recorded_connections": outcome.recorded,
-        "connections": len(outcome.served),
-        "played": outcome.played,
-        "complete": outcome.complete,
-        "never_connected": [one.connection.number for one in outcome.unplayed],
-        "packets_sent": outcome.sent,
-        "packets_received": outcome.received,
-        "seconds": round(outcome.seconds, 6),
-        "left_out": [{"reason": why, "connections": count} for why, count in outcome.left_out.most_common()],
-        "changes": outcome.changes,
-        "notes": [{"kind": str(note.kind), "note": note.text, "times": count} for note, count in outcome.notes.items()],
-    }
+SERVE = doc.reordered(doc.record({
+    "schema": doc.VERSION_1, "event": doc.constant("serve"), "pace": doc.TEXT,
+    "recorded_connections": doc.COUNT.at("recorded"),
+    "connections": doc.COUNT.at(lambda outcome: len(outcome.served)), "played": doc.COUNT, "complete": doc.BOOL,
+    "never_connected": doc.each(doc.COUNT.at("connection.number")).at("unplayed"),
+    "packets_sent": doc.COUNT.at("sent"), "packets_received": doc.COUNT.at("received"), "seconds": doc.SECONDS,
+    "left_out": _LEFT_OUT, "changes": doc.each(doc.TEXT), "notes": _NOTES,
+}), *_FIRST)  # fmt: skip
+served_document = SERVE.view
+"""What was served, for programs: makes a document of a `ServedOutcome`."""

@@ -50,7 +50,7 @@ def test_scripts_of_all_captures_fit(tmp_path: Path) -> None:
 
 
 def test_listed_and_written_mutations_fit(tmp_path: Path) -> None:
-    few = ("--mutation", "publish:qos-3,publish.topic_name:spaces")
+    few = ("--mutation", "publish:qos-3,flow:second-connect")
     listed = ("mutate", "--list", *few, "--format")
     written = ("mutate", capture("v5-qos"), "--write", tmp_path / "out.pcapng", *few, "--format")
 

@@ -10,6 +10,7 @@ import pytest
 
 from tests.cli.running import CAPTURES, capture, invoke
 from tests.dev.schemas import fits, unnoticed
+from tests.report.findings.samples import MADE, summary, written
 
 FEW = CAPTURES[::24]
 
@@ -42,6 +43,13 @@ def test_a_key_with_another_name_is_noticed() -> None:
     )
     assert unnoticed("findings", found) == {"findings[].topic"}
     assert unnoticed("explanations", told) == set()
+
+
+def test_findings_without_a_number_of_packets_fit() -> None:
+    document = json.loads(written("json", [MADE], summary()))
+
+    assert document["summary"]["packets"] is None
+    assert fits("findings", [document]) == 1
 
 
 def test_counted_rules_fit() -> None:

@@ -45,6 +45,22 @@ def test_for_programs() -> None:
     assert document["versions"]["5.0"]["demanded_by"] == ["5.0 V5-ERROR-client-closes"]
 
 
+def test_the_list_for_programs_says_what_a_list_needs() -> None:
+    row = listing_json(mutation("publish:qos-3"), "client")
+
+    assert json.loads(json.dumps(row)) == row
+    assert row["versions"]["5.0"] == {
+        "verdict": "violation",
+        "statements": ["5.0 MQTT-3.3.1-4"],
+        "demand": "close",
+        "reason_codes": [0x81],
+        "within_keep_alive": False,
+        "demanded_by": ["5.0 MQTT-4.13.1-1"],
+        "cited_instead": [],
+    }
+    assert row["senders"] == ["client", "server"]
+
+
 def row(name: str) -> WrittenCase:
     """The third connection."""
     return WrittenCase(2, 40, Numbered(17, 0, make_case(name, script())))

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import replace
 
 from mqttscope.lint.finding import Severity
-from mqttscope.report.findings.json import KEYS, finding_view, line, summary_view
+from mqttscope.report.findings.json import FINDING, SUMMARY, line
 from tests.report.findings.samples import HOSTILE, IN_BASELINE, MADE, clean, many, summary, written
 from tests.report.test_harmless import check
 
@@ -19,22 +19,22 @@ INTERFACE = [
 
 
 def test_the_keys_are_those_of_the_interface_in_their_order() -> None:
-    assert list(finding_view(MADE)) == INTERFACE
-    assert ("schema", *KEYS) == tuple(INTERFACE)
+    assert list(FINDING.view(MADE)) == INTERFACE
+    assert list(FINDING["required"]) == INTERFACE
 
 
 def test_topic_and_related_are_there_only_where_there_is_one() -> None:
-    assert list(finding_view(HOSTILE)) == [*INTERFACE, "topic", "related"]
-    assert list(finding_view(HOSTILE)["related"][0]) == ["message", "packet", "frame", "timestamp_ns"]
+    assert list(FINDING.view(HOSTILE)) == [*INTERFACE, "topic", "related"]
+    assert list(FINDING.view(HOSTILE)["related"][0]) == ["message", "packet", "frame", "timestamp_ns"]
 
 
 def test_a_finding_about_many_clients_says_how_many() -> None:
-    assert list(finding_view(replace(MADE, clients=33))) == [*INTERFACE, "clients"]
-    assert finding_view(replace(MADE, clients=33))["clients"] == 33
+    assert list(FINDING.view(replace(MADE, clients=33))) == [*INTERFACE, "clients"]
+    assert FINDING.view(replace(MADE, clients=33))["clients"] == 33
 
 
 def test_values_are_plain() -> None:
-    shown = json.loads(line(finding_view(MADE)))
+    shown = json.loads(line(FINDING.view(MADE)))
 
     assert shown["severity"] == "error"
     assert shown["statements"] == ["3.1.1 MQTT-3.1.2-22"]
@@ -44,13 +44,13 @@ def test_values_are_plain() -> None:
 
 def test_any_finding_is_one_harmless_line() -> None:
     for finding in many():
-        made = line(finding_view(finding)).decode()
+        made = line(FINDING.view(finding)).decode()
         check([made], 0)
         assert json.loads(made)["rule"] == finding.rule
 
 
 def test_the_summary() -> None:
-    shown = json.loads(line(summary_view(summary())))
+    shown = json.loads(line(SUMMARY.view(summary())))
 
     assert shown["findings"] == {"error": 2, "warning": 1, "info": 3}
     assert shown["suppressed"] == {"baseline": 4, "configuration": 1}
@@ -60,14 +60,14 @@ def test_the_summary() -> None:
     assert shown["quality"]["joined"] == 1
     assert shown["fixed"][0]["rule"] == "CON212"
     assert shown["internal_errors"][0]["error"] == "ValueError: \x1b[31m\\xff"
-    assert json.loads(line(summary_view(clean())))["findings"] == {"error": 0, "warning": 0, "info": 0}
+    assert json.loads(line(SUMMARY.view(clean())))["findings"] == {"error": 0, "warning": 0, "info": 0}
 
 
 def test_the_summary_says_what_counts_and_that_there_is_nothing() -> None:
-    assert {name: summary_view(clean())[name] for name in ("counting", "hidden", "packets", "nothing")} == {
+    assert {name: SUMMARY.view(clean())[name] for name in ("counting", "hidden", "packets", "nothing")} == {
         "counting": None, "hidden": 0, "packets": None, "nothing": None,
     }  # fmt: skip
-    shown = summary_view(summary(failing=Counter({Severity.ERROR: 1}), packets=0, nothing="nothing to judge"))
+    shown = SUMMARY.view(summary(failing=Counter({Severity.ERROR: 1}), packets=0, nothing="nothing to judge"))
     assert (shown["counting"], shown["packets"], shown["nothing"]) == (
         {"error": 1, "warning": 0, "info": 0}, 0, "nothing to judge",
     )  # fmt: skip
@@ -96,7 +96,7 @@ def test_the_output_is_harmless() -> None:
 def test_json_lines_are_one_finding_each() -> None:
     lines = written("jsonl", many(), summary()).splitlines()
 
-    assert [json.loads(one) for one in lines] == [json.loads(line(finding_view(finding))) for finding in many()]
+    assert [json.loads(one) for one in lines] == [json.loads(line(FINDING.view(finding))) for finding in many()]
 
 
 def test_no_findings_are_no_json_lines() -> None:

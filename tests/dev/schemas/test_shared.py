@@ -11,7 +11,7 @@ tools.package("jsonschema")
 from jsonschema import Draft202012Validator
 
 from mqttscope.dev.schemas import SCHEMAS
-from mqttscope.dev.schemas.notation import shared
+from mqttscope.dev.schemas.shared import shared
 from tests.conftest import ROOT
 from tests.dev.schemas import shipped
 from tests.each import each
