@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 
 from mqttscope.errors import ArgumentError
 
+MAX_LENGTH = 65_535
+"""Bytes of a string or of binary data in a packet."""
 Choice = TypeVar("Choice", bound=StrEnum)
 Instance = TypeVar("Instance")
 
@@ -94,24 +96,43 @@ def instance(name: str, value: Any, kind: type[Instance]) -> Instance:
     return value
 
 
-def tls_files(target: Any, *, tls: bool, insecure: bool = False, **files: Any) -> None:
+def tls_files(target: Any, *, tls: bool, ca: Any, cert: Any, key: Any, insecure: bool = False) -> None:
     """Names of files for TLS with ``target``, each ``None`` where there is none; and none at all without ``tls``."""
+    files = {"ca": ca, "cert": cert, "key": key}
     for name, value in files.items():
-        if value is not None and (not isinstance(value, str | os.PathLike) or not os.fspath(value)):
-            raise ArgumentError(f"{name} is {value!r}: it is the name of a file")
+        _file(name, value)
     flag("insecure", insecure)
-    given = [name for name, value in {**files, "insecure": insecure or None}.items() if value is not None]
-    if given and not tls:
-        raise ArgumentError(f"{given[0]} is for a broker with TLS (mqtts://, wss://), not for {target}")
+    only_with_tls(target, "a broker", {**files, "insecure": insecure}, tls=tls)
+    tls_pair("cert", "key", (cert, key))
+
+
+def only_with_tls(target: Any, what: str, given: Mapping[str, Any], *, tls: bool) -> None:
+    """Arguments by name that nobody needs without TLS; ``what`` says what the target is: "a broker"."""
+    name = next((name for name, value in given.items() if value), None)
+    if name is not None and not tls:
+        raise ArgumentError(f"{name} is for {what} with TLS (mqtts://, wss://), not for {target}")
+
+
+def credentials(user_name: str | None, password: bytes | None) -> None:
+    """What a CONNECT can hold (5.0 1.5.4, 1.5.6)."""
+    raw = (user_name or "").encode("utf-8", "surrogateescape")
+    if b"\0" in raw or len(raw) > MAX_LENGTH:
+        raise ArgumentError(f"a user name holds at most {MAX_LENGTH:,} bytes, and no U+0000")
+    if password is not None and len(password) > MAX_LENGTH:
+        raise ArgumentError(f"a password holds at most {MAX_LENGTH:,} bytes")
 
 
 def tls_pair(certificate: str, key: str, values: tuple[Any, Any]) -> None:
     """A certificate and its key, each the name of a file or ``None``; a key needs a certificate."""
     for name, value in zip((certificate, key), values, strict=True):
-        if value is not None and (not isinstance(value, str | os.PathLike) or not os.fspath(value)):
-            raise ArgumentError(f"{name} is {value!r}: it is the name of a file")
+        _file(name, value)
     if values[1] is not None and values[0] is None:
         raise ArgumentError(f"{key} needs {certificate}")
+
+
+def _file(name: str, value: Any) -> None:
+    if value is not None and (not isinstance(value, str | os.PathLike) or not os.fspath(value)):
+        raise ArgumentError(f"{name} is {value!r}: it is the name of a file")
 
 
 def read_endpoint(written: str) -> str:

@@ -41,8 +41,7 @@ gaps).  An exception says that a caller asked for something that cannot be done.
         RangeRefusedError       a range of a capture does not hold what it held before
         ReadDifferentlyError    two processes of an ingest have not read the same
         ReadingError            captures cannot be read as asked
-            CannotDecryptError      TLS cannot be decrypted: commands raise this one
-            CannotDissectError      tshark cannot take the frames apart: commands raise this one
+            CannotReadError         the same: commands raise this one
         RefusedError            a broker refused the CONNECT of a probe
         RewriteError            a recording cannot be changed as asked (ValueError)
             ConversionError         it cannot be said in another version
@@ -66,18 +65,10 @@ Commands raise these, which are also `click.ClickException`: a message and an ex
 
     MqttscopeError
         BadQuestionError        a question to a lake cannot be answered
-        BadScriptError          a script of a connection cannot be played
-        CannotBrowseError       there is no terminal to browse in, or textual is missing
-        CannotProxyError        the proxy cannot run
-        CannotReproduceError    no connection can be written as something that can be run
-        CannotServeError        the stand-in cannot run
-        CannotSniffError        there is nothing to capture from, or no right to
         CannotWriteError        an output file cannot be written
-        CapturesChangedError    captures were changed while several processes read them
-        NothingToReplayError    a capture has no connection to play
+        CommandFailedError      what a command is for cannot be done
         PipelineFailedError     a job of the pipeline failed
         ShareFailedError        a process that shared the work of a command ended before its end
-        UnreachableError        a broker cannot be reached
 
 `net.frame.CaptureError` is none of them, but an event.  `mqtt.wire.Fault` is the single exception whose name does not
 end in ``Error``: it says where a reader met bytes that break the layout, and never leaves the decoder.

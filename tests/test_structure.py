@@ -27,7 +27,10 @@ LONGEST = 800
 
 SMALLEST = 150
 """Lines from which on a module may serve a single neighbour."""
-SMALL = {"report/explanations/as_json.py": "a format, which is loaded by its name"}
+SMALL = {
+    "cli/inspecting.py": "only reproducers need it, and reading scripts takes a while to import",
+    "report/explanations/as_json.py": "a format, which is loaded by its name",
+}
 """Modules with fewer lines than `SMALLEST` that only a neighbour imports, and why they stand alone."""
 
 TESTED_ELSEWHERE = {

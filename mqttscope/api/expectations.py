@@ -11,20 +11,18 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import Protocol
 
 from mqttscope import arguments
-from mqttscope.api.captures import Captures, Path, Source
+from mqttscope.api.captures import Captures, Packet, Path, Source
 from mqttscope.api.linting import Findings, judge
 from mqttscope.errors import ArgumentError, InvalidStateError
 from mqttscope.lint.catalogue import UnknownRuleError, all_rules, expand
 from mqttscope.lint.finding import Confidence, Finding, Severity
 from mqttscope.lint.given_rules import names_of
 from mqttscope.mqtt.constants import Direction, PacketType
-from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.topics import FILTER_PROBLEMS, matches, topic_filter_problem
 from mqttscope.mqtt.wire import counted
-from mqttscope.proxy import Proxy, failed_text, findings_text
+from mqttscope.proxy import Proxy, Seen, failed_text, findings_text
 from mqttscope.secrets.credentials import starred_name
 
 LOOK_S = 0.02
@@ -34,50 +32,8 @@ TIMEOUT_S = 5.0
 MAX_SHOWN = 20
 """Packets that a message names; further ones are counted."""
 TYPES = frozenset(kind.name.lower() for kind in PacketType)
-
-
-class Passed(Protocol):
-    """One packet that passed: a `proxy.Seen`, or a `Packet` of a capture."""
-
-    @property
-    def connection(self) -> int | None:
-        """Number of its connection, from 0."""
-
-    @property
-    def client_identifier(self) -> str | None:
-        """That of its connection."""
-
-    @property
-    def direction(self) -> str | None:
-        """``client_to_server`` or ``server_to_client``."""
-
-    @property
-    def type(self) -> str | None:
-        """Name of the packet type: ``publish``."""
-
-    @property
-    def topic(self) -> str | None:
-        """Resolved topic of a PUBLISH."""
-
-    @property
-    def payload(self) -> bytes | None:
-        """The payload of a PUBLISH."""
-
-    @property
-    def packet(self) -> ControlPacket | None:
-        """The decoded fields."""
-
-    @property
-    def malformed(self) -> Malformed | None:
-        """What is wrong with it; ``None`` for good packets."""
-
-    @property
-    def frame(self) -> int | None:
-        """Number of the frame that completed it."""
-
-    @property
-    def timestamp_ns(self) -> int | None:
-        """When it passed, in nanoseconds since 1970."""
+Passed = Seen | Packet
+"""One packet that passed a proxy, or that a capture holds."""
 
 
 class Traffic:

@@ -108,6 +108,23 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+class _NamedRelation(property):
+    """A table or a view of a lake as an attribute of its name."""
+
+    def __init__(self, text: str) -> None:
+        def relation(lake: Lake) -> Relation:
+            return lake[self._name]
+
+        super().__init__(relation, doc=text)
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    if TYPE_CHECKING:
+
+        def __get__(self, lake: Any, owner: type | None = None, /) -> Relation: ...  # type: ignore[override]
+
+
 class Lake:
     """One generation of a lake; leave it as a context, or `close` it.  `open` makes it."""
 
@@ -148,80 +165,21 @@ class Lake:
             raise ArgumentError(f"there is no table or view {name!r}; there are {', '.join(self.tables + self.views)}")
         return Relation(self, name, f"select * from {name}")
 
-    @property
-    def packets(self) -> Relation:
-        """MQTT Control Packets, also those that break the layout."""
-        return self["packets"]
-
-    @property
-    def messages(self) -> Relation:
-        """Application Messages: a PUBLISH with its whole QoS exchange."""
-        return self["messages"]
-
-    @property
-    def connections(self) -> Relation:
-        """Network Connections."""
-        return self["connections"]
-
-    @property
-    def sessions(self) -> Relation:
-        """MQTT Sessions."""
-        return self["sessions"]
-
-    @property
-    def findings(self) -> Relation:
-        """What the rules found."""
-        return self["findings"]
-
-    @property
-    def topics(self) -> Relation:
-        """Topics of each server."""
-        return self["topics"]
-
-    @property
-    def clients(self) -> Relation:
-        """Client Identifiers on each server."""
-        return self["clients"]
-
-    @property
-    def gaps(self) -> Relation:
-        """Bytes that the captures do not have, or that belong to no packet."""
-        return self["gaps"]
-
-    @property
-    def ingest_errors(self) -> Relation:
-        """What is wrong with captures."""
-        return self["ingest_errors"]
-
-    @property
-    def session_activity(self) -> Relation:
-        """View: what each MQTT Session did."""
-        return self["session_activity"]
-
-    @property
-    def deliveries(self) -> Relation:
-        """View: messages of servers, each with its publication and the time in between."""
-        return self["deliveries"]
-
-    @property
-    def retained_messages(self) -> Relation:
-        """View: the retained message of each topic at the end."""
-        return self["retained_messages"]
-
-    @property
-    def reconnect_storms(self) -> Relation:
-        """View: minutes in which clients connect far more often than usual."""
-        return self["reconnect_storms"]
-
-    @property
-    def top_talkers(self) -> Relation:
-        """View: who sends and receives how much."""
-        return self["top_talkers"]
-
-    @property
-    def payload_sizes(self) -> Relation:
-        """View: how long payloads are, by topic."""
-        return self["payload_sizes"]
+    packets = _NamedRelation("MQTT Control Packets, also those that break the layout.")
+    messages = _NamedRelation("Application Messages: a PUBLISH with its whole QoS exchange.")
+    connections = _NamedRelation("Network Connections.")
+    sessions = _NamedRelation("MQTT Sessions.")
+    findings = _NamedRelation("What the rules found.")
+    topics = _NamedRelation("Topics of each server.")
+    clients = _NamedRelation("Client Identifiers on each server.")
+    gaps = _NamedRelation("Bytes that the captures do not have, or that belong to no packet.")
+    ingest_errors = _NamedRelation("What is wrong with captures.")
+    session_activity = _NamedRelation("View: what each MQTT Session did.")
+    deliveries = _NamedRelation("View: messages of servers, each with its publication and the time in between.")
+    retained_messages = _NamedRelation("View: the retained message of each topic at the end.")
+    reconnect_storms = _NamedRelation("View: minutes in which clients connect far more often than usual.")
+    top_talkers = _NamedRelation("View: who sends and receives how much.")
+    payload_sizes = _NamedRelation("View: how long payloads are, by topic.")
 
     def sql(self, query: str) -> Relation:
         """The answer to a query in the SQL of DuckDB, which knows tables and views by their names.

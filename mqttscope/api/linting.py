@@ -14,6 +14,7 @@ from mqttscope import arguments
 from mqttscope.api.captures import Path, Ports, Source
 from mqttscope.api.reading import read_path, read_servers
 from mqttscope.events import Event, MalformedEvent, PacketEvent
+from mqttscope.lint.catalogue import secret_length
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Confidence, Finding, Severity
 from mqttscope.lint.given_rules import chosen_rules, names_of, refuse_none, selected_names
@@ -23,10 +24,6 @@ from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureError
 from mqttscope.secrets.findings import Hiding, conceal
-from mqttscope.secrets.forms import LENGTH
-
-SECRETS = "SEC104"
-"""The rule whose setting is the length from which on random text counts as a secret."""
 
 
 class Findings(Sequence[Finding]):
@@ -169,8 +166,7 @@ class _Judging:
         self.found: list[Finding] = []
         self.packets = 0
         self._wanted = source.filter()
-        length = next((int(rule.set["length"]) for rule in linter.rules if rule.code == SECRETS), LENGTH)
-        self._hiding = Hiding(length, show_secrets=show_secrets)
+        self._hiding = Hiding(secret_length(linter.rules), show_secrets=show_secrets)
 
     def feed(self, event: Event) -> None:
         """Judge one event."""

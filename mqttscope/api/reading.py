@@ -65,10 +65,8 @@ class Reading:
 
     joining: str = ""
     """What is said of how captures are joined that several taps have made of the same traffic."""
-    cannot_decrypt: type[ReadingError] = ReadingError
-    """Raised where the keys cannot be used."""
-    cannot_dissect: type[ReadingError] = ReadingError
-    """Raised where tshark is to dissect the frames and cannot be had."""
+    error: type[ReadingError] = ReadingError
+    """Raised if the keys cannot be used, or tshark is to dissect the frames and cannot be had."""
 
     def __init__(
         self,
@@ -189,7 +187,7 @@ class Reading:
         try:
             return Dissection(frames, skipped, waiting=waiting, note_skipped=note_skipped).segments()
         except OSError as error:
-            raise self.cannot_dissect(f"tshark cannot be started: {error.strerror or error}") from None
+            raise self.error(f"tshark cannot be started: {error.strerror or error}") from None
 
     def advice(self) -> Iterator[str]:
         """The messages at the end: taps, captures that overlap, keys that decrypted nothing."""
@@ -289,7 +287,7 @@ class Reading:
             later = None if STDIN in self.captures else self._secrets
             decryption = Decryption(Keys(keys), later, verify_checksums=self._verify_checksums)
         except MissingToolError as error:
-            raise self.cannot_decrypt(str(error)) from None
+            raise self.error(str(error)) from None
         for item in decryption.join(items):
             self.records, self._failed = decryption.records, bool(decryption.failures)
             yield item
@@ -310,7 +308,7 @@ class Reading:
         try:
             find_tshark()
         except MissingToolError as error:
-            raise self.cannot_dissect(str(error)) from None
+            raise self.error(str(error)) from None
 
     def _read_keys(self, path: str) -> bytes:
         from mqttscope.capture.keylog import BadKeysError, read_keys
@@ -318,7 +316,7 @@ class Reading:
         try:
             return read_keys(path)
         except BadKeysError as error:
-            raise self.cannot_decrypt(str(error)) from None
+            raise self.error(str(error)) from None
 
 
 class _Passed:

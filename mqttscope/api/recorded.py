@@ -14,6 +14,7 @@ from mqttscope.filter import Filter
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.wire import counted
 from mqttscope.replay.alterations import Alterations, Options
+from mqttscope.replay.drivers.run import Pace
 from mqttscope.replay.rewrite import (
     TOPIC_TEMPLATE,
     Changes,
@@ -48,10 +49,6 @@ class Wanted:
     """Whether a conversion may lose what the other version has no form for."""
     copies: int = 1
     topic_template: str | None = None
-    topics: bool = False
-    """Whether topics get other names."""
-    names: bool = False
-    """Whether clients get other names."""
     credentials: bool = False
     """Others than the recorded ones are sent."""
 
@@ -133,8 +130,8 @@ def arrange(
             filtered=matching.places is not None,
             start_ns=begin,
             end_ns=finish,
-            topics=wanted.topics,
-            names=wanted.names,
+            topics=bool(wanted.rewrites.topics or wanted.topic_template),
+            names=bool(wanted.rewrites.clients),
             settings=[one.target.path for one in wanted.rewrites.settings],
             copies=wanted.copies,
             credentials=wanted.credentials,
@@ -184,15 +181,12 @@ MAX_UNREAD = 5
 """Captures that an error names because they could not be read."""
 
 
-def read_pace(pace: str | float) -> tuple[float | None, bool]:
-    """The speed (``None`` where times do not matter), and whether packets wait for what they depend on.
-
-    ``recorded``, ``asap``, ``causal``, or a factor, as a number or as ``2x``; `ArgumentError` for others.
-    """
+def read_pace(pace: str | float) -> Pace:
+    """``recorded``, ``asap``, ``causal``, or a factor, as a number or as ``2x``; `ArgumentError` for others."""
     if pace in (ASAP, CAUSAL):
-        return None, pace == CAUSAL
+        return Pace(None, causal=pace == CAUSAL, text=str(pace))
     if pace == RECORDED:
-        return 1.0, False
+        return Pace()
     try:
         if isinstance(pace, bool) or not isinstance(pace, str | int | float):
             raise ValueError
@@ -201,7 +195,7 @@ def read_pace(pace: str | float) -> tuple[float | None, bool]:
         raise ArgumentError(f"{pace!r} is not recorded, asap, causal, or a factor such as 2.0") from None
     if not 0 < speed < math.inf:
         raise ArgumentError(f"a pace of {pace} is not above 0 and finite")
-    return speed, False
+    return Pace(speed, text=pace if isinstance(pace, str) else f"{pace:g}x")
 
 
 def read_moment(name: str, value: str | None) -> Moment | None:

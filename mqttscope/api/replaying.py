@@ -21,7 +21,7 @@ from mqttscope.api.recorded import RECORDED, Wanted, read_moment, read_pace, rea
 from mqttscope.errors import ArgumentError, InvalidStateError
 from mqttscope.net.frame import CaptureError
 from mqttscope.replay.client import ClientOptions
-from mqttscope.replay.drivers.run import CONNECT_SECONDS, PATIENCE_SECONDS, BrokerTarget, Pace
+from mqttscope.replay.drivers.run import CONNECT_SECONDS, PATIENCE_SECONDS, BrokerTarget
 from mqttscope.replay.drivers.run import Replay as Playing
 from mqttscope.report.base import View
 from mqttscope.report.replay.json import ReplayJson
@@ -98,15 +98,15 @@ class _Clients:
         self._target = parse_broker(arguments.text("broker", broker, "a URL, such as mqtt://127.0.0.1:1883"))
         tls = self._target.tls
         arguments.tls_files(self._target, tls=tls, insecure=insecure, ca=ca, cert=cert, key=key)
-        arguments.tls_pair("cert", "key", (cert, key))
-        self._speed, self._causal = read_pace(pace)
-        self._pace = pace if isinstance(pace, str) else f"{pace:g}x"
+        self._pace = read_pace(pace)
         source = Source(captures, filter=filter, keys=keys, ports=ports, version=version)
         if user_name is not None:
             arguments.text("user_name", user_name, "the User Name of a CONNECT")
         if not isinstance(password, str | bytes | None):
             raise ArgumentError("password is neither text nor bytes")
         user_name = user_name or self._target.user_name
+        self._credentials = user_name, password.encode() if isinstance(password, str) else password
+        arguments.credentials(*self._credentials)
         wanted = Wanted(
             clients=arguments.texts("clients", clients, "globs of Client Identifiers"),
             start=read_moment("start", start),
@@ -117,7 +117,6 @@ class _Clients:
         self._goal = BrokerTarget(self._target, context, None, arguments.seconds("connect_timeout", connect_timeout))
         self._recorded = read_recorded(source, wanted)
         self._errors = source.errors
-        self._credentials = user_name, password.encode() if isinstance(password, str) else password
         self._patience = arguments.seconds("patience", patience)
         self._record = read_path(record, "record")
         self._allow_remote = arguments.flag("allow_remote", allow_remote)
@@ -132,7 +131,7 @@ class _Clients:
         playing = Playing(
             recorded.scripts,
             self._goal,
-            Pace(self._speed, causal=self._causal),
+            self._pace,
             ClientOptions(user_name=user_name, password=password),
             patience_s=self._patience,
             recording=recording,
@@ -151,7 +150,7 @@ class _Clients:
         return self._replayed(playing)
 
     def _replayed(self, playing: Playing) -> Replayed:
-        outcome = Outcome(str(self._target), self._pace, changes=self._recorded.changes)
+        outcome = Outcome(str(self._target), self._pace.text, changes=self._recorded.changes)
         outcome.left_out.update(why for _, why in self._recorded.left_out)
         scripts, live, skipped = outcome.take(playing)
         found = compare(playing, scripts, live, skipped, self._recorded.alterations)

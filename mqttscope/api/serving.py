@@ -89,7 +89,7 @@ class _Recording:
         self._host, self._wanted_port = parse_listen(
             arguments.text("listen", listen, "HOST:PORT, such as 127.0.0.1:1884")
         )
-        speed, causal = read_pace(pace)
+        self._pace = read_pace(pace)
         arguments.flag("repeat", repeat)
         arguments.flag("websocket", websocket)
         patience_ns = int(arguments.seconds("patience", patience) * 1e9)
@@ -103,13 +103,12 @@ class _Recording:
         )
         self._recorded = read_recorded(source, wanted)
         self._errors = source.errors
-        self._pace = pace if isinstance(pace, str) else f"{pace:g}x"
         self._schemes = ("wss" if tls else "ws") if websocket else ("mqtts" if tls else "mqtt")
         self._serving = ServerRun(
             self._recorded.scripts,
             ConnectionMatcher(self._recorded.scripts, repeat),
-            ServerOptions(speed=speed, patience_ns=patience_ns),
-            causal=causal,
+            ServerOptions(speed=self._pace.speed, patience_ns=patience_ns),
+            causal=self._pace.causal,
             keep_running=True,
             tls=tls,
             websocket=websocket,
@@ -160,7 +159,7 @@ class _Recording:
 
     def _finish(self) -> None:
         """Compare, when everything has ended."""
-        outcome = ServedOutcome.of(self._serving, self._pace, self._recorded.changes)
+        outcome = ServedOutcome.of(self._serving, self._pace.text, self._recorded.changes)
         outcome.left_out.update(why for _, why in self._recorded.left_out)
         found = outcome.verify()
         writer = ReplayJson(Nowhere(), View())

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from mqttscope.mqtt.wire import counted
 from mqttscope.net import segment
 
 if TYPE_CHECKING:
     from mqttscope.dissect import Dissector
+    from mqttscope.lake.summary import OfConnections
+
+    Counted = Dissector | OfConnections
+    """What was counted of connections: by a dissector, or in the rows of a lake."""
 
 _NAMES = {"mqtt": "plain MQTT", "ws": "WebSocket", "tls": "TLS"}
 _READ = {"mqtt": "read as that", "ws": "read as that", "tls": "listed as that"}
@@ -102,21 +106,7 @@ def undecrypted(dissector: Dissector) -> Iterator[str]:
         yield f"TLS not decrypted: {', '.join(names)}{more}: {reason}"
 
 
-class OfConnections(Protocol):
-    """What was counted of connections: by a dissector, or in the rows of a lake."""
-
-    discarded_segments: int
-    discarded_bytes: int
-    one_sided: int
-    overlaps: int
-    damaged_segments: int
-
-    @property
-    def copied_segments(self) -> int:
-        """Segments that were captured twice."""
-
-
-def discarded(dissector: OfConnections) -> str | None:
+def discarded(dissector: Counted) -> str | None:
     """The message about segments with data that no connection took."""
     count = dissector.discarded_segments
     if not count:
@@ -140,9 +130,7 @@ def of_connections(dissector: Dissector, *, deduplicates: bool = True, one_sided
     yield from counted_of_connections(dissector, deduplicates=deduplicates, one_sided=one_sided)
 
 
-def counted_of_connections(
-    dissector: OfConnections, *, deduplicates: bool = True, one_sided: bool = True
-) -> Iterator[str]:
+def counted_of_connections(dissector: Counted, *, deduplicates: bool = True, one_sided: bool = True) -> Iterator[str]:
     """The same without the ports."""
     lost = discarded(dissector)
     if lost is not None:

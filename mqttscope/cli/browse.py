@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from mqttscope.cli.command import LAKE, LIVE, OUTPUT, RULES, group, make_command, option, options
-from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE, printable
+from mqttscope.cli.errors import CommandFailedError, ErrorTranslation, printable_reason
+from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE
 from mqttscope.cli.options import (
     ConfigurationOptions,
     FileOptions,
@@ -24,7 +25,6 @@ from mqttscope.cli.options import (
     profile_option,
 )
 from mqttscope.cli.pipeline.common import lake_place, pairs
-from mqttscope.errors import MqttscopeError
 from mqttscope.installation import extra_command
 
 if TYPE_CHECKING:
@@ -33,12 +33,6 @@ if TYPE_CHECKING:
 
 OF_RULES = {"--no-lint": "no_lint", "--select": "select", "--ignore": "ignore", "--profile": "profile"}
 """Options that say how to lint, and their parameters."""
-
-
-class CannotBrowseError(MqttscopeError, click.ClickException):
-    """There is nothing to browse with, or nothing to browse."""
-
-    exit_code = EXIT_UNREADABLE
 
 
 @options
@@ -152,16 +146,16 @@ def command(given: BrowseOptions) -> int:
     in_terminal = all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
     # Where others are there, the screen says which one is not.
     if missing and not (in_terminal and len(missing) < len(given.captures)):
-        raise CannotBrowseError("; ".join(map(describe, missing)))
+        raise CommandFailedError("; ".join(map(describe, missing)))
     if not in_terminal:
         # The screens are written to standard error, and keys are read from standard input.
-        raise CannotBrowseError(
+        raise CommandFailedError(
             "browse needs a terminal, for its output and its keys; inspect writes to files and pipes"
         )
     try:
         import textual  # noqa: F401 - to see whether it is there
     except ImportError:
-        raise CannotBrowseError(f"browse needs textual, which is not installed: {extra_command('browse')}") from None
+        raise CommandFailedError(f"browse needs textual, which is not installed: {extra_command('browse')}") from None
     from mqttscope.cli.browsing import Looking, run_captures, run_live
 
     connection = given.selection.connection[0] if given.selection.connection else None
@@ -183,11 +177,9 @@ def _lake(given: BrowseOptions, looking: Looking) -> int:
 
     for name in ("duckdb", "pyarrow"):
         if find_spec(name) is None:
-            raise CannotBrowseError(f"a lake needs {name}, which is not installed: {extra_command('lake')}")
+            raise CommandFailedError(f"a lake needs {name}, which is not installed: {extra_command('lake')}")
     from mqttscope.cli.browsing import run_lake
     from mqttscope.lake.manifest import LakeError
 
-    try:
+    with ErrorTranslation(CommandFailedError, LakeError, text=printable_reason):
         return run_lake(place(given.lake or "", given.settings_of_store), given.files, looking)
-    except LakeError as error:
-        raise CannotBrowseError(printable(str(error))) from None

@@ -8,7 +8,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from mqttscope.browse.originals import Originals, UnchangedSource
 from mqttscope.capture.files import find_captures
 from mqttscope.capture.live import LiveCapture, NotPermittedError
 from mqttscope.capture.write import Recorder
+from mqttscope.cli.errors import ErrorTranslation
 from mqttscope.cli.options import FileOptions, ProtocolOptions
 from mqttscope.cli.output import warn
 from mqttscope.cli.privileges import screen
@@ -231,17 +232,13 @@ class LakeTables:
     def _ask(self, query: str, values: Sequence[Any]) -> DuckDBPyConnection:
         return self._engine.connection.execute(query, list(values))
 
-    @contextmanager
-    def _asking(self) -> Iterator[None]:
+    def _asking(self) -> ErrorTranslation:
         import duckdb
 
         from mqttscope.analysis.query import sentence
         from mqttscope.lake.manifest import LakeError
 
-        try:
-            yield
-        except duckdb.Error as error:
-            raise LakeError(f"{self._engine.lake} cannot be read: {sentence(error)}") from None
+        return ErrorTranslation(LakeError, duckdb.Error, before=f"{self._engine.lake} cannot be read: ", text=sentence)
 
 
 class Original:

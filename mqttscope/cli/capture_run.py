@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from mqttscope.cli import advice
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE
 from mqttscope.cli.options import FileOptions, ProtocolOptions
-from mqttscope.cli.output import FileSink, Output, Watch, awaited, warn
+from mqttscope.cli.output import FileSink, Output, Watch, awaited, warn_all
 from mqttscope.cli.reading import Reading
 from mqttscope.dissect import FastPath, dissect_segments
 from mqttscope.events import Event
@@ -83,6 +83,11 @@ class CaptureRun:
         """That there is no MQTT in the captures, if they were read to their end."""
         return None if self.dissector.connections or self.watch.errors else advice.nothing_found(self.dissector)
 
+    def tell_captures(self) -> None:
+        """Report that the captures hold no MQTT, and what else is to be known of them."""
+        nothing = None if self.dissector.connections else advice.nothing_found(self.dissector)
+        warn_all((nothing, *self.of_captures()))
+
     def of_captures(self) -> list[str | None]:
         unread = advice.not_read(self.dissector, self.watch.skipped, via=self.reading.via)
         return [*self.reading.advice(), unread]
@@ -109,6 +114,5 @@ class CaptureRun:
             sentences.append(
                 advice.selected_nothing(self.dissector, connections, filtered=filtered, matched=matched, whole=whole)
             )
-        for sentence in filter(None, sentences):
-            warn(sentence)
+        warn_all(sentences)
         return EXIT_UNREADABLE if self.watch.errors else EXIT_CLEAN

@@ -160,13 +160,15 @@ def command(given: CompareOptions) -> int:
     A and B are files, globs, directories, or - for standard input. Connections of one Client Identifier are compared in
     their order. Times, packet identifiers, topic aliases and the cut into TCP segments do not count.
     """
-    from mqttscope.cli.output import FileSink, Output, warn
+    from mqttscope.cli.output import FileSink, Output, make_view, warn, warn_all
     from mqttscope.mqtt.view import utf8
     from mqttscope.mqtt.wire import counted
     from mqttscope.replay.verify.captures import Comparison, TooMuchKeptError
     from mqttscope.report.compare import MAX_LINES, CompareJson, CompareText
 
-    view = _view(given)
+    view = make_view(colour=given.colour, show_secrets=given.show_secrets)
+    if given.output is not None:
+        view.width, view.colour, view.unicode = 0, bool(given.colour), True
     sink: Any = Output() if given.output is None else FileSink(given.output, (given.a, given.b))
     report: CompareText | CompareJson
     if given.form == "text":
@@ -191,8 +193,7 @@ def command(given: CompareOptions) -> int:
         sink.flush()
         raise
     advice = [one for side in sides for one in side.advice()]
-    for told in advice:
-        warn(told)
+    warn_all(advice)
     empty = [side.path for side in sides if not side.run.dissector.connections]
     counts = comparison.counts
     complete = complete and not any(side.run.watch.errors for side in sides)
@@ -211,16 +212,6 @@ def command(given: CompareOptions) -> int:
     if not complete:
         return EXIT_UNREADABLE
     return EXIT_FINDINGS if counts.differences else EXIT_CLEAN
-
-
-def _view(given: CompareOptions) -> Any:
-    from mqttscope.cli.output import make_view
-
-    colour = given.colour if given.output is None or given.colour else False
-    view = make_view(colour=colour, show_secrets=given.show_secrets)
-    if given.output is not None:
-        view.width, view.unicode = 0, True
-    return view
 
 
 class _Side:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mqttscope.cli.errors import ErrorTranslation
+
 if TYPE_CHECKING:
     from mqttscope.payloads.decoders import Decoders, PayloadTable
 
@@ -93,10 +95,8 @@ def checked_payloads(document: dict[str, Any], path: Path) -> tuple[PayloadTable
         return ()
     from mqttscope.payloads.settings import PayloadConfigError, payload_tables
 
-    try:
+    with ErrorTranslation(click.UsageError, PayloadConfigError, before=f"{path}: "):
         return payload_tables(document, lambda name: (path.parent / name).read_bytes())
-    except PayloadConfigError as error:
-        raise click.UsageError(f"{path}: {error}") from None
 
 
 def warn_of_configuration() -> None:

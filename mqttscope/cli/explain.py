@@ -111,9 +111,7 @@ def command(given: ExplainOptions) -> int:
     from mqttscope.report.explanations.base import make_reporter
 
     warn_of_configuration()
-    view = make_view(
-        colour=given.colour, time_format=given.time_format, payload="none", payload_limit=0, show_secrets=False
-    )
+    view = make_view(colour=given.colour, time_format=given.time_format, payload="none", payload_limit=0)
     run = CaptureRun(given.captures, given.files, given.protocol)
     file = run.file(view, given.output, colour=given.colour)
     sink = run.sink(file)

@@ -14,6 +14,7 @@ import click
 
 from mqttscope.capture import open_capture
 from mqttscope.capture.write import PcapngWriter, open_alone
+from mqttscope.cli.errors import ErrorTranslation
 from mqttscope.cli.output import CAPTURE, CannotWriteError, Progress, refuse_inputs, refuse_name
 from mqttscope.dissect import Dissector
 from mqttscope.dissect.flow_state import FlowState
@@ -377,6 +378,7 @@ class Export:
         progress, name = Progress(), os.path.basename(self.target)
         try:
             with (
+                ErrorTranslation(CannotWriteError, OSError, ValueError, before=f"{OPTION}: {self.target}: "),
                 os.fdopen(open_alone(self.target), "wb", buffering=1 << 18) as file,
                 PcapngWriter(file) as writer,
             ):
@@ -386,8 +388,6 @@ class Export:
                         self.frames += 1
                     if progress.due(read):
                         progress.show(f"{read:,} frames read again, {self.frames:,} written to {name}")
-        except (OSError, ValueError) as error:
-            raise CannotWriteError(f"{OPTION}: {self.target}: {getattr(error, 'strerror', None) or error}") from None
         finally:
             progress.clear()
             if self._spool is not None:

@@ -261,7 +261,7 @@ class Shared:
         ``dissector``: gets what was counted.
         """
         from mqttscope.api.reading import select
-        from mqttscope.cli.sharing import Sources, at_work, processes, refuse_changes, shown_progress
+        from mqttscope.cli.sharing import Sources, processes, share_out
 
         given, watch = self.given, self.watch
         sources = Sources(self.reading)
@@ -271,10 +271,7 @@ class Shared:
         from functools import partial
 
         from mqttscope.dissect import Dissector
-        from mqttscope.parallel.counts import add_up, overlapping
         from mqttscope.parallel.lines import MAX_LIMITED, WRITERS, make_lines
-        from mqttscope.parallel.merge import gather
-        from mqttscope.parallel.walk import IndivisibleError
 
         options, wanted = dissector.options, self.wanted
         chosen = None if wanted is None else partial(select, wanted=wanted, connections=(), limit=None)
@@ -285,17 +282,14 @@ class Shared:
                 share, outlet, sources.frames, Dissector(options), given.form, self.view, chosen, timed=sources.several
             )
 
-        try:
-            with at_work(count, work) as crew:
-                take = shown_progress(writer.write, sources, enabled=watch.shows_progress)
-                counts: list[Counts] = gather(crew, take, max_limited=MAX_LIMITED if given.form == "text" else None)
-            refuse_changes(counts)
-            add_up(counts, dissector, watch.skipped)
-        except IndivisibleError:
+        done = share_out(
+            sources, count, work, writer.write, watch, dissector, counts_of=lambda counts: counts,
+            max_limited=MAX_LIMITED if given.form == "text" else None,
+        )  # fmt: skip
+        if done is None:
             self.written = writer.bytes
-            watch.again()
             return None
-        self.reading.order.overlapping += overlapping(counts)
+        counts: list[Counts] = done[0]
         return sum(one.shown for one in counts)
 
     def rest(self, sink: Any) -> Any:

@@ -11,10 +11,10 @@ import click
 from mqttscope.cli import advice
 from mqttscope.cli.capture_run import CaptureRun
 from mqttscope.cli.command import on_command_line
+from mqttscope.cli.errors import CommandFailedError, ErrorTranslation
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE
 from mqttscope.cli.options import FileOptions, ProtocolOptions, SelectionOptions, compile_filter
-from mqttscope.cli.output import FileSink, warn
-from mqttscope.errors import MqttscopeError
+from mqttscope.cli.output import FileSink, warn, warn_all
 from mqttscope.events import ConnectionClosed, Event, MalformedEvent, PacketEvent
 from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
@@ -34,12 +34,6 @@ _TAKEN = {"captures", "output", "expression", "connection", "show_secrets", "por
 """Options that a reproducer goes by."""
 
 
-class CannotReproduceError(MqttscopeError, click.ClickException):
-    """No connection can be written as something that can be run."""
-
-    exit_code = EXIT_UNREADABLE
-
-
 def reproduce(
     captures: Sequence[str],
     output: str,
@@ -52,7 +46,7 @@ def reproduce(
 ) -> int:
     """Write the connection that the options select to a file; returns the exit code.
 
-    ``suffix``: one of `WRITERS`.  A usage error where several connections are selected, `CannotReproduceError` where
+    ``suffix``: one of `WRITERS`.  A usage error where several connections are selected, `CommandFailedError` where
     there is none, or where the capture does not have what its client sent.
     """
     idle = next((spelled for name, spelled in on_command_line() if name not in _TAKEN), None)
@@ -70,24 +64,22 @@ def reproduce(
     run = CaptureRun(captures, files, protocol)
     watch, dissector = run.watch, run.dissector
     chosen = _choose(run.events(), wanted, selection.connection)
-    for sentence in filter(None, run.of_captures()):
-        warn(sentence)
+    warn_all(run.of_captures())
     if not dissector.connections:
         if watch.errors:
             return EXIT_UNREADABLE
-        raise CannotReproduceError(advice.nothing_found(dissector))
+        raise CommandFailedError(advice.nothing_found(dissector))
     if not chosen:
         absent = advice.selected_nothing(
             dissector, selection.connection, filtered=wanted is not None, matched=False, whole=True
         )
-        raise CannotReproduceError(absent or "no packet of a connection can be read")
+        raise CommandFailedError(absent or "no packet of a connection can be read")
     if len(chosen) > 1:
         raise click.UsageError(_several(chosen))
     script = chosen[0]
-    try:
+    before = f"connection {script.connection.number} cannot be reproduced: "
+    with ErrorTranslation(CommandFailedError, ScriptFileError, before=before):
         made = script_file(script, show_secrets=show_secrets)
-    except ScriptFileError as error:
-        raise CannotReproduceError(f"connection {script.connection.number} cannot be reproduced: {error}") from None
     _tell(script, made, suffix)
     sink = FileSink(output, captures)
     sink.write(WRITERS[suffix](made))
@@ -115,7 +107,7 @@ def _choose(events: Iterable[Event], wanted: Any, connections: tuple[int, ...]) 
             packet = event.packet if isinstance(event, PacketEvent) else event.malformed
             kept += PACKET_COST + 2 * len(packet.raw)
             if kept > MAX_KEPT_BYTES:
-                raise CannotReproduceError(
+                raise CommandFailedError(
                     f"more than {MAX_KEPT_BYTES >> 20} MiB of packets would have to be kept: name the connection with"
                     " --connection N"
                 )

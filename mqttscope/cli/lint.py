@@ -143,9 +143,7 @@ def command(given: LintOptions) -> int:
 
     settings = given.settings()
     if given.show_settings:
-        sink = Output()
-        sink.write(settings.shown())
-        sink.flush()
+        Output().write_all(settings.shown())
         return EXIT_CLEAN
     if not given.captures:
         raise click.UsageError("Missing argument 'CAPTURE...'.")

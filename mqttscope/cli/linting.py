@@ -14,6 +14,7 @@ import click
 from mqttscope.capture.files import STDIN, find_captures
 from mqttscope.capture.write import write_file
 from mqttscope.cli import advice
+from mqttscope.cli.errors import ErrorTranslation
 from mqttscope.cli.linting_settings import Settings
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
 from mqttscope.cli.output import (
@@ -27,12 +28,12 @@ from mqttscope.cli.output import (
     make_view,
     refuse_inputs,
     warn,
+    warn_all,
 )
 from mqttscope.cli.own_rules import refuse_on_spark
 from mqttscope.cli.reading import Reading
 from mqttscope.dissect import FastPath, dissect_segments
 from mqttscope.events import ClockStep, ConnectionClosed, Event, MalformedEvent, PacketEvent
-from mqttscope.installation import extra_command
 from mqttscope.lint.context import WIDE
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Confidence, Finding, Severity
@@ -47,6 +48,7 @@ from mqttscope.report.findings.base import counted as count_findings
 from mqttscope.report.findings.shown import Entrance, make_reporter
 from mqttscope.secrets.addresses import public_name
 from mqttscope.secrets.findings import Hiding, client_name
+from mqttscope.transport.recording import Recording
 
 if TYPE_CHECKING:
     from mqttscope.lake.finding_collector import Sums
@@ -55,7 +57,56 @@ MAX_CLIENTS = 100_000
 """Clients that are remembered to report what was fixed since the baseline."""
 
 
-class LintRun:
+class FindingReports:
+    """A linter with its settings, and the reports of its findings."""
+
+    def __init__(self, settings: Settings, *, update_baseline: bool = False, **linting: Any) -> None:
+        """``linting``: more arguments of the linter."""
+        self.settings = settings
+        self.gate = Gate(
+            settings.policy(),
+            read_baseline(settings.baseline, may_be_new=update_baseline),
+            rules=settings.rules,
+            updating=update_baseline,
+            name=partial(client_name, hiding=Hiding(settings.secret_length)),
+        )
+        self.linter = Linter(settings.rules, complete=settings.complete, **linting)
+        self.plain = View(width=0, payload_limit=256, secret_length=settings.secret_length)
+        """How reports in files look."""
+        self.files: list[FileSink] = []
+        self.outputs = [*([(settings.format, settings.output)] if settings.output else ()), *settings.more]
+        """Formats of reports in files, and these files."""
+
+    def summary(self, captures: Sequence[str], packets: int, **more: Any) -> Summary:
+        """The end of every report; ``more``: what else is known."""
+        settings, linter, gate = self.settings, self.linter, self.gate
+        return Summary(
+            rules=linter.rules,
+            captures=[public_name(name) for name in captures],
+            counts=gate.counts,
+            failing=gate.failing,
+            hidden=gate.hidden,
+            hidden_failing=gate.hidden_failing,
+            suppressed=gate.suppressed,
+            packets=packets,
+            withheld=linter.withheld,
+            quality=linter.quality,
+            internal_errors=linter.internal_errors,
+            profile=settings.profile,
+            fail_on=settings.fail_on,
+            fail_confidence=settings.fail_confidence,
+            **more,
+        )
+
+    def unmet(self) -> list[str]:
+        """The message about servers of ``--complete`` that no connection was seen of."""
+        linter = self.linter
+        return [
+            f"--complete {one}: no connection of this server was seen" for one in sorted(linter.complete - linter.met)
+        ]
+
+
+class LintRun(FindingReports):
     """Settings at work."""
 
     def __init__(
@@ -71,21 +122,13 @@ class LintRun:
         selection: Selection[Finding] | None = None,
     ) -> None:
         """``sink`` takes the place of standard output, for findings that are shown while traffic passes."""
-        self.settings = settings
+        super().__init__(
+            settings, update_baseline=update_baseline, together=reading.deduplicate, end_ns=reading.order.end_ns
+        )
         self.reading = reading
         self.captures = reading.captures
         self.update_baseline = update_baseline
         self.selection = selection
-        self.gate = Gate(
-            settings.policy(),
-            read_baseline(settings.baseline, may_be_new=update_baseline),
-            rules=settings.rules,
-            updating=update_baseline,
-            name=partial(client_name, hiding=Hiding(settings.secret_length)),
-        )
-        self.linter = Linter(
-            settings.rules, complete=settings.complete, together=reading.deduplicate, end_ns=reading.order.end_ns
-        )
         self.dissector = reading.dissector(settings.options)
         self.watch = Watch(progress=True)
         self.clients: set[str] = set()
@@ -98,7 +141,6 @@ class LintRun:
         """Captures that were found under the names that the user gave, once they were read."""
         self.cut = 0
         """Packets that never came to their end."""
-        self.files: list[FileSink] = []
         self._pages: dict[int, FileSink] = {}
         """Files of reports that are pages, by the identity of the report."""
         self.stdout: Output | None = None
@@ -279,33 +321,20 @@ class LintRun:
                 file.close()
 
     def _close(self) -> None:
-        linter, gate = self.linter, self.gate
-        for finding, verdict in gate.summed_up():
+        for finding, verdict in self.gate.summed_up():
             self._show(finding, verdict)
         nothing = self.nothing()
-        summary = Summary(
-            rules=linter.rules,
-            captures=[public_name(one) for one in self.captures],
-            counts=gate.counts,
-            failing=gate.failing,
-            hidden=gate.hidden,
-            hidden_failing=gate.hidden_failing,
-            suppressed=gate.suppressed,
-            packets=self.packets,
+        summary = self.summary(
+            self.captures,
+            self.packets,
             spoken={*self._heard()} if self.selection is None else self.selection.spoken,
             idle=[] if nothing else self.idle(),
             nothing=nothing,
             required_quality=self.required_quality,
             shortfalls=self.shortfalls(),
             required=bool(self.settings.require_packets),
-            withheld=linter.withheld,
-            quality=linter.quality,
-            internal_errors=linter.internal_errors,
-            fixed=gate.baseline.fixed(self._complete(), self.clients),
-            profile=self.settings.profile,
+            fixed=self.gate.baseline.fixed(self._complete(), self.clients),
             truncated=bool(self.watch.errors),
-            fail_on=self.settings.fail_on,
-            fail_confidence=self.settings.fail_confidence,
         )
         unread = not self.packets and self.watch.read_nothing(self.dissector.flows.opened_flows)
         for reporter in self.reporters:
@@ -324,12 +353,10 @@ class LintRun:
         settings = self.settings
         shape: dict[str, Any] = {"counts": settings.policy().breaks, "ranked": self.sink is None, "verbose": verbose}
         shape |= {"every": settings.every, "live": self.sink is not None or STDIN in self.captures}
-        length = settings.secret_length
-        plain = View(width=0, payload_limit=256, secret_length=length)
         made: list[Any] = []
         if settings.output is None:
-            view = make_view(colour=colour, time_format="iso", payload="auto", payload_limit=256, show_secrets=False)
-            view.secret_length = length
+            view = make_view(colour=colour, payload="auto", payload_limit=256)
+            view.secret_length = settings.secret_length
             shown = self.sink
             if shown is None:
                 # The exit code is that of the findings, also when the reader has seen enough.
@@ -339,16 +366,15 @@ class LintRun:
                 if statistics
                 else make_reporter(settings.format, shown, view, **shape)
             )
-        outputs = (*([(settings.format, settings.output)] if settings.output else ()), *settings.more)
-        for _, path in outputs:
+        for _, path in self.outputs:
             refuse_inputs(path, self.captures, settings.inputs())
-        for name, path in outputs:
+        for name, path in self.outputs:
             sink = FileSink(path, self.captures, private=False)
             self.files.append(sink)
             made.append(
-                make_statistics(name, sink, plain)
+                make_statistics(name, sink, self.plain)
                 if statistics and path == settings.output
-                else make_reporter(name, sink, plain, **shape)
+                else make_reporter(name, sink, self.plain, **shape)
             )
             if name == HTML:
                 self._pages[id(made[-1])] = sink
@@ -371,10 +397,8 @@ class LintRun:
         new = len(made.entries.keys() - known.entries.keys())
         gone = len(known.entries.keys() - made.entries.keys())
         kept = len(made.entries.keys() - found.entries.keys())
-        try:
+        with ErrorTranslation(CannotWriteError, OSError, before=f"cannot write {path}: "):
             write_file(path, made.dumps().encode())
-        except OSError as error:
-            raise CannotWriteError(f"cannot write {path}: {error.strerror or error}") from None
         unseen = f"; {kept:,} kept, whose rules or clients were not judged" if kept else ""
         warn(f"baseline {path}: {len(made.entries):,} kinds of findings, {new:,} new, {gone:,} gone{unseen}")
 
@@ -405,20 +429,17 @@ class LintRun:
         unread = advice.not_read(self.dissector, self.watch.skipped, via=self.reading.via)
         of_connections = advice.of_connections(self.dissector, deduplicates=self.reading.deduplicate)
         of_taps, unopened = self.reading.of_taps(), self.reading.unopened()
-        for told in filter(None, (*of_connections, *of_taps, snapped, unopened, unread)):
-            warn(told)
+        warn_all((*of_connections, *of_taps, snapped, unopened, unread))
         self.tell_rules()
 
     def tell_rules(self) -> None:
         """The lines for standard error about suppressions and about rules that failed."""
         for pattern in self.settings.suppressions.expired():
             warn(f"{pattern.written}: the suppression expired on {pattern.expires}; its findings count again")
-        for told in unmet(self.linter):
-            warn(told)
+        warn_all(self.unmet())
         for error in self.linter.internal_errors[:3]:
             warn(f"internal error in {error.rule}: {error.capture}, frame {error.frame}: {error.error}")
-        for told in self.linter.failures_told():
-            warn(told)
+        warn_all(self.linter.failures_told())
 
 
 class SparkRun(LintRun):
@@ -449,17 +470,13 @@ class SparkRun(LintRun):
             file.close()
 
     def _judge(self) -> None:
-        from mqttscope.cli.spark_session import PipelineFailedError, for_captures, session, task_progress
+        from mqttscope.cli.spark_session import for_captures, packages_needed, session, task_progress
 
-        try:
+        with packages_needed("Spark needs", "spark"):
             from mqttscope.capture.locations import NoCapturesError, find
             from mqttscope.lake.options import LakeOptions
             from mqttscope.spark.linting import judge
             from mqttscope.spark.session import followed
-        except ImportError as error:
-            raise PipelineFailedError(
-                f"Spark needs what is not installed ({error}): {extra_command('spark')}"
-            ) from None
         given = self.settings
         options = LakeOptions(
             dissect=given.options, rules=tuple(given.rules), complete=given.complete, secret_length=given.secret_length
@@ -515,9 +532,10 @@ class SparkRun(LintRun):
             setattr(dissector, name, getattr(sums, name))
 
 
-def unmet(linter: Linter) -> list[str]:
-    """The message about servers of ``--complete`` that no connection was seen of."""
-    return [f"--complete {one}: no connection of this server was seen" for one in sorted(linter.complete - linter.met)]
+def tell_judging(recording: Recording, *, hint: bool = True) -> None:
+    """Report how the traffic was judged; ``hint``: name the command that judges all of a recording."""
+    more = f"; mqttscope lint {recording.path} judges all" if hint and recording.path else ""
+    warn_all(sentence + more for sentence in recording.told())
 
 
 def read_baseline(path: Path | None, *, may_be_new: bool = False) -> Baseline:
@@ -550,19 +568,12 @@ class _Report:
     """What it holds, where that is so."""
 
 
-class Findings:
-    """The linter and where its findings go."""
+class Findings(FindingReports):
+    """The linter of live traffic and where its findings go."""
 
     def __init__(self, settings: Settings, view: View) -> None:
-        self.settings = settings
+        super().__init__(settings)
         self.view = view
-        self.linter = Linter(settings.rules, complete=settings.complete)
-        self.gate = Gate(
-            settings.policy(),
-            read_baseline(settings.baseline),
-            rules=settings.rules,
-            name=partial(client_name, hiding=Hiding(settings.secret_length)),
-        )
         self.packets = 0
         self.doubtful = 0
         """Findings among those that count only while the capture is complete."""
@@ -575,14 +586,11 @@ class Findings:
             self._needing |= {rule.code for rule in settings.rules if rule.scope in WIDE}
         self._shown: Entrance | None = None
         view.secret_length = settings.secret_length
-        plain = View(width=0, payload_limit=256, secret_length=view.secret_length)
-        self._files: list[FileSink] = []
         self._reporters: list[_Report] = []
-        outputs = (*([(settings.format, settings.output)] if settings.output else ()), *settings.more)
-        for name, path in outputs:
+        for name, path in self.outputs:
             sink = FileSink(path, private=False)
-            self._files.append(sink)
-            self._reporters.append(_Report(name in _HELD, self._make(name, sink, plain)))
+            self.files.append(sink)
+            self._reporters.append(_Report(name in _HELD, self._make(name, sink, self.plain)))
 
     def show_in(self, sink: Output) -> None:
         """Show findings among the packets as well, unless they have a file of their own."""
@@ -623,7 +631,7 @@ class Findings:
 
     def flush(self) -> None:
         """Write what was found so far to the files."""
-        for sink in self._files:
+        for sink in self.files:
             sink.flush()
 
     @property
@@ -640,32 +648,19 @@ class Findings:
 
     def close(self, capture: str, *, truncated: bool) -> None:
         """Write the end of every report."""
-        linter, gate = self.linter, self.gate
-        for finding, verdict in gate.summed_up():
+        for finding, verdict in self.gate.summed_up():
             self._show(finding, verdict)
-        summary = Summary(
-            rules=linter.rules,
-            captures=[capture],
-            counts=gate.counts,
-            failing=gate.failing,
-            hidden=gate.hidden,
-            hidden_failing=gate.hidden_failing,
-            suppressed=gate.suppressed,
-            packets=self.packets,
+        summary = self.summary(
+            [capture],
+            self.packets,
             spoken={capture} if self.packets else set(),
             nothing="" if self.packets else "nothing to judge: no MQTT packet was captured",
-            withheld=linter.withheld,
-            quality=linter.quality,
-            internal_errors=linter.internal_errors,
-            profile=self.settings.profile,
             truncated=truncated,
-            fail_on=self.settings.fail_on,
-            fail_confidence=self.settings.fail_confidence,
         )
         shown = [] if self._shown is None else [self._shown]
         for reporter in (*(one.entrance for one in self._reporters), *shown):
             reporter.close(summary)
-        for sink in self._files:
+        for sink in self.files:
             sink.close()
 
     def _causes(self) -> Counter[Severity]:
@@ -681,7 +676,7 @@ class Findings:
                 "frames were dropped, which dumpcap reported only at its end: findings that need every frame are"
                 f" likely, not certain ({counted(self.doubtful, 'finding')})"
             )
-        said += unmet(self.linter)
+        said += self.unmet()
         if self.linter.forgotten_keys:
             said.append(f"limit: {self.linter.forgotten_keys:,} sessions were forgotten by the linter to make room")
         if self.not_held:

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING
 import click
 
 from mqttscope.cli.configuration import checked_payloads, find_configuration, read_document
+from mqttscope.cli.errors import ErrorTranslation
 from mqttscope.cli.options import FINDING_FORMATS, ConfigurationOptions, JudgingOptions, Port, ProtocolOptions, Version
 from mqttscope.cli.output import HTML, is_page, refuse_form, same_file
 from mqttscope.dissect import Options
-from mqttscope.lint.catalogue import UnknownRuleError, select
+from mqttscope.lint.catalogue import UnknownRuleError, secret_length, select
 from mqttscope.lint.config import Config
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.gate import Policy, Suppressions
@@ -30,13 +31,9 @@ from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.view import text
 from mqttscope.report import documents as doc
 from mqttscope.report.findings.json import JUDGED, SETTINGS, line
-from mqttscope.secrets.forms import LENGTH
 
 if TYPE_CHECKING:
     from mqttscope.lint.profile import Profile
-
-SECRETS = "SEC104"
-"""The rule whose setting is the length from which on reports hide random text."""
 
 
 _PATH = doc.ValueType(doc.NAME, lambda path: text(str(path)))
@@ -102,8 +99,8 @@ class Settings:
 
     @property
     def secret_length(self) -> int:
-        """Characters from which on random text in a finding is a secret: what the rule that looks for it goes by."""
-        return next((int(rule.set["length"]) for rule in self.rules if rule.code == SECRETS), LENGTH)
+        """Characters from which on random text in a finding is a secret."""
+        return secret_length(self.rules)
 
     def policy(self) -> Policy:
         """What counts and what is shown, for the gate."""
@@ -230,24 +227,20 @@ def _rules(
 ) -> tuple[list[Rule], Profile | None]:
     """The selected rules with their settings, those of a profile among them, and the profile."""
     asked, profile_name = given.rules, given.profile or read.profile
-    try:
+    with ErrorTranslation(click.UsageError, UnknownRuleError):
         chosen = select(
             asked.select or read.select,
             (*(() if asked.select else read.extend_select), *asked.extend_select),
             (*(() if asked.select else read.ignore), *asked.ignore),
             beside=beside,
         )
-    except UnknownRuleError as error:
-        raise click.UsageError(str(error)) from None
     rules = [rule(read.settings.get(code)) for code, rule in chosen.items() if code not in beside]
     if profile_name is None:
         return rules, None
     from mqttscope.lint.profile import ProfileError, load, rules_of
 
-    try:
+    with ErrorTranslation(click.UsageError, ProfileError):
         profile = load(profile_name, source.parent if source is not None and not given.profile else Path.cwd())
-    except ProfileError as error:
-        raise click.UsageError(str(error)) from None
     return [*rules, *rules_of(profile)], profile
 
 
@@ -295,17 +288,13 @@ def _unknown_format(name: str) -> str:
 
 
 def _port(given: str, source: Path | None) -> tuple[int, str]:
-    try:
-        return Port().convert(given, None, None)
-    except click.BadParameter as error:
-        raise click.UsageError(f"{source}: lint.port: {error.message}") from None
+    with ErrorTranslation(click.UsageError, ValueError, before=f"{source}: lint.port: "):
+        return Port().parse(given)
 
 
 def _version(given: str, source: Path | None) -> ProtocolVersion | None:
-    try:
-        return Version().convert(given, None, None)
-    except click.BadParameter as error:
-        raise click.UsageError(f"{source}: lint.mqtt-version: {error.message}") from None
+    with ErrorTranslation(click.UsageError, ValueError, before=f"{source}: lint.mqtt-version: "):
+        return Version().parse(given)
 
 
 def read_configuration(path: Path | None, *, own: bool = True) -> Config:
@@ -320,11 +309,9 @@ def read_configuration(path: Path | None, *, own: bool = True) -> Config:
         use_own_rules((), packages=own)
         return Config()
     document = read_document(path)
-    try:
+    with ErrorTranslation(click.UsageError, ConfigError, before=f"{path}: "):
         use_own_rules([path.parent / one for one in rule_files(document)], packages=own)
         made = parse(document)
-    except ConfigError as error:
-        raise click.UsageError(f"{path}: {error}") from None
     # Decoders have no effect on findings; a file that other commands refuse is not sound all the same.
     checked_payloads(document, path)
     return made

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mqttscope import arguments
 from mqttscope.cli.command import (
     BROKER,
     CASES,
@@ -23,12 +24,13 @@ from mqttscope.cli.command import (
     option,
     options,
 )
-from mqttscope.cli.main import EXIT_FAILED
+from mqttscope.cli.errors import CommandFailedError, ErrorTranslation
 from mqttscope.cli.options import (
     FileOptions,
     JudgingOptions,
     PacketSize,
     Version,
+    Word,
     captures_argument,
     checksums_option,
     colour_option,
@@ -38,23 +40,18 @@ from mqttscope.cli.options import (
     ports_option,
     positive_option,
 )
-from mqttscope.errors import MqttscopeError
+from mqttscope.errors import ArgumentError
 
 if TYPE_CHECKING:
     import ssl
 
     from mqttscope.mqtt.constants import ProtocolVersion
+    from mqttscope.replay.drivers.run import Pace
     from mqttscope.report.base import View
     from mqttscope.transport.target import Target, Upstream
 
 PACES = ("recorded", "asap", "causal")
 PASSWORD_VARIABLE = "MQTTSCOPE_PASSWORD"
-
-
-class UnreachableError(MqttscopeError, click.ClickException):
-    """The broker cannot be reached, or what it takes to reach it is missing."""
-
-    exit_code = EXIT_FAILED
 
 
 def refuse_capture_name(write: str | None) -> None:
@@ -69,10 +66,8 @@ def target_of(url: str, label: str) -> Target:
     """The broker of a URL; a usage error that begins with ``label`` where it is none."""
     from mqttscope.transport.target import AddressError, parse_broker
 
-    try:
+    with ErrorTranslation(click.UsageError, AddressError, before=f"{label}: "):
         return parse_broker(url)
-    except AddressError as error:
-        raise click.UsageError(f"{label}: {error}") from None
 
 
 @options
@@ -91,15 +86,14 @@ class TlsOptions:
     )
 
     def __post_init__(self) -> None:
-        if self.key and not self.cert:
-            raise click.UsageError("--key needs --cert")
+        with ErrorTranslation(click.UsageError, ArgumentError):
+            arguments.tls_pair("--cert", "--key", (self.cert, self.key))
 
-    def refuse_plain(self, target: Target | Upstream, what: str, **more: object) -> None:
-        """A usage error for options that need TLS where the target has none; ``more`` are further ones by name."""
-        for name, value in {"ca": self.ca, "cert": self.cert, "insecure": self.insecure, **more}.items():
-            if value and not target.tls:
-                spelled = name.replace("_", "-")
-                raise click.UsageError(f"--{spelled} is for {what} with TLS (mqtts://, wss://), not for {target}")
+    def refuse_plain(self, target: Target | Upstream, what: str, server_name: str | None = None) -> None:
+        """A usage error for options that need TLS if the target has none."""
+        given = {"--ca": self.ca, "--cert": self.cert, "--insecure": self.insecure, "--server-name": server_name}
+        with ErrorTranslation(click.UsageError, ArgumentError):
+            arguments.only_with_tls(target, what, given, tls=target.tls)
 
     def context(self, target: Target | Upstream) -> ssl.SSLContext | None:
         """How to speak TLS with a target; none without TLS."""
@@ -108,10 +102,8 @@ class TlsOptions:
 
         if not target.tls:
             return None
-        try:
+        with ErrorTranslation(click.UsageError, TlsError):
             context = upstream_context(self.ca, self.cert, self.key, insecure=self.insecure)
-        except TlsError as error:
-            raise click.UsageError(str(error)) from None
         if self.insecure:
             warn(f"--insecure: the certificate of {target} is not checked")
         return context
@@ -142,11 +134,10 @@ class ConnectOptions:
         path = self.password_file
         if path is None:
             return os.environb.get(PASSWORD_VARIABLE.encode()) or None
-        try:
+        with ErrorTranslation(
+            CommandFailedError, OSError, ValueError, before=f"cannot read the password from {path}: "
+        ):
             return Path(path).read_bytes().removesuffix(b"\n").removesuffix(b"\r")
-        except (OSError, ValueError) as error:
-            why = getattr(error, "strerror", None) or error
-            raise UnreachableError(f"cannot read the password from {path}: {why}") from None
 
 
 @options
@@ -168,17 +159,42 @@ class ListenOptions:
     )
 
     def __post_init__(self) -> None:
-        if self.listen_key and not self.listen_cert:
-            raise click.UsageError("--listen-key needs --listen-cert")
+        with ErrorTranslation(click.UsageError, ArgumentError):
+            arguments.tls_pair("--listen-cert", "--listen-key", (self.listen_cert, self.listen_key))
 
     def address(self) -> tuple[str, int]:
         """Host and port."""
         from mqttscope.transport.target import AddressError, parse_listen
 
-        try:
+        with ErrorTranslation(click.UsageError, AddressError):
             return parse_listen(self.listen)
-        except AddressError as error:
-            raise click.UsageError(str(error)) from None
+
+    def refusing(self) -> ErrorTranslation:
+        """A context that says why this address cannot be listened on, and what may help."""
+        import errno
+
+        from mqttscope.transport.link import reason
+        from mqttscope.transport.target import shown
+
+        host, port = self.address()
+        known = {
+            errno.EADDRINUSE: f"port {port} is in use",
+            errno.EACCES: f"no permission for port {port}; ports from 1024 on need none",
+            errno.EADDRNOTAVAIL: f"{shown(host, port)} is not an address of this host",
+        }
+
+        def why(error: Any) -> str:
+            return known.get(error.errno) or reason(error)
+
+        return ErrorTranslation(CommandFailedError, OSError, before=f"cannot listen on {self.listen}: ", text=why)
+
+    def write_address(self, address: str) -> None:
+        """Write where clients connect to the file that others wait for, with all that is in it at once."""
+        from mqttscope.capture.write import write_file
+
+        if self.ready_file is not None:
+            with ErrorTranslation(CommandFailedError, OSError, before=f"cannot write {self.ready_file}: "):
+                write_file(self.ready_file, f"{address}\n".encode())
 
     def context(self) -> ssl.SSLContext | None:
         """How to speak TLS with clients; none without a certificate."""
@@ -186,28 +202,26 @@ class ListenOptions:
 
         if not self.listen_cert:
             return None
-        try:
+        with ErrorTranslation(click.UsageError, TlsError):
             return listen_context(self.listen_cert, self.listen_key)
-        except TlsError as error:
-            raise click.UsageError(str(error)) from None
 
 
-class PaceType(click.ParamType):  # type: ignore[type-arg]
+class PaceType(Word):
     """``recorded``, ``asap``, ``causal``, or how many times as fast: ``2x``."""
 
     name = "recorded|Nx|asap|causal"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str | float:
+    def parse(self, text: str) -> str | float:
         """A word, or a number above 0."""
-        if value in PACES or isinstance(value, float):
-            return value  # type: ignore[no-any-return]
-        number = str(value).removesuffix("x").removesuffix("X")
+        if text in PACES:
+            return text
+        number = text.removesuffix("x").removesuffix("X")
         try:
             speed = float(number)
         except ValueError:
             speed = 0.0
-        if not 1e-6 <= speed <= 1e6 or number == value:
-            self.fail(f"{value!r} is not one of {', '.join(PACES)}, nor a speed such as 2x or 0.5x", param, ctx)
+        if not 1e-6 <= speed <= 1e6 or number == text:
+            raise ValueError(f"{text!r} is not one of {', '.join(PACES)}, nor a speed such as 2x or 0.5x")
         return speed
 
 
@@ -220,21 +234,10 @@ class PaceOptions:
         help="Speed: as recorded, 2x (any factor), asap, or causal: each packet after those it depends on.",
     )  # fmt: skip
 
-    @property
-    def speed(self) -> float | None:
-        """How many times as fast; ``None`` where times do not matter."""
-        if isinstance(self.pace, float):
-            return self.pace
-        return 1.0 if self.pace == "recorded" else None
+    def read(self) -> Pace:
+        from mqttscope.api.recorded import read_pace
 
-    @property
-    def causal(self) -> bool:
-        return self.pace == "causal"
-
-    @property
-    def text(self) -> str:
-        """``causal``, ``2x``."""
-        return self.pace if isinstance(self.pace, str) else f"{self.pace:g}x"
+        return read_pace(self.pace)
 
 
 @options
@@ -329,24 +332,20 @@ class RunOptions:
         """How the report looks."""
         from mqttscope.cli.output import make_view
 
-        return make_view(
-            colour=self.colour if self.output is None else False, time_format="relative", payload="auto",
-            payload_limit=65_536, show_secrets=False,
-        )  # fmt: skip
+        colour = self.colour if self.output is None else False
+        return make_view(colour=colour, time_format="relative")
 
 
-class MappedPort(click.ParamType):  # type: ignore[type-arg]
+class MappedPort(Word):
     """``1883=1884``."""
 
     name = "RECORDED=LIVE"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+    def parse(self, text: str) -> tuple[int, int]:
         """Two ports."""
-        if isinstance(value, tuple):
-            return value
-        numbers = str(value).split("=")
+        numbers = text.split("=")
         if len(numbers) != 2 or not all(one.isascii() and one.isdigit() and 0 < int(one) < 65_536 for one in numbers):
-            self.fail(f"{value!r} is not RECORDED=LIVE, such as 1883=1884", param, ctx)
+            raise ValueError(f"{text!r} is not RECORDED=LIVE, such as 1883=1884")
         return int(numbers[0]), int(numbers[1])
 
 

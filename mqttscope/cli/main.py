@@ -11,7 +11,7 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
@@ -385,6 +385,22 @@ def _is_ignored(number: int) -> bool:
     SIGINT counts all the same: shells make background jobs of scripts ignore it, but whoever sends it to one means it.
     """
     return number not in (signal.SIGINT, signal.SIGTERM) and signal.getsignal(number) is signal.SIG_IGN
+
+
+@contextmanager
+def handling(handler: Callable[[int, Any], None], numbers: Iterable[int] = ENDINGS) -> Iterator[dict[int, Any]]:
+    """Give signals to a handler meanwhile; gives the handlers before.
+
+    Only the main thread gets signals: in others nothing happens.
+    """
+    before: dict[int, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield before
+    finally:
+        for number, known in before.items():
+            signal.signal(number, known)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from typing import Any
 
 import click
 
-from mqttscope import system
+from mqttscope import arguments, system
 from mqttscope.broker_test.drivers.crowd import Crowd
 from mqttscope.broker_test.drivers.health import NoBrokerError, Process, StartError, listening_ports
 from mqttscope.broker_test.drivers.probe_client import BrokerAccess, RefusedError
@@ -25,14 +25,14 @@ from mqttscope.broker_test.drivers.run import BrokerTest, CaseResult, longest_s
 from mqttscope.broker_test.export import case_frames
 from mqttscope.broker_test.fit import Numbered, Numbering, capture_hash, fitted, flow_of
 from mqttscope.capture.write import PcapngWriter, open_alone
-from mqttscope.cli import advice
 from mqttscope.cli.capture_run import CaptureRun
-from mqttscope.cli.live_options import PROGRAMS, MutateOptions, UnreachableError, target_of
+from mqttscope.cli.errors import CommandFailedError, ErrorTranslation
+from mqttscope.cli.live_options import PROGRAMS, MutateOptions, target_of
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE, endings, reporting
 from mqttscope.cli.mutating_found import Found, ProgressLine
 from mqttscope.cli.options import ProtocolOptions, compile_filter
-from mqttscope.cli.output import CannotWriteError, FileSink, Output, make_view, warn
-from mqttscope.cli.recorded import NothingToReplayError
+from mqttscope.cli.output import CannotWriteError, FileSink, Output, make_view, warn, warn_all
+from mqttscope.errors import ArgumentError
 from mqttscope.events import MalformedEvent, PacketEvent
 from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
@@ -108,25 +108,20 @@ def _named(text: str) -> tuple[str, str]:
 
 
 def _broker(name: str, target: Target, given: MutateOptions) -> Broker:
-    try:
+    with ErrorTranslation(CommandFailedError, LinkError):
         addresses = asyncio.run(resolve(target))
-    except LinkError as error:
-        raise UnreachableError(str(error)) from None
     local = loopback(address.ip for address in addresses)
     if not local and target.host not in given.allowed:
         raise click.UsageError(
             f"{target} is not this host: a broker may not survive this; if it is yours to test, "
             f"say --yes-i-may-test {target.host}"
         )
-    access = BrokerAccess(
-        target,
-        given.connect.tls.context(target),
-        given.connect.server_name,
-        addresses,
-        given.connect.user or target.user_name,
-        given.connect.password(),
-        given.connect.connect_timeout,
-    )
+    connect = given.connect
+    credentials = connect.user or target.user_name, connect.password()
+    with ErrorTranslation(click.UsageError, ArgumentError):
+        arguments.credentials(*credentials)
+    context, timeout_s = connect.tls.context(target), connect.connect_timeout
+    access = BrokerAccess(target, context, connect.server_name, addresses, *credentials, timeout_s)
     return Broker(name, access, local)
 
 
@@ -166,7 +161,7 @@ def run(given: MutateOptions) -> int:
 
 def _page(given: MutateOptions) -> Page:
     colour = given.colour if given.output is None else False
-    return Page(make_view(colour=colour, time_format="relative", payload="auto", payload_limit=0, show_secrets=False))
+    return Page(make_view(colour=colour, time_format="relative", payload_limit=0))
 
 
 def _sink(given: MutateOptions) -> Any:
@@ -289,7 +284,7 @@ async def _one(
     except (NoBrokerError, StartError) as error:
         tried.stopped = str(error)
         if not tried.results:
-            raise UnreachableError(str(error)) from None
+            raise CommandFailedError(str(error)) from None
     except asyncio.CancelledError:
         # A second signal: what was found so far is still reported, and what may be left as well.
         test.stopped = True
@@ -298,8 +293,7 @@ async def _one(
         raise
     finally:
         await _to_the_end(test.end())
-        for told in test.told:
-            warn(told)
+        warn_all(test.told)
         tried.seconds = time.monotonic() - started
     if test.stopped:
         tried.stopped = "interrupted"
@@ -370,10 +364,8 @@ async def _cases(
 async def _spoken(flows: Flows, test: BrokerTest, tried: Tried) -> list[int]:
     """The chosen connections whose version the broker speaks; the others are reported."""
     counts = Counter(flows.scripts[place].version for place in flows.chosen)
-    try:
+    with ErrorTranslation(NoBrokerError, LinkError):
         tried.unspoken = tuple([version.text for version in sorted(counts) if not await test.speaks(version)])
-    except LinkError as error:
-        raise NoBrokerError(str(error)) from None
     for version, count in sorted(counts.items()):
         if version.text in tried.unspoken:
             left = counted(count, "connection")
@@ -393,10 +385,8 @@ async def _fitted(flows: Flows, spoken: list[int], test: BrokerTest) -> tuple[li
         if test.stopped:
             break
         own = fitted(flows.scripts[place], None, user_name=access.user_name, password=access.password)
-        try:
+        with ErrorTranslation(NoBrokerError, LinkError, RefusedError):
             connack = await test.connack(own)
-        except (LinkError, RefusedError) as error:
-            raise NoBrokerError(str(error)) from None
         if connack is None:
             warn(f"{own.name}: {access.target} does not accept its CONNECT, so only the CONNECT is tried")
         made[place] = fitted(flows.scripts[place], connack, user_name=access.user_name, password=access.password)
@@ -463,7 +453,7 @@ class Flows:
 
 
 def _read_flows(given: MutateOptions) -> Flows:
-    """Read the captures; `NothingToReplayError` where they hold no connection from its beginning."""
+    """Read the captures; `CommandFailedError` where they hold no connection from its beginning."""
     wanted = compile_filter(given.expression)
     run = CaptureRun(given.captures, given.files, ProtocolOptions(ports=given.ports))
     reader = ScriptReader()
@@ -472,15 +462,13 @@ def _read_flows(given: MutateOptions) -> Flows:
         if wanted is not None and isinstance(event, PacketEvent | MalformedEvent) and wanted.matches(event):
             matching.add(event.connection.number)
         reader.feed(event)
-    nothing = advice.nothing_found(run.dissector) if not run.dissector.connections else None
-    for sentence in filter(None, (nothing, *run.of_captures())):
-        warn(sentence)
+    run.tell_captures()
     scripts = [one for one in reader.finish() if one.begins and one.connect is not None and not one.lost_from_client]
     if not scripts:
-        raise NothingToReplayError("no connection can be mutated: none is captured from its CONNECT on")
+        raise CommandFailedError("no connection can be mutated: none is captured from its CONNECT on")
     chosen = [place for place, one in enumerate(scripts) if wanted is None or one.connection.number in matching]
     if not chosen:
-        raise NothingToReplayError("no connection has a packet that matches the filter")
+        raise CommandFailedError("no connection has a packet that matches the filter")
     return Flows(scripts, capture_hash(scripts), chosen, bool(run.watch.errors))
 
 
@@ -514,10 +502,8 @@ def _single(given: MutateOptions, numbering: Numbering, flows: Flows) -> Numbere
     """The case of ``--case``; a usage error where there is none, or where other options leave it out."""
     number, pattern = given.number, given.pattern
     assert number is not None
-    try:
+    with ErrorTranslation(click.UsageError, NotApplicableError, before=f"--case {number}: "):
         found = numbering.of(number)
-    except NotApplicableError as error:
-        raise click.UsageError(f"--case {number}: {error}") from None
     name = found.case.mutation.name
     if not matches(name, pattern):
         raise click.UsageError(f"--case {number} is {name}, which --mutation {pattern!r} leaves out")

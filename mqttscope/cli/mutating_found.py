@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import sys
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -23,6 +22,8 @@ from mqttscope.broker_test.drivers.probe_client import BrokerAccess
 from mqttscope.broker_test.drivers.run import BrokerTest, CaseResult
 from mqttscope.broker_test.export import shell_line
 from mqttscope.capture.write import PcapngWriter, make_folder, open_alone
+from mqttscope.cli import output
+from mqttscope.cli.errors import ErrorTranslation
 from mqttscope.cli.output import CannotWriteError
 from mqttscope.mqtt.wire import counted
 from mqttscope.report.base import View
@@ -41,10 +42,8 @@ class Found:
     def __init__(self, path: str) -> None:
         self.folder = Path(path)
         self._known: set[tuple[str, str, str]] = set()
-        try:
+        with ErrorTranslation(CannotWriteError, OSError, ValueError, before=f"cannot write into {path}: "):
             make_folder(self.folder)
-        except (OSError, ValueError) as error:
-            raise CannotWriteError(f"cannot write into {path}: {getattr(error, 'strerror', None) or error}") from None
 
     async def take(self, result: CaseResult, test: BrokerTest, tried: Tried, progress: Progress | None = None) -> None:
         """Reduce a failing case, the first of its mutation, version and verdict, and write it down."""
@@ -97,14 +96,12 @@ class Found:
         document = result_json(result, reduced, show_secrets=True)
         if reduced is not None:
             document["reduced"]["case"] = CASE.view(reduced.minimized.case)
-        try:
+        with ErrorTranslation(CannotWriteError, OSError, before=f"cannot write into {self.folder}: "):
             _private(self.folder / f"{name}.txt", page.encoded())
             _private(self.folder / f"{name}.json", orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")
             if reduced is not None and reduced.shell:
                 _private(self.folder / f"{name}.sh", f"#!/bin/sh\n{reduced.shell}\n".encode())
             self._capture(self.folder / f"{name}.pcapng", result, reduced, server)
-        except OSError as error:
-            raise CannotWriteError(f"cannot write into {self.folder}: {error.strerror or error}") from None
 
     @staticmethod
     def _capture(path: Path, result: CaseResult, reduced: Reduced | None, server: Endpoint) -> None:
@@ -146,11 +143,11 @@ SURE_AFTER = 5
 """Cases that are played before a time is shown."""
 
 
-class ProgressLine:
+class ProgressLine(output.Progress):
     """A line on standard error; nothing where that is no terminal."""
 
     def __init__(self, limit: int | None = None, seconds: float | None = None) -> None:
-        self.shown = sys.stderr is not None and sys.stderr.isatty()
+        super().__init__()
         self.total: int | None = None
         """Cases in all, where that is known already."""
         self._limit = limit
@@ -160,9 +157,9 @@ class ProgressLine:
 
     def count(self, cases: Iterable[object]) -> None:
         """Count in the background; with a limit of time there is no number."""
-        if self.shown and self._limit is not None:
+        if self.enabled and self._limit is not None:
             self.total = self._limit
-        elif self.shown and self._until is None:
+        elif self.enabled and self._until is None:
             self._counting = asyncio.create_task(self._count(cases))
 
     async def _count(self, cases: Iterable[object]) -> None:
@@ -172,21 +169,16 @@ class ProgressLine:
         self.total = number
 
     def tell(self, played: int, deviations: int) -> None:
-        if self.shown:
-            sys.stderr.write(f"\r{self.line(played, deviations)}\x1b[K")
-            sys.stderr.flush()
+        self.say(self.line(played, deviations))
 
     def reducing(self, tries: int) -> None:
-        if self.shown:
-            sys.stderr.write(f"\rreducing a case, {tries:,} tries\x1b[K")
-            sys.stderr.flush()
+        self.say(f"reducing a case, {tries:,} tries")
 
     def end(self) -> None:
         """Leave no trace."""
         if self._counting is not None:
             self._counting.cancel()
-        if self.shown:
-            sys.stderr.write("\r\x1b[K")
+        self.clear()
 
     def line(self, played: int, deviations: int) -> str:
         """``12 of 2,447 cases, 1 deviation, about 25 min left``."""

@@ -49,58 +49,57 @@ else:
     _ParamType = click.ParamType  # generic for type checkers only: older click cannot be subscripted
 
 
-class Port(_ParamType):
-    """``1884`` or ``8080:ws``."""
+class Word(_ParamType):
+    """A word of the command line that `parse` reads; what that refuses with a ValueError is a usage error."""
 
-    name = "port[:mqtt|ws|tls]"
+    def parse(self, text: str) -> Any:
+        raise NotImplementedError
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, str]:
-        """Read a port and what is spoken there."""
-        from mqttscope.api.reading import read_port
-        from mqttscope.errors import ArgumentError
-
-        if isinstance(value, tuple):
-            return value
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """What the word stands for; other values are read already."""
         try:
-            return read_port(str(value))
-        except ArgumentError as error:
-            self.fail(str(error), param, ctx)
-
-
-class Version(_ParamType):
-    """``auto``, ``3.1``, ``3.1.1`` or ``5.0``."""
-
-    name = "auto|3.1|3.1.1|5.0"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> ProtocolVersion | None:
-        """Read a version; ``auto`` is None."""
-        from mqttscope.mqtt.constants import ProtocolVersion
-
-        if value is None or isinstance(value, ProtocolVersion) or value == "auto":
-            return value if isinstance(value, ProtocolVersion) else None
-        try:
-            return ProtocolVersion.from_text(str(value))
+            return self.parse(value) if isinstance(value, str) else value
         except ValueError as error:
             self.fail(str(error), param, ctx)
 
 
-class PacketSize(_ParamType):
+class Port(Word):
+    """``1884`` or ``8080:ws``."""
+
+    name = "port[:mqtt|ws|tls]"
+
+    def parse(self, text: str) -> tuple[int, str]:
+        from mqttscope.api.reading import read_port
+
+        return read_port(text)
+
+
+class Version(Word):
+    """``auto``, ``3.1``, ``3.1.1`` or ``5.0``."""
+
+    name = "auto|3.1|3.1.1|5.0"
+
+    def parse(self, text: str) -> ProtocolVersion | None:
+        from mqttscope.mqtt.constants import ProtocolVersion
+
+        return None if text == "auto" else ProtocolVersion.from_text(text)
+
+
+class PacketSize(Word):
     """A number of bytes that a packet may have: ``1048576``, ``1024K`` or ``1M``."""
 
     name = "bytes"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+    def parse(self, text: str) -> int:
         """Read a number and its unit."""
         from mqttscope.mqtt.stream import MAX_PACKET_BYTES
 
-        if isinstance(value, int):
-            return value
-        found = re.fullmatch(r"([0-9]{1,12})([KM]?)(?:iB|B)?", str(value), re.IGNORECASE)
+        found = re.fullmatch(r"([0-9]{1,12})([KM]?)(?:iB|B)?", text, re.IGNORECASE)
         if found is None:
-            self.fail(f"{value!r} is not a number of bytes, such as 65536, 64K or 1M", param, ctx)
+            raise ValueError(f"{text!r} is not a number of bytes, such as 65536, 64K or 1M")
         size = int(found[1]) << {"": 0, "K": 10, "M": 20}[found[2].upper()]
         if not LEAST_MAX_PACKET_BYTES <= size <= MAX_PACKET_BYTES:
-            self.fail(f"{value} is not from {LEAST_MAX_PACKET_BYTES:,} to {MAX_PACKET_BYTES:,} bytes", param, ctx)
+            raise ValueError(f"{text} is not from {LEAST_MAX_PACKET_BYTES:,} to {MAX_PACKET_BYTES:,} bytes")
         return size
 
 

@@ -77,6 +77,11 @@ class Progress:
         sys.stderr.flush()
         Progress._line = True
 
+    def say(self, text: str) -> None:
+        """Show a line at once, on a terminal."""
+        if self.enabled:
+            self.show(text)
+
     @staticmethod
     def clear() -> None:
         """Take the line away, if there is one."""
@@ -203,6 +208,11 @@ class Output:
         if self.immediate or self._held >= BUFFER_BYTES:
             self.flush()
 
+    def write_all(self, data: bytes) -> None:
+        """Write all that there is."""
+        self.write(data)
+        self.flush()
+
     def flush(self) -> None:
         """Write what was gathered."""
         if not self._parts:
@@ -300,6 +310,12 @@ def warn(message: str) -> None:
     """One line on standard error."""
     Progress.clear()
     click.echo(f"mqttscope: {printable(without_secrets(message))}", err=True)
+
+
+def warn_all(sentences: Iterable[str | None]) -> None:
+    """Lines on standard error, of those that there are."""
+    for sentence in filter(None, sentences):
+        warn(sentence)
 
 
 class Watch:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mqttscope.cli.errors import ErrorTranslation
 from mqttscope.lint.catalogue import RuleClashError, use_rules
 from mqttscope.lint.rule import Rule
 from mqttscope.lint.rule_check import faults_of_form
@@ -44,10 +45,8 @@ def use_own_rules(files: Iterable[Path], *, packages: bool) -> list[type[Rule]]:
         found += ((rule, str(path)) for rule in load_file(path))
     if packages:
         found += load_packages()
-    try:
+    with ErrorTranslation(click.UsageError, RuleClashError):
         use_rules(found)
-    except RuleClashError as error:
-        raise click.UsageError(str(error)) from None
     return [rule for rule, _ in found]
 
 

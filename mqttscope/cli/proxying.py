@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import queue
 import sys
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from types import SimpleNamespace
 
 import click
 
-from mqttscope.capture.write import write_file
-from mqttscope.cli.linting import LintRun
+from mqttscope.cli.errors import CommandFailedError, ErrorTranslation
+from mqttscope.cli.linting import LintRun, tell_judging
 from mqttscope.cli.linting_settings import resolve
 from mqttscope.cli.live_options import ProxyOptions
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS, endings, limit_ending
@@ -22,15 +22,13 @@ from mqttscope.cli.output import Output, make_view, warn
 from mqttscope.cli.reading import Reading
 from mqttscope.dissect import Dissector, Options
 from mqttscope.dissect.options import MQTT, WEBSOCKET
-from mqttscope.errors import MqttscopeError
 from mqttscope.events import ConnectionOpened, Event, MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureDrops
 from mqttscope.proxy.relay import Relay, Route
 from mqttscope.report.text import TextLines
-from mqttscope.transport.link import reason
 from mqttscope.transport.recording import SWITCH_S, Recording
-from mqttscope.transport.target import AddressError, Upstream, parse_upstream, shown
+from mqttscope.transport.target import AddressError, Upstream, parse_upstream
 
 MAX_UNWRITTEN_BYTES = 4 * 1024 * 1024
 """Of output that is not read; further lines of packets are left out and counted; findings wait, and with them the
@@ -41,12 +39,6 @@ FLUSH_HURRY_S = 0.3
 """and where a signal has ended the run."""
 _LOOK_S = 0.01
 HUMAN = ("full", "concise")
-
-
-class CannotProxyError(MqttscopeError, click.ClickException):
-    """It cannot listen, write or reach what it needs to."""
-
-    exit_code = EXIT_FAILED
 
 
 class Background:
@@ -115,20 +107,11 @@ class Background:
             self._done += len(data)
 
 
-class Offered:
-    """The side of `Background` for lines that may be left out."""
-
-    def __init__(self, sink: Background) -> None:
-        self.write = sink.offer
-
-
 def run(given: ProxyOptions) -> int:
     """Run the proxy with the options of the command; returns the exit code."""
     host, port = given.listening.address()
-    try:
+    with ErrorTranslation(click.UsageError, AddressError):
         upstream = parse_upstream(given.upstream)
-    except AddressError as error:
-        raise click.UsageError(str(error)) from None
     route = Route(host, port, upstream, max_connections=given.max_connections)
     if given.connect_timeout is not None:
         route.connect_timeout_s = route.client_timeout_s = given.connect_timeout
@@ -167,22 +150,18 @@ class ProxyRun:
         if settings is not None:
             self.run = LintRun(settings, Reading((capture,)), colour=given.colour, sink=self.sink)
         if given.show and self.sink is not None:
-            view = make_view(
-                colour=given.colour, time_format="iso", payload="auto", payload_limit=256, show_secrets=False
-            )
-            self.lines = TextLines(Offered(self.sink), view)
+            view = make_view(colour=given.colour, payload="auto", payload_limit=256)
+            self.lines = TextLines(SimpleNamespace(write=self.sink.offer), view)
         self.options = Options()
         self.spoken = WEBSOCKET if upstream.websocket else MQTT
         self.dissector = Dissector(self.options) if self.run is None else self.run.dissector
         if self.run is not None:
             self.options = self.run.settings.options
         self.options.max_packet_bytes = given.max_packet
-        try:
+        with ErrorTranslation(CommandFailedError, OSError, before=f"cannot write {given.write}: "):
             self.recording = Recording(
                 capture, path=given.write, dissector=self.dissector, listener=self.hear, note=warn
             )
-        except OSError as error:
-            raise CannotProxyError(f"cannot write {given.write}: {error.strerror or error}") from None
 
     def hear(self, event: Event) -> None:
         """One event of the traffic; in the thread that judges."""
@@ -220,12 +199,8 @@ class ProxyRun:
     async def _forward(self, relay: Relay, route: Route) -> int:
         listened = False
         try:
-            try:
+            with self.given.listening.refusing():
                 await relay.start()
-            except OSError as error:
-                raise CannotProxyError(
-                    f"cannot listen on {self.given.listening.listen}: {_why(error, route)}"
-                ) from None
             listened = True
             # What is spoken here is known, so that garbage is reported as such.
             self.options.ports.setdefault(relay.addresses[0][1], self.spoken)
@@ -250,13 +225,7 @@ class ProxyRun:
 
     def _ready(self, relay: Relay) -> None:
         warn(f"listening on {relay.address} for {relay.route.upstream}")
-        path = self.given.listening.ready_file
-        if path is not None:
-            # Whoever waits for the file finds the address in it.
-            try:
-                write_file(path, f"{relay.address}\n".encode())
-            except OSError as error:
-                raise CannotProxyError(f"cannot write {path}: {error.strerror or error}") from None
+        self.given.listening.write_address(relay.address)
 
     def _close(self, *, reports: bool) -> None:
         """End the output; without ``reports`` nothing was there to report of, and so nothing is clean."""
@@ -285,33 +254,18 @@ class ProxyRun:
         if self.too_large > 1:
             warn(f"{counted(self.too_large, 'packet')} above --max-packet forwarded but not judged")
         unjudged = recording.unjudged_bytes
-        for sentence in recording.told():
-            more = f"; mqttscope lint {recording.path} judges all" if unjudged and recording.path else ""
-            warn(sentence + more)
+        tell_judging(recording, hint=unjudged > 0)
         if run is not None:
             run.tell_rules()
         if relay.unreached and not relay.reached:
             warn(f"{relay.route.upstream} was never reached")
             return EXIT_FAILED
-        if recording.write_error is not None or recording.judge_error is not None:
+        if recording.failed or (run is not None and run.linter.internal_errors):
             return EXIT_FAILED
         if run is not None:
-            if run.linter.internal_errors:
-                return EXIT_FAILED
             if run.failing and not run.settings.exit_zero:
                 return EXIT_FINDINGS
             if unjudged:
                 # Clean is only what was looked at.
                 return EXIT_FAILED
         return EXIT_CLEAN
-
-
-def _why(error: OSError, route: Route) -> str:
-    """Why it cannot listen, and what may help."""
-    if error.errno == errno.EADDRINUSE:
-        return f"port {route.port} is in use"
-    if error.errno == errno.EACCES:
-        return f"no permission for port {route.port}; ports from 1024 on need none"
-    if error.errno == errno.EADDRNOTAVAIL:
-        return f"{shown(route.host, route.port)} is not an address of this host"
-    return reason(error)

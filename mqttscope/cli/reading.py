@@ -18,14 +18,8 @@ from mqttscope.net.fragments import FragmentTable
 KEYLOG_VARIABLE = "SSLKEYLOGFILE"
 
 
-class CannotDecryptError(ReadingError, click.ClickException):
-    """The keys cannot be used; nothing is read."""
-
-    exit_code = EXIT_UNREADABLE
-
-
-class CannotDissectError(ReadingError, click.ClickException):
-    """tshark is to dissect the frames and cannot be had; nothing is read."""
+class CannotReadError(ReadingError, click.ClickException):
+    """The keys cannot be used, or tshark is to dissect the frames and cannot be had; nothing is read."""
 
     exit_code = EXIT_UNREADABLE
 
@@ -34,8 +28,7 @@ class Reading(reading.Reading):
     """The captures of one run of a command."""
 
     joining = ", --deduplicate reads those of several taps as one"
-    cannot_decrypt = CannotDecryptError
-    cannot_dissect = CannotDissectError
+    error = CannotReadError
 
     def __init__(
         self,
@@ -58,7 +51,7 @@ class Reading(reading.Reading):
             self._keylog = variable
             try:
                 self.keys = self._read_keys(variable)
-            except CannotDecryptError as error:
+            except CannotReadError as error:
                 warn(f"{error.message} (${KEYLOG_VARIABLE})")
 
     def note(self, sentence: str) -> None:

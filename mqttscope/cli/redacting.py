@@ -24,6 +24,7 @@ from mqttscope.capture.files import find_captures
 from mqttscope.capture.read import may_be_compressed
 from mqttscope.capture.write import PcapngWriter, ip_frame, open_alone, opener, replace_file
 from mqttscope.cli import advice
+from mqttscope.cli.errors import ErrorTranslation
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
 from mqttscope.cli.output import STDIN, CannotWriteError, Output, Progress, ReadProgress, Watch, warn
 from mqttscope.cli.redacting_options import RedactOptions
@@ -102,21 +103,17 @@ class RedactRun:
             run = Redaction(
                 _key(given.key_file), choice, cast(BinaryIO, spool), ip_frame, given.protocol.dissection()
             )  # fmt: skip
-            try:
+            with ErrorTranslation(CannotWriteError, OSError, before="cannot write a temporary file: "):
                 for frame in self._frames_again(run.survey):
                     run.feed(frame)
                 run.close()
-            except OSError as error:
-                raise CannotWriteError(f"cannot write a temporary file: {error.strerror or error}") from None
             if self.watch.errors and not run.read:
                 warn(f"{target} is not written: nothing could be read")
                 return EXIT_UNREADABLE
             written = self._write(run, target)
         self._tell(run, target, written=written)
         if given.form is not None:
-            sink = Output()
-            sink.write(self._json(run) if given.form == "json" else self._text(run).encode())
-            sink.flush()
+            Output().write_all(self._json(run) if given.form == "json" else self._text(run).encode())
         if not written:
             return EXIT_FINDINGS
         return EXIT_UNREADABLE if self.watch.errors else EXIT_CLEAN
@@ -172,7 +169,7 @@ class RedactRun:
         plain = not os.path.exists(target) or os.path.isfile(target)
         there = os.path.realpath(target) if plain else target
         new = f"{there}.{os.getpid()}.new" if plain else there
-        try:
+        with ErrorTranslation(CannotWriteError, OSError, ValueError, before=f"--output: {target}: "):
             try:
                 file = open(new, "w+b", opener=opener) if plain else os.fdopen(open_alone(new), "wb")  # noqa: SIM115
                 with file:
@@ -189,8 +186,6 @@ class RedactRun:
                 if plain:
                     with suppress(OSError):
                         os.unlink(new)
-        except (OSError, ValueError) as error:
-            raise CannotWriteError(f"--output: {target}: {getattr(error, 'strerror', None) or error}") from None
         return True
 
     def _write_frames(self, run: Redaction, file: BinaryIO) -> None:
@@ -370,10 +365,8 @@ def _text_lines(raw: bytes) -> list[bytes]:
 
 
 def _read(path: str, option: str) -> bytes:
-    try:
+    with ErrorTranslation(click.UsageError, OSError, ValueError, before=f"{option}: {path}: "):
         if path == STDIN:
             return sys.stdin.buffer.read() if sys.stdin is not None else b""
         with open(path, "rb") as file:
             return file.read()
-    except (OSError, ValueError) as error:
-        raise click.UsageError(f"{option}: {path}: {getattr(error, 'strerror', None) or error}") from None

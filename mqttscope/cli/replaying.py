@@ -5,26 +5,27 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import click
 import orjson
 
+from mqttscope import arguments
 from mqttscope.api.recorded import Recorded
-from mqttscope.cli.linting import LintRun
-from mqttscope.cli.live_options import PASSWORD_VARIABLE, ReplayOptions, UnreachableError, target_of
-from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS, EXIT_UNREADABLE, endings, reporting
+from mqttscope.cli.errors import CommandFailedError, ErrorTranslation
+from mqttscope.cli.live_options import PASSWORD_VARIABLE, ReplayOptions, target_of
+from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE, endings, reporting
 from mqttscope.cli.options import ProtocolOptions
-from mqttscope.cli.output import FileSink, Output, warn
-from mqttscope.cli.recorded import limit_findings, prepare_record, read
-from mqttscope.dissect import Options
+from mqttscope.cli.output import Progress, warn_all
+from mqttscope.cli.recorded import LiveRun, read
 from mqttscope.dissect.options import MQTT, WEBSOCKET
+from mqttscope.errors import ArgumentError
 from mqttscope.replay.client import ClientOptions
-from mqttscope.replay.drivers.run import BrokerTarget, Pace, Plan, Replay, make_plan
+from mqttscope.replay.drivers.run import BrokerTarget, Plan, Replay, make_plan
 from mqttscope.replay.script import Script
 from mqttscope.replay.verify.latency import run_latencies
 from mqttscope.report.page import Page
-from mqttscope.report.replay.json import ReplayJson
 from mqttscope.report.replay.summary import (
     Outcome,
     compare,
@@ -40,10 +41,9 @@ from mqttscope.report.when import duration
 from mqttscope.system import allow_descriptors
 from mqttscope.transport.client import resolve
 from mqttscope.transport.link import LinkError
-from mqttscope.transport.recording import HURRY_S, REST_S, Recording
+from mqttscope.transport.recording import HURRY_S, REST_S
 from mqttscope.transport.target import Target, loopback
 
-MAX_STRING_BYTES = 65_535
 _SPARE_DESCRIPTORS = 64
 MAX_COMPARED_WHEN_STOPPED = 50_000
 """Packets that are compared after a replay was stopped: the user who stops it does not want to wait."""
@@ -57,21 +57,25 @@ def run(given: ReplayOptions) -> int:
     return found.execute()
 
 
-class ReplayCommand:
+class ReplayCommand(LiveRun):
     """One run with its options."""
 
     def __init__(self, given: ReplayOptions) -> None:
+        super().__init__(given)
         self.given = given
         self.target = target_of(given.broker, "--broker")
-        timing, gap = given.timing, None if given.max_gap is None else int(given.max_gap * 1e9)
-        self.pace = Pace(timing.speed, causal=timing.causal, max_gap_ns=gap, rate=given.rate)
+        gap = None if given.max_gap is None else int(given.max_gap * 1e9)
+        self.pace = replace(given.timing.read(), max_gap_ns=gap, rate=given.rate)
         self.goal = _goal(given, self.target)
         self.manner = ClientOptions(
             faithful=given.faithful,
             user_name=given.connect.user or self.target.user_name,
             password=given.connect.password(),
         )
-        _refuse_credentials(self.manner)
+        if given.faithful and (self.manner.user_name, self.manner.password) != (None, None):
+            raise click.UsageError("--faithful sends the recorded credentials; leave out --user and the password")
+        with ErrorTranslation(click.UsageError, ArgumentError):
+            arguments.credentials(self.manner.user_name, self.manner.password)
         self.recorded: Recorded = read(
             given.captures, given.files, ProtocolOptions(ports=given.ports), given.recorded, given.changes,
             credentials=bool(given.connect.user or given.connect.password_file),
@@ -82,16 +86,12 @@ class ReplayCommand:
             more = "" if given.faithful else f" ${PASSWORD_VARIABLE}"
             raise click.UsageError(f"{hides} hides the recorded password: {how}{more}")
         self.plan: Plan = make_plan(self.recorded.scripts)
-        self.view = given.run.view()
-        self.sink: Any = None
-        self.lint: LintRun | None = None
-        self.recording: Recording | None = None
         self._begun_ns: int | None = None
 
     def tell_plan(self) -> int:
         """``--dry-run``."""
         scripts, length = self.recorded.scripts, self._replay().context.timeline.length_ns
-        told = {"broker": str(self.target), "pace": self.given.timing.text, "length_ns": length}
+        told = {"broker": str(self.target), "pace": self.pace.text, "length_ns": length}
         if self.given.run.form == "jsonl":
             document = plan_document(self.plan, scripts, changes=self.recorded.changes, **told)  # type: ignore[arg-type]
             data = orjson.dumps(document) + b"\n"
@@ -99,7 +99,7 @@ class ReplayCommand:
             page = Page(self.view)
             write_plan(page, self.plan, scripts, changes=self.recorded.changes, **told)  # type: ignore[arg-type]
             data = page.encoded()
-        sink = self._output()
+        sink = self.sink()
         sink.write(data)
         sink.flush()
         return EXIT_UNREADABLE if self.recorded.truncated else EXIT_CLEAN
@@ -108,8 +108,9 @@ class ReplayCommand:
         """Ask where it matters, replay, report."""
         self._agree()
         raise_limit(len(self.recorded.scripts))
-        self._prepare_record()
-        outcome = Outcome(str(self.target), self.given.timing.text, changes=self.recorded.changes)
+        options = self.record(str(self.target), "replaying")
+        options.ports.setdefault(self.target.port, WEBSOCKET if self.target.websocket else MQTT)
+        outcome = Outcome(str(self.target), self.pace.text, changes=self.recorded.changes)
         outcome.left_out.update(why for _, why in self.recorded.left_out)
         try:
             replay = self._replay()
@@ -118,36 +119,14 @@ class ReplayCommand:
             with reporting():
                 self._take(outcome, replay)
         finally:
-            if self.recording is not None:
-                self.recording.close(HURRY_S if outcome.stopped else REST_S)
-                for sentence in self.recording.told():
-                    more = f"; mqttscope lint {self.recording.path} judges all" if self.recording.path else ""
-                    warn(sentence + more)
-            if self.lint is not None:
-                self.lint.close()
+            self.close_record(HURRY_S if outcome.stopped else REST_S)
         with reporting():
-            self._report(outcome, self._output())
-        return self._code(outcome)
-
-    def _code(self, outcome: Outcome) -> int:
-        """The exit code: errors first, then what was found."""
-        recording, lint, found = self.recording, self.lint, outcome.verification
-        if recording is not None and (recording.write_error is not None or recording.judge_error is not None):
-            return EXIT_FAILED
-        if lint is not None and lint.linter.internal_errors:
-            return EXIT_FAILED
-        if outcome.failures or outcome.stopped or self.recorded.truncated:
-            return EXIT_FAILED
-        if outcome.short and found is None:
-            # With --verify it is compared, and is a difference where it is the broker's.
-            return EXIT_FAILED
-        if found is not None and found.nothing:
-            warn(found.nothing)
-            return EXIT_FAILED
-        if self.given.run.judging.exit_zero or (lint is not None and lint.settings.exit_zero):
-            return EXIT_CLEAN
-        differs = found is not None and bool(found.counting)
-        return EXIT_FINDINGS if differs or (lint is not None and lint.failing) else EXIT_CLEAN
+            self._report(outcome, self.sink())
+        found = outcome.verification
+        # With --verify it is compared, and is a difference where it is the broker's.
+        short = outcome.short and found is None
+        failed = bool(outcome.failures or outcome.stopped or self.recorded.truncated or short)
+        return self.code(found, failed=failed, differs=found is not None and bool(found.counting))
 
     def _replay(self) -> Replay:
         return Replay(
@@ -158,7 +137,7 @@ class ReplayCommand:
             patience_s=self.given.patience,
             recording=self.recording,
             unreachable=self.recorded.unreachable,
-            watch=_progress() if sys.stderr is not None and sys.stderr.isatty() else None,
+            watch=_progress(),
         )
 
     async def _run(self, replay: Replay) -> None:
@@ -188,10 +167,7 @@ class ReplayCommand:
         recorded = run_latencies(outcome.recorded) if live else {}
         if self.given.run.form == "jsonl":
             if found is not None:
-                differences = ReplayJson(sink, self.view)
-                for difference in found.differences:
-                    differences.feed(difference)
-                differences.close(found)
+                self.write_differences(found)
             sink.write(latency_lines(recorded, live))
             sink.write(orjson.dumps(summary_document(outcome)) + b"\n")
         else:
@@ -207,25 +183,15 @@ class ReplayCommand:
             sink.write(page.encoded())
         sink.flush()
 
-    def _output(self) -> Any:
-        """Where the report goes, opened once."""
-        if self.sink is None:
-            path = self.given.run.output
-            self.sink = Output() if path is None else FileSink(path)
-        return self.sink
-
     def _agree(self) -> None:
         """Nothing is sent to another host without consent; what others will notice is printed in any case."""
-        try:
+        with ErrorTranslation(CommandFailedError, LinkError):
             addresses = asyncio.run(resolve(self.target))
-        except LinkError as error:
-            raise UnreachableError(str(error)) from None
         # Those that were looked at are those that are connected to.
         self.goal.addresses = addresses
         if loopback(address.ip for address in addresses):
             return
-        for warning in self.plan.warnings:
-            warn(warning)
+        warn_all(self.plan.warnings)
         if self.given.yes:
             return
         scripts = self.recorded.scripts
@@ -233,16 +199,7 @@ class ReplayCommand:
         if sys.stdin is None or not sys.stdin.isatty():
             raise click.UsageError(f"{self.target} is another host: --yes allows sending to it")
         if not click.confirm(question, err=True):
-            raise UnreachableError("nothing was sent")
-
-    def _prepare_record(self) -> None:
-        """What passes goes into a file and to the linter, where that is asked for."""
-        self.lint, self.recording, options = prepare_record(
-            self.given.run, self.given.captures, str(self.target), Options(), self._output, "replaying"
-        )
-        if self.lint is not None:
-            limit_findings(self.lint, self.given.run, self._output())
-        options.ports.setdefault(self.target.port, WEBSOCKET if self.target.websocket else MQTT)
+            raise CommandFailedError("nothing was sent")
 
 
 def _goal(given: ReplayOptions, target: Target) -> BrokerTarget:
@@ -253,35 +210,22 @@ def _goal(given: ReplayOptions, target: Target) -> BrokerTarget:
     )
 
 
-def _refuse_credentials(manner: ClientOptions) -> None:
-    """Usage errors for credentials that are not used, and for those that no CONNECT can hold (5.0 1.5.4, 1.5.6)."""
-    name, password = manner.user_name, manner.password
-    if manner.faithful and (name is not None or password is not None):
-        raise click.UsageError("--faithful sends the recorded credentials; leave out --user and the password")
-    if name is not None and ("\0" in name or len(name.encode("utf-8", "surrogateescape")) > MAX_STRING_BYTES):
-        raise click.UsageError(f"a user name holds at most {MAX_STRING_BYTES:,} bytes, and no U+0000")
-    if password is not None and len(password) > MAX_STRING_BYTES:
-        raise click.UsageError(f"a password holds at most {MAX_STRING_BYTES:,} bytes")
-
-
 def raise_limit(connections: int) -> None:
     """Each connection takes a descriptor; ask the system for as many, as far as it allows."""
     allow_descriptors(connections + _SPARE_DESCRIPTORS)
 
 
-def _progress() -> Callable[[Replay | None], None]:
-    """A line on standard error that shows how far the replay is; ``None`` clears it."""
-    shown = 0
+def _progress() -> Callable[[Replay | None], None] | None:
+    """Shows on a terminal how far the replay is; ``None`` clears the line."""
+    progress = Progress()
 
     def tell(replay: Replay | None) -> None:
-        nonlocal shown
-        line = ""
-        if replay is not None and replay.context.clock.since_start_ns() > 1e9:
+        if replay is None:
+            progress.clear()
+        elif replay.context.clock.since_start_ns() > 1e9:
             ended = sum(one.finished.is_set() for one in replay.drivers)
             now = duration(replay.context.clock.since_start_ns())
-            line = f"{ended:,} of {len(replay.drivers):,} connections over, {replay.context.sent:,} packets sent, {now}"
-        sys.stderr.write(f"\r{line:<{shown}}" + ("" if replay is not None else "\r" + " " * shown + "\r"))
-        sys.stderr.flush()
-        shown = len(line)
+            connections = f"{ended:,} of {len(replay.drivers):,} connections over"
+            progress.show(f"{connections}, {replay.context.sent:,} packets sent, {now}")
 
-    return tell
+    return tell if progress.enabled else None

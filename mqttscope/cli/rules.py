@@ -9,6 +9,7 @@ import click
 
 from mqttscope.cli.command import OUTPUT, SELECTION, argument, group, make_command, option, options
 from mqttscope.cli.completing import rule_codes
+from mqttscope.cli.errors import ErrorTranslation
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS
 from mqttscope.cli.options import ConfigurationOptions, colour_option
 
@@ -67,10 +68,8 @@ def command(given: RulesOptions) -> int:
         return run_tests([Path(one) for one in given.tested])
     load_own(given.configuration)
     rules, whole = named(given.names)
-    try:
+    with ErrorTranslation(click.UsageError, ExampleError):
         show(given, rules, whole=whole)
-    except ExampleError as error:
-        raise click.UsageError(str(error)) from None
     return 0
 
 
@@ -89,9 +88,7 @@ def show(given: RulesOptions, rules: list[type[Rule]], *, whole: bool) -> None:
     else:
         from mqttscope.report.rules_text import RulesText
 
-        view = make_view(
-            colour=given.colour, time_format="relative", payload="auto", payload_limit=64, show_secrets=False
-        )
+        view = make_view(colour=given.colour, time_format="relative", payload="auto", payload_limit=64)
         text = RulesText(view)
         if given.coverage:
             lines = text.coverage(statements(given.names, rules))
@@ -141,10 +138,8 @@ def named(names: tuple[str, ...]) -> tuple[list[type[Rule]], bool]:
     rules = all_rules()
     if not names:
         return list(rules.values()), False
-    try:
+    with ErrorTranslation(click.UsageError, UnknownRuleError):
         found = [expand(name) for name in names]
-    except UnknownRuleError as error:
-        raise click.UsageError(str(error)) from None
     wanted = {code for codes in found for code in codes}
     whole = all(
         len(codes) == 1 and name.lower() in (codes[0].lower(), rules[codes[0]].slug)

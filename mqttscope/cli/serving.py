@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import sys
 import threading
 import time
-from typing import Any
 
-import click
 import orjson
 
 from mqttscope.api.recorded import Recorded
-from mqttscope.capture.write import write_file
-from mqttscope.cli.linting import LintRun
 from mqttscope.cli.live_options import ChangeOptions, ServeOptions
-from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, EXIT_FINDINGS, endings, limit_ending, reporting
+from mqttscope.cli.main import EXIT_CLEAN, EXIT_FAILED, endings, limit_ending, reporting
 from mqttscope.cli.options import ProtocolOptions
-from mqttscope.cli.output import FileSink, Output, warn
-from mqttscope.cli.recorded import limit_findings, prepare_record, read
-from mqttscope.dissect import Options
+from mqttscope.cli.output import warn
+from mqttscope.cli.recorded import LiveRun, read
 from mqttscope.dissect.options import MQTT, WEBSOCKET
-from mqttscope.errors import MqttscopeError
 from mqttscope.replay.drivers.serve import HURRIED_CLOSE_S, ServerRun
 from mqttscope.replay.server import ConnectionMatcher, ServerOptions
 from mqttscope.replay.verify.difference import Verification
 from mqttscope.report.page import Page
-from mqttscope.report.replay.json import ReplayJson
 from mqttscope.report.replay.summary import ServedOutcome, served_document, write_served
 from mqttscope.report.replay.text import ReplayText
-from mqttscope.transport.link import reason
-from mqttscope.transport.recording import HURRY_S, REST_S, SWITCH_S, Recording
+from mqttscope.transport.recording import HURRY_S, REST_S, SWITCH_S
 from mqttscope.transport.target import shown
 
 JUDGE_S = HURRIED_CLOSE_S + HURRY_S
@@ -42,21 +33,18 @@ MAX_COMPARED = 50_000
 """Packets that are compared at all then: a comparison that cannot end in time only takes it from the report."""
 
 
-class CannotServeError(MqttscopeError, click.ClickException):
-    """It cannot listen or write what it needs to."""
-
-    exit_code = EXIT_FAILED
-
-
 def run(given: ServeOptions) -> int:
     """Serve with the options of the command; returns the exit code."""
     return ServeRun(given).execute()
 
 
-class ServeRun:
+class ServeRun(LiveRun):
     """One run with its options."""
 
+    immediate = True
+
     def __init__(self, given: ServeOptions) -> None:
+        super().__init__(given)
         self.given = given
         self.host, self.port = given.listening.address()
         self.tls = given.listening.context()
@@ -67,25 +55,21 @@ class ServeRun:
             ProtocolOptions(ports=given.ports, dont_verify_checksums=given.dont_verify_checksums),
             given.recorded, ChangeOptions(),
         )  # fmt: skip
-        self.view = given.run.view()
-        self.sink: Any = None
-        self.lint: LintRun | None = None
-        self.recording: Recording | None = None
-        self.options = Options()
+        self.pace = given.timing.read()
         self.interrupted = False
         self.interrupted_s = 0.0
         """When a signal came, by `time.monotonic`."""
         self.uncompared = False
-        self._prepare_record()
+        self.options = self.record(given.listening.listen, "serving")
         self.serving = ServerRun(
             self.recorded.scripts,
             ConnectionMatcher(self.recorded.scripts, given.repeat),
             ServerOptions(
-                speed=given.timing.speed,
+                speed=self.pace.speed,
                 patience_ns=int(given.patience * 1e9),
                 keep=given.verify,
             ),
-            causal=given.timing.causal,
+            causal=self.pace.causal,
             keep_running=given.repeat,
             tls=self.tls,
             websocket=given.websocket,
@@ -100,17 +84,11 @@ class ServeRun:
         try:
             asyncio.run(self._serve())
         finally:
-            if self.recording is not None:
-                # Counted from the signal: what a busy machine needs before this must not add to it.
-                self.recording.close(self._left_s(JUDGE_S) if self.interrupted else REST_S)
-                for sentence in self.recording.told():
-                    more = f"; mqttscope lint {self.recording.path} judges all" if self.recording.path else ""
-                    warn(sentence + more)
-            if self.lint is not None:
-                self.lint.close()
+            # Counted from the signal: what a busy machine needs before this must not add to it.
+            self.close_record(self._left_s(JUDGE_S) if self.interrupted else REST_S)
         # It may have ended by itself: a signal that comes now is no reason to report half.
         with reporting():
-            outcome = ServedOutcome.of(self.serving, self.given.timing.text, self.recorded.changes)
+            outcome = ServedOutcome.of(self.serving, self.pace.text, self.recorded.changes)
             outcome.left_out.update(why for _, why in self.recorded.left_out)
             found = self._verified(outcome) if self.given.verify else None
             self._report(outcome, found)
@@ -141,11 +119,8 @@ class ServeRun:
         serving, loop = self.serving, asyncio.get_running_loop()
         with endings(self._interrupted):
             try:
-                try:
+                with self.given.listening.refusing():
                     await serving.start(self.host, self.port)
-                except OSError as error:
-                    why = _why(error, self.host, self.port)
-                    raise CannotServeError(f"cannot listen on {self.given.listening.listen}: {why}") from None
                 assert serving.server is not None
                 # What is spoken here is known, so that garbage is reported as such.
                 self.options.ports.setdefault(serving.server.port, WEBSOCKET if self.given.websocket else MQTT)
@@ -167,24 +142,14 @@ class ServeRun:
         address = shown(self.host or server.addresses[0][0], server.port)
         count = len(self.recorded.scripts)
         warn(f"listening on {address}; {count:,} recorded connection{'s' if count != 1 else ''} to play")
-        path = self.given.listening.ready_file
-        if path is None:
-            return
-        # Whoever waits for the file finds the address in it.
-        try:
-            write_file(path, f"{address}\n".encode())
-        except OSError as error:
-            raise CannotServeError(f"cannot write {path}: {error.strerror or error}") from None
+        self.given.listening.write_address(address)
 
     def _report(self, outcome: ServedOutcome, found: Verification | None) -> None:
         """Differences first: the end of a long output is what is seen."""
-        sink = self._output()
+        sink = self.sink()
         if self.given.run.form == "jsonl":
             if found is not None:
-                differences = ReplayJson(sink, self.view)
-                for difference in found.differences:
-                    differences.feed(difference)
-                differences.close(found)
+                self.write_differences(found)
             sink.write(orjson.dumps(served_document(outcome)) + b"\n")
         else:
             if found is not None:
@@ -198,49 +163,10 @@ class ServeRun:
         sink.flush()
 
     def _code(self, found: Verification | None) -> int:
-        recording = self.recording
-        if recording is not None and (recording.write_error is not None or recording.judge_error is not None):
-            return EXIT_FAILED
-        if self.lint is not None:
-            self.lint.tell_rules()
-            if self.lint.linter.internal_errors:
-                return EXIT_FAILED
-            unjudged = recording is not None and recording.unjudged_bytes > 0
-            if unjudged and not (self.lint.failing or self.given.run.judging.exit_zero):
-                # Clean is only what was looked at.
-                return EXIT_FAILED
-        if self.recorded.truncated:
-            return EXIT_FAILED
-        if found is not None and found.nothing:
-            warn(found.nothing)
-            return EXIT_FAILED
-        if self.given.run.judging.exit_zero or (self.lint is not None and self.lint.settings.exit_zero):
-            return EXIT_CLEAN
-        differs = found is not None and bool(found.differences)
-        return EXIT_FINDINGS if differs or (self.lint is not None and self.lint.failing) else EXIT_CLEAN
-
-    def _output(self) -> Any:
-        """Where the report goes, opened once."""
-        if self.sink is None:
-            path = self.given.run.output
-            self.sink = Output(immediate=True) if path is None else FileSink(path)
-        return self.sink
-
-    def _prepare_record(self) -> None:
-        """What passes goes into a file and to the linter, where that is asked for."""
-        self.lint, self.recording, self.options = prepare_record(
-            self.given.run, self.given.captures, self.given.listening.listen, self.options, self._output, "serving"
-        )
-        if self.lint is not None:
-            limit_findings(self.lint, self.given.run, self._output())
-
-
-def _why(error: OSError, host: str, port: int) -> str:
-    """Why it cannot listen, and what may help."""
-    if error.errno == errno.EADDRINUSE:
-        return f"port {port} is in use"
-    if error.errno == errno.EACCES:
-        return f"no permission for port {port}; ports from 1024 on need none"
-    if error.errno == errno.EADDRNOTAVAIL:
-        return f"{shown(host, port)} is not an address of this host"
-    return reason(error)
+        recording, lint = self.recording, self.lint
+        failed = self.recorded.truncated
+        if recording is not None and lint is not None and not recording.failed:
+            lint.tell_rules()
+            # Clean is only what was looked at.
+            failed |= recording.unjudged_bytes > 0 and not (lint.failing or self.given.run.judging.exit_zero)
+        return self.code(found, failed=failed, differs=found is not None and bool(found.differences))

@@ -12,9 +12,8 @@ import os
 import signal
 import stat
 import struct
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,15 +22,17 @@ from mqttscope.capture import open_capture
 from mqttscope.capture.files import Part, find_captures
 from mqttscope.capture.fingerprint import head_crc
 from mqttscope.capture.pcap import FrameSink
-from mqttscope.cli.main import ENDINGS, EXIT_FAILED, installed, interruption, leaving, limit_ending
+from mqttscope.cli.errors import CommandFailedError
+from mqttscope.cli.main import ENDINGS, EXIT_FAILED, handling, installed, interruption, leaving, limit_ending
 from mqttscope.cli.options import LARGE_BYTES, MOST_UNASKED
-from mqttscope.cli.output import ReadProgress
+from mqttscope.cli.output import ReadProgress, Watch
 from mqttscope.cli.reading import Reading
 from mqttscope.errors import MqttscopeError
 from mqttscope.net.frame import CaptureNotice, Frame
 from mqttscope.system import can_fork, processors
 
 if TYPE_CHECKING:
+    from mqttscope.dissect import Dissector
     from mqttscope.parallel.counts import Counts
     from mqttscope.parallel.crew import Crew, Outlet, Work
     from mqttscope.parallel.walk import Share
@@ -53,13 +54,13 @@ class Sources:
         self.names: list[str] = []
         self.size = 0
         self._parts: dict[str, Part] = {}
-        self._reading = reading
+        self.reading = reading
         self._passed = mmap.mmap(-1, _COUNT.size)
         """How many bytes were read, which all processes see."""
 
     def divisible(self) -> bool:
         """Whether several processes can read them."""
-        reading = self._reading
+        reading = self.reading
         if not can_fork() or reading.decrypting or reading.via is not None or reading.deduplicate:
             return False
         for name in find_captures(reading.captures):
@@ -111,16 +112,10 @@ def processes(jobs: int | None, sources: Sources, *, divisible: bool) -> int:
     return count if jobs is not None or sources.size >= LARGE_BYTES else 1
 
 
-class CapturesChangedError(MqttscopeError, click.ClickException):
-    """Processes have read different captures: a file was changed meanwhile."""
-
-    exit_code = EXIT_FAILED
-
-
 def refuse_changes(counts: Sequence[Counts]) -> None:
-    """`CapturesChangedError` where not all processes have seen the same frames."""
+    """`CommandFailedError` where not all processes have seen the same frames."""
     if len({one.frames for one in counts}) > 1:
-        raise CapturesChangedError("a capture was changed while it was read, so that the output is not complete")
+        raise CommandFailedError("a capture was changed while it was read, so that the output is not complete")
 
 
 @contextmanager
@@ -173,16 +168,38 @@ def ending_with(crew: Crew) -> Iterator[list[KeyboardInterrupt]]:
         asked.append(interruption(number))
         crew.stop()
 
-    before = {}
-    if threading.current_thread() is threading.main_thread():
-        for number in ENDINGS:
-            if number == signal.SIGINT or installed(number):
-                before[number] = signal.signal(number, handler)
-    try:
+    with handling(handler, [number for number in ENDINGS if number == signal.SIGINT or installed(number)]):
         yield asked
-    finally:
-        for number, known in before.items():
-            signal.signal(number, known)
+
+
+def share_out(
+    sources: Sources, count: int, work: Work, take: Callable[[Any], None], watch: Watch, dissector: Dissector,
+    *, counts_of: Callable[[Any], Counts], max_limited: int | None, may_end: bool = False,
+) -> tuple[list[Any], list[KeyboardInterrupt]] | None:  # fmt: skip
+    """What processes return of the work, and the signals that ended them; ``None`` if one process has to do it.
+
+    ``take``: gets what they give meanwhile, in its order.  ``dissector`` and ``watch``: get what was counted.
+    ``may_end``: on a signal the processes end, and what they have found is returned.
+    """
+    from mqttscope.parallel.counts import add_up, overlapping
+    from mqttscope.parallel.merge import gather
+    from mqttscope.parallel.walk import IndivisibleError
+
+    try:
+        with at_work(count, work) as crew:
+            signals: AbstractContextManager[list[KeyboardInterrupt]] = ending_with(crew) if may_end else nullcontext([])
+            with signals as asked:
+                watched = shown_progress(take, sources, enabled=watch.shows_progress)
+                parts: list[Any] = gather(crew, watched, max_limited=max_limited)
+        counts = [counts_of(part) for part in parts]
+        if not asked:
+            refuse_changes(counts)
+        add_up(counts, dissector, watch.skipped)
+    except IndivisibleError:
+        watch.again()
+        return None
+    sources.reading.order.overlapping += overlapping(counts)
+    return parts, asked
 
 
 class Rest:

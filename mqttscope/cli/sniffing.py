@@ -12,12 +12,11 @@ import codecs
 import os
 import re
 import select
-import signal
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -37,12 +36,12 @@ from mqttscope.capture.tls import Decryption
 from mqttscope.capture.tshark import MissingToolError
 from mqttscope.capture.write import Recorder
 from mqttscope.cli import advice
-from mqttscope.cli.main import ENDINGS, EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE, interruption, limit_ending
-from mqttscope.cli.output import CannotWriteError, Output, Watch, warn
+from mqttscope.cli.errors import CommandFailedError, ErrorTranslation
+from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE, handling, interruption, limit_ending
+from mqttscope.cli.output import CannotWriteError, Output, Watch, warn, warn_all
 from mqttscope.cli.privileges import screen
-from mqttscope.cli.reading import KEYLOG_VARIABLE, CannotDecryptError
+from mqttscope.cli.reading import KEYLOG_VARIABLE, CannotReadError
 from mqttscope.dissect import Dissector, dissect_segments, segments
-from mqttscope.errors import MqttscopeError
 from mqttscope.events import CaptureRemark, Event, MalformedEvent, PacketEvent
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.flow_expiry import IDLE_TIMEOUT_NS
@@ -83,7 +82,7 @@ class LiveKeys(Decryption):
 def live_keys(keylog: str | None, *, verify_checksums: bool = True) -> LiveKeys | None:
     """Decryption with ``--keylog`` or the file of the environment; none without.
 
-    `CannotDecryptError` where what the option names cannot be used; what the environment names is left alone then.
+    `CannotReadError` where what the option names cannot be used; what the environment names is left alone then.
     """
     if keylog is None:
         keylog = os.environ.get(KEYLOG_VARIABLE, "")
@@ -96,10 +95,8 @@ def live_keys(keylog: str | None, *, verify_checksums: bool = True) -> LiveKeys 
             warn(f"{error} (${KEYLOG_VARIABLE})")
             return None
     else:
-        try:
+        with ErrorTranslation(CannotReadError, BadKeysError, MissingToolError):
             keys = LiveKeys(keylog, verify_checksums=verify_checksums)
-        except (BadKeysError, MissingToolError) as error:
-            raise CannotDecryptError(str(error)) from None
     if not keys.keylog.exists:
         warn(f"key log {keylog} does not exist yet; waiting for it")
     return keys
@@ -107,12 +104,6 @@ def live_keys(keylog: str | None, *, verify_checksums: bool = True) -> LiveKeys 
 
 class _TookTooLong(BaseException):
     """A signal has asked for the end, and one packet takes a rule longer than there is time."""
-
-
-class CannotSniffError(MqttscopeError, click.ClickException):
-    """Nothing can be captured."""
-
-    exit_code = EXIT_UNREADABLE
 
 
 @dataclass(slots=True)
@@ -182,39 +173,34 @@ class Sniffing:
 
     def execute(self) -> int:
         """Capture until something ends it; returns the exit code."""
-        before = self._catch_signals()
-        if self.keyboard is not None:
-            self.keyboard.open()
-        source: Iterator[Segment | CaptureNotice | Decrypted]
-        source = segments(self._recorded(self.capture.frames()), self.skipped, self.fragments)
-        if self.decryption is not None:
-            source = self.decryption.join(source)
-        events = self.watch.events(dissect_segments(source, dissector=self.dissector))
-        try:
-            for event in events:
-                self._take(event)
-                if self._over:
-                    break
-        except (BadCaptureFilterError, CannotCaptureError) as error:
-            raise _refused(error) from None
-        except _TookTooLong:
-            warn("ended by the signal before everything that was captured was read")
-        except BrokenPipeError:
-            # Whoever read has gone; the summary is for somebody else.
-            self.capture.close()
-            self._tell()
-            raise
-        except OSError as error:
-            if self.recorder is not None and error.filename and not isinstance(error, BrokenPipeError):
-                raise CannotWriteError(f"--write: {error.filename}: {error.strerror or error}") from None
-            raise
-        finally:
+        with self._signals():
+            if self.keyboard is not None:
+                self.keyboard.open()
+            source: Iterator[Segment | CaptureNotice | Decrypted]
+            source = segments(self._recorded(self.capture.frames()), self.skipped, self.fragments)
+            if self.decryption is not None:
+                source = self.decryption.join(source)
+            events = self.watch.events(dissect_segments(source, dissector=self.dissector))
             try:
-                self._close()
+                for event in events:
+                    self._take(event)
+                    if self._over:
+                        break
+            except (BadCaptureFilterError, CannotCaptureError) as error:
+                raise _refused(error) from None
+            except _TookTooLong:
+                warn("ended by the signal before everything that was captured was read")
+            except BrokenPipeError:
+                # Whoever read has gone; the summary is for somebody else.
+                self.capture.close()
+                self._tell()
+                raise
+            except OSError as error:
+                if self.recorder is not None and error.filename and not isinstance(error, BrokenPipeError):
+                    raise CannotWriteError(f"--write: {error.filename}: {error.strerror or error}") from None
+                raise
             finally:
-                system.set_alarm(0)
-                for number, handler in before.items():
-                    signal.signal(number, handler)
+                self._close()
         self._tell()
         if self.watch.errors or (self.findings is not None and self.findings.linter.internal_errors):
             return EXIT_UNREADABLE
@@ -328,7 +314,8 @@ class Sniffing:
             if self.recorder is not None:
                 self.recorder.close()
 
-    def _catch_signals(self) -> dict[int, Any]:
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
         """End in good order on Ctrl-C and on what a service manager sends; the second time at once."""
 
         def end(number: int, frame: object) -> None:
@@ -341,13 +328,12 @@ class Sniffing:
         def end_now(number: int, frame: object) -> None:
             raise _TookTooLong
 
-        if threading.current_thread() is not threading.main_thread():
-            return {}
-        before: dict[int, Any] = {number: signal.signal(number, end) for number in ENDINGS}
         alarm = system.alarm_signal()
-        if alarm is not None:
-            before[alarm] = signal.signal(alarm, end_now)
-        return before
+        with handling(end), handling(end_now, () if alarm is None else (alarm,)):
+            try:
+                yield
+            finally:
+                system.set_alarm(0)
 
     def _tell(self) -> None:
         """The summary on standard error."""
@@ -360,14 +346,12 @@ class Sniffing:
         )
         if self.recorder is not None:
             warn(self.recorder.told())
-        for told in (*self._limits(), *(() if self.findings is None else self.findings.told())):
-            warn(told)
+        warn_all((*self._limits(), *(() if self.findings is None else self.findings.told())))
         snapped, unread = (
             advice.snap_length(dissector, self.skipped),
             advice.not_read(dissector, self.skipped, live=True),
         )
-        for one in filter(None, (*advice.of_connections(dissector), snapped, self._keys_told(), unread)):
-            warn(one)
+        warn_all((*advice.of_connections(dissector), snapped, self._keys_told(), unread))
         if self._matches is not None and dissector.packets and not self.packets:
             warn(f"nothing matches the filter in {counted(dissector.packets, 'packet')}")
 
@@ -399,11 +383,13 @@ def choose(names: Sequence[str]) -> tuple[str, ...]:
     """The interfaces to capture from: those named, each once, else the first there is."""
     if names:
         if not all(names):
-            raise CannotSniffError("there is no interface ''; mqttscope sniff --list-interfaces shows those there are")
+            raise CommandFailedError(
+                "there is no interface ''; mqttscope sniff --list-interfaces shows those there are"
+            )
         return tuple(dict.fromkeys(names))
     found = _interfaces()
     if not found:
-        raise CannotSniffError("there is no interface to capture from")
+        raise CommandFailedError("there is no interface to capture from")
     return (next((one for one in found if not one.loopback), found[0]).name,)
 
 
@@ -413,15 +399,13 @@ def _interfaces() -> list[Interface]:
     except CannotCaptureError as error:
         raise _refused(error) from None
     except MissingToolError as error:
-        raise CannotSniffError(str(error)) from None
+        raise CommandFailedError(str(error)) from None
 
 
 def capturing(names: Sequence[str], bpf: str, ports: Sequence[int]) -> LiveCapture:
     """A capture from interfaces."""
-    try:
+    with ErrorTranslation(CommandFailedError, MissingToolError, CannotCaptureError):
         return LiveCapture(names, capture_filter=capture_filter(bpf, ports))
-    except (MissingToolError, CannotCaptureError) as error:
-        raise CannotSniffError(str(error)) from None
 
 
 def capture_filter(bpf: str, ports: Sequence[int]) -> str:
@@ -434,10 +418,8 @@ def record(target: str | None, ring_bytes: int | None, ring_files: int | None) -
     """The file to write frames to; a usage error when it cannot be."""
     if target is None:
         return None
-    try:
+    with ErrorTranslation(CannotWriteError, OSError, ValueError, before=f"--write: {target}: "):
         return Recorder(target, ring_bytes=ring_bytes, ring_files=ring_files)
-    except (OSError, ValueError) as error:
-        raise CannotWriteError(f"--write: {target}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def listed() -> str:
@@ -453,10 +435,10 @@ def listed() -> str:
 
 def _refused(error: CannotCaptureError) -> click.ClickException:
     if isinstance(error, NotPermittedError):
-        return CannotSniffError(screen(error))
+        return CommandFailedError(screen(error))
     if isinstance(error, BadCaptureFilterError):
         return click.UsageError(f"--bpf: {error}")
-    return CannotSniffError(str(error))
+    return CommandFailedError(str(error))
 
 
 MAX_BYTES = 4096

@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 
+from mqttscope.cli.errors import ErrorTranslation
 from mqttscope.cli.main import EXIT_FAILED, interruption, leaving, limit_ending
 from mqttscope.errors import MqttscopeError
 from mqttscope.installation import extra_command
@@ -27,6 +28,15 @@ class PipelineFailedError(MqttscopeError, click.ClickException):
 
     def show(self, file: Any = None) -> None:
         click.echo(f"mqttscope: {self.format_message()}", file=file, err=file is None)
+
+
+def packages_needed(who: str, extra: str) -> ErrorTranslation:
+    """A context that imports packages of an extra; `PipelineFailedError` if one is missing.  ``who``: "Spark needs"."""
+    return ErrorTranslation(
+        PipelineFailedError,
+        ImportError,
+        text=lambda error: f"{who} what is not installed ({error}): {extra_command(extra)}",
+    )
 
 
 QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
@@ -54,11 +64,9 @@ def session(
     ``fitting``: settings for the work at hand, where the user and spark-defaults.conf have no others.
     What Java prints goes to a file, which is kept and named where something goes wrong.
     """
-    try:
+    with packages_needed("Spark needs", "spark"):
         from mqttscope.spark.errors import SPARK_ERRORS, cause, hush
         from mqttscope.spark.session import SparkUnavailableError, cancelling, kill_java, running_session, spark_session
-    except ImportError as error:
-        raise PipelineFailedError(f"Spark needs what is not installed ({error}): {extra_command('spark')}") from None
 
     hush()
     wanted = configuration if master is None else {**configuration, "spark.master": master}

@@ -114,7 +114,7 @@ def command(given: StatsOptions) -> int:
     wanted = compile_filter(given.selection.expression)
     if wanted is None or not wanted.asks_payloads:
         warn_of_configuration()
-    view = make_view(colour=given.colour, time_format="iso", payload="none", payload_limit=0, show_secrets=False)
+    view = make_view(colour=given.colour, payload="none", payload_limit=0)
     run = CaptureRun(given.captures, given.files, given.protocol)
     file = run.file(view, given.output, colour=given.colour)
     reading, watch, dissector = run.reading, run.watch, run.dissector
@@ -171,7 +171,7 @@ def together(
     Only one process knows the numbers of connections that ``--connection`` and a filter may ask for.  ``dissector`` and
     ``matched`` get what was counted.
     """
-    from mqttscope.cli.sharing import Sources, at_work, ending_with, processes, refuse_changes, shown_progress
+    from mqttscope.cli.sharing import Sources, processes, share_out
 
     divisible = not given.selection.connection and (wanted is None or not wanted.is_of_the_run)
     sources = Sources(reading)
@@ -180,9 +180,6 @@ def together(
         return None, None
     from mqttscope.dissect import Dissector
     from mqttscope.parallel.counting import Together, count_share
-    from mqttscope.parallel.counts import add_up, overlapping
-    from mqttscope.parallel.merge import gather
-    from mqttscope.parallel.walk import IndivisibleError
 
     options = dissector.options
 
@@ -192,20 +189,15 @@ def together(
         return count_share(share, outlet, sources.frames, Dissector(options), choose, found, timed=sources.several)
 
     statistics = Together(count, watch.note, along=given.form == "html")
-    try:
-        with at_work(count, work) as crew, ending_with(crew) as asked:
-            take = shown_progress(statistics.take, sources, enabled=watch.shows_progress)
-            parts: list[Parts] = gather(crew, take, max_limited=statistics.limits["releases"])
-        statistics.add(parts)
-        counts = [one.counts for one in parts]
-        if not asked:
-            refuse_changes(counts)
-        add_up(counts, dissector, watch.skipped)
-    except IndivisibleError:
-        watch.again()
+    done = share_out(
+        sources, count, work, statistics.take, watch, dissector, counts_of=lambda part: part.counts,
+        max_limited=statistics.limits["releases"], may_end=True,
+    )  # fmt: skip
+    if done is None:
         return None, None
-    reading.order.overlapping += overlapping(counts)
-    matched[0] = any(one.matched for one in parts)
+    parts, asked = done
+    statistics.add(parts)
+    matched[0] = any(part.matched for part in parts)
     return statistics, asked[0] if asked else None
 
 

@@ -66,7 +66,7 @@ def command(given: TriageOptions) -> int:
     from mqttscope.triage.screen import Screen
 
     warn_of_configuration()
-    view = make_view(colour=given.colour, time_format="iso", payload="none", payload_limit=0, show_secrets=False)
+    view = make_view(colour=given.colour, payload="none", payload_limit=0)
     run = CaptureRun(given.captures, given.files, given.protocol, shown=True)
     reading, watch, dissector = run.reading, run.watch, run.dissector
     triage = Triage(together=reading.deduplicate)
@@ -97,9 +97,7 @@ def command(given: TriageOptions) -> int:
         *advice.of_connections(dissector, deduplicates=reading.deduplicate, one_sided=False), *reading.advice(),
     ]  # fmt: skip
     screen.remarks = [remark.removeprefix("not read: ") for remark in remarks if remark]
-    sink = Output()
-    sink.write(screen.rendered())
-    sink.flush()
+    Output().write_all(screen.rendered())
     if run.interrupt is not None:
         raise run.interrupt
     return EXIT_UNREADABLE if watch.errors or not triage.is_judged else EXIT_CLEAN

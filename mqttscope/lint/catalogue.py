@@ -19,6 +19,7 @@ from typing import Any
 from mqttscope.errors import MqttscopeError
 from mqttscope.lint.rule import RULES, Rule
 from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.secrets.forms import LENGTH
 
 ALL = "ALL"
 """The word that selects every rule, those of practice too."""
@@ -191,6 +192,11 @@ def _weight(name: str, own: Mapping[str, str]) -> int:
     if name.upper() == ALL:
         return 0
     return 6 if name.lower() in _by_slug() or name.lower() in own else len(name)
+
+
+def secret_length(rules: Iterable[Rule]) -> int:
+    """Characters from which on random text counts as a secret: what the rule that looks for it goes by."""
+    return next((int(rule.set["length"]) for rule in rules if rule.code == "SEC104"), LENGTH)
 
 
 def instances(rules: Iterable[type[Rule]], settings: dict[str, dict[str, Any]] | None = None) -> list[Rule]:

@@ -10,7 +10,7 @@ import pickle
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from mqttscope.capture.pcap import FrameSink
 from mqttscope.dissect import Dissector
@@ -63,20 +63,6 @@ NAME_MARK: Final = "\0"
 Select = Callable[[Iterable[Event]], Iterator[Event]]
 Frames = Callable[[FrameSink | None], Iterable[Frame | CaptureNotice]]
 """Reads the captures; a sink takes what it wants of their frames."""
-
-
-class Lines(Protocol):
-    """Makes the lines of one process."""
-
-    @property
-    def limited(self) -> int:
-        """How many things it remembers whose number is limited."""
-
-    def show(self, event: Event, sender: Sender, *, known: bool = False) -> None:
-        """Send the line of an event; ``known``: of a connection that opened before and was hidden then."""
-
-    def hide(self, event: Event, sender: Sender) -> None:
-        """Send what counts of an event that has no line."""
 
 
 class JsonSender(Sender):
@@ -330,7 +316,7 @@ class _Into:
 
 MAX_LIMITED: Final = min(MAX_CONNECTIONS, MAX_ENDINGS)
 """From so many on of what shares remember in a limited number, only one process knows what is forgotten."""
-SHARES: Final[dict[str, Callable[[Share, View, Sender], Lines]]] = {"jsonl": JsonShare, "text": TextShare}
+SHARES: Final[dict[str, type[JsonShare | TextShare]]] = {"jsonl": JsonShare, "text": TextShare}
 """Formats that can be shared out."""
 
 

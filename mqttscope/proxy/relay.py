@@ -6,14 +6,14 @@ import asyncio
 import socket
 import ssl
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
 from mqttscope.proxy.pair import Pair
 from mqttscope.transport.link import reason
 from mqttscope.transport.recording import GRACE_S, HURRY_S, REST_S, Recording
-from mqttscope.transport.server import accept, listen
+from mqttscope.transport.server import Acceptor
 from mqttscope.transport.sockets import Rounds
 from mqttscope.transport.target import Upstream, shown
 from mqttscope.transport.wire import Endpoint
@@ -51,28 +51,23 @@ class Route:
     """For the first packet of the client, and then for that of the broker; 0 is no limit."""
 
 
-class Relay:
+class Relay(Acceptor):
     """Takes clients and connects each with the broker.
 
     `start`, wait for `stopping`, `close`; all in one event loop.
     """
 
     def __init__(self, route: Route, recording: Recording, note: Callable[[str], None] = lambda _: None) -> None:
+        super().__init__(route.max_connections, self._say)
         self.route = route
         self.recording = recording
         self.note = note
-        self.addresses: list[tuple[str, int]] = []
-        """Where it listens."""
         self.reached = 0
         """Connections to the broker that were made."""
         self.unreached = 0
         """Connections to the broker that could not be made."""
-        self.refused = 0
-        """Clients beyond the limit."""
-        self.clients = 0
-        """Connections of clients now."""
         self.connecting = 0
-        """Those of them that are not connected with the broker yet."""
+        """Clients that are not connected with the broker yet."""
         self.served = 0
         """Connections of clients ever."""
         self.stopping = asyncio.Event()
@@ -81,9 +76,6 @@ class Relay:
         self._said = 0
         self._pairs: set[Pair] = set()
         self._rounds = Rounds()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._accepting: list[asyncio.Task[None]] = []
-        self._sockets: list[socket.socket] = []
         self._closed = False
 
     @property
@@ -95,9 +87,7 @@ class Relay:
         loop = asyncio.get_running_loop()
         self.recording.start()
         loop.set_exception_handler(self._trouble)
-        self._sockets = await listen(self.route.host, self.route.port)
-        self.addresses = [sock.getsockname()[:2] for sock in self._sockets]
-        self._accepting = [self._spawn(accept(sock, self._take, self._say)) for sock in self._sockets]
+        await self._listen(self.route.host, self.route.port)
 
     def stop(self, *, hurry: bool = False) -> None:
         """Ask to end; in a ``hurry`` judging that lags is not waited for."""
@@ -111,10 +101,7 @@ class Relay:
             return
         self._closed = True
         self.stopping.set()
-        for task in self._accepting:
-            task.cancel()
-        await asyncio.gather(*self._accepting, return_exceptions=True)
-        self._stop_listening()
+        await self._stop_listening()
         # That connections end now is not their doing, so it is no part of the record.
         self._rounds.close()
         self.recording.sealed = True
@@ -131,10 +118,7 @@ class Relay:
         for pair in pairs:
             pair.client.abort()
             pair.server.abort()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.sleep(0)
+        await self._end_tasks()
         if self._said > MAX_SAID:
             self.note(f"{self._said - MAX_SAID:,} more problems with connections were not reported")
 
@@ -142,22 +126,8 @@ class Relay:
         """What is left of a limit; after a signal it counts from there, so that limits do not add up."""
         return limit_s if self._hurried_s is None else max(0.0, self._hurried_s + limit_s - time.monotonic())
 
-    def _stop_listening(self) -> None:
-        for sock in self._sockets:
-            sock.close()
-
-    def _take(self, sock: socket.socket) -> None:
-        if self.clients >= self.route.max_connections:
-            self.refused += 1
-            self._say(f"a client was closed: there are {self.route.max_connections:,} connections already")
-            sock.close()
-            return
-        self.clients += 1
-        self.connecting += 1
-        self._spawn(self._serve(sock))
-
     async def _serve(self, sock: socket.socket) -> None:
-        """One client from its first byte to its end."""
+        self.connecting += 1
         loop = asyncio.get_running_loop()
         route, recording = self.route, self.recording
         connecting = True
@@ -233,17 +203,6 @@ class Relay:
         if not pair.wire.sent(False):
             self.reached -= 1
             self.unreached += 1
-
-    def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-        return task
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._say(f"internal error: {type(error).__name__}: {error}")
 
     def _trouble(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         """What the event loop would print: connections that break are no news, anything else is a bug."""

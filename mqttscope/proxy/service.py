@@ -133,7 +133,6 @@ class Proxy:
         where = parse_listen(arguments.text("listen", listen, "HOST:PORT, such as 127.0.0.1:1884"))
         broker = parse_upstream(arguments.text("upstream", upstream, "a URL, such as mqtt://127.0.0.1:1883"))
         arguments.tls_files(broker, tls=broker.tls, insecure=insecure, ca=ca, cert=cert, key=key)
-        arguments.tls_pair("cert", "key", (cert, key))
         arguments.tls_pair("listen_cert", "listen_key", (listen_cert, listen_key))
         route = Route(*where, broker)
         route.max_connections = arguments.whole("max_connections", max_connections, 1)

@@ -114,6 +114,11 @@ class Recording:
         return self.judging is not None and self.judging.busy
 
     @property
+    def failed(self) -> bool:
+        """Whether something could not be written or judged."""
+        return self.write_error is not None or self.judge_error is not None
+
+    @property
     def unjudged_bytes(self) -> int:
         """Bytes that passed and were not judged."""
         return 0 if self.judging is None or self.judge_error is not None else self.judging.unjudged_bytes

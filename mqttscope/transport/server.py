@@ -6,6 +6,7 @@ import asyncio
 import errno
 import socket
 import ssl
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 
@@ -28,7 +29,67 @@ Factory = Callable[[Link], Listener]
 """Called with the link of a client that is ready for MQTT; gives who is to hear of it."""
 
 
-class Server:
+class Acceptor(ABC):
+    """Sockets that listen, and a task for each client that comes."""
+
+    def __init__(self, max_connections: int, tell: Callable[[str], None]) -> None:
+        self.addresses: list[tuple[str, int]] = []
+        """Where it listens."""
+        self.clients = 0
+        """Connections of clients now."""
+        self.refused = 0
+        """Clients beyond the limit."""
+        self._max_connections = max_connections
+        self._tell = tell
+        self._sockets: list[socket.socket] = []
+        self._accepting: list[asyncio.Task[None]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def _listen(self, host: str, port: int) -> None:
+        self._sockets = await listen(host, port)
+        self.addresses = [sock.getsockname()[:2] for sock in self._sockets]
+        self._accepting = [self._spawn(accept(sock, self._take, self._tell)) for sock in self._sockets]
+
+    async def _stop_listening(self) -> None:
+        for task in self._accepting:
+            task.cancel()
+        await asyncio.gather(*self._accepting, return_exceptions=True)
+        for sock in self._sockets:
+            sock.close()
+
+    async def _end_tasks(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        # Sockets are closed one turn of the event loop after an abort.
+        await asyncio.sleep(0)
+
+    def _take(self, sock: socket.socket) -> None:
+        if self.clients >= self._max_connections:
+            self.refused += 1
+            self._tell(f"a client was closed: there are {self._max_connections:,} connections already")
+            sock.close()
+            return
+        self.clients += 1
+        self._spawn(self._serve(sock))
+
+    @abstractmethod
+    async def _serve(self, sock: socket.socket) -> None:
+        """One client from its first byte to its end."""
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._tell(f"internal error: {type(error).__name__}: {error}")
+
+
+class Server(Acceptor):
     """Listens; made by `serve`."""
 
     def __init__(
@@ -41,20 +102,13 @@ class Server:
         max_connections: int,
         note: Callable[[str], None],
     ) -> None:
-        self.addresses: list[tuple[str, int]] = []
-        """Where it listens."""
+        super().__init__(max_connections, note)
         self.links: set[Link] = set()
         """The clients that are ready for MQTT."""
         self._factory = factory
         self._tls = tls
         self._websocket = websocket
         self._recorder = recorder
-        self._max_connections = max_connections
-        self._note = note
-        self._clients = 0
-        self._sockets: list[socket.socket] = []
-        self._accepting: list[asyncio.Task[None]] = []
-        self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def port(self) -> int:
@@ -62,11 +116,7 @@ class Server:
 
     async def close(self, within_s: float = CLOSE_TIMEOUT_S) -> None:
         """Stop listening and close the links in good order; those that do not close in time are reset."""
-        for task in self._accepting:
-            task.cancel()
-        await asyncio.gather(*self._accepting, return_exceptions=True)
-        for sock in self._sockets:
-            sock.close()
+        await self._stop_listening()
         links = list(self.links)
         for link in links:
             link.close()
@@ -74,27 +124,9 @@ class Server:
             await asyncio.wait_for(asyncio.gather(*(link.closed.wait() for link in links)), within_s)
         for link in links:
             link.abort()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        # Sockets are closed one turn of the event loop after an abort.
-        await asyncio.sleep(0)
-
-    async def _start(self, host: str, port: int) -> None:
-        self._sockets = await listen(host, port)
-        self.addresses = [sock.getsockname()[:2] for sock in self._sockets]
-        self._accepting = [self._spawn(accept(sock, self._take, self._note)) for sock in self._sockets]
-
-    def _take(self, sock: socket.socket) -> None:
-        if self._clients >= self._max_connections:
-            self._note(f"a client was closed: there are {self._max_connections:,} connections already")
-            sock.close()
-            return
-        self._clients += 1
-        self._spawn(self._serve(sock))
+        await self._end_tasks()
 
     async def _serve(self, sock: socket.socket) -> None:
-        """One client from its first byte to its end."""
         loop = asyncio.get_running_loop()
         link: Link | None = None
         try:
@@ -108,33 +140,22 @@ class Server:
                     await loop.connect_accepted_socket(lambda: made, sock, ssl=self._tls, ssl_shutdown_timeout=timeout)
                     await link.opened
             except WebSocketError as error:
-                self._note(f"{client}: no WebSocket with the client: {error}")
+                self._tell(f"{client}: no WebSocket with the client: {error}")
                 await link.closed.wait()
                 return
             except (OSError, TimeoutError) as error:
-                self._note(f"{client}: the client was not served: {reason(error)}")
+                self._tell(f"{client}: the client was not served: {reason(error)}")
                 return
             self.links.add(link)
             await link.closed.wait()
         except OSError:  # it has gone already
             return
         finally:
-            self._clients -= 1
+            self.clients -= 1
             if link is not None:
                 self.links.discard(link)
                 link.abort()
             sock.close()
-
-    def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-        return task
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._note(f"internal error: {type(error).__name__}: {error}")
 
 
 async def serve(
@@ -156,7 +177,7 @@ async def serve(
     server = Server(
         factory, tls=tls, websocket=websocket, recorder=recorder, max_connections=max_connections, note=note
     )
-    await server._start(host, port)
+    await server._listen(host, port)
     return server
 
 

@@ -45,12 +45,13 @@ def test_what_has_no_beginning_is_left_out_with_the_reason() -> None:
 @each(
     "pace, found",
     [
-        ("recorded", (1.0, False)), ("asap", (None, False)), ("causal", (None, True)), (2, (2.0, False)),
-        ("0.5x", (0.5, False)), ("3", (3.0, False)),
+        ("recorded", (1.0, False, "recorded")), ("asap", (None, False, "asap")), ("causal", (None, True, "causal")),
+        (2, (2.0, False, "2x")), ("0.5x", (0.5, False, "0.5x")), ("3", (3.0, False, "3")),
     ],
 )  # fmt: skip
-def test_paces(pace: str | float, found: tuple[float | None, bool]) -> None:
-    assert read_pace(pace) == found
+def test_paces(pace: str | float, found: tuple[float | None, bool, str]) -> None:
+    made = read_pace(pace)
+    assert (made.speed, made.causal, made.text) == found
 
 
 @each("pace", ["", "fast", 0, -1, float("nan"), float("inf"), "x"])

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
+from mqttscope.cli.errors import CommandFailedError
 from mqttscope.cli.live_options import (
     ChangeOptions,
     ConnectOptions,
@@ -20,7 +21,6 @@ from mqttscope.cli.live_options import (
     RunOptions,
     ServeOptions,
     TlsOptions,
-    UnreachableError,
     target_of,
 )
 from mqttscope.mqtt.constants import ProtocolVersion
@@ -40,7 +40,7 @@ PLAIN, SECURE = "mqtt://127.0.0.1", "mqtts://127.0.0.1"
     ],
 )
 def test_pace(given: str, speed: float | None, causal: bool, text: str) -> None:
-    made = PaceOptions(pace=PaceType().convert(given, None, None))
+    made = PaceOptions(pace=PaceType().convert(given, None, None)).read()
 
     assert (made.speed, made.causal, made.text) == (speed, causal, text)
 
@@ -123,7 +123,7 @@ def test_the_password_of_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert ConnectOptions().password() == b"secret"
     monkeypatch.setenv("MQTTSCOPE_PASSWORD", "")
     assert ConnectOptions().password() is None
-    with pytest.raises(UnreachableError, match="cannot read the password"):
+    with pytest.raises(CommandFailedError, match="cannot read the password"):
         ConnectOptions(password_file=str(tmp_path / "missing")).password()
 
 

@@ -662,3 +662,25 @@ def test_what_is_raised() -> None:
     raised = program.interruption(signal.SIGTERM)
     assert isinstance(raised, program.Terminated)
     assert raised.exit_code == 143
+
+
+def test_a_handler_gets_signals_meanwhile_and_the_one_before_is_back_afterwards() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    got: list[int] = []
+    with program.handling(lambda number, frame: got.append(number), (signal.SIGTERM,)) as known:
+        signal.raise_signal(signal.SIGTERM)
+    assert (got, known) == ([signal.SIGTERM], {signal.SIGTERM: before})
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_another_thread_leaves_handlers_as_they_are() -> None:
+    found: list[dict[int, object]] = []
+
+    def work() -> None:
+        with program.handling(lambda number, frame: None) as before:
+            found.append(before)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found == [{}]

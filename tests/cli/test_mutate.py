@@ -18,6 +18,7 @@ from xml.etree import ElementTree
 import pytest
 
 from mqttscope.cli.mutating_found import ProgressLine, rough
+from mqttscope.cli.output import Progress
 from tests.broker_test.broken import broken_command
 from tests.cli.running import capture, environment, inspected, invoke
 from tests.dev.schemas import fits
@@ -297,6 +298,7 @@ def test_versions_that_a_broker_does_not_speak_are_left_out() -> None:
         (["x.pcapng", "--broker", "=mqtt://127.0.0.1"], 2, "=mqtt://127.0.0.1: NAME=URL needs a name"),
         (["x.pcapng", "--broker", "mqtt://192.0.2.7"], 2, "--yes-i-may-test 192.0.2.7"),
         (["x.pcapng", "--broker", "mqtt://192.0.2.7", "--yes-i-may-test", "192.0.2.8"], 2, "--yes-i-may-test"),
+        (["x.pcapng", "--broker", "mqtt://127.0.0.1:9", "--user", "a" * 65_536], 2, "a user name holds at most 65,535"),
         (["x.pcapng", "--write", "x.pcapng"], 2, "is a capture that is read"),
     ],
 )
@@ -424,6 +426,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     """Let standard error be a terminal."""
     made = Terminal()
     monkeypatch.setattr("sys.stderr", made)
+    monkeypatch.setattr(Progress, "_line", False)
     return made
 
 

@@ -18,9 +18,10 @@ import pytest
 from mqttscope.capture import open_capture
 from mqttscope.capture.write import PcapngWriter
 from mqttscope.cli import output as outputs
+from mqttscope.cli.errors import CommandFailedError
 from mqttscope.cli.output import Watch
 from mqttscope.cli.reading import Reading
-from mqttscope.cli.sharing import CapturesChangedError, Rest, Sources, processes, refuse_changes, shown_progress
+from mqttscope.cli.sharing import Rest, Sources, processes, refuse_changes, shown_progress
 from mqttscope.net.frame import CaptureError, Frame
 from mqttscope.parallel import merge
 from mqttscope.stats.collect import Statistics
@@ -229,7 +230,7 @@ def test_a_capture_that_changes_is_told() -> None:
     refuse_changes(counts)
     counts[1].frames += 1
 
-    with pytest.raises(CapturesChangedError, match="was changed while it was read"):
+    with pytest.raises(CommandFailedError, match="was changed while it was read"):
         refuse_changes(counts)
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
@@ -13,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import click
 
 from mqttscope.cli.command import LAKE, SPARK, group, option, options
-from mqttscope.cli.main import EXIT_USAGE, interruption, leaving, limit_ending, printable
-from mqttscope.cli.output import warn
+from mqttscope.cli.errors import ErrorTranslation, printable_reason
+from mqttscope.cli.main import EXIT_USAGE, handling, interruption, leaving, limit_ending, printable
+from mqttscope.cli.output import Progress, warn
 from mqttscope.cli.pipeline.common import SparkOptions, lake_option, pairs, size
-from mqttscope.cli.spark_session import QUICK, WITHOUT_CODE, PipelineFailedError, session
+from mqttscope.cli.spark_session import QUICK, WITHOUT_CODE, PipelineFailedError, packages_needed, session
 from mqttscope.errors import MqttscopeError
-from mqttscope.installation import extra_command
 
 if TYPE_CHECKING:
     from mqttscope.analysis.answer import Answer
@@ -115,10 +113,8 @@ def lake_of(lake: Lake) -> Manifest:
     """The manifest of a lake."""
     from mqttscope.lake.manifest import LakeError, open_lake
 
-    try:
+    with ErrorTranslation(PipelineFailedError, LakeError, text=printable_reason):
         return open_lake(lake)
-    except LakeError as error:
-        raise PipelineFailedError(printable(str(error))) from None
 
 
 @contextmanager
@@ -134,27 +130,23 @@ def asked(given: AskOptions, manifest: Manifest, steps: Steps, *, question: bool
     on_spark = given.on_spark(bytes_of_tables)
     steps.say("starting Spark" if on_spark else "asking the lake")
     asking = _spark(given, manifest, bytes_of_tables) if on_spark else _local(given, manifest)
-    try:
-        with asking as engine, (_questions_of_spark if on_spark else _questions)(question):
-            steps.say("asking the lake")
-            yield engine
-    except LakeError as error:
-        raise PipelineFailedError(printable(str(error))) from None
+    with (
+        ErrorTranslation(PipelineFailedError, LakeError, text=printable_reason),
+        asking as engine,
+        _questions(question, of_spark=on_spark),
+    ):
+        steps.say("asking the lake")
+        yield engine
 
 
 @contextmanager
 def _local(given: AskOptions, manifest: Manifest) -> Iterator[AskedEngine]:
     """DuckDB in this process; its temporary files go with it, also where the process is ended."""
-    try:
+    with packages_needed("asking a lake needs", "lake"):
         import duckdb
 
         from mqttscope.analysis.local import MEMORY, LocalEngine
         from mqttscope.analysis.query import sentence
-    except ImportError as error:
-        raise PipelineFailedError(
-            f"asking a lake needs what is not installed ({error}): {extra_command('lake')}"
-        ) from None
-
     stopped: list[int] = []
 
     def interrupted(number: int, frame: object) -> None:
@@ -163,7 +155,7 @@ def _local(given: AskOptions, manifest: Manifest) -> Iterator[AskedEngine]:
         raise interruption(number)
 
     # DuckDB may take long to end, since it waits for what it is at: its files go away even if that takes too long.
-    with _signals(interrupted), ExitStack() as open_ones:
+    with handling(interrupted, (signal.SIGINT, signal.SIGTERM)), ExitStack() as open_ones:
         engine = LocalEngine(given.place, manifest, memory=given.memory or MEMORY)
         open_ones.enter_context(leaving(engine.remove_scratch))
         open_ones.enter_context(engine)
@@ -180,36 +172,6 @@ def _local(given: AskOptions, manifest: Manifest) -> Iterator[AskedEngine]:
 
 
 @contextmanager
-def _signals(handler: Any) -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, one in before.items():
-            signal.signal(number, one)
-
-
-@contextmanager
-def _questions(asked: bool) -> Iterator[None]:
-    import duckdb
-
-    from mqttscope.analysis.answer import UnknownQueryError
-    from mqttscope.analysis.query import is_of_query, sentence
-
-    try:
-        yield
-    except UnknownQueryError as error:
-        raise BadQuestionError(printable(str(error))) from None
-    except duckdb.Error as error:
-        if not asked or not is_of_query(error) or os.environ.get("MQTTSCOPE_TRACEBACK"):
-            raise
-        raise BadQuestionError(printable(sentence(error))) from None
-
-
-@contextmanager
 def _spark(given: AskOptions, manifest: Manifest, bytes_of_tables: int) -> Iterator[AskedEngine]:
     with session(given.spark.master, given.spark.configuration, fitting(bytes_of_tables)) as spark:
         from mqttscope.spark.engine import SparkEngine
@@ -223,18 +185,28 @@ def fitting(size: int) -> dict[str, str]:
 
 
 @contextmanager
-def _questions_of_spark(asked: bool) -> Iterator[None]:
+def _questions(asked: bool, *, of_spark: bool) -> Iterator[None]:
     from mqttscope.analysis.answer import UnknownQueryError
-    from mqttscope.spark.errors import SPARK_ERRORS, is_of_query, sentence
 
+    engine: Any
+    if of_spark:
+        from mqttscope.spark import errors as engine
+
+        errors = engine.SPARK_ERRORS
+    else:
+        import duckdb
+
+        from mqttscope.analysis import query as engine
+
+        errors = (duckdb.Error,)
     try:
         yield
     except UnknownQueryError as error:
-        raise BadQuestionError(printable(sentence(str(error)))) from None
-    except SPARK_ERRORS as error:
-        if not asked or not is_of_query(error) or os.environ.get("MQTTSCOPE_TRACEBACK"):
+        raise BadQuestionError(printable(engine.sentence(str(error)) if of_spark else str(error))) from None
+    except errors as error:
+        if not asked or not engine.is_of_query(error) or os.environ.get("MQTTSCOPE_TRACEBACK"):
             raise
-        raise BadQuestionError(printable(sentence(str(error)))) from None
+        raise BadQuestionError(printable(engine.sentence(str(error) if of_spark else error))) from None
 
 
 def _size(path: Place) -> int:
@@ -244,22 +216,8 @@ def _size(path: Place) -> int:
         return 0
 
 
-class Steps:
+class Steps(Progress):
     """Shows on a terminal what is being done; silent elsewhere."""
-
-    def __init__(self) -> None:
-        self._shown = sys.stderr is not None and sys.stderr.isatty()
 
     def __call__(self, done: int, parts: int) -> None:
         self.say(f"asking the lake: {done} of {parts} answers")
-
-    def say(self, told: str) -> None:
-        """Show one line in the place of the one before."""
-        if self._shown:
-            sys.stderr.write(f"\r{told}\x1b[K")
-            sys.stderr.flush()
-
-    def end(self) -> None:
-        if self._shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()

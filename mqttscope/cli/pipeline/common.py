@@ -18,8 +18,7 @@ from mqttscope.cli.options import (
     complete_option,
     profile_option,
 )
-from mqttscope.cli.output import warn
-from mqttscope.installation import extra_command
+from mqttscope.cli.output import warn, warn_all
 
 if TYPE_CHECKING:
     from mqttscope.lake.options import LakeOptions
@@ -138,18 +137,16 @@ class RowOptions:
     def lake(self, extra: str = "lake") -> LakeOptions:
         """The same with the configuration; `PipelineFailedError` if packages of ``extra`` are missing."""
         from mqttscope.cli.linting_settings import resolve
-        from mqttscope.cli.spark_session import PipelineFailedError
+        from mqttscope.cli.spark_session import packages_needed
 
         judging = JudgingOptions(
             rules=self.rules, profile=self.profile, complete=self.complete, configuration=self.configuration
         )  # fmt: skip
         found = resolve(judging, protocol=self.protocol, may_be_none=True)
-        try:
+        with packages_needed("tables need", extra):
             from mqttscope.lake.options import LakeOptions, let_be_remembered
 
             let_be_remembered(found.rules)
-        except ImportError as error:
-            raise PipelineFailedError(f"tables need what is not installed ({error}): {extra_command(extra)}") from None
         return LakeOptions(
             dissect=found.options,
             group=self.site,
@@ -176,7 +173,6 @@ class SparkOptions:
 
 def warn_errors(lines: Sequence[str]) -> None:
     """Report errors of captures, `TOLD` of them at most."""
-    for line in lines[:TOLD]:
-        warn(line)
+    warn_all(lines[:TOLD])
     if len(lines) > TOLD:
         warn(f"{len(lines) - TOLD:,} more errors are in the table ingest_errors")

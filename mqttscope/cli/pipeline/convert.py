@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 
 from mqttscope.cli.command import make_command, options
+from mqttscope.cli.errors import ErrorTranslation, printable_reason
 from mqttscope.cli.main import EXIT_CLEAN, printable
 from mqttscope.cli.pipeline.common import lake_option
-from mqttscope.cli.spark_session import PipelineFailedError
-from mqttscope.installation import extra_command
+from mqttscope.cli.spark_session import PipelineFailedError, packages_needed
 
 
 @options
@@ -35,15 +35,11 @@ def command(given: ConvertOptions) -> int:
     Rows stay as they are, and so do nearly all files. A conversion that is stopped leaves the lake as it was, and can
     be run again.
     """
-    try:
+    with packages_needed("tables need", "lake"):
         from mqttscope.lake.convert import convert_lake
         from mqttscope.lake.manifest import LakeError
-    except ImportError as error:
-        raise PipelineFailedError(f"tables need what is not installed ({error}): {extra_command('lake')}") from None
-    try:
+    with ErrorTranslation(PipelineFailedError, LakeError, text=printable_reason):
         converted = convert_lake(given.lake)
-    except LakeError as error:
-        raise PipelineFailedError(printable(str(error))) from None
     done = "has Delta tables now" if converted else "has Delta tables already"
     click.echo(f"{printable(given.lake)} {done}")
     return EXIT_CLEAN

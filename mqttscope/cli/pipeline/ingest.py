@@ -13,11 +13,10 @@ from mqttscope.cli import advice
 from mqttscope.cli.command import LAKE, OTHER, OUTPUT, READING, SPARK, argument, group, make_command, option, options
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE, printable
 from mqttscope.cli.options import LARGE_BYTES, MOST_JOBS
-from mqttscope.cli.output import Output, describe, warn
+from mqttscope.cli.output import Output, describe, warn, warn_all
 from mqttscope.cli.own_rules import refuse_on_spark
 from mqttscope.cli.pipeline.common import RowOptions, SparkOptions, lake_option, pairs, warn_errors
-from mqttscope.cli.spark_session import PipelineFailedError, for_captures, session, task_progress
-from mqttscope.installation import extra_command
+from mqttscope.cli.spark_session import PipelineFailedError, for_captures, packages_needed, session, task_progress
 from mqttscope.mqtt.view import text, utf8
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.segment import not_read
@@ -140,14 +139,12 @@ class IngestRun:
         """Ingest and report what was done; returns the exit code."""
         from mqttscope.cli.sharing import ShareFailedError
 
-        try:
+        with packages_needed("tables need", "lake"):
             from mqttscope.capture.locations import NoCapturesError, find
             from mqttscope.lake.manifest import LakeError, read_manifest
             from mqttscope.lake.shared_commit import require_single_writer
             from mqttscope.lake.store import StorePath, place
             from mqttscope.lake.summary import summarize
-        except ImportError as error:
-            raise PipelineFailedError(f"tables need what is not installed ({error}): {extra_command('lake')}") from None
         settings = self.given.lake_settings or self.given.settings
         root = place(self.given.lake, settings, single_writer=self.given.single_writer)
         try:
@@ -214,13 +211,9 @@ class IngestRun:
 
     def _with_spark(self, found: Sequence[Location]) -> Ingested:
         refuse_on_spark(self.options.rules)
-        try:
+        with packages_needed("Spark needs", "spark"):
             from mqttscope.spark.ingest import ingest
             from mqttscope.spark.session import followed
-        except ImportError as error:
-            raise PipelineFailedError(
-                f"Spark needs what is not installed ({error}): {extra_command('spark')}"
-            ) from None
         fitting = for_captures(sum(one.size for one in found))
         with (
             session(self.given.spark.master, self.given.spark.configuration, fitting) as spark,
@@ -238,17 +231,14 @@ class IngestRun:
             f"{describe(one)}, which the lake already has" for one in again
         ]
         warn_errors(lines)
-        for said in advice.counted_of_connections(summary.of_connections):
-            warn(said)
-        for said in () if summary.done.taps is None else summary.done.taps.told():
-            warn(said)
+        warn_all(advice.counted_of_connections(summary.of_connections))
+        warn_all(() if summary.done.taps is None else summary.done.taps.told())
         unread = advice.unread_sentence(summary.done.skipped, offer=advice.OFFER_ELSEWHERE)
         if unread is not None:
             warn(unread)
         for failure in summary.done.internal_errors[:FAILURES_TOLD]:
             warn(f"internal error in {failure.rule}: {utf8(failure.capture)}, frame {failure.frame}: {failure.error}")
-        for said in summary.done.failures_told:
-            warn(said)
+        warn_all(summary.done.failures_told)
         _warn_each(
             summary.done.out_of_order,
             "begin{s} before the end of what the lake already holds; where connections do not fit together, "
@@ -264,13 +254,12 @@ class IngestRun:
         )
 
     def _show(self, summary: Summary, faults: dict[str, str]) -> None:
-        sink = Output()
         if self.given.form == "json":
-            sink.write(orjson.dumps(_as_json(self.given.lake, summary, faults)) + b"\n")
+            data = orjson.dumps(_as_json(self.given.lake, summary, faults)) + b"\n"
         else:
             lines = _as_text(self.given.lake, summary, payloads=self.options.payload_limit > 0)
-            sink.write("".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace"))
-        sink.flush()
+            data = "".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace")
+        Output().write_all(data)
 
 
 def _warn_each(names: Sequence[str], what: str) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mqttscope.cli.command import OUTPUT, SELECTION, group, make_command, option, options
+from mqttscope.cli.errors import ErrorTranslation
 from mqttscope.cli.options import colour_option
 from mqttscope.cli.pipeline.asking import AskOptions, Steps, asked, lake_of
 
@@ -103,12 +104,10 @@ def command(given: ReportOptions) -> int:
 
             report = fleet_report(engine, question, progress=steps)
     finally:
-        steps.end()
+        steps.clear()
     data = _rendered(report, given)
     if output is None:
-        sink = Output()
-        sink.write(data)
-        sink.flush()
+        Output().write_all(data)
     else:
         _write(output, data)
     return 0
@@ -131,10 +130,8 @@ def _asked(last_ns: int | None, given: ReportOptions) -> Asked:
     times: dict[str, int | None] = {"since": None, "until": None}
     for name, told in (("since", given.since), ("until", given.until)):
         if told is not None:
-            try:
+            with ErrorTranslation(click.UsageError, ValueError, before=f"--{name}: "):
                 times[name] = read_time(told, last_ns)
-            except ValueError as error:
-                raise click.UsageError(f"--{name}: {error}") from None
     if times["since"] is not None and times["until"] is not None and times["since"] >= times["until"]:
         raise click.UsageError("--since is not before --until")
     for one in given.topic:
@@ -178,7 +175,7 @@ def _rendered(report: FleetReport, given: ReportOptions) -> bytes:
     from mqttscope.report.base import View
     from mqttscope.report.fleet.text import render
 
-    view = make_view(colour=given.colour, time_format="iso", payload="none", payload_limit=0, show_secrets=False)
+    view = make_view(colour=given.colour, payload="none", payload_limit=0)
     return render(report, view if given.output is None else View(width=0))
 
 
@@ -187,10 +184,8 @@ def _write(path: str, data: bytes) -> None:
     from mqttscope.capture.write import write_file
     from mqttscope.cli.output import CannotWriteError
 
-    try:
+    with ErrorTranslation(CannotWriteError, OSError, before=f"--output: {path}: "):
         write_file(path, data)
-    except OSError as error:
-        raise CannotWriteError(f"--output: {path}: {error.strerror or error}") from None
 
 
 UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mqttscope.cli.command import OUTPUT, argument, group, make_command, option, options
+from mqttscope.cli.errors import ErrorTranslation
 from mqttscope.cli.pipeline.asking import AskOptions, BadQuestionError, Steps, asked, lake_of
 
 if TYPE_CHECKING:
@@ -69,20 +70,18 @@ def command(given: SqlOptions) -> int:
             answer = engine.ask(given.query, most)
             _each_name_once(answer)
             first = next(answer.rows, None)
-            steps.end()
+            steps.clear()
             _show(answer, first, given.form, limit or TEXT_ROWS)
     finally:
-        steps.end()
+        steps.clear()
     return 0
 
 
 def _only_asks(query: str) -> None:
     from mqttscope.analysis.answer import UnknownQueryError, without_comments
 
-    try:
+    with ErrorTranslation(BadQuestionError, UnknownQueryError):
         word = re.match(r"[\s(;]*(\w*)", without_comments(query))
-    except UnknownQueryError as error:
-        raise BadQuestionError(str(error)) from None
     if word is None or word[1].lower() not in QUESTIONS:
         raise BadQuestionError(f"a question begins with {', '.join(QUESTIONS[:-1])} or {QUESTIONS[-1]}")
 
@@ -101,7 +100,7 @@ def _show(answer: Answer, first: list[Any] | None, format_: str, most: int) -> N
     rows = () if first is None else _chained(first, answer)
     sink = Output()
     if format_ == "text":
-        view = make_view(colour=False, time_format="iso", payload="none", payload_limit=0, show_secrets=False)
+        view = make_view(colour=False, payload="none", payload_limit=0)
         found = list(rows)
         sink.write(as_text(answer.columns, found[:most], view))
         sink.flush()

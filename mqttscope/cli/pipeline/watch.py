@@ -10,17 +10,17 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from mqttscope.cli.command import OUTPUT, READING, argument, group, make_command, option, options
-from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE, leaving, limit_ending, printable
-from mqttscope.cli.output import describe, warn
+from mqttscope.cli.errors import ErrorTranslation, printable_reason
+from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE, handling, leaving, limit_ending, printable
+from mqttscope.cli.output import describe, warn, warn_all
 from mqttscope.cli.own_rules import refuse_on_spark
 from mqttscope.cli.pipeline.common import RowOptions, SparkOptions, lake_option, size, warn_errors
-from mqttscope.cli.spark_session import PipelineFailedError, session
-from mqttscope.installation import extra_command
+from mqttscope.cli.spark_session import PipelineFailedError, packages_needed, session
 from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
 
@@ -94,16 +94,12 @@ class WatchRun:
         """Watch until the end; returns the exit code."""
         given = self.given
         self._check()
-        try:
+        with packages_needed("watching needs", "spark"):
             from mqttscope.lake.commit import lake_lock
             from mqttscope.lake.manifest import LakeError, read_manifest
             from mqttscope.lake.writer import check_settings
             from mqttscope.spark.watch import watch
-        except ImportError as error:
-            raise PipelineFailedError(
-                f"watching needs what is not installed ({error}): {extra_command('spark')}"
-            ) from None
-        try:
+        with ErrorTranslation(PipelineFailedError, LakeError, text=printable_reason):
             # Before Spark starts, which takes a while.
             with lake_lock(given.lake):
                 check_settings(read_manifest(Path(given.lake)), self.options, Path(given.lake))
@@ -119,14 +115,11 @@ class WatchRun:
                     spark, given.sources, given.lake, self.options, interval_s=given.interval, once=given.once,
                     max_bytes=given.max_bytes, quiet_seconds=given.quiet_time, tell=self._tell, note=warn, over=over,
                 )  # fmt: skip
-        except LakeError as error:
-            raise PipelineFailedError(printable(str(error))) from None
         return self.end()
 
     def end(self) -> int:
         """Report how often rules failed; returns the exit code."""
-        for told in self.failures.told(self.options.rules):
-            warn(told)
+        warn_all(self.failures.told(self.options.rules))
         return EXIT_UNREADABLE if self.errors or self.failures else EXIT_CLEAN
 
     def _check(self) -> None:
@@ -185,7 +178,6 @@ def _signals() -> Iterator[threading.Event]:
     Who sends SIGTERM waits for no long batch: what is not in by then is taken by the next watch.
     """
     over = threading.Event()
-    before: dict[int, Any] = {}
 
     def stop(number: int, frame: object) -> None:
         over.set()
@@ -194,11 +186,5 @@ def _signals() -> Iterator[threading.Event]:
         for one, handler in before.items():
             signal.signal(one, handler)
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        before[number] = signal.getsignal(number)
-        signal.signal(number, stop)
-    try:
+    with handling(stop, (signal.SIGINT, signal.SIGTERM)) as before:
         yield over
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)

@@ -52,6 +52,8 @@ class Pace:
     max_gap_ns: int | None = None
     rate: float | None = None
     """Messages per second, at most."""
+    text: str = "recorded"
+    """How the user calls it: ``causal``, ``2x``."""
 
 
 @dataclass(slots=True)

@@ -113,6 +113,6 @@ def test_small_lakes_are_asked_in_one_task_everywhere() -> None:
 def test_steps_are_for_terminals(capsys: pytest.CaptureFixture[str]) -> None:
     steps = asking.Steps()
     steps(1, 6)
-    steps.end()
+    steps.clear()
 
     assert capsys.readouterr().err == ""
