@@ -44,7 +44,7 @@ def test_no_command_ends_with_a_traceback(tmp_path: Path) -> None:
 
 
 def test_a_command_that_breaks_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(as_json, "capture")
+    monkeypatch.delattr(as_json, "NAMED_CAPTURE")
 
     (broken,) = damage.run([damage.originals()[0]], tmp_path)
 
