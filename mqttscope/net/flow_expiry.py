@@ -33,7 +33,8 @@ MAX_BUFFERED_SEGMENTS: Final = 32_768
 """Both per direction; a 64 KiB burst in 3-byte segments and out of order still fits."""
 MAX_TOTAL_BUFFERED_BYTES: Final = 256 * 1024 * 1024
 """Of all flows together."""
-IDLE_TIMEOUT_NS: Final = 2 * 3600 * _SECOND
+IDLE_TIMEOUT_NS: Final = 3 * 3600 * _SECOND
+"""Linux probes a silent connection after 2 h, and gives it up 11 min later."""
 LINGER_NS: Final = 120 * _SECOND
 """Time for which a closed flow is remembered, so that late copies of its segments do not open another."""
 REMEMBERED_BYTES: Final = 1_024

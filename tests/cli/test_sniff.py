@@ -221,7 +221,7 @@ def test_flows_go_idle_on_a_silent_interface(fake, tmp_path: Path) -> None:  # t
 
     assert done.code == 0
     assert [one["how"] for one in done.of("connection_closed")] == ["idle"]
-    assert "limit: 1 TCP connection idle for 2 hours, forgotten" in done.err
+    assert "limit: 1 TCP connection idle for 3 hours, forgotten" in done.err
 
 
 @pytest.mark.parametrize(("rule", "code"), [("FLW201", 0), ("PUB103", 1)])

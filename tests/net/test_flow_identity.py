@@ -267,9 +267,14 @@ END = "closed capture_end"
             id="port reused, first connection joined in the middle",
         ),
         pytest.param(
-            [*HANDSHAKE, "> A 101:abc 501 t=7200", "> A 104:def 501 t=14401"],
+            [*HANDSHAKE, "> A 101:abc 501 t=7200", "> A 104:def 501 t=18001"],
             ["opened", "> 0:abc", "closed idle", "opened", "> 0:def", END],
-            id="idle for more than two hours",
+            id="idle for more than three hours",
+        ),
+        pytest.param(
+            [*HANDSHAKE, "> A 101:abc 501", "< A 500 104 t=7201", "> A 104 501 t=7201", "> A 104:def 501 t=7875"],
+            ["opened", "> 0:abc", "> 3:def", END],
+            id="a keep-alive probe after two hours",
         ),
     ],
 )

@@ -148,7 +148,7 @@ class ClientEndings:
     """Without one, by FIN of the server."""
     resets: int
     timeouts: int
-    """Connections of which nothing was seen for two hours, or whose ports were used again."""
+    """Connections of which nothing was seen for three hours, or whose ports were used again."""
 
 
 @dataclass(slots=True)

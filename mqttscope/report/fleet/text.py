@@ -385,7 +385,7 @@ def people(names: Names, most: int = 3) -> str:
 
 WAYS = {
     "disconnect": "DISCONNECT{by}", "fin": "closed{by} without DISCONNECT", "reset": "reset{by}",
-    "idle": "silent for two hours", "port_reused": "ports used again", "evicted": "no longer followed",
+    "idle": "silent for three hours", "port_reused": "ports used again", "evicted": "no longer followed",
     "open": "open at the end of the captures",
 }  # fmt: skip
 """What is said of how connections ended (`EndingRow.how`)."""
