@@ -405,7 +405,7 @@ class HalfStream:
         if position == self.offset - 1:
             self.keep_alive_probes += 1
         elif self.offset < position <= self.offset + PLAUSIBLE_WINDOW and self.fin_offset < 0:
-            if young and self._movable():
+            if (young or (position == 1 and self.began_empty)) and self._movable():
                 self._rebase(position)
             else:
                 self.sent = max(self.sent, position)

@@ -276,6 +276,11 @@ END = "closed capture_end"
             ["opened", "> 0:abc", "> 3:def", END],
             id="a keep-alive probe after two hours",
         ),
+        pytest.param(
+            ["< A 500 104", "> A 104 501", "> A 104:abc 501 t=2", "< A 501 107 t=3", "< A 501:xyz 107 t=4"],
+            ["opened", "> 0:abc", "< 0:xyz", END],
+            id="the capture begins with a keep-alive probe",
+        ),
     ],
 )
 def test_connections(lines: list[str], expected: list[str]) -> None:
