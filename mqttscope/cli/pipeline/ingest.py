@@ -21,7 +21,6 @@ from mqttscope.mqtt.view import text, utf8
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.segment import not_read
 from mqttscope.report.documents import CAPTURE_ERROR, SCHEMA
-from mqttscope.report.findings.json import FAILURE
 from mqttscope.stats.as_json import TAPS
 from mqttscope.system import can_fork, processors
 
@@ -274,6 +273,8 @@ def _warn_each(names: Sequence[str], what: str) -> None:
 
 
 def _as_json(lake: str, summary: Summary, faults: dict[str, str]) -> dict[str, Any]:
+    from mqttscope.report.findings.json import FAILURE
+
     done = summary.done
     return {
         "schema": SCHEMA,
