@@ -71,7 +71,7 @@ def rotated(folder: Path) -> dict[Path, bytes]:
          "v5-will-delay", "v5-topic-alias-client", "v5-shared-subscription", "v5-session-present"], BEGIN_NS,
     )  # fmt: skip
     # What is open by then has been idle for too long.
-    tap += moved(frames_of("v5-flow-control"), tap[-1].timestamp_ns + 3 * 3600 * SECOND)
+    tap += moved(frames_of("v5-flow-control"), tap[-1].timestamp_ns + 4 * 3600 * SECOND)
     other = one_after_the_other(
         ["session-taken-over", "planted-violations", "failing-device", "auth-exchange"], BEGIN_NS + 5 * SECOND
     )

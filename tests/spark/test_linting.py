@@ -170,7 +170,7 @@ def test_many_clients_are_one_note_and_silent_captures_are_nothing_to_judge(tmp_
 def test_what_captures_lack_is_the_same(tmp_path: Path) -> None:
     """A capture of each kind, so far apart in time that no connection is in two of them."""
     makers = [make for make, _ in (*INSIDE.values(), *OUTSIDE.values())]
-    paths = [later(make(tmp_path / f"{at:02}.pcapng"), at * 10_800) for at, make in enumerate(makers)]
+    paths = [later(make(tmp_path / f"{at:02}.pcapng"), at * 14_400) for at, make in enumerate(makers)]
     for level in ("usable", "complete"):
         words = "lint", *paths, "--format", "json", "--require-quality", level
         here, there = invoke(*words), invoke(*words, "--engine", "spark")

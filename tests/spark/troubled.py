@@ -46,7 +46,7 @@ def _frames(chance: random.Random) -> list[Frame]:
     """A town, then silence in which its connections time out, then it continues and another one begins."""
     segments = town(chance, 6)
     middle = len(segments) // 2
-    later = [replace(one, timestamp_ns=one.timestamp_ns + 3 * HOUR_NS) for one in segments[middle:]]
+    later = [replace(one, timestamp_ns=one.timestamp_ns + 4 * HOUR_NS) for one in segments[middle:]]
     both = sorted([*segments[:middle], *later], key=lambda one: one.timestamp_ns)
     return [as_frame(replace(one, frame=number)) for number, one in enumerate(both, 1)]
 
