@@ -208,7 +208,7 @@ def test_results_are_told_whatever_happens_at_the_end(tmp_path: Path) -> None:
     port = free_port()
     words = (
         "mutate", odd, "--broker", url(port), "--spawn", broken_command(port, "none"),
-        "--mutation", "publish:qos-3", *ONE_CLIENT, "--wait", "0.05",
+        "--mutation", "publish:qos-3", *ONE_CLIENT, "--wait", "0.5",
     )  # fmt: skip
     shown = {kind: invoke(*words, "--format", kind) for kind in ("json", "sarif")}
     full = invoke(*words, "--format", "json", "--output", "/dev/full")

@@ -330,7 +330,7 @@ def test_who_acknowledges_nothing_is_told_so_once(version: ProtocolVersion) -> N
 def test_an_interrupted_case_has_no_verdict() -> None:
     async def run() -> tuple[CaseResult, list[CaseResult]]:
         async with broken(Fault.TOLERATE) as broker:
-            test = trial_of(broker.port)
+            test = trial_of(broker.port, patience_s=20)
             await test.begin()
             own = script()
             case = make_case(QOS_3, own)
