@@ -49,6 +49,10 @@ LONG := long or examples
 
 # Python starts hundreds of times here, and what it compiled is to be found again.
 unexport PYTHONDONTWRITEBYTECODE
+# Python 3.11 reads the path of an editable install in the encoding of the locale, and these have none but ASCII.
+ifneq ($(filter C POSIX,$(LC_ALL)),)
+export LC_ALL := C.UTF-8
+endif
 
 .PHONY: demo test $(PARTS:%=test-%) test-long test-corpora test-lowest long-spark long-lakes test-others style structure coverage exhaustive check lint types layers unit generate site bench fuzz clean venv dev tools style-tools long-tools wheel release
 
