@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import ipaddress
+import locale
 import os
 import re
 import shlex
@@ -352,10 +353,24 @@ def _await_master(master: str) -> None:
         raise SparkUnavailableError(f"no master of Spark answers at {', '.join(refused)}")
 
 
+def _has_utf8_locale() -> bool:
+    """Whether the environment names a locale that this machine has, with UTF-8."""
+    before = locale.setlocale(locale.LC_ALL)
+    try:
+        locale.setlocale(locale.LC_ALL, "")
+        return locale.getencoding().upper().replace("-", "") == "UTF8"
+    except locale.Error:
+        return False
+    finally:
+        locale.setlocale(locale.LC_ALL, before)
+
+
 @contextmanager
 def _environment(java_home: str | None, here: bool) -> Iterator[None]:
     """The environment of the Java that is started, and of no other process."""
     wanted = {} if java_home is None else {"JAVA_HOME": java_home}
+    if not _has_utf8_locale():
+        wanted["LC_ALL"] = "C.UTF-8"  # else Java finds no path with other letters than ASCII
     if here and "SPARK_LOCAL_IP" not in os.environ:
         # Spark looks up the name of the machine otherwise, and does not start where that leads nowhere.
         wanted["SPARK_LOCAL_IP"] = "127.0.0.1"

@@ -137,6 +137,17 @@ def closed_port() -> int:
         return int(one.getsockname()[1])
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the locale C.UTF-8 is one of Linux")
+@pytest.mark.parametrize(
+    ("given", "expected"), [("C.UTF-8", "C.UTF-8"), ("xx_XX.UTF-8", "C.UTF-8"), ("POSIX", "C.UTF-8"), ("C", "C.UTF-8")]
+)
+def test_java_can_open_paths_with_all_letters(given: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LC_ALL", given)
+    with module._environment(None, True):
+        assert os.environ["LC_ALL"] == expected
+    assert os.environ["LC_ALL"] == given
+
+
 def test_a_master_that_does_not_listen() -> None:
     first, second = closed_port(), closed_port()
 
