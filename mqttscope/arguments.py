@@ -114,7 +114,7 @@ def only_with_tls(target: Any, what: str, given: Mapping[str, Any], *, tls: bool
 
 
 def credentials(user_name: str | None, password: bytes | None) -> None:
-    """What a CONNECT can hold (5.0 1.5.4, 1.5.6)."""
+    """Check that a CONNECT can hold a user name and a password (5.0 1.5.4, 1.5.6)."""
     raw = (user_name or "").encode("utf-8", "surrogateescape")
     if b"\0" in raw or len(raw) > MAX_LENGTH:
         raise ArgumentError(f"a user name holds at most {MAX_LENGTH:,} bytes, and no U+0000")
@@ -149,5 +149,5 @@ def read_endpoint(written: str) -> str:
     except ValueError:
         pass
     if ":" in host and not in_brackets:
-        raise ValueError("an IPv6 address stands in brackets: [fd00::1]:1883")
+        raise ValueError("write an IPv6 address in brackets: [fd00::1]:1883")
     raise ValueError(f"{host!r} is not an IP address: captures have no names of hosts")

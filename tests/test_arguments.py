@@ -341,7 +341,7 @@ def test_an_endpoint_is_read_as_it_is_written_elsewhere(written: str, read: str)
         ("10.0.0.2:0", "port from 1 to 65535"),
         ("10.0.0.2:65536", "port from 1 to 65535"),
         ("10.0.0.2:mqtt", "port from 1 to 65535"),
-        ("fd00::1:1883", "stands in brackets"),
+        ("fd00::1:1883", "write an IPv6 address in brackets"),
         ("[fe80::1%eth0]:1883", "not an IP address"),
         ("[10.0.0.2]:1883", "not an IP address"),
         ("broker.example:1883", "not an IP address: captures have no names of hosts"),

@@ -35,7 +35,7 @@ class FrameSink(Protocol):
         original_length: int,
         capture: str,
     ) -> bool:
-        """Take the frame that lies in ``data`` from ``start`` to ``end``; the rest is as in `Frame`.
+        """Take the frame in ``data`` from ``start`` to ``end``; the other arguments are fields of `Frame`.
 
         ``False`` where it did not: then nothing has happened, and the reader yields the frame.
         """

@@ -241,7 +241,7 @@ class ClockWatch:
         if item.capture != self._capture:
             before_ns = self._resumed_ns if self._before_ns == FAR else self._before_ns
             if before_ns is not None and now < before_ns - STEP_NS:
-                self.shift_ns = 0  # recorded beside the captures before
+                self.shift_ns, self._estimate_ns = 0, FAR  # recorded beside the captures before
             self._capture = item.capture
         self.shift_ns += step_ns
         self.last_ns, self._slow_ns = FAR, now

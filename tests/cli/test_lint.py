@@ -417,7 +417,7 @@ def test_a_server_that_never_appears_is_named(tmp_path: Path) -> None:
 
 
 def test_what_is_no_server_is_a_usage_error(tmp_path: Path) -> None:
-    assert "an IPv6 address stands in brackets" in refused(FAILING, "--complete", "fd00::1:1883")
+    assert "write an IPv6 address in brackets" in refused(FAILING, "--complete", "fd00::1:1883")
     assert "captures have no names of hosts" in refused(FAILING, "--complete", "broker:1883")
     configure(tmp_path, '[lint]\ncomplete = ["10.0.0.2"]\n')
     assert "lint.complete: '10.0.0.2': it is not HOST:PORT" in refused(FAILING)

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from mqttscope.dissect import Dissector, dissect_segments
+from mqttscope.dissect import Dissector, clock_watch, dissect_segments
 from mqttscope.dissect.clock_watch import (
     AHEAD_NS,
     ENOUGH_AHEAD,
@@ -373,6 +373,46 @@ def test_a_step_of_unknown_length_makes_no_others(rate: int) -> None:
         ping(talk).wait(seconds)
 
     assert len(steps_of(numbered(ping(talk).tape.segments))) == 1
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_references_are_limited(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both directions are compared from the step on; beyond the limit that begins again, and nothing is invented."""
+    monkeypatch.setattr(clock_watch, "MAX_REFERENCES", most)
+    talk = Conversation(rate=600).open().whole().wait(24).set_capture_clock(HOUR)
+    for _ in range(4):
+        ping(talk).wait(5)
+    dissector = Dissector()
+    list(dissect_segments(numbered(ping(talk).tape.segments), dissector=dissector))
+
+    assert len(dissector.clock._references) == most
+
+
+@pytest.mark.parametrize(
+    ("ticks", "span_ns", "doubt", "passed_ns"),
+    [
+        (10, SECOND, clock_watch._MEASURED, 10 * SECOND),
+        (9, SECOND, clock_watch._GUESSED, 10 * SECOND),
+        (100, SECOND - 1, clock_watch._GUESSED, SECOND),
+        (3, SECOND // 100, clock_watch._GUESSED, SECOND * 100 // 250),
+        (3, SECOND // 100 - 1, clock_watch._ASSUMED, SECOND // 10),
+    ],
+)
+def test_how_a_rate_is_known(ticks: int, span_ns: int, doubt: int, passed_ns: int) -> None:
+    assert clock_watch._elapsed(50, 0, 50 + ticks, span_ns, 100) == (doubt, passed_ns)
+
+
+def test_an_estimate_says_nothing_about_a_capture_beside_it() -> None:
+    """Another capture of the same time has a clock of its own, and a step of its own."""
+    first = Conversation(rate=600).open().whole().wait(60).set_capture_clock(HOUR)
+    for _ in range(3):
+        ping(first).wait(1.5)
+    steps = ping(first).tape.segments
+    beside = quiet(Conversation(client="192.0.2.9"), 3).wait(3).set_capture_clock(HOUR)
+    others = [replace(segment, capture="b.pcap") for segment in ping(beside).tape.segments]
+    found = steps_of(numbered([*steps, *others]))
+
+    assert [step.capture for step in found] == ["a.pcap", "b.pcap"]
 
 
 def test_several_steps() -> None:

@@ -145,10 +145,10 @@ class Case:
         bytes_are = "missing in the capture" if why == "missing" else "in doubt"
         return Evidence(f"bytes of the client are {bytes_are}: {what} among them")
 
-    def after(self, timestamp_ns: int) -> str:
-        """How long after something the connection ended; without a time if only the capture had it after the end."""
+    def apart(self, timestamp_ns: int) -> str:
+        """Time from something to the end, with a blank; empty if it was complete in the capture only after the end."""
         apart = self.ended_ns - timestamp_ns
-        return f"{describe.span(apart)} after" if apart >= 0 else "after"
+        return f"{describe.span(apart)} " if apart >= 0 else ""
 
     def last_packet(self, side: str) -> list[Evidence]:
         """The last packet of a side, where there is one."""

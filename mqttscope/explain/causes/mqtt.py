@@ -109,7 +109,7 @@ def violation(case: Case) -> Iterator[Candidate]:
         case.closing(),
     ]
     headline = (
-        f"{MEANING[case.by].capitalize()} closed {case.after(first.timestamp_ns)} {MEANING[blamed]} had broken the"
+        f"{MEANING[case.by].capitalize()} closed {case.apart(first.timestamp_ns)}after {MEANING[blamed]} had broken the"
         f" protocol: {first.message}."
     )
     yield candidate(
@@ -165,8 +165,8 @@ def closed_on_packet(case: Case) -> Iterator[Candidate]:
     if story.last["client"][-1] is not last:
         return
     seen = story.evidence(last, f"the client's last packet: {last.what}")
-    after = case.after(last.timestamp_ns)
-    first = Evidence(f"the broker closed {after.replace('after', 'later')}, and sent nothing before")
+    apart = case.apart(last.timestamp_ns)
+    first = Evidence(f"the broker closed {apart}later, and sent nothing before")
     limit = case.connection.server_side.maximum_packet_size
     if story.latest_kind == PacketType.PUBLISH and story.latest > 4 * max(story.largest, 64):
         size = Evidence(f"it has {story.latest:,} bytes; the largest one before it had {story.largest:,}")
@@ -185,7 +185,7 @@ def closed_on_packet(case: Case) -> Iterator[Candidate]:
     asks = story.latest_kind == PacketType.SUBSCRIBE or last.what.startswith(("PUBLISH q1", "PUBLISH q2"))
     yield candidate(
         Cause.NOT_AUTHORIZED, Certainty.HYPOTHESIS,
-        f"The broker closed {after} {last.what.split(' (')[0]}: it may not be allowed for this client.",
+        f"The broker closed {apart}after {last.what.split(' (')[0]}: it may not be allowed for this client.",
         [seen, first, case.closing()], doubts, weight=60 if asks else 40,
     )  # fmt: skip
 
