@@ -131,7 +131,10 @@ def tls_pair(certificate: str, key: str, values: tuple[Any, Any]) -> None:
 
 
 def _file(name: str, value: Any) -> None:
-    if value is not None and (not isinstance(value, str | os.PathLike) or not os.fspath(value)):
+    if value is None:
+        return
+    path = os.fsdecode(value) if isinstance(value, str | os.PathLike) else ""
+    if not path or "\0" in path:
         raise ArgumentError(f"{name} is {value!r}: it is the name of a file")
 
 

@@ -82,6 +82,7 @@ STAND_IN: list[tuple[dict[str, Any], str]] = [
     ({"websocket": 1}, "websocket is 1: it is True or False"),
     ({"version": 3.1}, "version is 3.1, which is no text"),
     ({"listen_cert": ""}, "listen_cert is '': it is the name of a file"),
+    ({"listen_cert": "\0"}, r"listen_cert is '\\x00': it is the name of a file"),
 ]
 READING: list[tuple[dict[str, Any], str]] = [
     ({"version": 5}, "version is 5, which is no text: it is 3.1, 3.1.1 or 5.0"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from glob import escape, glob
 from typing import TYPE_CHECKING
 
@@ -87,6 +89,7 @@ def command(given: TriageOptions) -> int:
     screen.errors = [(fault.capture, without_secrets(describe_fault(fault))) for fault in triage.errors]
     if run.interrupt is not None:
         screen.errors.append(("", "interrupted: the captures were not read to their end"))
+    screen.is_read_once |= any(map(_is_fifo, given.captures))
     screen.other_tls, screen.decrypting = dissector.other_tls, reading.decrypting
     if not dissector.connections and not triage.errors:
         # TLS has a row of its own.
@@ -101,6 +104,13 @@ def command(given: TriageOptions) -> int:
     if run.interrupt is not None:
         raise run.interrupt
     return EXIT_UNREADABLE if watch.errors or not triage.is_judged else EXIT_CLEAN
+
+
+def _is_fifo(name: str) -> bool:
+    """Whether a capture is a named pipe, or that of a shell's ``<(...)``."""
+    with suppress(OSError, ValueError):
+        return stat.S_ISFIFO(os.stat(name).st_mode)
+    return False
 
 
 def typed_names(captures: Sequence[str], faults: Sequence[Fault] = ()) -> list[str]:

@@ -451,18 +451,20 @@ class Transports:
         dialogue.tls.feed(from_client, event.data)
         if dialogue.connection is not None:
             return
-        if self._tls_concerns(dialogue):
+        # Once the server speaks, no hello comes any more.
+        knows_hello = dialogue.tls.client_hello or not from_client
+        if self._tls_concerns(dialogue, knows_hello or dialogue.joined):
             yield from self.open(dialogue, TLS)
-        elif (dialogue.tls.client_hello or not from_client) and not self._options.decrypting:
+        elif knows_hello and not self._options.decrypting:
             self.ignore(dialogue)
 
-    def _tls_concerns(self, dialogue: FlowState) -> bool:
+    def _tls_concerns(self, dialogue: FlowState, knows_hello: bool) -> bool:
         """Whether TLS goes with MQTT: by ALPN, or by the port once the hello was read or cannot come any more."""
         assert dialogue.tls is not None
         if any("mqtt" in name.lower() for name in dialogue.tls.alpn_offered):
             return True
         protocol, _ = self._options.protocol_of(*ports(dialogue.flow.key))
-        return protocol is not None and (dialogue.tls.client_hello or dialogue.joined)
+        return protocol is not None and knows_hello
 
     def note_tls(self, dialogue: FlowState) -> None:
         """Note on the connection what is known of its TLS."""

@@ -114,6 +114,8 @@ class Broker:
     transports: Counter[str] = field(default_factory=Counter)
     encrypted: int = 0
     """TLS connections that could not be read."""
+    decryptable: int = 0
+    """Of these, those whose hellos were captured, so that a key log decrypts them."""
     product: str = ""
     """What it says it is."""
     names: Counter[str] = field(default_factory=Counter)
@@ -289,8 +291,11 @@ class Triage:
             return
         broker.connections += 1
         broker.transports[connection.transport] += 1
-        broker.encrypted += connection.transport == "tls" and not connection.decrypted
-        name = connection.details.get("server_name")
+        details = connection.details
+        if connection.transport == "tls" and not connection.decrypted:
+            broker.encrypted += 1
+            broker.decryptable += bool(details.get("client_hello") and details.get("server_hello"))
+        name = details.get("server_name")
         if name and (name in broker.names or self._server_names < MAX_SERVER_NAMES):
             self._server_names += name not in broker.names
             broker.names[str(name)] += 1

@@ -84,6 +84,8 @@ class Screen:
         """What could not be read, in sentences without a full stop."""
         self.errors: list[tuple[str, str]] = []
         """Names of captures, with what is wrong with each."""
+        self.is_read_once = STDIN in captures
+        """Whether a capture is a pipe, so that no second command can read it."""
         self.no_mqtt = ""
         """Why no MQTT was found, where that is so."""
         self.decrypting = False
@@ -196,7 +198,9 @@ class Screen:
             )
             verb = "is" if count == 1 else "are"
             # Of a key log that does not help a remark says why.
-            advice = "" if self.decrypting else f"; --keylog FILE decrypts {'it' if count == 1 else 'them'}"
+            decryptable = 0 if self.decrypting else sum(broker.decryptable for broker in closed.values())
+            which = f"{decryptable:,} of them" if decryptable < count else "them" if count > 1 else "it"
+            advice = f"; --keylog FILE decrypts {which}" if decryptable else ""
             phrases.append(f"{plural(count, 'connection')}{named} {verb} encrypted and not read{advice}")
         others = self.other_tls.total()
         if others:
@@ -280,7 +284,7 @@ class Screen:
 
     def _next(self, room: int) -> list[str]:
         """Commands, as many as there is room for, and at least two."""
-        again = ", with the same input" if STDIN in self.captures else ""
+        again = ", with the same input" if self.is_read_once else ""
         lines = [self.painter.paint(f"What to type next{again}", "type")]
         for count, words in enumerate(commands(self.triage, self.captures, self.options, self.other_tls)):
             more = command_lines(words, self.painter.width if self.is_terminal else 0, unicode=self.unicode)

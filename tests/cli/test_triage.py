@@ -10,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -165,6 +166,17 @@ def test_standard_input_is_read_once() -> None:
     for line in typed(done.text):
         _, *words = shlex.split(line)
         assert invoke(*words, given=data).code in (0, 1), line
+
+
+def test_a_named_pipe_is_read_once(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_bytes((ROOT / KEEP_ALIVE).read_bytes()))
+    writer.start()
+    done = looked_at(str(pipe))
+    writer.join()
+
+    assert "What to type next, with the same input" in done.text
 
 
 def test_standard_input_that_is_empty() -> None:

@@ -55,6 +55,21 @@ def test_tls_that_goes_with_mqtt_is_listed(port: int, hello: bytes, listed: bool
         assert connection.version_known is False
 
 
+@pytest.mark.parametrize(("port", "listed"), [(8883, True), (8443, True), (443, False)])
+def test_tls_whose_hello_cannot_be_read_goes_by_its_port(port: int, listed: bool) -> None:
+    talk = Talk(port=port).handshake()
+    # The length of the hello counts a byte more than its record has, and the server answers with an alert.
+    talk.client(record(22, b"\x01" + (45).to_bytes(3, "big") + b"\x03\x03" + bytes(42)))
+    talk.server(record(21, b"\x02\x28"))
+    talk.close()
+    dissector = Dissector(Options(ports={8443: "tls"}))
+
+    events = read(talk.tape, dissector=dissector)
+
+    assert names(events) == (["ConnectionOpened", "ConnectionEnding", "ConnectionClosed"] if listed else [])
+    assert dissector.other_tls == ({} if listed else {"192.0.2.2:443": 1})
+
+
 def test_a_client_hello_without_handshake_says_who_the_client_is() -> None:
     talk = Talk(port=60_000, client_port=8883)
     talk.server(MQTT_HELLO)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from mqttscope.lint.examples import Step, client, closes, lost, on, opened, server
@@ -10,6 +12,9 @@ from mqttscope.mqtt.parts import Subscription
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.triage import collect
 from mqttscope.triage.collect import FaultKind, Rank, Triage
+from tests.dissect.scenes import HELLO
+from tests.dissect.secure import write as write_tape
+from tests.dissect.talk import Talk
 from tests.triage.running import gathered, of_capture
 
 WILDCARD = client(Publish(topic_name="a/+", payload=b"x"))
@@ -197,6 +202,16 @@ def test_brokers_with_their_transports() -> None:
 
     assert {name for broker in triage.brokers.values() for name in broker.transports} == {"tls", "websocket", "tcp"}
     assert sum(broker.encrypted for broker in triage.brokers.values()) == 1
+    assert sum(broker.decryptable for broker in triage.brokers.values()) == 1
+
+
+def test_what_no_server_answered_cannot_be_decrypted(tmp_path: Path) -> None:
+    talk = Talk(port=8883).handshake()
+    talk.client(HELLO)
+    triage = of_capture(write_tape(talk.tape, tmp_path / "a.pcapng"))
+
+    (broker,) = triage.brokers.values()
+    assert (broker.encrypted, broker.decryptable) == (1, 0)
 
 
 @pytest.mark.parametrize(

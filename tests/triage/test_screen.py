@@ -14,7 +14,7 @@ from mqttscope.mqtt.packets import Connack, Disconnect, Publish
 from mqttscope.report.base import View
 from mqttscope.report.escape import cells
 from mqttscope.triage import screen
-from mqttscope.triage.collect import FaultKind, Triage
+from mqttscope.triage.collect import Broker, FaultKind, Triage
 from mqttscope.triage.screen import MAX_COMMANDS, MAX_FAULTS, MIN_COMMANDS, Screen, command_lines, commands, quote
 from tests import tools
 from tests.conftest import ROOT
@@ -175,6 +175,26 @@ def test_encrypted_connections_and_what_opens_them() -> None:
     lines = shown(of_capture("tls-12"))
 
     assert "TLS      1 connection is encrypted and not read; --keylog FILE decrypts it" in lines
+
+
+@pytest.mark.parametrize(
+    ("encrypted", "decryptable", "advice"),
+    [
+        (1, 0, ""),
+        (1, 1, "; --keylog FILE decrypts it"),
+        (2, 0, ""),
+        (2, 1, "; --keylog FILE decrypts 1 of them"),
+        (2, 2, "; --keylog FILE decrypts them"),
+    ],
+)
+def test_a_key_log_is_offered_for_what_it_decrypts(encrypted: int, decryptable: int, advice: str) -> None:
+    triage = gathered(*opened(), *END)
+    triage.brokers["192.0.2.2:8883"] = Broker(encrypted, encrypted=encrypted, decryptable=decryptable)
+    row = re.search(r"(?m)^TLS +(.+(?:\n {9}.+)*)", "\n".join(shown(triage)))
+
+    assert row is not None
+    text = " ".join(row[1].split())
+    assert text.endswith(f"encrypted and not read{advice}")
 
 
 def test_other_tls_connections_and_the_option_that_lists_them() -> None:
