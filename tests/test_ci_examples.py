@@ -226,6 +226,7 @@ def test_the_hook_runs_once_for_all_captures() -> None:
     (hook,) = tools.package("yaml").safe_load(HOOKS.read_text("utf-8"))
 
     assert hook["require_serial"] is True
+    assert hook["args"] == ["--"]
     assert hook.get("pass_filenames", True)
 
 
