@@ -158,7 +158,7 @@ class DiscardedEvent:
 
 @dataclass(slots=True)
 class ClockStep:
-    """The clock of a capture was set.  Times after it are `session.capture_time.CaptureTime`."""
+    """The clock of a capture was set, or may have been.  Times after it are `session.capture_time.CaptureTime`."""
 
     capture: str
     frame: int
@@ -166,11 +166,14 @@ class ClockStep:
     timestamp_ns: int
     """Of this frame."""
     by_ns: int
-    """How far forward; negative if the clock was set back."""
+    """How far forward; negative if the clock was set back, 0 if it may have been set and nothing proves it."""
 
     @property
     def message(self) -> str:
         """What happened, for people."""
+        if not self.by_ns:
+            why = "since the TCP timestamps of one host say so and no others prove or disprove it"
+            return f"the clock may have been set forward at frame {self.frame:,}, {why}"
         seconds = abs(self.by_ns) / 1e9
         way = "forward" if self.by_ns > 0 else "back"
         return f"the clock was set {way} by {seconds:,.{0 if seconds >= 10 else 1}f} s at frame {self.frame:,}"

@@ -7,7 +7,8 @@ counts (docs/clock.md has the table):
 
 * Most stacks write their own clock into each segment (the Timestamps option, `net.tcp_clock`).  If the clocks of two
   hosts, or of both sides of a flow, say that less time has passed, the clock of the capture was set.  One clock alone
-  may have stopped: some devices stop it while they sleep.  One clock that says that the time has passed disproves it.
+  may have stopped: some devices stop it while they sleep.  One clock that says that the time has passed disproves it;
+  if none does, the step is possible: no time is changed, and no finding about durations is certain.
 * Without the option: a side sent data just before the interval, and the first segment of the flow after it is the
   other side's acknowledgment of exactly this data.  TCP sends data again until it is acknowledged, and would have done
   so in `SENT_AGAIN_NS`.
@@ -92,6 +93,8 @@ class _Evidence(Enum):
     """A clock that goes with that of the capture."""
     STOOD = "stood"
     """A clock that contradicts that of the capture."""
+    ADVANCED = "advanced"
+    """A clock by which most of the interval passed, if its rate is a usual one."""
     ANSWERED = "answered"
     """The acknowledgment of what was sent just before."""
 
@@ -118,6 +121,8 @@ class ClockWatch:
         """Length and beginning of the last interval, for `contradicts`."""
         self._spoken: set[bytes] = set()
         """Both directions of flows of which something has come since."""
+        self._is_doubtful = False
+        """Whether the clock may have been set in the last interval, by one host alone."""
         self._is_estimate = False
         """Whether how long the last interval with a step was is an estimate."""
         self._estimate_ns: int = FAR
@@ -250,7 +255,8 @@ class ClockWatch:
             self._estimate_ns = int(item.timestamp_ns)
             self._references.clear()
         self._refer(item)
-        return [ClockStep(item.capture, item.frame, item.timestamp_ns, step_ns), item] if step_ns else [item]
+        step = [ClockStep(item.capture, item.frame, item.timestamp_ns, step_ns)] if step_ns or self._is_doubtful else []
+        return [*step, item]
 
     def shifted(self, item: Segment) -> Segment:
         """A segment with the time that durations are measured with."""
@@ -284,6 +290,7 @@ class ClockWatch:
 
         ``is_all``: there is nothing more to read.
         """
+        self._is_doubtful = False
         first = self._ahead[0]
         if type(first) is not Segment:
             return 0
@@ -301,7 +308,7 @@ class ClockWatch:
             return 0  # nothing can prove it
         stood: dict[bytes, _Elapsed] = {}
         """Direction keys whose clocks contradict, and how long the interval was by them."""
-        answered = False
+        answered = advanced = False
         spoken: set[bytes] = set()
         """Both directions of flows of which something has come."""
         begun: set[bytes] = set()
@@ -332,6 +339,8 @@ class ClockWatch:
                 stood.setdefault(segment.key, elapsed)
             elif evidence is _Evidence.ANSWERED:
                 answered = True
+            elif evidence is _Evidence.ADVANCED:
+                advanced = True
         is_settled = is_all or count >= ENOUGH_AHEAD or latest_ns - first.timestamp_ns >= SETTLED_NS
         if _is_proof(stood) or answered or (jump_ns < 0 and continues):
             if not is_settled:
@@ -339,7 +348,10 @@ class ClockWatch:
             doubt, elapsed_ns = min(stood.values(), default=(_ASSUMED, 0))
             self._is_estimate, elapsed_ns = doubt != _MEASURED, max(0, elapsed_ns)
             return jump_ns - (elapsed_ns if jump_ns < 0 else min(elapsed_ns, jump_ns))
-        return 0 if is_all or count >= MAX_AHEAD or (is_settled and not stood) else None
+        if not (is_all or count >= MAX_AHEAD or (is_settled and not stood)):
+            return None
+        self._is_doubtful = bool(stood) and not advanced and jump_ns > 0 and self.machine is None
+        return 0
 
     def _evidence(
         self, segment: Segment, jump_ns: int, before_ns: int, *, is_first: bool
@@ -382,13 +394,15 @@ class ClockWatch:
             is_old = low > _LOWEST_RATE and (ticks - 1) * _SECOND // low <= total_ns <= (ticks + 1) * _SECOND // high
             return (_Evidence.PASSED if is_old else _Evidence.NONE), _NOTHING
         most_ns, least_ns = (ticks + 1) * _SECOND // low, max(0, ticks - 1) * _SECOND // high
+        elapsed = _elapsed(*history, ticks)
         is_less, is_more = most_ns < total_ns - STEP_NS, least_ns > total_ns + STEP_NS
         if (is_less and jump_ns > 0 and total_ns - most_ns <= jump_ns) or (is_more and jump_ns < 0):
             outside_ns = total_ns - jump_ns
-            doubt, elapsed_ns = _elapsed(*history, ticks)
+            doubt, elapsed_ns = elapsed
             return _Evidence.STOOD, (doubt, elapsed_ns - outside_ns)
-        is_passed = not is_less and not is_more and least_ns >= total_ns - STEP_NS
-        return (_Evidence.PASSED if is_passed else _Evidence.NONE), _NOTHING
+        if not is_less and not is_more and least_ns >= total_ns - STEP_NS:
+            return _Evidence.PASSED, _NOTHING
+        return (_Evidence.ADVANCED if 0 < total_ns < 2 * elapsed[1] else _Evidence.NONE), _NOTHING
 
 
 @dataclass(slots=True, frozen=True)
@@ -442,7 +456,7 @@ def clock_of(source: Iterable[Any], names: Sequence[str], shift_ns: int = 0, las
             step = item
         elif type(item) is Segment:
             place = places[item.capture]
-            if clock.shift_ns != shift_ns:
+            if step is not None or clock.shift_ns != shift_ns:
                 shift_ns = clock.shift_ns
                 changes.append(ClockChange(place, item.frame, shift_ns, step))
                 step = None

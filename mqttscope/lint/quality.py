@@ -174,7 +174,7 @@ class Quality:
         elif isinstance(event, CaptureDrops):
             self.dropped_frames += event.dropped
         elif isinstance(event, ClockStep):
-            self.clock_steps += 1
+            self.clock_steps += event.by_ns != 0
         elif isinstance(event, CaptureError):
             self.errors.append(event.capture)
 

@@ -186,7 +186,7 @@ class Statistics:
             self._capture_row(event.capture).dropped += event.dropped
         elif isinstance(event, ClockStep):
             found = self._capture_row(event.capture)
-            found.clock_steps += 1
+            found.clock_steps += event.by_ns != 0
             found.stepped_ns += event.by_ns
         elif isinstance(event, MalformedEvent):
             found_bytes = len(event.malformed.raw) + event.malformed.missing

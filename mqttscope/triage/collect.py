@@ -385,7 +385,8 @@ class Triage:
             yield Fault(FaultKind.GAP, Rank.GAP, "certain", "capture", text, 0, 0, capture)
         for step in self._steps:
             place = step.frame, step.timestamp_ns, step.capture
-            yield Fault(FaultKind.GAP, Rank.GAP, "certain", "capture", step.message, *place)
+            certainty = "certain" if step.by_ns else "hypothesis"
+            yield Fault(FaultKind.GAP, Rank.GAP, certainty, "capture", step.message, *place)
 
 
 def name_of(explanation: Explanation) -> str:

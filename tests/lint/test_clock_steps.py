@@ -54,6 +54,17 @@ def test_a_duration_across_a_step_is_likely(by: int, confidence: str) -> None:
     assert finding.confidence == confidence
 
 
+@pytest.mark.parametrize(("is_set", "confidence"), [(True, "likely"), (False, "certain")])
+def test_a_duration_that_one_clock_contradicts_is_likely(is_set: bool, confidence: str) -> None:
+    """Only the client has a clock, and that stands while 16 s pass, or it does not."""
+    talk = ping(begun(Conversation(clocks=(100_000, None))).wait(4))
+    talk = talk.set_capture_clock(16) if is_set else talk.wait(16)
+    linter, findings = judged(ping(talk).finish())
+
+    assert findings["KAL201"].confidence == confidence
+    assert linter.quality.clock_steps == 0
+
+
 def test_a_connection_that_began_after_a_step_is_judged_as_usual() -> None:
     first = ping(ping(begun().wait(4)).set_capture_clock(HOUR)).finish()
     second = begun(Conversation(first.tape, (20_000, 90_000), (1, 2), client="192.0.2.9"))
