@@ -28,7 +28,7 @@ from mqttscope.lake.state import StateError, load
 from mqttscope.lake.tables import Collector
 from mqttscope.lake.tracker import LATE, KeyMemory, Tracker
 from mqttscope.net.flow import Flow
-from mqttscope.net.flow_expiry import LINGER_NS
+from mqttscope.net.flow_expiry import forget_ns
 from mqttscope.net.reassembly import START_WINDOW, UNSEEN, HalfStream
 from mqttscope.net.segment import ACK, FIN, RST, SYN, Segment, advance, flow_key, plain_key, reverse_key
 from mqttscope.session.capture_time import captured
@@ -76,7 +76,7 @@ def remembered(dissector: Dissector, collector: Collector, watermark_ns: int | N
     """What is remembered of the flows of a dissector: those that are open, or so fresh that copies may still come."""
     found = []
     for flow in dissector.flows.flows.values():
-        if flow.closed and watermark_ns is not None and watermark_ns - flow.closed_ns > LINGER_NS:
+        if flow.closed and watermark_ns is not None and watermark_ns > forget_ns(flow):
             continue
         connection = connection_of(flow)
         tracker = None if connection is None else collector.remember(connection)

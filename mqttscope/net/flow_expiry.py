@@ -35,8 +35,9 @@ MAX_TOTAL_BUFFERED_BYTES: Final = 256 * 1024 * 1024
 """Of all flows together."""
 IDLE_TIMEOUT_NS: Final = 3 * 3600 * _SECOND
 """Linux probes a silent connection after 2 h, and gives it up 11 min later."""
-LINGER_NS: Final = 120 * _SECOND
-"""Time for which a closed flow is remembered, so that late copies of its segments do not open another."""
+LINGER_NS: Final = 125 * _SECOND
+"""Time for which a closed flow is remembered after its last segment, so that what is sent again does not open another:
+the longest retransmission time-out of Linux is 120 s."""
 REMEMBERED_BYTES: Final = 1_024
 """Last bytes of each direction of a closed flow that are remembered, to compare late segments with them."""
 PROVEN_WAIT_NS: Final = _SECOND // 4
@@ -187,7 +188,7 @@ class FlowRegister:
     def _mark_closed(self, flow: Flow, how: str, place: _Place, events: list[FlowEvent]) -> None:
         flow.closed = how
         flow.closed_ns = place[1]
-        flow.check_ns = flow.closed_ns + LINGER_NS + 1
+        flow.check_ns = forget_ns(flow) + 1
         flow.clear = False
         for half in (flow.initiator, flow.responder):
             if half.offset > REMEMBERED_BYTES:  # else the history reaches back to it
@@ -285,11 +286,15 @@ class FlowRegister:
             self._time_out(due_ns, events)
         # Not in the order in which they closed: capture times may go back.
         while self._endings and self._endings[0][0] <= now:
-            due_ns, key = heappop(self._endings)
+            _, key = heappop(self._endings)
             flow = self.flows.get(key)
-            if flow is not None and flow.closed and flow.closed_ns + LINGER_NS < due_ns <= now:
+            if flow is None or not flow.closed:
+                continue
+            if forget_ns(flow) < now:
                 self._decide(flow, events)
                 self._forget(flow)
+            else:
+                heappush(self._endings, (forget_ns(flow) + 1, key))
         self._next_sweep_ns = min(heap[0][0] if heap else NEVER for heap in (self._endings, self._dues))
 
     def _time_out(self, due_ns: int, events: list[FlowEvent]) -> None:
@@ -333,6 +338,11 @@ class FlowRegister:
         self.evicted_flows += 1
         self._end(flow, "evicted", last_place(flow), events)
         self._forget(flow)
+
+
+def forget_ns(flow: Flow) -> int:
+    """Until which capture time a closed flow is remembered."""
+    return max(flow.closed_ns, flow.last_timestamp_ns) + LINGER_NS
 
 
 def last_place(flow: Flow) -> _Place:

@@ -14,7 +14,7 @@ from typing import Final
 from mqttscope.net import damage
 from mqttscope.net.checksum import RIGHT, UNJUDGED, WRONG
 from mqttscope.net.flow import NOT_BEGUN, Entry, Flow, FlowEvent, FlowOpened, FlowReport, StreamData, Verdict
-from mqttscope.net.flow_expiry import LINGER_NS, FlowRegister, last_place
+from mqttscope.net.flow_expiry import LINGER_NS, FlowRegister, forget_ns, last_place
 from mqttscope.net.flow_identity import (
     LATE_NS,
     begins_in_silence,
@@ -265,7 +265,7 @@ class FlowTable(FlowRegister):
     def _route(self, segment: Segment, events: list[FlowEvent]) -> None:
         """Find out which connection a segment belongs to, and give it to that one."""
         entry = self._index.get(segment.key) or self._second_view(segment)
-        if entry is not None and entry[0].closed and segment.timestamp_ns - entry[0].closed_ns > LINGER_NS:
+        if entry is not None and entry[0].closed and segment.timestamp_ns > forget_ns(entry[0]):
             self._decide(entry[0], events)
             self._forget(entry[0])
             entry = self._index.get(segment.key)

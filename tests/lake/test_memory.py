@@ -61,7 +61,7 @@ def test_of_a_flow_that_is_over_late_segments_are_known_for_a_while() -> None:
             collector.feed(event)
     (row,) = collected(collector)["connections"]
     now = FOUND[-1].timestamp_ns
-    assert remembered(dissector, collector, now + LINGER_NS + 10**9) == []
+    assert remembered(dissector, collector, now + LINGER_NS + 1) == []
     (memory,) = load(dump(remembered(dissector, collector, now)))
     assert isinstance(memory.flow.context, Over)
 

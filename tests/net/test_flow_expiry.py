@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mqttscope.net.flow import FlowClosed, FlowEvent, FlowOpened, StreamData, StreamGap
-from mqttscope.net.flow_expiry import REMEMBERED_BYTES
+from mqttscope.net.flow_expiry import LINGER_NS, REMEMBERED_BYTES
 from mqttscope.net.flows import FlowTable
 from mqttscope.net.segment import ACK, RST, SYN, Segment, direction_key
 from tests.net.script import CLOSED, FORWARD, HANDSHAKE, STEP, UNFINISHED, check_tiling, feed, parse, play, render
@@ -290,6 +290,20 @@ def test_closed_flows_are_forgotten_after_a_while() -> None:
 
     feed(table, [other_flow(1, 200)])
     assert FORWARD not in table.flows
+
+
+@pytest.mark.parametrize(("later_ns", "opened"), [(LINGER_NS, 1), (LINGER_NS + 1, 2)])
+def test_a_fin_that_is_sent_again_and_again_opens_no_connection(later_ns: int, opened: int) -> None:
+    """Nobody acknowledges it any more; each time it comes as long after the last one as a sender waits at most."""
+    table = FlowTable()
+    segments = parse([*HANDSHAKE, "> A 101:abc 501", "> FA 104 501", "< FA 501 105", "> A 105 502"])
+    fin = segments[-2]
+    for number in range(1, 4):
+        segments.append(replace(fin, timestamp_ns=segments[-1].timestamp_ns + LINGER_NS, frame=100 + number))
+    last = replace(fin, timestamp_ns=segments[-1].timestamp_ns + later_ns, frame=200)
+    events = feed(table, [*segments, last])
+
+    assert sum(isinstance(event, FlowOpened) for event in events) == opened
 
 
 def test_an_older_capture_may_follow_a_newer_one() -> None:
