@@ -451,8 +451,11 @@ class Transports:
         dialogue.tls.feed(from_client, event.data)
         if dialogue.connection is not None:
             return
-        # Once the server speaks, no hello comes any more.
-        knows_hello = dialogue.tls.client_hello or not from_client
+        # After the server's first bytes no hello comes any more, unless a capture of two interfaces has it behind them.
+        server_spoke = not from_client and bool(
+            dialogue.tls.client.offset or dialogue.tls.server.offset > len(event.data)
+        )
+        knows_hello = dialogue.tls.client_hello or server_spoke
         if self._tls_concerns(dialogue, knows_hello or dialogue.joined):
             yield from self.open(dialogue, TLS)
         elif knows_hello and not self._options.decrypting:

@@ -70,6 +70,33 @@ def test_tls_whose_hello_cannot_be_read_goes_by_its_port(port: int, listed: bool
     assert dissector.other_tls == ({} if listed else {"192.0.2.2:443": 1})
 
 
+@pytest.mark.parametrize(("hello", "listed"), [(MQTT_HELLO, True), (HELLO, False)])
+def test_a_hello_that_was_captured_behind_its_answer_is_read(hello: bytes, listed: bool) -> None:
+    talk = Talk(port=443).handshake()
+    talk.client(hello)
+    talk.server(record(22, server_hello()))
+    *before, asked, answered = talk.tape.segments
+    talk.tape.segments = [*before, answered, asked]
+    talk.client(record(23, b"secret"))
+    talk.close()
+    dissector = Dissector()
+
+    events = read(talk.tape, dissector=dissector)
+
+    assert names(events) == (["ConnectionOpened", "ConnectionEnding", "ConnectionClosed"] if listed else [])
+    assert dissector.other_tls == ({} if listed else {"192.0.2.2:443": 1})
+
+
+def test_what_the_server_sends_alone_is_no_mqtt_on_another_port() -> None:
+    talk = Talk(port=443).handshake()
+    talk.server(record(22, server_hello()))
+    talk.server(record(23, b"secret"))
+    dissector = Dissector()
+
+    assert read(talk.tape, dissector=dissector) == []
+    assert dissector.other_tls == {"192.0.2.2:443": 1}
+
+
 def test_a_client_hello_without_handshake_says_who_the_client_is() -> None:
     talk = Talk(port=60_000, client_port=8883)
     talk.server(MQTT_HELLO)
