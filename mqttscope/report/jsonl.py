@@ -33,7 +33,7 @@ from mqttscope.net.frame import CaptureError
 from mqttscope.report.base import Clock, Sink
 from mqttscope.report.public import fields_shown, hidden_of, public_event, public_packet
 from mqttscope.secrets.addresses import transport_view, without_secrets
-from mqttscope.secrets.credentials import starred_name
+from mqttscope.secrets.credentials import starred_name, without_told
 from mqttscope.secrets.forms import SHORTEST, suspicions, without_tokens
 from mqttscope.secrets.packets import DISGUISED, hides_payload
 from mqttscope.secrets.values import without_names_of, without_tokens_of
@@ -556,7 +556,8 @@ class PacketLines:
         return made
 
     def _block(self, block: Properties) -> str:
-        made = f',"properties":{dumps_text(properties_view(block, self.payload_limit))}{_NO_PROPERTIES}'
+        shown = block if self.show_secrets else without_told(block)
+        made = f',"properties":{dumps_text(properties_view(shown, self.payload_limit))}{_NO_PROPERTIES}'
         # What a limit cut is short here, but may be long in the block.
         if len(made) <= LONGEST_KEPT and '"truncated"' not in made:
             if len(self._blocks) >= TEXTS_KEPT:

@@ -37,8 +37,8 @@ from mqttscope.mqtt.packets import (
     Unsubscribe,
 )
 from mqttscope.secrets.addresses import public_details
-from mqttscope.secrets.credentials import starred_name
-from mqttscope.secrets.forms import REACH, SHORTEST, suspicions
+from mqttscope.secrets.credentials import starred_name, without_told
+from mqttscope.secrets.forms import REACH, SHORTEST, joined, suspicions
 from mqttscope.secrets.packets import (
     DISGUISED,
     Ranges,
@@ -46,7 +46,6 @@ from mqttscope.secrets.packets import (
     hidden_in_damaged,
     hidden_in_packet,
     hidden_in_unparsed,
-    joined,
     visible_fields,
 )
 from mqttscope.secrets.values import names_hidden, public, public_damaged, without_names_of
@@ -132,6 +131,7 @@ def public_packet(event: PacketEvent, shown: int | None = None, *, spans: bool =
             (len(payload) < SHORTEST or not suspicions(payload))
             and not connection.doubtful
             and packet.topic_name not in DISGUISED  # type: ignore[attr-defined]
+            and without_told(packet.properties) is packet.properties  # type: ignore[attr-defined]
         ):
             return event
     elif kind in _NO_SECRETS and not getattr(packet, "properties", None):

@@ -22,8 +22,9 @@ from mqttscope.mqtt.packets import BRIDGE_LEVELS, FIXED_LENGTHS, Connect, Publis
 from mqttscope.mqtt.properties import BY_IDENTIFIER, BY_NAME, LISTS, WILL, Properties
 from mqttscope.mqtt.stream import Unparsed
 from mqttscope.mqtt.wire import Fault, read_variable_byte_integer
-from mqttscope.secrets.credentials import credential_bytes, without_told
-from mqttscope.secrets.forms import is_secret_name, token_places, token_ranges
+from mqttscope.secrets.credentials import TEXT_NAMES, credential_bytes, without_told
+from mqttscope.secrets.forms import joined, token_places, token_ranges
+from mqttscope.secrets.names import is_secret_name
 
 CLEAR, SUSPECT, BROKEN, LOST = range(4)
 """How little bytes of one direction are trusted: a packet without a fault came last that holds no secret; nothing came
@@ -85,7 +86,7 @@ def hidden_in_packet(
     kind = packet.packet_type
     if kind == PacketType.PUBLISH:
         if doubt < BROKEN and packet.topic_name not in DISGUISED:  # type: ignore[attr-defined]
-            return token_places(packet, shown)
+            return _with_told(token_places(packet, shown), packet)
         length = len(packet.payload or b"")  # type: ignore[attr-defined]
         start = len(packet.raw) - length
         if doubt >= BROKEN:
@@ -101,22 +102,33 @@ def hidden_in_packet(
                 or token_ranges(will.will_payload)
             )
         ):
-            return _by_fields(packet.raw, version)
+            return _with_told(_by_fields(packet.raw, version), packet)
         # Nothing follows a password, and nearly all packets that hide something hide that alone.
-        return _tail(len(packet.raw) - len(password), len(packet.raw)) if password else []
+        return _with_told(_tail(len(packet.raw) - len(password), len(packet.raw)) if password else [], packet)
     block: Properties | None = getattr(packet, "properties", None)
-    if not block or kind in (PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE):
+    if not block:
         return []
     # Properties are of 5.0, whatever the connection is taken for.
     found = _by_fields(packet.raw, ProtocolVersion.V5) if kind in _HOLDERS and _has_data(block) else []
-    return found if without_told(block) is block else joined([*found, *_told(packet.raw)])
+    return _with_told(found, packet)
+
+
+def _with_told(found: Ranges, packet: ControlPacket) -> Ranges:
+    """Some ranges, and those of credentials in the properties of a packet and of its will."""
+    will = packet.will if isinstance(packet, Connect) else None
+    blocks: list[Properties] = [packet.properties] if packet.properties else []  # type: ignore[attr-defined]
+    if will is not None and will.properties:
+        blocks.append(will.properties)
+    if all(without_told(block) is block for block in blocks):
+        return found
+    return joined([*found, *_told(packet.raw)])
 
 
 def _told(raw: bytes) -> Iterator[tuple[int, int]]:
-    """Credentials in the Reason String and the other texts of an answer."""
+    """Credentials in the properties of a packet that are texts."""
     for span in trace(raw, ProtocolVersion.V5):
         name = span.field.rpartition(".")[2]
-        if name in ("reason_string", "server_reference", "response_information"):
+        if name in TEXT_NAMES:
             at = span.start + 3
             yield from ((at + start, at + end) for start, end in credential_bytes(raw[at : span.end]))
         elif name == "user_property":
@@ -226,19 +238,6 @@ def is_identified(raw: bytes) -> bool:
     """Whether the Client Identifier of a damaged CONNECT can be taken for one."""
     body, end = packet_end(raw, 0, len(raw))
     return body > 0 and _connect(raw, body, end).identified
-
-
-def joined(ranges: Iterable[tuple[int, int]]) -> Ranges:
-    """Ranges in order, those that touch as one."""
-    made: Ranges = []
-    for start, end in sorted(ranges):
-        if start >= end:
-            continue
-        if made and start <= made[-1][1]:
-            made[-1] = made[-1][0], max(made[-1][1], end)
-        else:
-            made.append((start, end))
-    return made
 
 
 def _overlaps(start: int, end: int, hidden: Ranges) -> bool:

@@ -10,7 +10,8 @@ from mqttscope.lint.strings import shown, strings_of
 from mqttscope.lint.topics import Seen
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Pingreq, Pingresp, Puback, Pubcomp, Publish, Pubrec, Pubrel
-from mqttscope.secrets.forms import Secret, find_secret, is_secret_name
+from mqttscope.secrets.forms import Secret, find_secret
+from mqttscope.secrets.names import is_secret_name
 
 _ACKNOWLEDGEMENTS = frozenset({Puback, Pubrec, Pubrel, Pubcomp})
 _FIELDS = (
