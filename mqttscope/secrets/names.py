@@ -6,6 +6,7 @@ A name is split into words where its case changes and at digits and separators, 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from functools import lru_cache
@@ -26,31 +27,38 @@ DOUBTFUL: Final = frozenset(("auth", "pin"))
 """Last words of names that also mean other things: the value decides as well."""
 STEMS: Final = ("pass", "pwd", "psk", "secret", "token", "credential", "sig", "auth", "key", "pin")
 """Each name of a secret has one of them in it."""
+VARIABLE: Final = "MQTTSCOPE_SECRET_WORDS"
+"""Further last words, with commas between them: the configuration sets it, and so may a user of the library."""
 MAX_NAME: Final = 80
 """Characters of the longest name that is looked at; of longer ones, the last ones."""
 
-_SPLIT = re.compile(r"base64|[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+", re.ASCII)
+_SPLIT = re.compile(r"(?i:base64)|[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+", re.ASCII)
 _ENDINGS = ("password", "passwd", "passphrase", "pwd", "psk", "secret", "token", "credential", "signature")
 """What also ends a word that holds several, in small letters: ``wifipassword``."""
 _JOINED = frozenset("".join(pair) for pair in PAIRS)
 _BEFORE_PASS = frozenset((
     "user", "my", "wifi", "mqtt", "db", "admin", "root", "login", "web", "ap", "sta", "ftp", "smtp",
 ))  # fmt: skip
-_more: frozenset[str] = frozenset()
-_more_stems: tuple[str, ...] = ()
+_words: tuple[frozenset[str], tuple[str, ...]] = frozenset(), STEMS
+"""The further words of `VARIABLE`, and the stems with them."""
 
 
 def set_words(words: Iterable[str]) -> None:
-    """Take further last words of names of secrets, as the configuration has them, instead of those set before."""
-    global _more, _more_stems
-    _more = frozenset(word.lower() for word in words)
-    _more_stems = tuple(sorted(_more))
+    """Take further last words of names of secrets in this process and those that it starts, instead of earlier ones."""
+    os.environ[VARIABLE] = ",".join(words)
+    _take_words()
+
+
+def _take_words() -> None:
+    global _words
+    more = frozenset(word.strip().lower() for word in os.environ.get(VARIABLE, "").split(",")) - {""}
+    _words = more, (*STEMS, *sorted(more))
     _judge.cache_clear()
 
 
 def stems() -> tuple[str, ...]:
     """Parts in small letters, one of which each name of a secret has in it."""
-    return STEMS + _more_stems
+    return _words[1]
 
 
 def is_secret_name(name: str) -> bool:
@@ -79,6 +87,9 @@ def _judge(name: str) -> tuple[bool, bool]:
 
 
 def _is_secret(word: str) -> bool:
-    if word in WORDS or word in _JOINED or word in _more or word.endswith(_ENDINGS):
+    if word in WORDS or word in _JOINED or word in _words[0] or word.endswith(_ENDINGS):
         return True
     return word.endswith("pass") and word[:-4] in _BEFORE_PASS
+
+
+_take_words()

@@ -92,8 +92,9 @@ _COMMAND = re.compile(
     r"|(?:(?<=\s)|^)(?:-u|--user)[ \t=]+[\"']?[^\s:\"']{1,64}:(?P<both>[^\s\"']+)"
 )
 _COMMANDS = re.compile(r"mosquitto_|mqtt|curl|wget|sshpass|mysql|psql|plink|pscp| -u |--user", re.IGNORECASE)
-_USER_INFORMATION = re.compile(r"://[^\s/@:\"'<>]{0,128}:([^\s@\"'<>]{1,512})@")
-_CELL = re.compile(r"\"((?:[^\"]|\"\")*)\"|'([^']*)'|[^\"']?")
+_USER_INFORMATION = re.compile(r"://[^\s/@:\"'<>]{0,128}:((?!\d{1,5}/)[^\s@\"'<>]{1,512})@")
+_NO_TEXT = "".join(map(chr, (*range(9), *range(10, 32), *range(127, 256))))
+_HEADER = re.compile(r"[\w ./()%\-]{1,80}")
 
 
 @lru_cache(8)
@@ -403,13 +404,13 @@ def _indent(text: str, at: int) -> int:
 def _columns(text: str, hits: re.Pattern[str]) -> Iterator[tuple[int, int]]:
     """The columns of a table whose header line names secrets."""
     head_end = text.find("\n")
-    head = text[: head_end if head_end >= 0 else 0].rstrip("\r")
+    head = text[: head_end if head_end >= 0 else 0].rstrip("\r").lstrip(_NO_TEXT)
     if not head or len(head) > 4_096 or hits.search(head) is None or any(sign in head for sign in "={}<>"):
         return
     mark = max(",;\t|", key=head.count)
     names = [name.strip(" \"'") for name in head.split(mark)]
     secret = [number for number, name in enumerate(names) if is_secret_name(name)]
-    if len(names) < 2 or not secret:
+    if len(names) < 2 or not secret or not all(map(_HEADER.fullmatch, names)):
         return
     at = head_end + 1
     for _ in range(MAX_BLOCK_LINES):
