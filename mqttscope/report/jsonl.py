@@ -72,7 +72,7 @@ class JsonLines:
 
     def feed(self, event: Event) -> None:
         """Write one event."""
-        line = self._lines.line(event) if type(event) is PacketEvent else self.other(event)
+        line = self._lines.line(event) if type(event) is PacketEvent else self.line(event)
         if line is not None:
             self._waiting.append(line)
             if len(self._waiting) >= self._together:
@@ -84,7 +84,7 @@ class JsonLines:
 
     def line(self, event: Event) -> str | None:
         """The line of an event for who writes it, ``None`` for one that has none; as text that may hold all of JSON."""
-        return self._lines.line(event) if type(event) is PacketEvent else self.other(event)
+        return self._lines.line(event) if isinstance(event, PacketEvent) else self.other(event)
 
     def close(self) -> None:
         """Write what waits."""

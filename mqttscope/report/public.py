@@ -96,6 +96,8 @@ class PublicUnparsed(UnparsedEvent):
     """As in `PublicMalformed`."""
 
 
+Found = PacketEvent | MalformedEvent | UnparsedEvent
+"""What bytes are taken for."""
 _NO_SECRETS = frozenset((Puback, Pubrec, Pubrel, Pubcomp, Subscribe, Suback, Unsubscribe, Unsuback, Pingreq, Pingresp))
 """Packets that hold none where they have no fault and no properties."""
 
@@ -113,6 +115,21 @@ def public_event(event: Event, *, spans: bool = False) -> Event:
     if isinstance(event, ConnectionOpened | ConnectionEnding | ConnectionClosed):
         return _public_connection(event)
     return event
+
+
+def public_given(event: Found, hidden: Ranges) -> Found:
+    """What a user gave, with these ranges of its bytes hidden, and the places of its fields."""
+    if isinstance(event, MalformedEvent):
+        return public_malformed(event, hidden, spans=True)
+    if isinstance(event, UnparsedEvent):
+        return public_unparsed(event, hidden)
+    packet, connection = event.packet, event.connection
+    version = packet.version if isinstance(packet, Connect) else connection.version
+    hidden = joined([*hidden, *hidden_in_packet(packet, version)])
+    return PublicPacket(
+        connection, event.direction, event.number, event.frame, event.timestamp_ns, event.capture,
+        public(packet, hidden), event.topic, event.stream_offset, hidden, spans_of(packet.raw, packet, version),
+    )  # fmt: skip
 
 
 def public_packet(event: PacketEvent, shown: int | None = None, *, spans: bool = False) -> PacketEvent:
@@ -202,11 +219,15 @@ def with_public_names(event: Event, *, spans: bool = False) -> Event:
     )  # fmt: skip
 
 
-def public_malformed(event: MalformedEvent, *, spans: bool = False) -> PublicMalformed:
-    """A malformed packet without what may be of a secret; with the places of its fields where ``spans`` are wanted."""
+def public_malformed(event: MalformedEvent, hidden: Ranges | None = None, *, spans: bool = False) -> PublicMalformed:
+    """A malformed packet without what may be of a secret; with the places of its fields where ``spans`` are wanted.
+
+    ``hidden``: ranges of its bytes that are known to be secret; by default they are found.
+    """
     found, connection = event.malformed, event.connection
     version = connection.version
-    hidden = hidden_in_damaged(found.raw, version, connection.side(event.direction).doubt)
+    if hidden is None:
+        hidden = hidden_in_damaged(found.raw, version, connection.side(event.direction).doubt)
     visible = visible_fields(found.fields_read, found.raw, version, hidden)
     shown = public_damaged(found, hidden, version) if hidden else found
     return PublicMalformed(
@@ -216,10 +237,11 @@ def public_malformed(event: MalformedEvent, *, spans: bool = False) -> PublicMal
     )  # fmt: skip
 
 
-def public_unparsed(event: UnparsedEvent) -> PublicUnparsed:
-    """Bytes that are no packet without what may be of a secret."""
+def public_unparsed(event: UnparsedEvent, hidden: Ranges | None = None) -> PublicUnparsed:
+    """Bytes that are no packet without what may be of a secret; ``hidden`` as for `public_malformed`."""
     found, connection = event.unparsed, event.connection
-    hidden = hidden_in_unparsed(found, connection.version, connection.side(event.direction).doubt)
+    if hidden is None:
+        hidden = hidden_in_unparsed(found, connection.version, connection.side(event.direction).doubt)
     shown = replace(found, raw=covered(found.raw, hidden)) if hidden else found
     return PublicUnparsed(
         connection, event.direction, event.frame, event.timestamp_ns, event.capture, shown, event.stream_offset,
