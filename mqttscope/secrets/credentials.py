@@ -25,6 +25,8 @@ TEXTS = frozenset(BY_NAME[name].identifier for name in TEXT_NAMES)
 USER_PROPERTY = BY_NAME["user_property"].identifier
 _TOLD = TEXTS | {USER_PROPERTY}
 _BLANK = re.compile(r"\s")
+_SIGNS = ("=", ":", "earer", "EARER", " is ", " was ")
+"""One of them is in each text with a credential."""
 _BEARER = re.compile(
     r"(?i:authori[sz]ation[\"']?\s{0,8}[:=]\s{0,8}[\"']?(?:bearer|basic)\s{1,8}"
     r"|(?<![a-z])bearer\s{1,8}(?=[^\s]{0,64}\d))([^\s\"',;]{4,})"
@@ -33,6 +35,8 @@ _BEARER = re.compile(
 
 def credentials_in(text: str) -> list[tuple[int, int]]:
     """Where credentials stand in a text, in order and apart from each other."""
+    if not any(sign in text for sign in _SIGNS):
+        return []
     found: list[tuple[int, int]] = []
     for first in range(0, max(1, len(text) - OVERLAP), MAX_SEARCHED - OVERLAP):
         part = text[first : first + MAX_SEARCHED]

@@ -61,6 +61,11 @@ def stems() -> tuple[str, ...]:
     return _words[1]
 
 
+def more_stems() -> tuple[str, ...]:
+    """Those of them that are not in `STEMS`."""
+    return _words[1][len(STEMS) :]
+
+
 def is_secret_name(name: str) -> bool:
     """Whether a value of this name is a secret, whatever it looks like."""
     return _judge(name[-MAX_NAME:])[0]
