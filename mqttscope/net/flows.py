@@ -201,7 +201,7 @@ class FlowTable(FlowRegister):
         if known is not None:
             self._forget(known[0])
         self._register(flow)
-        self.buffered_bytes += flow.initiator.buffer.size + flow.responder.buffer.size
+        self._buffer(flow.initiator.buffer.size + flow.responder.buffer.size)
         if flow.closed:
             self._forget_later(flow)
         else:
@@ -536,13 +536,13 @@ class FlowTable(FlowRegister):
         if from_initiator == (not segment.flags & ACK):
             flow.initiator_known = True
         elif not half.told and not peer.told:
-            buffered = self.buffered_bytes
+            buffered = self.buffered_bytes, self.budget.used
             self._forget(flow)
             flow.key = reverse_key(flow.key)
             flow.initiator, flow.responder = flow.responder, flow.initiator
             flow.initiator_known = True
             self._register(flow)
-            self.buffered_bytes = buffered
+            self.buffered_bytes, self.budget.used = buffered
         return self._index[segment.key]
 
 
