@@ -15,8 +15,8 @@ from xml.sax.saxutils import escape, quoteattr
 
 WORDS = (
     ("password",), ("passwd",), ("pass",), ("pwd",), ("passphrase",), ("passkey",), ("passcode",), ("psk",),
-    ("secret",), ("token",), ("credential",), ("sig",), ("signature",), ("authorization",), ("api", "key"), ("access", "key"),
-    ("private", "key"), ("shared", "key"), ("pin", "code"),
+    ("secret",), ("token",), ("credential",), ("sig",), ("signature",), ("authorization",), ("api", "key"),
+    ("access", "key"), ("private", "key"), ("shared", "key"), ("pin", "code"),
 )  # fmt: skip
 PLURALS = ("password", "secret", "token", "credential", "key", "passphrase")
 BEFORE = (
