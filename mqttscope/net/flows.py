@@ -88,17 +88,9 @@ class FlowTable(FlowRegister):
         if entry is None or segment.missing or (segment.checksum == WRONG and self.verify_checksums):
             return None
         taken = self.continues(
-            entry,
-            segment.sequence,
-            segment.acknowledgment,
-            segment.flags,
-            segment.window,
-            segment.payload,
-            segment.options,
-            segment.frame,
-            segment.timestamp_ns,
-            segment.capture,
-        )
+            entry, segment.sequence, segment.acknowledgment, segment.flags, segment.window, segment.payload,
+            segment.options, segment.frame, segment.timestamp_ns, segment.capture,
+        )  # fmt: skip
         return entry if taken else None
 
     def continues(
@@ -577,16 +569,9 @@ def delivered(entry: Entry, segment: Segment) -> StreamData:
     offset = half.offset - len(payload)
     received = acknowledged(entry, segment.acknowledgment)
     return StreamData(
-        flow,
-        from_initiator,
-        payload,
-        offset,
-        segment.frame,
-        segment.timestamp_ns,
-        segment.capture,
-        received,
+        flow, from_initiator, payload, offset, segment.frame, segment.timestamp_ns, segment.capture, received,
         peer.offset,
-    )
+    )  # fmt: skip
 
 
 def _take(entry: Entry, segment: Segment, report: FlowReport, peer_report: FlowReport) -> None:
