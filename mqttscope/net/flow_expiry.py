@@ -35,8 +35,7 @@ MAX_BUFFERED_SEGMENTS: Final = 32_768
 IDLE_TIMEOUT_NS: Final = 3 * 3600 * _SECOND
 """Linux probes a silent connection after 2 h, and gives it up 11 min later."""
 LINGER_NS: Final = 125 * _SECOND
-"""Time for which a closed flow is remembered after its last segment, so that what is sent again does not open another:
-the longest retransmission time-out of Linux is 120 s."""
+"""Time for which a closed flow is remembered after its last segment; Linux sends again after 120 s at most."""
 REMEMBERED_BYTES: Final = 1_024
 """Last bytes of each direction of a closed flow that are remembered, to compare late segments with them."""
 PROVEN_WAIT_NS: Final = _SECOND // 4
