@@ -20,8 +20,7 @@ import orjson
 from mqttscope.errors import MqttscopeError
 from mqttscope.mqtt.view import PAYLOAD_LIMIT, binary, printable, text, utf8
 from mqttscope.secrets.forms import SHORTEST, without_tokens
-from mqttscope.secrets.names import is_secret_name
-from mqttscope.secrets.notations import MIN_DIGITS
+from mqttscope.secrets.names import MIN_DIGITS, is_secret_name
 
 MAX_JSON_BYTES = 1 << 20
 """Longer payloads are not parsed as JSON."""

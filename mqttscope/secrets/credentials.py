@@ -15,7 +15,6 @@ from mqttscope.mqtt.properties import BY_NAME, Properties
 from mqttscope.secrets.addresses import secrets_of_addresses
 from mqttscope.secrets.forms import MAX_SEARCHED, OVERLAP, Hidden, is_suspect, joined
 from mqttscope.secrets.names import is_secret_name
-from mqttscope.secrets.notations import named_values
 
 MAX_KEPT = 512
 """Characters of a name whose shown form is kept."""
@@ -42,6 +41,8 @@ def credentials_in(text: str) -> list[tuple[int, int]]:
         part = text[first : first + MAX_SEARCHED]
         here = secrets_of_addresses(part) if "://" in part else []
         if is_suspect(part):
+            from mqttscope.secrets.notations import named_values
+
             here += named_values(part, told=True)
             here += [hit.span(1) for hit in _BEARER.finditer(part)]
         for start, end in here:

@@ -20,7 +20,6 @@ from typing import Final
 from mqttscope.mqtt.constants import PacketType
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.secrets.names import more_stems
-from mqttscope.secrets.notations import named_values
 
 _PRIVATE_KEY = "a private key"
 _ACCESS_TOKENS = (
@@ -302,6 +301,9 @@ def token_ranges(data: bytes, start: int = 0, shown: int | None = None) -> list[
             if group != "basic" or _is_basic(hit[group]):
                 found.append(hit.span(group))
     if kinds & NAMED:
+        # Nearly no payload needs it.
+        from mqttscope.secrets.notations import named_values
+
         found += named_values(part.decode("latin-1"))
     return [(start + first, start + last) for first, last in joined(found)]
 

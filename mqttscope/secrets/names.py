@@ -31,6 +31,8 @@ VARIABLE: Final = "MQTTSCOPE_SECRET_WORDS"
 """Further last words, with commas between them: the configuration sets it, and so may a user of the library."""
 MAX_NAME: Final = 80
 """Characters of the longest name that is looked at; of longer ones, the last ones."""
+MIN_DIGITS: Final = 4
+"""Digits of the shortest number that is a secret: ``"tokens": 12`` is none."""
 
 _SPLIT = re.compile(r"(?i:base64)|[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+", re.ASCII)
 _ENDINGS = ("password", "passwd", "passphrase", "pwd", "psk", "secret", "token", "credential", "signature")

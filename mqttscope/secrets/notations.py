@@ -27,12 +27,10 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
-from mqttscope.secrets.names import MAX_NAME, is_doubtful_name, is_secret_name, stems
+from mqttscope.secrets.names import MAX_NAME, MIN_DIGITS, is_doubtful_name, is_secret_name, stems
 
 MIN_SPOKEN: Final = 6
 """Characters of the shortest value in prose."""
-MIN_DIGITS: Final = 4
-"""Digits of the shortest number that is a secret: ``"tokens": 12`` is none."""
 MIN_DOUBTFUL: Final = 8
 """Characters of the shortest value of a doubtful name that is a secret, if it is no number."""
 MAX_NESTED: Final = 1 << 16

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mqttscope.secrets.forms import joined
-from mqttscope.secrets.notations import MAX_BLOCK_LINES, MAX_NESTED, MIN_DIGITS, MIN_DOUBTFUL, MIN_SPOKEN, named_values
+from mqttscope.secrets.names import MIN_DIGITS
+from mqttscope.secrets.notations import MAX_BLOCK_LINES, MAX_NESTED, MIN_DOUBTFUL, MIN_SPOKEN, named_values
 
 HIDDEN = [
     # JSON and what looks like it
