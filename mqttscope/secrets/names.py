@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final
 
 WORDS: Final = frozenset((
@@ -56,11 +56,18 @@ def _take_words() -> None:
     more = frozenset(word.strip().lower() for word in os.environ.get(VARIABLE, "").split(",")) - {""}
     _words = more, (*STEMS, *sorted(more))
     _judge.cache_clear()
+    stems_in_bytes.cache_clear()
 
 
 def stems() -> tuple[str, ...]:
     """Parts in small letters, one of which each name of a secret has in it."""
     return _words[1]
+
+
+@cache
+def stems_in_bytes() -> tuple[bytes, ...]:
+    """The same as bytes."""
+    return tuple(one.encode() for one in stems())
 
 
 def more_stems() -> tuple[str, ...]:
