@@ -9,91 +9,62 @@ from mqttscope.net.flow import FlowClosed, FlowEvent, FlowOpened, StreamData, St
 from mqttscope.net.flow_expiry import LINGER_NS, REMEMBERED_BYTES
 from mqttscope.net.flows import FlowTable
 from mqttscope.net.segment import ACK, RST, SYN, Segment, direction_key
-from tests.net.script import CLOSED, FORWARD, HANDSHAKE, STEP, UNFINISHED, check_tiling, feed, parse, play, render
-
-
-@pytest.mark.parametrize(
-    ("lines", "expected"),
-    [
-        pytest.param(
-            ["> A 101:abc 501", "> A 110:jkl 501", "< A 501 113"],
-            ["> 0:abc", "> gap 3+6 not_captured", "> 9:jkl"],
-            id="acknowledged: the capture lost it",
-        ),
-        pytest.param(
-            ["> A 101:abc 501", "> A 110:jkl 501", "< A 501 104"],
-            ["> 0:abc", "> gap 3+6 unproven", "> 9:jkl"],
-            id="not acknowledged: unproven",
-        ),
-        pytest.param(
-            ["> A 101:abc 501", "> A 110:jkl 501", "< A 501 107"],
-            ["> 0:abc", "> gap 3+6 unproven", "> 9:jkl"],
-            id="acknowledged in part only: unproven",
-        ),
-        pytest.param(
-            ["> A 101:abc 501", "< A 501 110"],
-            ["> 0:abc", "> gap 3+6 not_captured"],
-            id="only an acknowledgment is left",
-        ),
-        pytest.param(
-            ["> A 101:abc 501", "> A 110 501"], ["> 0:abc", "> gap 3+6 unproven"], id="only an empty segment is left"
-        ),
-        pytest.param(
-            ["> A 101:abc 501", "< A 501 110", "> A 104:defghi 501"],
-            ["> 0:abc", "> 3:defghi"],
-            id="the acknowledgment was captured before the data",
-        ),
-        pytest.param(
-            ["> A 101:abc 501", "< A 501 105"], ["> 0:abc"], id="one byte beyond may be a FIN that was not captured"
-        ),
-        pytest.param(
-            ["> A 101:abc 501", "> A 105 501", "< A 501 105", "> A 105 501 t=5"],
-            ["> 0:abc"],
-            id="an empty segment one byte on may follow a FIN that was not captured",
-        ),
-        pytest.param(
-            ["> A 101:abc 501", "> A 110:jkl 501", "> A 120:tu 501"],
-            ["> 0:abc", "> gap 3+6 unproven", "> 9:jkl", "> gap 12+7 unproven", "> 19:tu"],
-            id="two holes",
-        ),
-        pytest.param(
-            ["> A 101:abc 501", "> A 110:jkl 501", "< A 501 113", "> A 113:m 501 t=0.2", "> A 104:defghi 501 t=0.24"],
-            ["> 0:abc", "> 3:defghijklm"],
-            id="acknowledged but late by less than a quarter of a second",
-        ),
-        pytest.param(
-            ["> A 101:abc 501", "> A 110:jkl 501", "< A 501 113", "> A 113:m 501 t=0.265", "> A 104:defghi 501 t=0.3"],
-            ["> 0:abc", "> gap 3+6 not_captured", "> 9:jkl", "> 12:m", "> discarded 6 late"],
-            id="acknowledged and late by more than a quarter of a second",
-        ),
-        pytest.param(
-            ["> A 101:abc 501", "> A 110:jkl 501", "< A 501 104 t=1", "> A 104:defghi 501 t=900"],
-            ["> 0:abc", "> 3:defghijkl"],
-            id="not acknowledged: waits for the retransmission however long it takes",
-        ),
-        pytest.param(
-            ["> A 101:abc 501", "< A 501 110", "> A 110 501 t=1", "> A 110:j 501 t=4"],
-            ["> 0:abc", "> gap 3+6 not_captured", "> 9:j"],
-            id="acknowledged and passed by an empty segment, then two seconds",
-        ),
-        pytest.param(
-            ["> A 101:abc 501", "> A 1073842000:x 501", "> A 104:d 501"],
-            ["> 0:abc", "> discarded 1 out_of_window", "> 3:d"],
-            id="a segment outside of any window is not the stream",
-        ),
-        pytest.param(
-            ["> A 101:abc 501", *(f"> A {1500000000 + i}:x 501" for i in range(4)), "> A 1500000004:yz 501"],
-            [
-                "> 0:abc",
-                "> discarded 1 out_of_window",
-                "> discarded 1 out_of_window",
-                f"> gap 3+{1500000002 - 104} unproven",
-                *(f"> {at - 101}:{data}" for at, data in ((1500000002, "x"), (1500000003, "x"), (1500000004, "yz"))),
-            ],
-            id="a run of segments outside of any window is where the stream continues",
-        ),
-    ],
+from tests.net.script import (
+    CLOSED,
+    FORWARD,
+    HANDSHAKE,
+    STEP,
+    UNFINISHED,
+    check_tiling,
+    feed,
+    parse,
+    play,
+    render,
+    script,
 )
+from tests.tables import cases_of, steps
+
+HOLES = """
+acknowledged: the capture lost it
+    > A 101:abc 501; > A 110:jkl 501; < A 501 113 | > 0:abc; > gap 3+6 not_captured; > 9:jkl
+not acknowledged: unproven
+    > A 101:abc 501; > A 110:jkl 501; < A 501 104 | > 0:abc; > gap 3+6 unproven; > 9:jkl
+acknowledged in part only: unproven
+    > A 101:abc 501; > A 110:jkl 501; < A 501 107 | > 0:abc; > gap 3+6 unproven; > 9:jkl
+only an acknowledgment is left
+    > A 101:abc 501; < A 501 110 | > 0:abc; > gap 3+6 not_captured
+only an empty segment is left
+    > A 101:abc 501; > A 110 501 | > 0:abc; > gap 3+6 unproven
+the acknowledgment was captured before the data
+    > A 101:abc 501; < A 501 110; > A 104:defghi 501 | > 0:abc; > 3:defghi
+one byte beyond may be a FIN that was not captured
+    > A 101:abc 501; < A 501 105 | > 0:abc
+an empty segment one byte on may follow a FIN that was not captured
+    > A 101:abc 501; > A 105 501; < A 501 105; > A 105 501 t=5 | > 0:abc
+two holes
+    > A 101:abc 501; > A 110:jkl 501; > A 120:tu 501 |
+    > 0:abc; > gap 3+6 unproven; > 9:jkl; > gap 12+7 unproven; > 19:tu
+acknowledged but late by less than a quarter of a second
+    > A 101:abc 501; > A 110:jkl 501; < A 501 113; > A 113:m 501 t=0.2; > A 104:defghi 501 t=0.24 |
+    > 0:abc; > 3:defghijklm
+acknowledged and late by more than a quarter of a second
+    > A 101:abc 501; > A 110:jkl 501; < A 501 113; > A 113:m 501 t=0.265; > A 104:defghi 501 t=0.3 |
+    > 0:abc; > gap 3+6 not_captured; > 9:jkl; > 12:m; > discarded 6 late
+not acknowledged: waits for the retransmission however long it takes
+    > A 101:abc 501; > A 110:jkl 501; < A 501 104 t=1; > A 104:defghi 501 t=900 | > 0:abc; > 3:defghijkl
+acknowledged and passed by an empty segment, then two seconds
+    > A 101:abc 501; < A 501 110; > A 110 501 t=1; > A 110:j 501 t=4 | > 0:abc; > gap 3+6 not_captured; > 9:j
+a segment outside of any window is not the stream
+    > A 101:abc 501; > A 1073842000:x 501; > A 104:d 501 | > 0:abc; > discarded 1 out_of_window; > 3:d
+a run of segments outside of any window is where the stream continues
+    > A 101:abc 501; > A 1500000000:x 501; > A 1500000001:x 501; > A 1500000002:x 501; > A 1500000003:x 501;
+      > A 1500000004:yz 501 |
+    > 0:abc; > discarded 1 out_of_window; > discarded 1 out_of_window; > gap 3+1499999898 unproven; > 1499999901:x;
+      > 1499999902:x; > 1499999903:yz
+"""
+
+
+@pytest.mark.parametrize(("lines", "expected"), cases_of(HOLES, script, steps))
 def test_holes(lines: list[str], expected: list[str]) -> None:
     assert play(HANDSHAKE + lines) == ["opened", *expected, UNFINISHED]
 
@@ -101,26 +72,18 @@ def test_holes(lines: list[str], expected: list[str]) -> None:
 ONE_SIDED = ["> S 100", "> A 101 501"]
 
 
-@pytest.mark.parametrize(
-    ("lines", "expected"),
-    [
-        pytest.param(
-            ["> A 101:abc 501", "> A 104:def 521"],
-            ["> 0:abc", "> 3:def", "< gap 0+20 not_captured"],
-            id="what the silent side sent is known from the acknowledgments alone",
-        ),
-        pytest.param(
-            ["> A 110:jkl 501", "> A 101:abcdefghi 501 t=4.9"],
-            ["> 0:abcdefghijkl"],
-            id="late by less than five seconds",
-        ),
-        pytest.param(
-            ["> A 110:jkl 501", "> A 113:m 501 t=5.01", "> A 101:abcdefghi 501 t=5.1"],
-            ["> gap 0+9 unproven", "> 9:jkl", "> 12:m", "> discarded 9 late"],
-            id="late by more than five seconds",
-        ),
-    ],
-)
+ONE_SIDED_HOLES = """
+what the silent side sent is known from the acknowledgments alone
+    > A 101:abc 501; > A 104:def 521 | > 0:abc; > 3:def; < gap 0+20 not_captured
+late by less than five seconds
+    > A 110:jkl 501; > A 101:abcdefghi 501 t=4.9 | > 0:abcdefghijkl
+late by more than five seconds
+    > A 110:jkl 501; > A 113:m 501 t=5.01; > A 101:abcdefghi 501 t=5.1 |
+    > gap 0+9 unproven; > 9:jkl; > 12:m; > discarded 9 late
+"""
+
+
+@pytest.mark.parametrize(("lines", "expected"), cases_of(ONE_SIDED_HOLES, script, steps))
 def test_one_sided_captures(lines: list[str], expected: list[str]) -> None:
     assert play(ONE_SIDED + lines) == ["opened", *expected, UNFINISHED]
 
