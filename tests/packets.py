@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from mqttscope.lint.conversation_text import parse_conversations
 from mqttscope.lint.examples import Step
-from mqttscope.mqtt import ControlPacket
+from mqttscope.mqtt import ControlPacket, ProtocolVersion
 
 
-def told(text: str) -> tuple[Step, ...]:
-    """The steps of a conversation, such as ``> connect; < connack``."""
-    (conversation,) = parse_conversations(f"a conversation\n    {text}")
+def told(text: str, version: ProtocolVersion = ProtocolVersion.V5) -> tuple[Step, ...]:
+    """The steps of a conversation, such as ``> connect; < connack``; a CONNECT is of this version unless it says so."""
+    (conversation,) = parse_conversations(f"a conversation\n    version {version.text}; {text}")
     return conversation.steps
 
 

@@ -3,7 +3,8 @@
     two segments swapped
         > A 104:def 501; > A 101:abc 501 | > 0:abcdef
 
-Cells go on in the next line where one is not enough.  The caller says how each column is read.
+Cells go on in the next line where one is not enough, and lines with ``#`` at their beginning are headings.  The caller
+says how each column is read.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ def titled(text: str) -> Iterator[tuple[str, list[str]]]:
     """Titles, each with its indented lines."""
     title, lines = "", list[str]()
     for line in dedent(text).splitlines():
+        if line.startswith("#"):
+            continue
         if line.strip() and not line.startswith(" "):
             if title:
                 yield title, lines
