@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from mqttscope.lint.conversation_text import parse_conversations
-from mqttscope.lint.examples import Step
+import re
+from typing import Any
+
+from mqttscope.lint.conversation_text import parse_packet
 from mqttscope.mqtt import ControlPacket, ProtocolVersion
+from tests.tables import steps
+
+WORD = re.compile(r'(?:"(?:[^"\\]|\\.)*"|[^\s"])+')
+SIDES = {">": "client", "<": "server"}
 
 
-def told(text: str, version: ProtocolVersion = ProtocolVersion.V5) -> tuple[Step, ...]:
-    """The steps of a conversation, such as ``> connect; < connack``; a CONNECT is of this version unless it says so."""
-    (conversation,) = parse_conversations(f"a conversation\n    version {version.text}; {text}")
-    return conversation.steps
+def packet(text: str, version: ProtocolVersion = ProtocolVersion.V5, **defaults: Any) -> ControlPacket:
+    """One packet; a CONNECT is of this version and has these fields unless it says so."""
+    return parse_packet(WORD.findall(text), version, **defaults)
 
 
-def packet(text: str) -> ControlPacket:
-    """One packet."""
-    ((made,),) = (step.packets for step in told(f"> {text}"))
-    assert isinstance(made, ControlPacket)
-    return made
+def told(
+    text: str, version: ProtocolVersion = ProtocolVersion.V5, **defaults: Any
+) -> list[tuple[str, list[ControlPacket | bytes]]]:
+    """What sides say one after the other, such as ``> connect; < connack & publish a; > raw c0``."""
+    rows = []
+    for step in steps(text):
+        said: list[ControlPacket | bytes] = []
+        for part in step[1:].split(" & "):
+            kind, _, digits = part.strip().partition(" ")
+            said.append(bytes.fromhex(digits) if kind == "raw" else packet(part, version, **defaults))
+        rows.append((SIDES[step[0]], said))
+    return rows

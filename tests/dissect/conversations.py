@@ -14,9 +14,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from mqttscope.mqtt import ControlPacket, Disconnect, ProtocolVersion
+from mqttscope.mqtt import ControlPacket, Disconnect
 from mqttscope.net.segment import ACK, FIN, PSH, RST, SYN, Segment
-from tests.dissect.talk import CONNACK, PINGREQ, PINGRESP, SECOND, START, Talk, Tape, connect, wire
+from tests.dissect.talk import CONNACK, PINGREQ, PINGRESP, SECOND, START, V3_1_1, Talk, Tape, connect, wire
 from tests.packets import told
 from tests.tables import steps
 
@@ -238,8 +238,8 @@ class Conversation:
             if name[0] == "+":
                 self.wait(float(name))
             elif name in "<>":
-                (step,) = told(f"{name} {' '.join(plain)}", ProtocolVersion.V3_1_1)
-                self.say(step.side, *step.packets, **options)
+                ((side, packets),) = told(f"{name} {' '.join(plain)}", V3_1_1, client_identifier="dev", keep_alive=0)
+                self.say(side, *packets, **options)
             else:
                 getattr(self, name)(*map(number, plain), **options)
         return self

@@ -92,7 +92,7 @@ new-connection
 request-acknowledged
     {ASKED}; +{SENT_AGAIN_NS / SECOND}; ack server
 made-capture
-    new clocks=none; open; > connect client=dev keep_alive=0; < connack; live; > pingreq; +3600; < pingresp
+    new clocks=none; open; > connect; < connack; live; > pingreq; +3600; < pingresp
 request-acknowledged-early
     {ASKED}; +{SENT_AGAIN_NS / SECOND - 0.01}; ack server
 request-sent-again

@@ -104,7 +104,7 @@ connect-again-after-subscribe
     open; begin; > subscribe 1 cmd/# acknowledges=5001; ack server; +0.2; again connect acknowledges=5001; < connack;
     live; finish
 connect-in-two-segments-again
-    open; > connect client="x"*2000 keep_alive=0; ack server; +0.2; again connect; < connack; live; finish
+    open; > connect client="x"*2000; ack server; +0.2; again connect; < connack; live; finish
 connect-again-backoff
     open; begin; back_off 0.2 7; < connack; live; finish
 connect-again-two-minutes-later
@@ -146,7 +146,7 @@ no-clock-connack-again-slow-login
 no-clock-other-bytes
     new clocks=none; open; whole a/1; +60; new clocks=none; join; whole a/2; finish
 no-clock-other-beginning
-    new clocks=none; open; whole a/1; +60; new clocks=none; join; > connect client=device keep_alive=0; ack server;
+    new clocks=none; open; whole a/1; +60; new clocks=none; join; > connect client=device; ack server;
     < connack; live a/2; finish
 no-clock-damaged-beginning
     new clocks=none; open; begin; +1; again connect last=w; < connack; live; finish
