@@ -23,9 +23,7 @@ from tests.dissect.talk import (
     PINGRESP,
     PUBACK_3,
     PUBLISH_1,
-    SUBACK,
     SUBACK_5,
-    SUBSCRIBE,
     SUBSCRIBE_5,
     V3_1_1,
     V5,
@@ -99,8 +97,7 @@ def mixed_tape() -> Tape:
         web.client(frame(wire(PUBLISH_1), key=MASK))
         talks[1].client(Pubrel(9), framed(0x36, string("a"), b"\0\x07"))
         talks[1].server(Pubcomp(9))
-    talks[0].lose("client", 30)
-    talks[0].server(PINGRESP)
+    talks[0].tell("lose client 30; < pingresp")
     tape.wait(5)
     talks[0].client(publish("t"), version=V5)
     talks[1].client(wire(PUBLISH_1)[:5])
@@ -153,11 +150,7 @@ class Joined:
 
     @staticmethod
     def v311(port: int) -> Talk:
-        talk = Talk(port=port)
-        talk.client(PUBLISH_1, SUBSCRIBE)
-        talk.server(PUBACK_3, SUBACK)
-        talk.client(PINGREQ)
-        talk.server(PINGRESP)
+        talk = Talk(port=port).tell("> publish & subscribe; < puback & suback; > pingreq; < pingresp")
         return talk
 
     @staticmethod

@@ -13,13 +13,9 @@ from mqttscope.net.segment import Segment
 from tests.conftest import ROOT
 from tests.dissect.scenes import MASK, frames, mixed_tape, opened, shown, websocket
 from tests.dissect.talk import (
-    CONNACK,
     PINGREQ,
-    PUBACK_3,
     PUBLISH_1,
     START,
-    SUBACK,
-    SUBSCRIBE,
     V5,
     Talk,
     Tape,
@@ -54,10 +50,7 @@ def in_frame(number: int, segment: Segment, data: bytes, link_type: int = 101) -
 
 
 def conversation() -> list[Segment]:
-    talk = Talk().handshake()
-    talk.client(connect())
-    talk.server(CONNACK)
-    talk.close()
+    talk = Talk().handshake().tell("> connect; < connack; close")
     return talk.tape.segments
 
 
@@ -223,11 +216,7 @@ def test_packets_and_connections_are_numbered_in_the_order_of_appearance() -> No
 
 
 def test_an_event_is_yielded_before_its_packet_is_applied() -> None:
-    talk = opened()
-    talk.client(PUBLISH_1)
-    talk.server(PUBACK_3)
-    talk.client(SUBSCRIBE, PINGREQ)
-    talk.server(SUBACK)
+    talk = opened().tell("> publish; < puback; > subscribe & pingreq; < suback")
     seen = []
     for event in dissect_segments(talk.tape.segments):
         if isinstance(event, PacketEvent):
@@ -302,8 +291,7 @@ def test_other_packets_have_no_topic() -> None:
 
 
 def test_a_second_connect_of_another_version_is_read_in_it() -> None:
-    talk = opened()
-    talk.client(connect(5, "again"))
+    talk = opened().tell("> connect 5.0 client=again")
     talk.server(b"\x20\x03\0\0\0")
     talk.client(publish(topic_alias=3), version=V5)
 

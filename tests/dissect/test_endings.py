@@ -28,7 +28,6 @@ from tests.dissect.talk import (
     START,
     Talk,
     Tape,
-    connect,
     names,
     only,
     read,
@@ -65,9 +64,7 @@ def test_who_closed_and_how(finish: Finish, how: str, by: str | None) -> None:
 
 
 def test_a_disconnect_is_told_apart_from_who_closed() -> None:
-    talk = opened()
-    talk.client(Disconnect())
-    talk.close("server")
+    talk = opened().tell("> disconnect; close server")
 
     connection = only(talk.events(), ConnectionClosed)[0].connection
 
@@ -162,13 +159,10 @@ def test_a_packet_without_its_most_important_bytes_is_unparsed() -> None:
 
 def test_the_same_endpoints_used_again_are_another_connection() -> None:
     tape = Tape()
-    first = opened(tape=tape, level=5)
-    first.close()
+    first = opened(tape=tape, level=5).tell("close")
     tape.wait(1)
     second = first.again()
-    second.client(connect(4, "other"))
-    second.client(PUBLISH_1)
-    second.close("server")
+    second.tell("> connect client=other; > publish; close server")
 
     events = read(tape)
 
@@ -185,8 +179,7 @@ def test_several_captures_in_one_run_keep_their_names_and_their_numbers_go_on() 
     second = Talk(two)
     second.position = dict(first.position)
     second.client(PUBLISH_1)
-    third = opened(tape=two, client_port=50_001)
-    third.close()
+    opened(tape=two, client_port=50_001).tell("close")
 
     events = list(dissect_segments([*one.segments, *two.segments]))
 
@@ -233,8 +226,7 @@ def test_each_connection_opens_and_closes_once_around_its_events() -> None:
 
 
 def test_a_reset_ends_both_sides_at_once() -> None:
-    talk = opened()
-    talk.reset("server")
+    talk = opened().tell("reset server")
 
     (closed,) = only(talk.events(), ConnectionClosed)
 
@@ -243,9 +235,7 @@ def test_a_reset_ends_both_sides_at_once() -> None:
 
 
 def test_the_other_end_is_the_other_side_s() -> None:
-    talk = opened()
-    talk.fin("client")
-    talk.fin("server")
+    talk = opened().tell("fin client; fin server")
 
     (closed,) = only(talk.events(), ConnectionClosed)
 
@@ -347,8 +337,7 @@ def test_an_end_waits_for_what_its_side_said_behind_a_hole() -> None:
     """DISCONNECT was captured, and so was FIN: that a segment before is lost makes neither of them later."""
     talk = opened()
     lost = talk.position["client"]
-    talk.lose("client", 40)
-    talk.client(Disconnect())
+    talk.tell("lose client 40; > disconnect")
     # The server takes less than the client has sent, as far as its acknowledgments tell.
     ahead, talk.position["client"] = talk.position["client"], lost
     talk.ack("server")
@@ -358,8 +347,7 @@ def test_an_end_waits_for_what_its_side_said_behind_a_hole() -> None:
     talk.tape.add(talk.keys["server"], talk.position["server"], lost, FIN | ACK, b"", 0)
     talk.position["client"] = ahead + 1
     talk.position["server"] += 1
-    talk.ack("client")
-    talk.ack("server")
+    talk.tell("ack client; ack server")
 
     events = talk.events()
 

@@ -202,16 +202,13 @@ def test_a_connect_byte_by_byte_is_mqtt_on_any_port() -> None:
     ],
 )
 def test_without_connect_the_port_decides(said: dict[int, str], expected: list[str]) -> None:
-    talk = Talk(port=4000).handshake()
-    talk.client(PUBLISH_1)
+    talk = Talk(port=4000).handshake().tell("> publish")
 
     assert types(talk, Options(ports=said)) == expected
 
 
 def test_on_the_port_of_mqtt_what_is_no_connect_is_read_as_mqtt() -> None:
-    talk = Talk().handshake()
-    talk.client(PUBLISH_1)
-    talk.server(PUBACK_3)
+    talk = Talk().handshake().tell("> publish; < puback")
 
     events = talk.events()
 
@@ -223,17 +220,14 @@ def test_without_detection_only_named_and_well_known_ports_are_looked_at() -> No
     options = Options(ports={7000: "mqtt"}, detect=False)
     found = {}
     for port in (1883, 7000, 9999):
-        talk = Talk(port=port).handshake()
-        talk.client(connect())
+        talk = Talk(port=port).handshake().tell("> connect")
         found[port] = types(talk, options)
 
     assert found == {1883: ["connect"], 7000: ["connect"], 9999: []}
 
 
 def test_the_side_that_sends_connect_is_the_client_whoever_opened_the_connection() -> None:
-    talk = Talk(port=7777).handshake()
-    talk.server(connect())
-    talk.client(CONNACK)
+    talk = Talk(port=7777).handshake().tell("< connect; > connack")
 
     events = only(talk.events(), PacketEvent)
 
@@ -244,9 +238,7 @@ def test_the_side_that_sends_connect_is_the_client_whoever_opened_the_connection
 
 
 def test_a_connect_overrules_the_version_that_the_user_said() -> None:
-    talk = Talk().handshake()
-    talk.client(connect(5))
-    talk.server(CONNACK, version=V5)
+    talk = Talk().handshake().tell("> connect 5.0; < connack", version=V5)
 
     events = only(talk.events(Options(version=V3_1_1)), PacketEvent)
 
@@ -271,8 +263,7 @@ def test_a_connect_that_breaks_off_inside_still_says_the_version() -> None:
 
 
 def test_a_connect_of_an_unknown_level_leaves_the_version_open_for_the_answer() -> None:
-    talk = Talk().handshake()
-    talk.client(connect(6))
+    talk = Talk().handshake().tell("> connect protocol_level=6")
     talk.server(b"\x20\x03\0\x84\0")
 
     events = talk.events()
@@ -389,9 +380,7 @@ def test_headers_alone_on_the_port_of_mqtt_are_a_connection_full_of_gaps() -> No
     ids=["read as MQTT", "read as WebSocket", "listed as TLS"],
 )
 def test_the_user_may_say_what_a_port_speaks(said: str, packets: list[str]) -> None:
-    talk = Talk(port=5000).handshake()
-    talk.client(PUBLISH_1)
-    talk.server(PUBACK_3)
+    talk = Talk(port=5000).handshake().tell("> publish; < puback")
 
     events = talk.events(Options(ports={5000: said}))
 
@@ -419,8 +408,7 @@ def test_the_end_of_the_initiators_stream_decides_too() -> None:
 
 
 def test_a_flow_without_any_data_is_nothing() -> None:
-    talk = Talk(port=9999).handshake()
-    talk.close()
+    talk = Talk(port=9999).handshake().tell("close")
     dissector = Dissector()
 
     assert read(talk.tape, dissector=dissector) == []
@@ -434,8 +422,7 @@ def test_a_proxy_protocol_header_is_told_and_what_is_behind_it_is_read(header: b
     data = header + wire(connect(), PINGREQ)
     for start in range(0, len(data), pieces):
         talk.client(data[start : start + pieces])
-    talk.server(CONNACK)
-    talk.close()
+    talk.tell("< connack; close")
 
     events = talk.events()
 
@@ -471,10 +458,7 @@ def test_a_proxy_protocol_header_alone_is_no_mqtt() -> None:
 
 def gap() -> Talk:
     """Bytes are lost, and packets found after them."""
-    talk = opened()
-    talk.lose("client", 9)
-    talk.client(PUBLISH_1)
-    talk.tape.wait(10)
+    talk = opened().tell("lose client 9; > publish; +10")
     for _ in range(3):
         talk.client(PINGREQ)
     return talk
@@ -484,8 +468,7 @@ def joined() -> Talk:
     """A capture that began later than the connection."""
     talk = Talk()
     for _ in range(2):
-        talk.client(PUBLISH_1)
-        talk.server(PUBACK_3)
+        talk.tell("> publish; < puback")
     talk.client(PINGREQ)
     return talk
 
@@ -505,11 +488,9 @@ def said(port: int, *parts: tuple[str, bytes]) -> Callable[[], Talk]:
 
 def ignored_reset() -> Talk:
     """Both sides continue after a reset."""
-    talk = opened()
-    talk.reset("client")
+    talk = opened().tell("reset client")
     for _ in range(3):
-        talk.client(PUBLISH_1)
-        talk.server(PUBACK_3)
+        talk.tell("> publish; < puback")
     return talk
 
 

@@ -13,7 +13,6 @@ from mqttscope.events import (
 from mqttscope.mqtt import Publish
 from tests.dissect.scenes import frames, kinds, opened
 from tests.dissect.talk import (
-    CONNACK,
     PINGREQ,
     PINGRESP,
     PUBACK_3,
@@ -30,14 +29,7 @@ from tests.dissect.talk import (
 
 
 def test_a_gap_is_an_event_and_marks_its_direction() -> None:
-    talk = opened()
-    talk.client(PINGREQ)
-    talk.lose("client", 10)
-    talk.server(PINGRESP)
-    talk.client(PUBLISH_1, PINGREQ)
-    talk.tape.wait(10)
-    talk.server(PUBACK_3)
-    talk.close()
+    talk = opened().tell("> pingreq; lose client 10; < pingresp; > publish & pingreq; +10; < puback; close")
 
     events = talk.events()
 
@@ -57,8 +49,7 @@ def test_lost_bytes_of_a_payload_leave_a_packet_that_says_so() -> None:
     talk.lose("client", len(raw) - 30)
     talk.server(PINGRESP)
     talk.client(raw[-10:], PINGREQ)
-    talk.tape.wait(10)
-    talk.server(PINGRESP)
+    talk.tell("+10; < pingresp")
 
     events = talk.events()
 
@@ -100,9 +91,7 @@ def test_framing_that_is_lost_is_found_again() -> None:
 
 
 def test_packets_found_late_keep_the_frames_that_completed_them() -> None:
-    talk = Talk()
-    talk.ack("client")
-    talk.ack("server")
+    talk = Talk().tell("ack client; ack server")
     raw = wire(PUBLISH_1)
     begun = talk.client(b"end of a payload", raw[:4])
     ended = talk.client(raw[4:])
@@ -127,9 +116,7 @@ def test_packets_found_late_keep_the_frames_that_completed_them() -> None:
 
 
 def test_packets_behind_a_gap_keep_the_frames_that_completed_them() -> None:
-    talk = opened()
-    talk.lose("client", 9)
-    talk.server(PINGRESP)
+    talk = opened().tell("lose client 9; < pingresp")
     waiting = talk.client(PUBLISH_1)
     talk.tape.wait(10)
     found = talk.client(PINGREQ)
@@ -145,10 +132,7 @@ def test_packets_behind_a_gap_keep_the_frames_that_completed_them() -> None:
 
 
 def test_a_dialogue_that_found_its_packets_keeps_nothing_of_the_search() -> None:
-    talk = Talk()
-    talk.ack("client")
-    talk.ack("server")
-    talk.client(PUBLISH_1)
+    talk = Talk().tell("ack client; ack server; > publish")
     dissector = Dissector()
     phases = []
     for segment in talk.tape.segments:
@@ -159,8 +143,7 @@ def test_a_dialogue_that_found_its_packets_keeps_nothing_of_the_search() -> None
     assert isinstance(dialogue, FlowState)
     phases.append((dialogue.phase, len(dialogue.client_arrivals)))
     done = len(talk.tape.segments)
-    talk.server(PUBACK_3, PINGRESP)
-    talk.client(PINGREQ)
+    talk.tell("< puback & pingresp; > pingreq")
     for segment in talk.tape.segments[done:]:
         list(dissector.feed(segment))
     phases.append((dialogue.phase, len(dialogue.client_arrivals) + len(dialogue.server_arrivals)))
@@ -186,36 +169,21 @@ def test_a_lost_connect_is_known_from_acknowledgments_where_the_syn_is_lost_as_w
     talk.position["server"] += 1
     talk.ack("client")
     talk.position["server"] -= 1
-    talk.server_opens()
-    talk.lose("client", 20)
-    talk.ack("server")
-    talk.server(CONNACK)
-    talk.ack("client")
-    talk.client(PINGREQ)
+    talk.tell("server_opens; lose client 20; ack server; < connack; ack client; > pingreq")
 
     assert [(gap.length, gap.reason) for gap in only(talk.events(), GapEvent)] == [(20, "not_captured")]
 
 
 def test_a_lost_connack_is_known_from_acknowledgments_where_its_syn_is_lost_as_well() -> None:
-    talk = Talk()
-    talk.client_opens()
+    talk = Talk().tell("client_opens")
     talk.position["server"] += 1
-    talk.ack("client")
-    talk.client(connect())
-    talk.lose("server", 4)
-    talk.ack("client")
-    talk.client(PINGREQ)
-    talk.server(PINGRESP)
-    talk.ack("client")
+    talk.tell("ack client; > connect; lose server 4; ack client; > pingreq; < pingresp; ack client")
 
     assert [(gap.length, gap.reason) for gap in only(talk.events(), GapEvent)] == [(4, "not_captured")]
 
 
 def test_what_waits_is_given_up_while_nothing_comes() -> None:
-    talk = opened()
-    talk.lose("client", 10)
-    talk.client(PINGREQ)
-    talk.ack("server")
+    talk = opened().tell("lose client 10; > pingreq; ack server")
     dissector = Dissector()
     told = [event for segment in talk.tape.segments for event in dissector.feed(segment)]
 

@@ -7,21 +7,15 @@ import pytest
 from mqttscope.dissect import Dissector, Options
 from mqttscope.dissect.transports import MAX_HELD_ITEMS
 from mqttscope.events import ConnectionOpened, GapEvent, PacketEvent
-from mqttscope.mqtt import Disconnect, Properties, Puback, Publish
+from mqttscope.mqtt import Publish
 from tests.dissect.scenes import HTTP, HTTP_ANSWER, Joined, dialogue_of
 from tests.dissect.talk import (
-    CONNACK,
     PINGREQ,
-    PINGRESP,
-    PUBACK_3,
     PUBLISH_1,
-    SUBACK,
-    SUBSCRIBE,
     V3_1,
     V3_1_1,
     V5,
     Talk,
-    connect,
     only,
     wire,
 )
@@ -57,9 +51,7 @@ def test_joined_in_the_middle_version_and_roles_are_assumed_with_evidence(
 
 
 def test_joined_with_the_higher_port_as_server_packet_types_tell() -> None:
-    talk = Talk(port=60_000, client_port=40_000)
-    talk.client(SUBSCRIBE, PINGREQ)
-    talk.server(SUBACK, PINGRESP)
+    talk = Talk(port=60_000, client_port=40_000).tell("> subscribe & pingreq; < suback & pingresp")
 
     connection = only(talk.events(), PacketEvent)[0].connection
 
@@ -68,9 +60,7 @@ def test_joined_with_the_higher_port_as_server_packet_types_tell() -> None:
 
 
 def test_joined_where_packets_tell_nothing_the_port_tells_who_serves() -> None:
-    talk = Talk(port=1883, client_port=1200)
-    talk.client(PUBLISH_1)
-    talk.server(PUBACK_3)
+    talk = Talk(port=1883, client_port=1200).tell("> publish; < puback")
 
     connection = only(talk.events(), ConnectionOpened)[0].connection
 
@@ -81,8 +71,7 @@ def test_joined_where_packets_tell_nothing_the_port_tells_who_serves() -> None:
 def test_joined_on_unknown_ports_where_packets_tell_nothing_the_higher_one_is_taken_for_the_client() -> None:
     talk = Talk(port=9999, client_port=60_000)
     for _ in range(3):
-        talk.client(PUBLISH_1)
-        talk.server(PUBACK_3)
+        talk.tell("> publish; < puback")
 
     connection = only(talk.events(), ConnectionOpened)[0].connection
 
@@ -100,10 +89,7 @@ def test_joined_inside_a_payload_its_bytes_do_not_tell_who_is_who() -> None:
 
 
 def test_a_connect_without_handshake_says_all_there_is_to_know() -> None:
-    talk = Talk(port=9999)
-    talk.ack("client")
-    talk.client(connect(5))
-    talk.server(CONNACK, version=V5)
+    talk = Talk(port=9999).tell("ack client; > connect 5.0; < connack", version=V5)
 
     events = only(talk.events(), PacketEvent)
 
@@ -113,12 +99,7 @@ def test_a_connect_without_handshake_says_all_there_is_to_know() -> None:
 
 
 def test_the_first_bytes_lost_the_rest_is_found_on_an_unknown_port() -> None:
-    talk = Talk(port=9999).handshake()
-    talk.lose("client", 20)
-    talk.server(CONNACK, PUBLISH_1)
-    talk.tape.wait(3)
-    talk.client(PUBACK_3, PINGREQ)
-    talk.server(PINGRESP)
+    talk = Talk(port=9999).handshake().tell("lose client 20; < connack & publish; +3; > puback & pingreq; < pingresp")
 
     events = talk.events()
 
@@ -142,10 +123,7 @@ def test_the_user_says_the_version_of_a_connection_that_was_joined() -> None:
 
 
 def test_what_a_later_packet_tells_of_the_version_overrules_what_was_assumed() -> None:
-    talk = Talk()
-    talk.client(SUBSCRIBE, PINGREQ)
-    talk.server(SUBACK, PINGRESP)
-    talk.server(Publish(topic_name="a", payload=b"text"))
+    talk = Talk().tell("> subscribe & pingreq; < suback & pingresp; < publish a text")
 
     connection = only(talk.events(), PacketEvent)[0].connection
 
@@ -171,9 +149,7 @@ def test_other_protocols_joined_in_the_middle_are_forgotten_at_once(client: byte
 
 
 def test_disconnect_by_the_server_does_not_confuse_roles_of_a_joined_connection() -> None:
-    talk = Talk()
-    talk.server(Disconnect(0x8B, Properties()), version=V5)
-    talk.fin("server")
+    talk = Talk().tell("< disconnect code=0x8b properties; fin server", version=V5)
 
     (event,) = only(talk.events(), PacketEvent)
 
@@ -184,10 +160,7 @@ def test_packets_of_both_sides_come_in_the_order_of_the_frames() -> None:
     talk = Talk()
     delivery = Publish(qos=1, packet_identifier=95, topic_name="s/x", payload=b"v")
     talk.server(delivery)
-    talk.client(Puback(95), Publish(topic_name="s/y", payload=b"one"), PINGREQ)
-    talk.client(Publish(topic_name="s/y", payload=b"two"))
-    talk.server(PINGRESP)
-    talk.server(Publish(topic_name="s/y", payload=b"three"))
+    talk.tell("> puback 95 & publish s/y one & pingreq; > publish s/y two; < pingresp; < publish s/y three")
     events = only(talk.events(), PacketEvent)
 
     assert [event.frame for event in events] == sorted(event.frame for event in events)

@@ -15,7 +15,7 @@ from mqttscope.dissect import dissect_segments
 from mqttscope.lint.catalogue import select, usual_rule
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Severity
-from mqttscope.mqtt import ControlPacket, Disconnect, Puback, Publish, Suback, Subscribe, Subscription
+from mqttscope.mqtt import ControlPacket, Disconnect, Puback, Publish
 from mqttscope.mqtt.packets import Connect
 from mqttscope.net.segment import ACK, RST, SYN, Segment
 from tests.dissect.talk import CONNACK, SECOND, START, Talk, Tape, connect, finish, wire
@@ -51,10 +51,7 @@ def life(talk: Talk, topics: list[str], keep_alive: int = 0) -> None:
     opening = connect()
     opening.keep_alive = keep_alive
     talk.client(opening)
-    talk.server(CONNACK)
-    talk.ack("client")
-    talk.client(Subscribe(1, subscriptions=[Subscription("down/#", 0)]))
-    talk.server(Suback(1, reason_codes=[0]))
+    talk.tell("< connack; ack client; > subscribe 1 down/#; < suback 1 0")
     for number, topic in enumerate(topics, 2):
         talk.client(message(topic, number))
         talk.server(Puback(number))
@@ -86,8 +83,7 @@ def scene(
 ) -> list[Segment]:
     """Two lives of a device; with ``clocks`` both stacks send time stamps, and the reboot sets the client's again."""
     tape = Tape()
-    talk = Talk(tape)
-    talk.handshake()
+    talk = Talk(tape).tell("handshake")
     life(talk, FIRST)
     finish(talk, end, message("one/lost", 9))
     before = list(shown(tape.segments, first_captured))
@@ -100,8 +96,7 @@ def scene(
     }
     again.handshake()
     life(again, SECOND_TOPICS)
-    again.client(Disconnect())
-    again.close("client")
+    again.tell("> disconnect; close client")
     after = list(shown(tape.segments[count:], captured))
     if clocks:
         before, after = stamped(before, 1_000_000, 77), stamped(after, 3_000_000_000, 77)
@@ -201,8 +196,7 @@ def boot(
         talk._send("server", SYN | ACK)
         talk.ack("client")
     else:
-        talk.handshake()
-        talk.client(connect())
+        talk.tell("handshake; > connect")
     talk.server(CONNACK)
     talk.client(message(topic, 2))
     talk.server(Puback(2))
@@ -245,8 +239,7 @@ def test_captures_that_overlap_say_everything_once(start: int) -> None:
     tape.wait(3)
     life(talk, FIRST)
     tape.wait(3)
-    talk.client(message("two", 7))
-    talk.close()
+    talk.tell("> publish two 21.5 qos=1 id=7; close")
     again = [replace(one, frame=number, capture="b.pcap") for number, one in enumerate(tape.segments[start:], 1)]
     for number, one in enumerate(tape.segments, 1):
         one.frame = number
@@ -280,12 +273,9 @@ def test_a_stranger_s_syn_ends_no_connection(challenged: bool) -> None:
     if challenged:
         talk.ack("server")
     tape.wait(2)
-    talk.client(message("two", 8))
-    talk.server(Puback(8))
-    talk.client(message("three", 9))
-    talk.server(Puback(9))
-    talk.client(Disconnect())
-    talk.close()
+    talk.tell(
+        "> publish two 21.5 qos=1 id=8; < puback 8; > publish three 21.5 qos=1 id=9; < puback 9; > disconnect; close"
+    )
 
     found = outcome([replace(one, frame=number) for number, one in enumerate(tape.segments, 1)])
 
@@ -314,8 +304,7 @@ def rebooted(captured: str, number: int, gap: float, *, first_server: int = 5000
     new.position["client"] = number
     new.handshake()
     life(new, SECOND_TOPICS)
-    new.client(Disconnect())
-    new.close()
+    new.tell("> disconnect; close")
     unseen = {"all": (), "SYN": (SYN | ACK,), "SYN-ACK": (SYN,), "none": (SYN, SYN | ACK)}[captured]
     segments = [one for at, one in enumerate(tape.segments) if at < 3 or one.flags not in unseen]
     return [replace(one, frame=at) for at, one in enumerate(segments, 1)]
@@ -343,8 +332,7 @@ def test_a_stack_that_acknowledges_with_its_reset_is_rebooted_all_the_same(numbe
 def test_a_client_that_resets_its_connection_itself_was_there() -> None:
     talk = Talk().handshake()
     life(talk, FIRST, keep_alive=10)
-    talk.tape.wait(60)
-    talk.reset("client")
+    talk.tell("+60; reset client")
 
     assert outcome(talk.tape.segments).errors == ["KAL201"]
 
@@ -394,8 +382,7 @@ def test_the_clock_tells_lives_apart_that_are_alike_in_all_else(gap: float, hand
 def test_a_connection_that_is_captured_once_more_after_its_end_has_the_same_clock(gap: float) -> None:
     talk = Talk().handshake()
     life(talk, FIRST)
-    talk.client(Disconnect())
-    talk.close()
+    talk.tell("> disconnect; close")
     once = stamped(talk.tape.segments, 1_000_000, 77)
     later = talk.tape.now_ns - START + int(gap * SECOND)
     twice = [*once, *(replace(one, timestamp_ns=one.timestamp_ns + later) for one in once)]
@@ -432,8 +419,7 @@ def test_what_follows_on_seeming_copies_is_spliced_to_nothing() -> None:
         talk.position = {"client": tape.segments[-1].acknowledgment, "server": tape.segments[-1].sequence + 4}
         if number == 2:
             tape.wait(20)
-            talk.client(message("two", 3))
-            talk.client(message("three", 4))
+            talk.tell("> publish two 21.5 qos=1 id=3; > publish three 21.5 qos=1 id=4")
         talk.client(Disconnect())
         tape.wait(1)
 

@@ -21,10 +21,10 @@ from mqttscope.events import (
 from mqttscope.lint.catalogue import select, usual_rule
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Severity
-from mqttscope.mqtt import Puback, Publish, Suback, Subscribe, Subscription
+from mqttscope.mqtt import Puback, Publish
 from mqttscope.net.segment import SYN, Segment, direction_key, group_key
 from tests.conftest import EXHAUSTIVE
-from tests.dissect.talk import CONNACK, PINGREQ, PINGRESP, SECOND, Talk, Tape, connect, finish, wire
+from tests.dissect.talk import SECOND, Talk, Tape, connect, finish, wire
 from tests.each import some
 
 ENDS = ("fin by both", "fin by both, server first", "fin by the server", "reset by the client", "reset by the server",
@@ -68,19 +68,14 @@ def _life(random: Random, talk: Talk, number: int, pace: float) -> list[str]:
     tape = talk.tape
     talk.client(connect())
     _pause(random, tape, pace)
-    talk.server(CONNACK)
-    talk.ack("client")
-    talk.client(Subscribe(1, subscriptions=[Subscription("#", 1)]))
-    talk.server(Suback(1, reason_codes=[1]))
+    talk.tell("< connack; ack client; > subscribe 1 #:1; < suback 1 1")
     topics = []
     for at in range(random.choice((1, 3, 10, 40))):
         _pause(random, tape, pace)
         topics.append(f"{number}/{at}")
         _exchange(random, talk, topics[-1], at + 2)
         if random.random() < 0.1:
-            talk.client(PINGREQ)
-            talk.server(PINGRESP)
-            talk.ack("client")
+            talk.tell("> pingreq; < pingresp; ack client")
     return topics
 
 
@@ -265,12 +260,9 @@ def test_all_that_two_taps_show_of_a_device_goes_to_one_place() -> None:
 
 
 def life(talk: Talk, topic: str) -> None:
-    talk.handshake()
-    talk.client(connect())
-    talk.server(CONNACK)
+    talk.tell("handshake; > connect; < connack")
     talk.client(Publish(topic_name=topic, payload=b"1", qos=1, packet_identifier=2))
-    talk.server(Puback(2))
-    talk.ack("client")
+    talk.tell("< puback 2; ack client")
 
 
 def said(tape: Tape) -> tuple[list[list[str | None]], list[str]]:
@@ -309,8 +301,7 @@ def test_a_reset_waits_for_what_was_sent_before_it() -> None:
     tape = Tape()
     talk = Talk(tape)
     life(talk, "one")
-    talk.client(Publish(topic_name="two", payload=b"1"))
-    talk.reset("client")
+    talk.tell("> publish two 1; reset client")
     tape.segments[-2], tape.segments[-1] = (
         replace(tape.segments[-1], timestamp_ns=tape.segments[-2].timestamp_ns),
         replace(tape.segments[-2], timestamp_ns=tape.segments[-1].timestamp_ns),
@@ -328,8 +319,7 @@ def test_an_old_acknowledgment_of_another_connection_says_nothing() -> None:
     talk.position = {"client": client + 100, "server": server - 300_000_000}
     talk.ack("server")
     talk.position = {"client": client, "server": server}
-    talk.client(Publish(topic_name="two", payload=b"1"))
-    talk.close()
+    talk.tell("> publish two 1; close")
 
     assert outcome(tape.segments).incomplete == 0
 
@@ -355,9 +345,7 @@ def test_a_connect_that_was_acknowledged_before_begins_a_connection() -> None:
     for topic in ("one", "two"):
         talk = Talk(tape)
         before = len(tape.segments)
-        talk.handshake()
-        talk.client(connect())
-        talk.server(CONNACK)
+        talk.tell("handshake; > connect; < connack")
         talk.position["server"] = 5001
         talk.client(Publish(topic_name=topic, payload=b"1"))
         if before:
@@ -467,10 +455,7 @@ def test_a_syn_that_wanders_is_no_second_tap() -> None:
     syn = tape.segments[0]
     tape.segments.append(replace(syn, timestamp_ns=tape.now_ns + 900_000))
     tape.wait(0.17)
-    talk.ack("server")
-    talk.client(Publish(topic_name="two", payload=b"1", qos=1, packet_identifier=3))
-    talk.server(Puback(3))
-    talk.close()
+    talk.tell("ack server; > publish two 1 qos=1 id=3; < puback; close")
     dissector, _ = read(numbered(tape.segments))
 
     assert dissector.copied_segments == 0

@@ -253,9 +253,7 @@ def test_plain_mqtt_on_a_port_named_for_something_else_is_read_and_counted(port:
     if joined:
         talk = Joined.v311(port)
     else:
-        talk = Talk(port=port).handshake()
-        talk.client(connect())
-        talk.server(CONNACK)
+        talk = Talk(port=port).handshake().tell("> connect; < connack")
     dissector = Dissector(Options(ports={port: named}))
 
     events = read(talk.tape, dissector=dissector)
