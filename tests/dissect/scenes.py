@@ -150,8 +150,7 @@ class Joined:
 
     @staticmethod
     def v311(port: int) -> Talk:
-        talk = Talk(port=port).tell("> publish & subscribe; < puback & suback; > pingreq; < pingresp")
-        return talk
+        return Talk(port=port).tell("> publish & subscribe; < puback & suback; > pingreq; < pingresp")
 
     @staticmethod
     def v5(port: int) -> Talk:

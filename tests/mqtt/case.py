@@ -15,6 +15,7 @@ from tests.tables import cases_of, titled
 V3_1, V3_1_1, V5 = ProtocolVersion
 V3 = (V3_1, V3_1_1)
 ALL = (V3_1, V3_1_1, V5)
+VERSIONS = {version.text: version for version in ALL}
 
 
 @dataclass(slots=True)
@@ -44,8 +45,7 @@ def parse(text: str) -> bytes:
 
 def _versions(text: str) -> tuple[ProtocolVersion, ...]:
     """The versions of a row: ``all``, or numbers such as ``3.1 3.1.1``."""
-    names = {version.text: version for version in ALL}
-    return ALL if text == "all" else tuple(names[word] for word in text.split())
+    return ALL if text == "all" else tuple(VERSIONS[word] for word in text.split())
 
 
 def good(text: str, *, canonical: bool = True) -> list[Case]:
