@@ -36,8 +36,8 @@ from tests.tables import cases_of
 SHOWN = """
 a PUBLISH of 5.0
     5.0 | publish - data qos=1 id=10 topic_alias=1 user_property=k:v |
-    {"dup": false, "qos": 1, "retain": false, "topic_name": "", "packet_identifier": 10, "properties": {"topic_alias": 1,
-      "user_property": [{"name": "k", "value": "v"}]}, "payload": {"length": 4, "text": "data"}}
+    {"dup": false, "qos": 1, "retain": false, "topic_name": "", "packet_identifier": 10, "properties":
+      {"topic_alias": 1, "user_property": [{"name": "k", "value": "v"}]}, "payload": {"length": 4, "text": "data"}}
 a PUBLISH of 3.1.1
     3.1.1 | publish t 0x00ff retain |
     {"dup": false, "qos": 0, "retain": true, "topic_name": "t", "packet_identifier": null, "payload": {"length": 2,
@@ -94,13 +94,11 @@ an AUTH
 """
 
 
-@pytest.mark.parametrize(
-    ("version", "shown_packet", "shown"), cases_of(SHOWN, VERSIONS.__getitem__, packet, json.loads)
-)
+@pytest.mark.parametrize(("version", "given", "shown"), cases_of(SHOWN, VERSIONS.__getitem__, packet, json.loads))
 def test_a_packet_is_shown_by_the_names_of_the_specification(
-    version: ProtocolVersion, shown_packet: ControlPacket, shown: dict[str, Any]
+    version: ProtocolVersion, given: ControlPacket, shown: dict[str, Any]
 ) -> None:
-    found = view(shown_packet, version)
+    found = view(given, version)
 
     assert found == shown
     assert list(found) == list(shown)
