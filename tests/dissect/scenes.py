@@ -9,6 +9,7 @@ from mqttscope.dissect import Dissector, Options
 from mqttscope.dissect.flow_state import FlowState
 from mqttscope.events import (
     ConnectionClosed,
+    ConnectionEnding,
     ConnectionOpened,
     Event,
     GapEvent,
@@ -17,6 +18,8 @@ from mqttscope.events import (
     UnparsedEvent,
 )
 from mqttscope.mqtt import Pubcomp, Publish, Pubrec, Pubrel
+from mqttscope.mqtt.constants import type_name
+from mqttscope.session.connection import Connection
 from tests.dissect.talk import (
     CONNACK,
     PINGREQ,
@@ -37,6 +40,7 @@ from tests.dissect.talk import (
 from tests.mqtt.octets import framed, string
 from tests.net.framing import frame, request, response
 from tests.net.hellos import ALPN_OFFER, SNI, VERSIONS, client_hello, record
+from tests.tables import steps
 
 HELLO = record(22, client_hello(SNI, VERSIONS))
 MQTT_HELLO = record(22, client_hello(SNI, ALPN_OFFER, VERSIONS))
@@ -105,6 +109,79 @@ def mixed_tape() -> Tape:
     talks[0].reset("server")
     joined.client(wire(PUBLISH_1)[:5])
     return tape
+
+
+def render(event: Event) -> str:
+    """An event in words: of a packet its frame, of a PUBLISH its topic, of an end who was first and what else ended."""
+    if isinstance(event, ConnectionOpened):
+        return f"opened {event.connection.transport}"
+    if isinstance(event, ConnectionEnding):
+        return f"ending {event.frame}"
+    if isinstance(event, ConnectionClosed):
+        other = event.connection.also_closed
+        also = f", then {other.how} {other.frame}" if other else ""
+        said = f", disconnected by {event.connection.disconnect_by}" if event.connection.disconnect_by else ""
+        return f"closed {event.connection.closed_how} by {event.connection.closed_by or 'nobody'}{also}{said}"
+    assert isinstance(event, PacketEvent | MalformedEvent | GapEvent | UnparsedEvent)
+    side = ">" if event.direction == "client_to_server" else "<"
+    if isinstance(event, GapEvent):
+        return f"{side} gap {event.length} {event.reason}"
+    if isinstance(event, UnparsedEvent):
+        kind = event.unparsed.packet_type
+        return f"{side} unparsed {event.unparsed.length} {event.unparsed.reason} {event.frame}" + (
+            f" in {type_name(kind)}" if kind else ""
+        )
+    fault = ""
+    if isinstance(event, MalformedEvent):
+        fault = f"{event.malformed.reason} " + ("" if event.malformed.complete else "unfinished ")
+    topic = f"{event.topic or '?'} " if event.type == "publish" else ""
+    return f"{side} {event.type} {topic}{fault}{event.frame}"
+
+
+def facts(connection: Connection) -> list[str]:
+    """What is known of a connection at its end, in words: version, roles, phase, and where something is missing."""
+    sides = (("client", connection.client_side), ("server", connection.server_side))
+    return [
+        f"{connection.version.text} {'by' if connection.version_known else 'guessed by'} {connection.version_evidence}",
+        f"{connection.client} to {connection.server}".replace("192.0.2", ""),
+        f"{'by' if connection.roles_known else 'guessed by'} {connection.roles_evidence}",
+        str(connection.phase) + (f" as {connection.client_identifier}" if connection.client_identifier else ""),
+        *([f"gaps {connection.gaps} {connection.gap_bytes}"] if connection.gaps else []),
+        *(f"{name} gapped" for name, side in sides if side.gapped),
+        *(f"{name} waits for {identifier}" for name, side in sides for identifier in side.exchanges),
+        *([] if connection.handshake_seen else ["no handshake"]),
+    ]
+
+
+def told(setting: str, story: str) -> Talk:
+    """A talk in words; its setting is a port, a port of the client and a version, as far as they are unusual.
+
+    ``opened`` stands for the handshake, CONNECT and CONNACK.
+    """
+    numbers = [int(word) for word in setting.split() if word.isdecimal()]
+    port, client_port = (*numbers, *(1883, 50_000)[len(numbers) :])
+    version = V5 if "5.0" in setting else V3_1_1
+    story = story.replace("opened", f"handshake; > connect {version.text}; < connack")
+    return Talk(None, port, client_port).tell(story, version=version)
+
+
+def check_scene(setting: str, story: str, expected: list[str], known: list[str] | None = None) -> None:
+    """What is said of one connection; packets are counted, and each has time and capture of its frame."""
+    talk = told(setting, story)
+    events = talk.events()
+    packets = [event for event in events if isinstance(event, PacketEvent | MalformedEvent)]
+
+    assert [render(event) for event in events] == expected
+    assert known is None or facts(only(events, ConnectionOpened)[0].connection) == known
+    assert [event.number for event in packets] == list(range(len(packets)))
+    for place in (*packets, *(event.connection.also_closed for event in only(events, ConnectionClosed))):
+        if place is not None:
+            segment = talk.tape.segments[place.frame - 1]
+            assert (place.timestamp_ns, place.capture) == (segment.timestamp_ns, segment.capture)
+
+
+SCENE = (str, str, steps, steps)
+"""The columns of a table of scenes: setting, story, events, and what is known."""
 
 
 def shown(event: Event) -> object:

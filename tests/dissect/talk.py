@@ -160,7 +160,7 @@ class Talk:
                 ((side, packets),) = told(f"{name} {' & '.join(parts)}", V3_1_1, client_identifier="dev", keep_alive=0)
                 self._send(side, ACK, wire(*packets, version=version))
             else:
-                getattr(self, name)(*(int(word) if word.isdecimal() else word for word in words))
+                getattr(self, name)(*(int(word) if word.lstrip("-").isdecimal() else word for word in words))
         return self
 
     def events(self, options: Options | None = None) -> list[Event]:

@@ -26,10 +26,21 @@ from mqttscope.dissect.flow_state import (
     may_start_packet,
     starts_with_connect,
 )
-from mqttscope.events import ConnectionOpened, GapEvent, MalformedEvent, PacketEvent, UnparsedEvent
+from mqttscope.events import ConnectionOpened, GapEvent, PacketEvent, UnparsedEvent
 from mqttscope.mqtt import Auth, Disconnect, Unsuback, Unsubscribe
 from mqttscope.net.frame import Plaintext
-from tests.dissect.scenes import HELLO, HTTP, HTTP_ANSWER, MQTT_HELLO, dialogue_of, opened, types, websocket
+from tests.dissect.scenes import (
+    HELLO,
+    HTTP,
+    HTTP_ANSWER,
+    MQTT_HELLO,
+    SCENE,
+    check_scene,
+    dialogue_of,
+    opened,
+    types,
+    websocket,
+)
 from tests.dissect.talk import (
     CONNACK,
     PINGREQ,
@@ -57,6 +68,7 @@ from tests.mqtt.octets import framed, string
 from tests.net.framing import request, response
 from tests.net.hellos import record, server_hello
 from tests.net.test_proxy_protocol import BINARY, LOCAL, TEXT
+from tests.tables import cases_of
 
 LONG = "x" * 20_000
 
@@ -163,6 +175,37 @@ def test_client_speaks(head: bytes, client: bool | None) -> None:
     assert client_speaks(head) is client
 
 
+BEGINNINGS = """
+the side that sends CONNECT is the client, whoever opened the connection
+    7777 | handshake; < connect; > connack | opened tcp; > connect 4; < connack 5; closed capture_end by nobody |
+    3.1.1 by CONNECT; .2:7777 to .4:50000; by CONNECT; connected as dev
+what is no CONNECT is read as MQTT on its port
+    1883 | handshake; > publish; < puback | opened tcp; > publish a/b 4; < puback 5; closed capture_end by nobody |
+    3.1.1 guessed by a PUBLISH that is well formed in 3.1.1 only; .4:50000 to .2:1883; by TCP handshake; opening
+a CONNECT of an unknown level leaves the version open for the answer
+    1883 | handshake; > connect protocol_level=6; < raw 20030084 00 |
+    opened tcp; > connect protocol_version_unknown 4; < connack 5; closed capture_end by nobody |
+    5.0 guessed by a CONNACK that is well formed in 5.0 only; .4:50000 to .2:1883; by TCP handshake; refused as dev
+a CONNECT that breaks off inside still says the version
+    1883 | handshake; > raw 101000044d5154540502000000 0020646576; < raw 2003008100 |
+    opened tcp; > connect field_overrun unfinished 4; < connack 5; closed capture_end by nobody |
+    5.0 by CONNECT; .4:50000 to .2:1883; by TCP handshake; refused
+the end of the capture decides an undecided beginning
+    1883 | handshake; > raw 100c00044d51 |
+    opened tcp; > unparsed 6 capture_end 4 in connect; closed capture_end by nobody |
+    3.1.1 guessed by none; .4:50000 to .2:1883; by TCP handshake; opening; client gapped
+the end of the initiator's stream decides too
+    1883 | handshake; > raw 100c00044d51; fin client |
+    opened tcp; > connect truncated unfinished 5; ending 5; closed fin by client |
+    3.1.1 guessed by none; .4:50000 to .2:1883; by TCP handshake; opening
+"""
+
+
+@pytest.mark.parametrize(("setting", "story", "expected", "known"), cases_of(BEGINNINGS, *SCENE))
+def test_what_a_beginning_tells(setting: str, story: str, expected: list[str], known: list[str]) -> None:
+    check_scene(setting, story, expected, known)
+
+
 @pytest.mark.parametrize("port", [1883, 1884, 80, 443, 8883, 22], ids=lambda port: f"port {port}")
 @pytest.mark.parametrize(
     ("level", "version"), [(3, V3_1), (4, V3_1_1), (5, V5)], ids=["MQTT 3.1", "MQTT 3.1.1", "MQTT 5.0"]
@@ -207,15 +250,6 @@ def test_without_connect_the_port_decides(said: dict[int, str], expected: list[s
     assert types(talk, Options(ports=said)) == expected
 
 
-def test_on_the_port_of_mqtt_what_is_no_connect_is_read_as_mqtt() -> None:
-    talk = Talk().handshake().tell("> publish; < puback")
-
-    events = talk.events()
-
-    assert [event.type for event in only(events, PacketEvent)] == ["publish", "puback"]
-    assert only(events, ConnectionOpened)[0].connection.roles_known
-
-
 def test_without_detection_only_named_and_well_known_ports_are_looked_at() -> None:
     options = Options(ports={7000: "mqtt"}, detect=False)
     found = {}
@@ -226,17 +260,6 @@ def test_without_detection_only_named_and_well_known_ports_are_looked_at() -> No
     assert found == {1883: ["connect"], 7000: ["connect"], 9999: []}
 
 
-def test_the_side_that_sends_connect_is_the_client_whoever_opened_the_connection() -> None:
-    talk = Talk(port=7777).handshake().tell("< connect; > connack")
-
-    events = only(talk.events(), PacketEvent)
-
-    connection = events[0].connection
-    assert (connection.client, connection.server) == ("192.0.2.2:7777", "192.0.2.4:50000")
-    assert (connection.roles_known, connection.roles_evidence) == (True, "CONNECT")
-    assert [event.direction for event in events] == ["client_to_server", "server_to_client"]
-
-
 def test_a_connect_overrules_the_version_that_the_user_said() -> None:
     talk = Talk().handshake().tell("> connect 5.0; < connack", version=V5)
 
@@ -245,33 +268,6 @@ def test_a_connect_overrules_the_version_that_the_user_said() -> None:
     assert [event.type for event in events] == ["connect", "connack"]
     assert events[0].connection.version is V5
     assert events[0].connection.version_evidence == "CONNECT"
-
-
-def test_a_connect_that_breaks_off_inside_still_says_the_version() -> None:
-    talk = Talk().handshake()
-    raw = wire(connect(5, "dev"))
-    overrun = raw[:-5] + b"\0\x20dev"
-    talk.client(overrun)
-    talk.server(b"\x20\x03\0\x81\0")
-
-    events = talk.events()
-
-    (bad,) = only(events, MalformedEvent)
-    (good,) = only(events, PacketEvent)
-    assert (bad.type, bad.malformed.complete) == ("connect", False)
-    assert (good.type, good.connection.version, good.connection.version_known) == ("connack", V5, True)
-
-
-def test_a_connect_of_an_unknown_level_leaves_the_version_open_for_the_answer() -> None:
-    talk = Talk().handshake().tell("> connect protocol_level=6")
-    talk.server(b"\x20\x03\0\x84\0")
-
-    events = talk.events()
-
-    assert only(events, MalformedEvent)[0].malformed.reason == "protocol_version_unknown"
-    connack = only(events, PacketEvent)[0]
-    assert (connack.type, connack.connection.version, connack.connection.version_known) == ("connack", V5, False)
-    assert connack.connection.version_evidence == "a CONNACK that is well formed in 5.0 only"
 
 
 @each("port", [21, 22, 25, 80, 443, 9999], ids=lambda port: f"port {port}")
@@ -394,17 +390,6 @@ def test_undecided_beginnings_are_decided_by_the_end_of_the_capture() -> None:
 
     assert names(known.events()) == ["ConnectionOpened", "UnparsedEvent", "ConnectionClosed"]
     assert names(unknown.events()) == []
-
-
-def test_the_end_of_the_initiators_stream_decides_too() -> None:
-    talk = Talk().handshake()
-    talk.client(b"\x10\x0c\0\x04MQ")
-    talk.fin("client")
-
-    events = talk.events()
-
-    (bad,) = only(events, MalformedEvent)
-    assert (bad.malformed.reason, bad.frame) == ("truncated", 5)
 
 
 def test_a_flow_without_any_data_is_nothing() -> None:
