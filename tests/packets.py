@@ -13,6 +13,12 @@ WORD = re.compile(r'(?:"(?:[^"\\]|\\.)*"|[^\s"])+')
 SIDES = {">": "client", "<": "server"}
 
 
+def octets(text: str) -> bytes:
+    """Bytes in hexadecimal, of which a group may be repeated: ``30 ff*3``."""
+    groups = (group.partition("*") for group in text.split())
+    return b"".join(bytes.fromhex(group) * int(times or 1) for group, _, times in groups)
+
+
 def packet(text: str, version: ProtocolVersion = ProtocolVersion.V5, **defaults: Any) -> ControlPacket:
     """One packet; a CONNECT is of this version and has these fields unless it says so."""
     return parse_packet(WORD.findall(text), version, **defaults)
@@ -27,6 +33,6 @@ def told(
         said: list[ControlPacket | bytes] = []
         for part in step[1:].split(" & "):
             kind, _, digits = part.strip().partition(" ")
-            said.append(bytes.fromhex(digits) if kind == "raw" else packet(part, version, **defaults))
+            said.append(octets(digits) if kind == "raw" else packet(part, version, **defaults))
         rows.append((SIDES[step[0]], said))
     return rows
