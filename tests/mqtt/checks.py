@@ -10,7 +10,7 @@ from mqttscope.mqtt.codec import DECODERS, connect_version, examine, packet_end
 from mqttscope.mqtt.constants import type_name
 from mqttscope.mqtt.stream import MAX_PACKET_BYTES, PacketStream, StreamItem, Unparsed
 from mqttscope.mqtt.wire import Fault
-from tests.mqtt.case import VERSIONS
+from tests.mqtt.case import V3_1_1, VERSIONS, parse
 from tests.mqtt.conversation import CLEAN, following
 from tests.packets import octets
 from tests.tables import steps
@@ -25,6 +25,13 @@ def assert_partition(raw: bytes, version: ProtocolVersion) -> None:
         assert span.end >= span.start
         at = span.end
     assert at == len(raw)
+
+
+def broken(text: str, version: ProtocolVersion = V3_1_1) -> Malformed:
+    """What the bytes of a malformed packet, in hexadecimal, are decoded to."""
+    found = decode(parse(text), version)
+    assert isinstance(found, Malformed)
+    return found
 
 
 def assert_malformed(found: Malformed, raw: bytes) -> None:

@@ -28,8 +28,9 @@ from mqttscope.mqtt.view import (
     utf8,
     view,
 )
-from tests.mqtt.case import V3_1, V3_1_1, V5, VERSIONS, parse
+from tests.mqtt.case import V3_1, V3_1_1, V5, VERSIONS
 from tests.mqtt.cases import CASES, LONG
+from tests.mqtt.checks import broken
 from tests.packets import packet
 from tests.tables import cases_of
 
@@ -193,9 +194,8 @@ def test_a_property_that_is_repeated_against_the_rules_becomes_a_list() -> None:
 
 class TestMalformed:
     def test_the_fault_its_place_and_the_bytes(self) -> None:
-        found = decode(parse("30 05 00 ff 61 62 63"))
+        found = broken("30 05 00 ff 61 62 63")
 
-        assert isinstance(found, Malformed)
         assert malformed_view(found) == {
             "reason": "field_overrun",
             "offset": 2,
@@ -206,9 +206,7 @@ class TestMalformed:
         }
 
     def test_further_faults_missing_bytes_and_the_limit(self) -> None:
-        found = decode(parse("36 20 00 02 61 ff 00 01"), V3_1_1)
-
-        assert isinstance(found, Malformed)
+        found = broken("36 20 00 02 61 ff 00 01", V3_1_1)
         shown = malformed_view(found, limit=3)
         assert shown["missing"] == 26
         assert (shown["raw"], shown["truncated"], shown["field"]) == ("362000", True, None)
@@ -216,9 +214,8 @@ class TestMalformed:
         assert [one["field"] for one in shown["faults"]] == ["qos", "topic_name", None]
 
     def test_only_the_fields_that_were_read_are_shown(self) -> None:
-        found = decode(parse("32 04 00 01 ff 00"))
+        found = broken("32 04 00 01 ff 00")
 
-        assert isinstance(found, Malformed)
         assert found.packet is not None
         assert view(found.packet, V3_1_1, only=found.fields_read) == {
             "dup": False,
@@ -228,16 +225,14 @@ class TestMalformed:
         }
 
     def test_a_cut_acknowledgement_does_not_claim_success(self) -> None:
-        found = decode(parse("40 10 00 01"), V5)
+        found = broken("40 10 00 01", V5)
 
-        assert isinstance(found, Malformed)
         assert found.packet is not None
         assert view(found.packet, V5, only=found.fields_read) == {"packet_identifier": 1}
 
     def test_a_complete_publish_with_a_fault_in_a_value_is_shown_whole(self) -> None:
-        found = decode(parse("36 06 00 01 74 00 01 70"), V3_1_1)
+        found = broken("36 06 00 01 74 00 01 70", V3_1_1)
 
-        assert isinstance(found, Malformed)
         assert found.packet is not None
         assert view(found.packet, V3_1_1, only=found.fields_read)["payload"] == {"length": 1, "text": "p"}
 
