@@ -9,6 +9,8 @@ says how each column is read.
 
 from __future__ import annotations
 
+import re
+from ast import literal_eval
 from collections.abc import Callable, Iterator
 from textwrap import dedent
 from typing import Any
@@ -44,3 +46,28 @@ def cases_of(text: str, *columns: Callable[[str], Any]) -> list[Any]:
 def steps(text: str) -> list[str]:
     """What ``;`` separates, or ``nothing``."""
     return [] if text == "nothing" else [step.strip() for step in text.split(";")]
+
+
+def read_value(text: str) -> object:
+    """A value as Python writes it, or the word that is none."""
+    try:
+        return literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def value_at(root: Any, path: str) -> object:
+    """What a path such as ``client_side.exchanges[7].qos`` leads to; of a table its keys, and of a tuple a list."""
+    for attribute, key in re.findall(r"(\w+)|\[(.*?)\]", path):
+        root = getattr(root, attribute) if attribute else root[read_value(key)]
+    return list(root) if isinstance(root, dict | tuple) else root
+
+
+def differing(root: object, facts: str) -> dict[str, object]:
+    """What is not as facts such as ``phase=connected client_side.exchanges=[7]`` say."""
+    wrong = {}
+    for path, _, text in (fact.partition("=") for fact in facts.split()):
+        found, expected = value_at(root, path), read_value(text)
+        if found != expected or isinstance(found, bool) is not isinstance(expected, bool):
+            wrong[path] = found
+    return wrong
