@@ -49,7 +49,9 @@ def steps(text: str) -> list[str]:
 
 
 def read_value(text: str) -> object:
-    """A value as Python writes it, or the word that is none."""
+    """A value as Python writes it, a list of such, or the word that is none."""
+    if text.startswith("["):
+        return [read_value(part) for part in text[1:-1].split(",") if part]
     try:
         return literal_eval(text)
     except (ValueError, SyntaxError):
