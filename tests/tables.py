@@ -59,9 +59,13 @@ def read_value(text: str) -> object:
 
 
 def value_at(root: Any, path: str) -> object:
-    """What a path such as ``client_side.exchanges[7].qos`` leads to; of a table its keys, and of a tuple a list."""
+    """What a path such as ``client_side.exchanges[7].qos`` leads to; of a table its keys, of a tuple a list,
+    and of a list what the path leads to from each part."""
     for attribute, key in re.findall(r"(\w+)|\[(.*?)\]", path):
-        root = getattr(root, attribute) if attribute else root[read_value(key)]
+        if attribute and isinstance(root, list | tuple):
+            root = [getattr(part, attribute) for part in root]
+        else:
+            root = getattr(root, attribute) if attribute else root[read_value(key)]
     return list(root) if isinstance(root, dict | tuple) else root
 
 
