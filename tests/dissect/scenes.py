@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from mqttscope.dissect import Dissector, Options
 from mqttscope.dissect.flow_state import FlowState
@@ -49,7 +49,6 @@ HTTP_ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
 MASK = b"\x01\x02\x03\x04"
-PacketLike = PacketEvent | MalformedEvent
 
 
 def opened(port: int = 1883, level: int = 4, tape: Tape | None = None, client_port: int = 50_000) -> Talk:
@@ -66,9 +65,6 @@ def kinds(events: list[Event]) -> list[str | None]:
 
 def frames(events: list[Event]) -> list[tuple[str | None, int]]:
     return [(event.type, event.frame) for event in events if isinstance(event, PacketEvent | MalformedEvent)]
-
-
-Finish = Callable[[Talk], object]
 
 
 def websocket() -> Talk:
