@@ -14,18 +14,7 @@ from mqttscope.net.frame import CaptureDrops, CaptureError, Frame
 from mqttscope.net.segment import Segment
 from tests.conftest import ROOT
 from tests.dissect.scenes import MASK, SCENE, check_scene, frames, mixed_tape, opened, shown, websocket
-from tests.dissect.talk import (
-    PINGREQ,
-    PUBLISH_1,
-    V5,
-    Talk,
-    Tape,
-    connect,
-    names,
-    only,
-    read,
-    wire,
-)
+from tests.dissect.talk import PINGREQ, PUBLISH_1, V5, Talk, Tape, connect, names, only, read, wire
 from tests.each import each
 from tests.mqtt.octets import framed, string
 from tests.net.framing import frame

@@ -21,17 +21,7 @@ from mqttscope.mqtt import Disconnect
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.net.segment import ACK, FIN
 from tests.dissect.scenes import SCENE, check_scene, kinds, mixed_tape, opened
-from tests.dissect.talk import (
-    PINGREQ,
-    PUBLISH_1,
-    SECOND,
-    START,
-    Talk,
-    Tape,
-    names,
-    only,
-    read,
-)
+from tests.dissect.talk import PINGREQ, PUBLISH_1, SECOND, START, Talk, Tape, names, only, read
 from tests.each import each
 from tests.tables import cases_of
 

@@ -6,23 +6,10 @@ import pytest
 
 from mqttscope.dissect import Dissector, Options
 from mqttscope.dissect.flow_state import MQTT, SEARCHING, FlowState
-from mqttscope.events import (
-    GapEvent,
-    PacketEvent,
-    UnparsedEvent,
-)
+from mqttscope.events import GapEvent, PacketEvent, UnparsedEvent
 from mqttscope.mqtt import Publish
 from tests.dissect.scenes import SCENE, check_scene, kinds, opened
-from tests.dissect.talk import (
-    PINGREQ,
-    PINGRESP,
-    V5,
-    Talk,
-    connect,
-    names,
-    only,
-    wire,
-)
+from tests.dissect.talk import PINGREQ, PINGRESP, V5, Talk, connect, names, only, wire
 from tests.tables import cases_of
 
 HOLES = """

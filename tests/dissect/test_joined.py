@@ -8,12 +8,7 @@ from mqttscope.dissect import Dissector, Options
 from mqttscope.dissect.transports import MAX_HELD_ITEMS
 from mqttscope.events import PacketEvent
 from tests.dissect.scenes import HTTP, HTTP_ANSWER, SCENE, Joined, check_scene, dialogue_of
-from tests.dissect.talk import (
-    PINGREQ,
-    V3_1,
-    Talk,
-    only,
-)
+from tests.dissect.talk import PINGREQ, V3_1, Talk, only
 from tests.net.hellos import record
 from tests.tables import cases_of
 

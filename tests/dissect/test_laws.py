@@ -32,13 +32,7 @@ from mqttscope.net.segment import SYN, Segment
 from mqttscope.session.connection import Connection
 from tests.conftest import ROOT, THOROUGH
 from tests.dissect.scenes import mixed_tape, opened, parts, shown
-from tests.dissect.talk import (
-    SECOND,
-    START,
-    Talk,
-    Tape,
-    read,
-)
+from tests.dissect.talk import SECOND, START, Talk, Tape, read
 from tests.each import each
 from tests.growth import kept_of_each
 

@@ -9,13 +9,7 @@ import pytest
 
 from mqttscope.cli.advice import counted_of_connections
 from mqttscope.dissect import Dissector, dissect_segments
-from mqttscope.events import (
-    ConnectionClosed,
-    DiscardedEvent,
-    Event,
-    PacketEvent,
-    UnparsedEvent,
-)
+from mqttscope.events import ConnectionClosed, DiscardedEvent, Event, PacketEvent, UnparsedEvent
 from mqttscope.mqtt import Puback, Publish
 from mqttscope.net.segment import SYN, Segment, direction_key, group_key
 from tests.conftest import EXHAUSTIVE

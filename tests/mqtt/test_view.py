@@ -7,16 +7,7 @@ from typing import Any
 
 import pytest
 
-from mqttscope.mqtt import (
-    Connack,
-    Connect,
-    ControlPacket,
-    Malformed,
-    Properties,
-    ProtocolVersion,
-    Publish,
-    decode,
-)
+from mqttscope.mqtt import Connack, Connect, ControlPacket, Malformed, Properties, ProtocolVersion, Publish, decode
 from mqttscope.mqtt.view import (
     PAYLOAD_LIMIT,
     binary,

@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from mqttscope.mqtt import (
-    ControlPacket,
-    Direction,
-    Malformed,
-    ProtocolVersion,
-    Publish,
-    decode,
-    encode,
-)
+from mqttscope.mqtt import ControlPacket, Direction, Malformed, ProtocolVersion, Publish, decode, encode
 from mqttscope.session import Connection
 from tests.packets import told
 
