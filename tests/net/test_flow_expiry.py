@@ -166,29 +166,34 @@ def test_idle_flows_are_closed_by_the_traffic_of_others() -> None:
     assert (closing.frame, closing.timestamp_ns) == (4, round(3 * STEP * 1e9))
 
 
-def test_a_hole_is_given_up_in_time_though_its_flow_is_silent() -> None:
-    table = FlowTable()
-    feed(table, parse([*HANDSHAKE, "> A 102:bc 501", "< A 501 104"]))
-
-    assert not [event for event in feed(table, [other_flow(1, 0.2)]) if isinstance(event, StreamGap)]
-    assert [render(event) for event in feed(table, [other_flow(1, 0.6)])] == ["> gap 0+1 not_captured", "> 1:bc"]
-
-
-def test_time_passes_without_a_segment() -> None:
-    table = FlowTable(idle_timeout_ns=60 * 10**9)
-    assert table.advance(10**9) == []
-    feed(table, parse([*HANDSHAKE, "> A 102:bc 501", "< A 501 104"]))
-
-    assert table.advance(10**8) == []
-    assert [render(event) for event in table.advance(10**9)] == ["> gap 0+1 not_captured", "> 1:bc"]
-    assert [render(event) for event in table.advance(200 * 10**9)] == ["closed idle"]
-    assert not table.flows
+TIMES = """
+a hole is given up in time though its flow is silent
+    handshake; > A 102:bc 501; < A 501 104; other 0.2; other 0.6 |
+    opened; opened other; > gap 0+1 not_captured; > 1:bc
+a hole is given up in time though no segment comes
+    handshake; > A 102:bc 501; < A 501 104; until 0.1; until 1; until 200 |
+    opened; > gap 0+1 not_captured; > 1:bc; closed idle
+a held start is released in time though its flow is silent
+    > A 101:abc 501; other 0.5 | opened; > 0:abc; opened other
+an older capture may follow a newer one
+    other 1000000; handshake; > A 102:bc 501; < A 501 104; other 3 |
+    opened other; opened; > gap 0+1 not_captured; > 1:bc
+"""
 
 
-def test_a_held_start_is_released_in_time_though_its_flow_is_silent() -> None:
-    table = FlowTable()
-    assert [render(event) for event in feed(table, parse(["> A 101:abc 501"]))] == ["opened"]
-    assert [render(event) for event in feed(table, [other_flow(1, 0.5)])] == ["> 0:abc", "opened"]
+@pytest.mark.parametrize(("lines", "expected"), cases_of(TIMES, script, steps))
+def test_time_outs(lines: list[str], expected: list[str]) -> None:
+    table, events = FlowTable(idle_timeout_ns=60 * 10**9), list[FlowEvent]()
+    assert table.advance(10**9 if "until 1" in lines else 0) == []
+    segments = iter(parse([line for line in lines if line[0] in "<>"]))
+    for line in lines:
+        word, _, seconds = line.partition(" ")
+        if word == "until":
+            events += table.advance(round(float(seconds) * 1e9))
+        else:
+            events += table.feed(other_flow(1, float(seconds)) if word == "other" else next(segments))
+
+    assert [render(event) + (" other" if event.flow.key != FORWARD else "") for event in events] == expected
 
 
 @pytest.mark.parametrize(
@@ -267,14 +272,6 @@ def test_a_fin_that_is_sent_again_and_again_opens_no_connection(later_ns: int, o
     events = feed(table, [*segments, last])
 
     assert sum(isinstance(event, FlowOpened) for event in events) == opened
-
-
-def test_an_older_capture_may_follow_a_newer_one() -> None:
-    table = FlowTable()
-    feed(table, [other_flow(1, 1_000_000)])
-    events = feed(table, [*parse([*HANDSHAKE, "> A 102:bc 501", "< A 501 104"]), other_flow(2, 3)])
-
-    assert [render(event) for event in events] == ["opened", "> gap 0+1 not_captured", "> 1:bc", "opened"]
 
 
 def test_all_buffers_together_are_limited() -> None:

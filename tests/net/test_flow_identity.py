@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -23,7 +24,7 @@ from mqttscope.net.flow_identity import (
 )
 from mqttscope.net.flows import MAX_KEPT_BYTES, MAX_KEPT_SEGMENTS, FlowTable
 from mqttscope.net.reassembly import HalfStream
-from mqttscope.net.segment import endpoints
+from mqttscope.net.segment import Segment, endpoints
 from tests.dissect.talk import connect, wire
 from tests.each import each
 from tests.net.script import BACKWARD, FORWARD, HANDSHAKE, feed, parse, play, script
@@ -242,20 +243,20 @@ def test_a_repetition_is_undecided_for_ten_seconds(seconds: float, kept: int) ->
     assert not flow.closed
 
 
-@pytest.mark.parametrize(("times", "kept"), [(MAX_KEPT_SEGMENTS, MAX_KEPT_SEGMENTS), (MAX_KEPT_SEGMENTS + 1, 1)])
-def test_so_many_segments_are_undecided_at_most(times: int, kept: int) -> None:
-    _, flow = repeated(times)
+@pytest.mark.parametrize(
+    ("times", "size", "kept"),
+    [
+        (MAX_KEPT_SEGMENTS, len(CONNECT), MAX_KEPT_SEGMENTS),
+        (MAX_KEPT_SEGMENTS + 1, len(CONNECT), 1),
+        (8, MAX_KEPT_BYTES // 8, 8),
+        (8, MAX_KEPT_BYTES // 8 + 1, 1),
+    ],
+)
+def test_so_many_segments_and_bytes_are_undecided_at_most(times: int, size: int, kept: int) -> None:
+    _, flow = repeated(times, more=size - len(CONNECT))
 
     assert len(flow.kept) == kept
     assert flow.initiator.retransmitted_segments == times - kept
-
-
-@pytest.mark.parametrize(("size", "kept"), [(MAX_KEPT_BYTES // 8, 8), (MAX_KEPT_BYTES // 8 + 1, 1)])
-def test_so_many_bytes_are_undecided_at_most(size: int, kept: int) -> None:
-    _, flow = repeated(8, more=size - len(CONNECT))
-
-    assert len(flow.kept) == kept
-    assert flow.initiator.retransmitted_segments == 8 - kept
 
 
 @pytest.mark.parametrize(("distance", "connections"), [(BEGIN_WINDOW, 1), (BEGIN_WINDOW + 1, 2)])
@@ -352,69 +353,52 @@ def test_a_view_is_whole_when_it_has_come_as_far_as_the_flow() -> None:
 DIALOGUE = [*HANDSHAKE, "> A 101:hello 501", "< A 501:you 106"]
 
 
-def sides(lines: list[str], last: str) -> tuple[FlowTable, HalfStream, HalfStream]:
-    """A table that has read lines, the direction of the last one, and the other direction."""
+def plausible(_: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> bool:
+    return plausible_reset(half, peer, segment)
+
+
+def disowning(_: Flow, half: HalfStream, __: HalfStream, segment: Segment) -> bool:
+    return disowns(half, segment)
+
+
+Judge = Callable[[Flow, HalfStream, HalfStream, Segment], bool]
+
+
+@pytest.mark.parametrize(
+    ("judge", "lines", "line", "expected"),
+    [
+        # A reset ends a flow with numbers that fit.
+        (plausible, DIALOGUE, "> R 106", True),
+        (plausible, DIALOGUE, "> R 105", False),
+        (plausible, DIALOGUE, f"> R {106 + 65_535}", True),
+        (plausible, DIALOGUE, f"> R {106 + 65_536}", False),
+        (plausible, ["> S 100"], "> R 100", True),
+        (plausible, ["> S 100"], "> R 101", True),
+        (plausible, ["> S 100"], "> R 102", False),
+        (plausible, ["> S 100"], "< RA 0 101", True),
+        (plausible, ["> S 100"], "< RA 0 102", False),
+        (plausible, ["> S 100"], "< R 0", False),
+        # A reset after bytes that were not captured comes early.
+        (is_early, DIALOGUE, "> RA 106 504", False),
+        (is_early, DIALOGUE, "> RA 107 504", True),
+        (is_early, DIALOGUE, "> RA 106 505", True),
+        (is_early, DIALOGUE, "> RA 999999 504", False),
+        # A stack that does not know a connection resets it without an acknowledgment.
+        (disowning, [*DIALOGUE, "< A 504 106"], "> R 101", False),
+        (disowning, [*DIALOGUE, "< A 504 106"], "> R 106", True),
+        (disowning, [*DIALOGUE, "< A 504 106"], "> RA 106 504", False),
+        # An acknowledgment of another connection challenges a SYN.
+        (is_challenge, ["> S 100"], "< A 900 777", True),
+        (is_challenge, ["> S 100"], "< A 900 101", False),
+        (is_challenge, ["> S 100"], "< A 900:x 777", False),
+        (is_challenge, ["> S 100"], "< RA 900 777", False),
+        (is_challenge, HANDSHAKE, "< A 501 777", False),
+    ],
+)
+def test_what_a_segment_says_of_a_flow(judge: Judge, lines: list[str], line: str, expected: bool) -> None:
     table = FlowTable()
     feed(table, parse(lines))
-    flow, half, _, _ = table.entry(FORWARD if last.startswith(">") else BACKWARD) or pytest.fail("no flow")
-    return table, half, flow.responder if half is flow.initiator else flow.initiator
+    flow, half, _, _ = table.entry(FORWARD if line.startswith(">") else BACKWARD) or pytest.fail("no flow")
+    peer = flow.responder if half is flow.initiator else flow.initiator
 
-
-@pytest.mark.parametrize(
-    ("lines", "line", "plausible"),
-    [
-        (DIALOGUE, "> R 106", True),
-        (DIALOGUE, "> R 105", False),
-        (DIALOGUE, f"> R {106 + 65_535}", True),
-        (DIALOGUE, f"> R {106 + 65_536}", False),
-        (["> S 100"], "> R 100", True),
-        (["> S 100"], "> R 101", True),
-        (["> S 100"], "> R 102", False),
-        (["> S 100"], "< RA 0 101", True),
-        (["> S 100"], "< RA 0 102", False),
-        (["> S 100"], "< R 0", False),
-    ],
-)
-def test_a_reset_ends_a_flow_with_numbers_that_fit(lines: list[str], line: str, plausible: bool) -> None:
-    _, half, peer = sides(lines, line)
-
-    assert plausible_reset(half, peer, parse([line])[0]) is plausible
-
-
-@pytest.mark.parametrize(
-    ("line", "early"),
-    [
-        ("> RA 106 504", False),
-        ("> RA 107 504", True),
-        ("> RA 106 505", True),
-        ("> RA 999999 504", False),
-    ],
-)
-def test_a_reset_after_bytes_that_were_not_captured_comes_early(line: str, early: bool) -> None:
-    table, half, peer = sides(DIALOGUE, line)
-    flow = next(iter(table.flows.values()))
-
-    assert is_early(flow, half, peer, parse([line])[0]) is early
-
-
-@pytest.mark.parametrize(("line", "expected"), [("> R 101", False), ("> R 106", True), ("> RA 106 504", False)])
-def test_a_stack_that_does_not_know_a_connection_resets_it_without_an_acknowledgment(line: str, expected: bool) -> None:
-    _, half, _ = sides([*DIALOGUE, "< A 504 106"], line)
-
-    assert disowns(half, parse([line])[0]) is expected
-
-
-@pytest.mark.parametrize(
-    ("lines", "line", "expected"),
-    [
-        (["> S 100"], "< A 900 777", True),
-        (["> S 100"], "< A 900 101", False),
-        (["> S 100"], "< A 900:x 777", False),
-        (["> S 100"], "< RA 900 777", False),
-        (HANDSHAKE, "< A 501 777", False),
-    ],
-)
-def test_an_acknowledgment_of_another_connection_challenges_a_syn(lines: list[str], line: str, expected: bool) -> None:
-    table, half, peer = sides(lines, line)
-
-    assert is_challenge(next(iter(table.flows.values())), half, peer, parse([line])[0]) is expected
+    assert judge(flow, half, peer, parse([line])[0]) is expected

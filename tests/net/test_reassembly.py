@@ -222,19 +222,14 @@ def test_segments_of_a_connection_that_is_joined(lines: list[str], expected: lis
 
 
 @pytest.mark.parametrize(
-    ("lines", "expected"),
-    [
-        (["< RA 501 104"], ["> 0:abc"]),
-        (["< RA 501 105"], ["> 0:abc"]),
-        (["< RA 501 106"], ["> 0:abc", "> gap 3+2 not_captured"]),
-        (["< R 501 106"], ["> 0:abc"]),
-    ],
+    ("reset", "gap"),
+    [("< RA 501 104", []), ("< RA 501 105", []), ("< RA 501 106", ["> gap 3+2 not_captured"]), ("< R 501 106", [])],
     ids=["all that was captured", "one byte more, which may be a FIN", "two bytes more", "no acknowledgment"],
 )
-def test_a_reset_may_acknowledge_what_the_capture_lacks(lines: list[str], expected: list[str]) -> None:
-    events = play([*HANDSHAKE, "> A 101:abc 501", *lines])
+def test_a_reset_may_acknowledge_what_the_capture_lacks(reset: str, gap: list[str]) -> None:
+    events = play([*HANDSHAKE, "> A 101:abc 501", reset])
 
-    assert [event for event in events if event.startswith(("> 0", "> gap"))] == expected
+    assert [event for event in events if event.startswith(("> 0", "> gap"))] == ["> 0:abc", *gap]
 
 
 def test_counters_say_what_came_again() -> None:
@@ -465,41 +460,34 @@ def test_thousands_of_tiny_segments_in_reverse_come_out_whole() -> None:
     assert events[1].data == data
 
 
-def late_script(*behind: str, before: tuple[str, ...] = ()) -> list[str]:
-    """A hole at 3 that was acknowledged and given up, and what comes after it."""
-    hole = ["> A 101:abc 501 t=1", "> A 107:ghi 501 t=1.01", "< A 501 110 t=1.02", "> A 110:jkl 501 t=1.5"]
-    return [*HANDSHAKE, *before, *hole, *behind]
+HOLE = ["> A 101:abc 501 t=1", "> A 107:ghi 501 t=1.01", "< A 501 110 t=1.02", "> A 110:jkl 501 t=1.5"]
+"""A hole at 3 that was acknowledged and given up."""
+LATE = """
+what comes for it is said
+    > A 104:def 501 t=1.6 | > discarded 3 late
+only the bytes of the gap are late
+    > A 103:cdefgh 501 t=1.6 | > discarded 3 late
+they may come one by one
+    > A 104:d 501 t=1.6; > A 105:ef 501 t=1.61 | > discarded 1 late; > discarded 2 late
+new data behind them is no less new
+    > A 104:defghijklmno 501 t=1.6 | > discarded 3 late; > 12:mno
+what comes within the time of a second tap is no copy
+    > A 104:def 501 t=1.5001 | > discarded 3 late
+"""
 
 
-GAVE_UP = ["opened", "> 0:abc", "> gap 3+3 not_captured", "> 6:ghi", "> 9:jkl"]
+@pytest.mark.parametrize(("lines", "expected"), cases_of(LATE, script, steps))
+def test_what_comes_after_its_gap_was_given_up(lines: list[str], expected: list[str]) -> None:
+    gave_up = ["opened", "> 0:abc", "> gap 3+3 not_captured", "> 6:ghi", "> 9:jkl"]
 
-
-def test_what_comes_after_its_gap_was_given_up_is_said() -> None:
-    table = FlowTable()
-
-    assert play(late_script("> A 104:def 501 t=1.6"), table) == [*GAVE_UP, "> discarded 3 late", UNFINISHED]
+    assert play([*HANDSHAKE, *HOLE, *lines]) == [*gave_up, *expected, UNFINISHED]
 
 
 def test_what_came_late_is_no_copy_but_its_second_copy_is() -> None:
-    table = FlowTable()
-    half = feed(table, parse(late_script("> A 104:def 501 t=1.6", "> A 104:def 501 t=1.7")))[0].flow.initiator
+    lines = [*HANDSHAKE, *HOLE, "> A 104:def 501 t=1.6", "> A 104:def 501 t=1.7"]
+    half = feed(FlowTable(), parse(lines))[0].flow.initiator
 
     assert (half.duplicate_segments, half.retransmitted_bytes, half.given_up) == (1, 3, [])
-
-
-def test_only_the_bytes_of_the_gap_are_late() -> None:
-    assert play(late_script("> A 103:cdefgh 501 t=1.6")) == [*GAVE_UP, "> discarded 3 late", UNFINISHED]
-    assert play(late_script("> A 104:d 501 t=1.6", "> A 105:ef 501 t=1.61"))[-3:-1] == [
-        "> discarded 1 late",
-        "> discarded 2 late",
-    ]
-    assert play(late_script("> A 104:defghijklmno 501 t=1.6")) == [
-        *GAVE_UP, "> discarded 3 late", "> 12:mno", UNFINISHED,
-    ]  # fmt: skip
-
-
-def test_what_came_late_within_the_time_of_a_second_tap_is_no_copy() -> None:
-    assert "> discarded 3 late" in play(late_script("> A 104:def 501 t=1.5001"))
 
 
 @pytest.mark.parametrize("after", [0.3, 2.0, 5.0, 30.0, 100.0])
@@ -509,8 +497,7 @@ def test_what_comes_for_a_gap_after_the_end_is_late(after: float, end: str) -> N
         "fin": ["> FA 113 501 t=1.6", "< FA 501 114 t=1.61", "> A 114 502 t=1.62"],
         "reset": ["> RA 113 501 t=1.6"],
     }[end]
-    table = FlowTable()
-    events = play(late_script(*over, f"> A 104:def 501 t={1.62 + after}"), table)
+    events = play([*HANDSHAKE, *HOLE, *over, f"> A 104:def 501 t={1.62 + after}"])
 
     assert [one for one in events if "discarded" in one] == ["> discarded 3 late"]
 
