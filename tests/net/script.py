@@ -24,13 +24,14 @@ LETTERS = {"S": SYN, "A": ACK, "F": FIN, "R": RST}
 HANDSHAKE = ["> S 100", "< SA 500 101", "> A 101 501"]
 CLOSED = [*HANDSHAKE, "> FA 101 501", "< FA 501 102", "> A 102 502"]
 UNFINISHED = "closed capture_end"
-BEGINNINGS = {"handshake": HANDSHAKE, "connection": CLOSED}
+VERIFIED = [">+ S 100", "<+ SA 500 101", ">+ A 101 501"]
+BEGINNINGS = {"handshake": HANDSHAKE, "connection": CLOSED, "verified": VERIFIED}
 STEP = 0.002
 """Seconds between two lines without a time."""
 
 
 def script(text: str) -> list[str]:
-    """The lines of a text with ``;`` between them; ``handshake`` and ``connection`` stand for those of a beginning."""
+    """The lines of a text with ``;`` between them; the words of `BEGINNINGS` stand for several."""
     return [line for step in steps(text) for line in BEGINNINGS.get(step, [step])]
 
 
