@@ -240,12 +240,14 @@ def test_a_connect_byte_by_byte_is_mqtt_on_any_port() -> None:
     ("said", "expected"),
     [
         pytest.param({}, [], id="an unknown port is not read"),
-        pytest.param({4000: "mqtt"}, ["publish"], id="a port that the user names is read"),
-        pytest.param({50_000: "mqtt"}, ["publish"], id="the client's port may be the one named"),
+        pytest.param({4000: "mqtt"}, ["publish", "puback"], id="a port that the user names is read"),
+        pytest.param({50_000: "mqtt"}, ["publish", "puback"], id="the client's port may be the one named"),
+        pytest.param({4000: "ws"}, [], id="read as WebSocket"),
+        pytest.param({4000: "tls"}, [], id="listed as TLS"),
     ],
 )
 def test_without_connect_the_port_decides(said: dict[int, str], expected: list[str]) -> None:
-    talk = Talk(port=4000).handshake().tell("> publish")
+    talk = Talk(port=4000).handshake().tell("> publish; < puback")
 
     assert types(talk, Options(ports=said)) == expected
 
@@ -285,12 +287,9 @@ def test_a_connect_overrules_the_version_that_the_user_said() -> None:
 def test_other_protocols_are_ignored_and_forgotten_at_once(port: int, client: bytes, server: bytes, first: str) -> None:
     talk = Talk(port=port).handshake()
     dissector = Dissector()
-    if first == "client":
-        talk.client(client)
-        talk.server(server)
-    else:
-        talk.server(server)
-        talk.client(client)
+    says = [lambda: talk.client(client), lambda: talk.server(server)]
+    for say in says if first == "client" else reversed(says):
+        say()
 
     events = [event for segment in talk.tape.segments for event in dissector.feed(segment)]
 
@@ -300,38 +299,30 @@ def test_other_protocols_are_ignored_and_forgotten_at_once(port: int, client: by
     assert (dissector.connections, dissector.packets) == (0, 0)
 
 
-def test_a_server_that_only_sends_is_given_up_at_the_limit() -> None:
+@pytest.mark.parametrize(
+    ("times", "data", "missing", "kept", "least", "most"),
+    [
+        pytest.param(20, b"x" * 1000, 0, "waiting_bytes", 1000, MAX_UNDECIDED_BYTES, id="bytes"),
+        pytest.param(2000, b"x", 0, "waiting", 200, 1000, id="tiny pieces"),
+        pytest.param(2000, b"", 1000, "waiting", 10, 100, id="gaps"),
+    ],
+)
+def test_what_is_kept_is_bounded_while_nothing_is_decided(
+    times: int, data: bytes, missing: int, kept: str, least: int, most: int
+) -> None:
     talk = Talk(port=9999).handshake()
+    for _ in range(times):
+        talk.server(data, missing=missing)
     dissector = Dissector()
-    for _ in range(20):
-        talk.server(b"x" * 1000)
-    kept = []
+    found = [0]
     for segment in talk.tape.segments:
         list(dissector.feed(segment))
-        dialogue = dialogue_of(talk, dissector)
-        kept.append(-1 if dialogue is None else dialogue.waiting_bytes)
+        if dialogue := dialogue_of(talk, dissector):
+            held = getattr(dialogue, kept)
+            found.append(held if isinstance(held, int) else len(held))
 
-    assert kept[-1] == -1
-    assert 1000 < max(kept) < MAX_UNDECIDED_BYTES
-
-
-def test_tiny_pieces_and_gaps_are_bounded_while_nothing_is_decided() -> None:
-    pieces, gaps = Talk(port=9999).handshake(), Talk(port=9999).handshake()
-    for _ in range(2000):
-        pieces.server(b"x")
-        gaps.server(b"", missing=1000)
-    most = {}
-    for name, talk in (("pieces", pieces), ("gaps", gaps)):
-        dissector = Dissector()
-        most[name] = 0
-        for segment in talk.tape.segments:
-            list(dissector.feed(segment))
-            dialogue = dialogue_of(talk, dissector)
-            most[name] = max(most[name], len(dialogue.waiting) if dialogue else 0)
-        assert dialogue_of(talk, dissector) is None
-
-    assert 200 < most["pieces"] < 1000
-    assert 10 < most["gaps"] < 100
+    assert dialogue_of(talk, dissector) is None
+    assert least < max(found) < most
 
 
 def test_a_long_undecided_beginning_is_not_looked_at_again_for_every_piece(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -370,30 +361,14 @@ def test_headers_alone_on_the_port_of_mqtt_are_a_connection_full_of_gaps() -> No
     assert not only(events, PacketEvent)
 
 
-@pytest.mark.parametrize(
-    ("said", "packets"),
-    [("mqtt", ["publish", "puback"]), ("ws", []), ("tls", [])],
-    ids=["read as MQTT", "read as WebSocket", "listed as TLS"],
-)
-def test_the_user_may_say_what_a_port_speaks(said: str, packets: list[str]) -> None:
-    talk = Talk(port=5000).handshake().tell("> publish; < puback")
-
-    events = talk.events(Options(ports={5000: said}))
-
-    assert [event.type for event in only(events, PacketEvent)] == packets
-
-
-def test_undecided_beginnings_are_decided_by_the_end_of_the_capture() -> None:
-    known, unknown = Talk().handshake(), Talk(port=9999).handshake()
-    for talk in (known, unknown):
-        talk.client(b"\x10\x0c\0\x04MQ")
-
-    assert names(known.events()) == ["ConnectionOpened", "UnparsedEvent", "ConnectionClosed"]
-    assert names(unknown.events()) == []
-
-
-def test_a_flow_without_any_data_is_nothing() -> None:
-    talk = Talk(port=9999).handshake().tell("close")
+@pytest.mark.parametrize("data", [b"", TEXT, b"\x10\x0c\0\x04MQ"], ids=["nothing", "PROXY protocol", "half a CONNECT"])
+@pytest.mark.parametrize("closed", [True, False], ids=["closed", "at the end of the capture"])
+def test_a_flow_without_anything_that_shows_mqtt_is_nothing(data: bytes, closed: bool) -> None:
+    talk = Talk(port=9999).handshake()
+    if data:
+        talk.client(data)
+    if closed:
+        talk.close()
     dissector = Dissector()
 
     assert read(talk.tape, dissector=dissector) == []
@@ -431,14 +406,6 @@ def test_a_proxy_protocol_header_before_tls_and_websocket() -> None:
         (opened,) = only(talk.events(), ConnectionOpened)
 
         assert (opened.connection.transport, "proxy" in opened.connection.details) == (transport, True)
-
-
-def test_a_proxy_protocol_header_alone_is_no_mqtt() -> None:
-    talk = Talk(port=9999).handshake()
-    talk.client(TEXT)
-    talk.close()
-
-    assert talk.events() == []
 
 
 def gap() -> Talk:
