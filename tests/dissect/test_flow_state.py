@@ -287,9 +287,8 @@ def test_a_connect_overrules_the_version_that_the_user_said() -> None:
 def test_other_protocols_are_ignored_and_forgotten_at_once(port: int, client: bytes, server: bytes, first: str) -> None:
     talk = Talk(port=port).handshake()
     dissector = Dissector()
-    says = [lambda: talk.client(client), lambda: talk.server(server)]
-    for say in says if first == "client" else reversed(says):
-        say()
+    for who in ("client", "server") if first == "client" else ("server", "client"):
+        talk.client(client) if who == "client" else talk.server(server)
 
     events = [event for segment in talk.tape.segments for event in dissector.feed(segment)]
 
