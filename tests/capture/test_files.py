@@ -20,6 +20,7 @@ from mqttscope.capture.files import expand, fault, identity, is_named_like_captu
 from mqttscope.net.frame import CaptureError, CaptureSecrets, Frame
 from tests.capture.test_pcap import Item, pcap_file, read
 from tests.capture.test_pcapng import enhanced, interface, section
+from tests.tables import cases_of
 
 
 def capture_at(seconds: int, data: bytes = b"frame") -> bytes:
@@ -40,43 +41,56 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_rotated_files_are_read_in_the_order_of_their_first_frames(here: Path) -> None:
-    for name, seconds in (("a.pcap", 30), ("b.pcap", 10), ("c.pcap", 20)):
-        (here / name).write_bytes(capture_at(seconds))
+GLOBS = "x2.pcap@20 x1.pcap@30 deep/x3.pcap@10 deep/er/x4.pcap@5 y@1"
+LINKS = "set/a.pcap@30 set/b.pcap@20 set/0-latest.pcap->b.pcap also->set"
+ORDERS = f"""
+rotated files are read in the order of their first frames
+    a.pcap@30 b.pcap@10 c.pcap@20 | a.pcap b.pcap ./c.pcap | b.pcap ./c.pcap a.pcap
+files that begin at the same time stay as given
+    b@10 a@10 c@10 | b c a | b c a
+a file named twice is read twice
+    a@10 | a a | a a
+a glob is expanded
+    {GLOBS} | x?.pcap | x2.pcap x1.pcap
+a glob of all
+    {GLOBS} | * | y x2.pcap x1.pcap
+globs find nothing twice
+    {GLOBS} | x[12].pcap *.pcap | x2.pcap x1.pcap
+a glob and a file that it finds
+    {GLOBS} | x?.pcap x1.pcap | x2.pcap x1.pcap
+a glob of folders
+    {GLOBS} | **/*.pcap | deep/er/x4.pcap deep/x3.pcap x2.pcap x1.pcap
+a path that exists is no glob
+    x[12]@10 x1@10 | x[12] | x[12]
+a directory under several names is read once
+    {LINKS} | set ./set also set/* | set/b.pcap set/a.pcap
+a file of a directory has another name
+    {LINKS} | set also/a.pcap | set/b.pcap also/a.pcap
+a glob finds a link
+    {LINKS} | set/0* | set/0-latest.pcap
+a link that is named is read under its name
+    {LINKS} | set set/0-latest.pcap | set/0-latest.pcap set/a.pcap
+"""
 
-    assert names(["a.pcap", Path("b.pcap"), "./c.pcap"]) == ["b.pcap", "./c.pcap", "a.pcap"]
+
+def lay_out(folder: Path, text: str) -> None:
+    """Captures, with the seconds of their first frames, and links."""
+    for name, at, seconds in (word.replace("->", "@").partition("@") for word in text.split()):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        if at and seconds.isdecimal():
+            (folder / name).write_bytes(capture_at(int(seconds)))
+        else:
+            (folder / name).symlink_to(seconds)
 
 
-def test_files_that_begin_at_the_same_time_stay_as_given(here: Path) -> None:
-    for name in "bac":
-        (here / name).write_bytes(capture_at(10))
+@pytest.mark.parametrize(("files", "sources", "order"), cases_of(ORDERS, str, str.split, str.split))
+def test_captures_in_the_order_in_which_they_are_read(
+    files: str, sources: list[str], order: list[str], here: Path
+) -> None:
+    lay_out(here, files)
 
-    assert names(["b", "c", "a"]) == ["b", "c", "a"]
-
-
-def test_a_file_named_twice_is_read_twice(here: Path) -> None:
-    (here / "a").write_bytes(capture_at(10))
-
-    assert names(["a", "a"]) == ["a", "a"]
-
-
-def test_globs_are_expanded_and_find_nothing_twice(here: Path) -> None:
-    (here / "deep" / "er").mkdir(parents=True)
-    for name, seconds in (("x2.pcap", 20), ("x1.pcap", 30), ("deep/x3.pcap", 10), ("deep/er/x4.pcap", 5), ("y", 1)):
-        (here / name).write_bytes(capture_at(seconds))
-
-    assert names(["x?.pcap"]) == ["x2.pcap", "x1.pcap"]
-    assert names(["*"]) == ["y", "x2.pcap", "x1.pcap"]
-    assert names(["x[12].pcap", "*.pcap"]) == ["x2.pcap", "x1.pcap"]
-    assert names(["x?.pcap", "x1.pcap"]) == ["x2.pcap", "x1.pcap"]
-    assert names(["**/*.pcap"]) == ["deep/er/x4.pcap", "deep/x3.pcap", "x2.pcap", "x1.pcap"]
-
-
-def test_a_path_that_exists_is_no_glob(here: Path) -> None:
-    (here / "x[12]").write_bytes(capture_at(10))
-    (here / "x1").write_bytes(capture_at(10))
-
-    assert names(["x[12]"]) == ["x[12]"]
+    assert names(sources) == order
+    assert names([Path(source) for source in sources]) == [str(Path(name)) for name in order]
 
 
 def test_directories_give_their_captures_by_content(here: Path) -> None:
@@ -94,19 +108,6 @@ def test_directories_give_their_captures_by_content(here: Path) -> None:
 
     assert names(["set"]) == ["set/capture.ng", "set/capture", "set/capture.txt"]
     assert names([here / "set"])[0] == str(here / "set" / "capture.ng")
-
-
-def test_a_directory_under_two_names_is_read_once(here: Path) -> None:
-    (here / "set").mkdir()
-    (here / "set" / "a.pcap").write_bytes(capture_at(30))
-    (here / "set" / "b.pcap").write_bytes(capture_at(20))
-    (here / "set" / "0-latest.pcap").symlink_to("b.pcap")
-    (here / "also").symlink_to("set")
-
-    assert names(["set", "./set", here / "set", "also", "set/*"]) == ["set/b.pcap", "set/a.pcap"]
-    assert names(["set", "also/a.pcap"]) == ["set/b.pcap", "also/a.pcap"]
-    assert names(["set/0*"]) == ["set/0-latest.pcap"]
-    assert names(["set", "set/0-latest.pcap"]) == ["set/0-latest.pcap", "set/a.pcap"]
 
 
 def test_errors_come_first_and_do_not_keep_the_rest_from_being_read(here: Path) -> None:

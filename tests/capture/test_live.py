@@ -178,30 +178,24 @@ def test_a_ring_is_made_prompt_and_the_program_goes_on(monkeypatch: pytest.Monke
     assert running.returncode == 5
 
 
-def test_a_program_that_ends_without_a_ring_keeps_its_exit_code() -> None:
-    running = start("/bin/sh", "-c", "echo hello; exit 7")
+@pytest.mark.parametrize(
+    ("seconds", "traced", "script", "code"),
+    [
+        pytest.param(live.TRACE_SECONDS, True, "echo hello; exit 7", 7, id="it ends without a ring"),
+        pytest.param(0.2, True, "sleep 0.6; echo hello", 0, id="it makes no ring in time"),
+        pytest.param(0.1, False, "sleep 0.5; echo hello", 0, id="it could not be traced"),
+    ],
+)
+def test_a_program_without_a_ring_runs_on(
+    seconds: float, traced: bool, script: str, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "TRACE_SECONDS", seconds)
+    words = ["/bin/sh", "-c", script]
+    running = start(*words) if traced else subprocess.Popen(words, stdout=subprocess.PIPE)
 
     assert live.shorten_time_out(running.pid, 1) == 0
     assert running.communicate(timeout=20)[0] == b"hello\n"
-    assert running.returncode == 7
-
-
-def test_a_program_that_makes_no_ring_in_time_runs_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "TRACE_SECONDS", 0.2)
-    running = start("/bin/sh", "-c", "sleep 0.6; echo hello")
-
-    assert live.shorten_time_out(running.pid, 1) == 0
-    assert running.communicate(timeout=20)[0] == b"hello\n"
-    assert running.returncode == 0
-
-
-def test_a_program_that_could_not_be_traced_runs_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "TRACE_SECONDS", 0.1)
-    running = subprocess.Popen(["/bin/sh", "-c", "sleep 0.5; echo hello"], stdout=subprocess.PIPE)
-
-    assert live.shorten_time_out(running.pid, 1) == 0
-    assert running.communicate(timeout=20)[0] == b"hello\n"
-    assert running.returncode == 0
+    assert running.returncode == code
 
 
 def test_a_program_that_is_not_there() -> None:
@@ -331,27 +325,25 @@ def test_a_bad_capture_filter(fake) -> None:  # type: ignore[no-untyped-def]
         gather(LiveCapture(["lo"], capture_filter="x"))
 
 
-def test_an_end_in_the_middle_comes_after_the_frames(fake) -> None:  # type: ignore[no-untyped-def]
-    path = recorded("v5-qos")
-    fake(f"{READY}; {cat(path)}; echo 'dumpcap: The network adapter \"eth9\" is no longer attached;' >&2; exit 0")
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        (f"{READY}; {{cat}}; echo 'dumpcap: The network adapter \"eth9\" is no longer attached;' >&2; exit 0",
+         "went down or was removed"),
+        (f"{READY}; {{cat}} | head -c 1500; kill -9 $$", "dumpcap: was ended by SIGKILL"),
+    ],
+    ids=["it is told why", "in the middle of a frame"],
+)  # fmt: skip
+def test_an_end_in_the_middle_comes_after_the_frames(script: str, told: str, fake) -> None:  # type: ignore[no-untyped-def]
+    fake(script.format(cat=cat(recorded("v5-qos"))))
 
     *frames, error = gather(LiveCapture(["eth9"]))
 
     assert frames
     assert all(isinstance(one, Frame) and one.capture == "eth9" for one in frames)
     assert isinstance(error, CaptureError)
-    assert "went down or was removed" in error.message
+    assert told in error.message
     assert error.frames == len(frames)
-
-
-def test_a_dumpcap_that_is_killed_in_the_middle_of_a_frame(fake) -> None:  # type: ignore[no-untyped-def]
-    fake(f"{READY}; {cat(recorded('v5-qos'))} | head -c 1500; kill -9 $$")
-
-    *frames, error = gather(LiveCapture(["eth9"]))
-
-    assert frames
-    assert isinstance(error, CaptureError)
-    assert error.message == "dumpcap: was ended by SIGKILL"
 
 
 def test_drops_that_only_standard_error_tells(fake) -> None:  # type: ignore[no-untyped-def]

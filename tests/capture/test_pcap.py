@@ -9,13 +9,10 @@ from collections.abc import Sequence
 from itertools import islice
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from mqttscope.capture import read_capture
 from mqttscope.capture.pcap import Interface, ReaderState
 from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
-from tests.conftest import THOROUGH
 
 
 def test_written_and_read_again() -> None:
@@ -179,27 +176,3 @@ def test_zeros_behind_the_header_are_empty_frames() -> None:
     found = read(pcap_file([]) + bytes(160))
 
     assert found == [Frame(number, 0, 1, b"", 0, "a.pcap") for number in range(1, 11)]
-
-
-@settings(deadline=None, derandomize=True, max_examples=300 if THOROUGH else 150)
-@given(
-    flips=st.lists(st.tuples(st.integers(0, 10_000), st.integers(1, 255)), min_size=1, max_size=6),
-    cut=st.integers(0, 300),
-    chunk_size=st.integers(1, 80),
-    order=st.sampled_from("<>"),
-)
-def test_damage_never_raises(flips: list[tuple[int, int]], cut: int, chunk_size: int, order: str) -> None:
-    content = bytearray(pcap_file(order=order))
-    for position, bits in flips:
-        content[position % len(content)] ^= bits
-    content = content[: max(0, len(content) - cut)]
-
-    found = read(bytes(content), chunk_size=chunk_size)
-
-    frames = [item for item in found if isinstance(item, Frame)]
-    errors = [item for item in found if isinstance(item, CaptureError)]
-    assert [frame.number for frame in frames] == list(range(1, len(frames) + 1))
-    assert errors == found[len(frames) :]
-    assert len(errors) <= 1
-    assert all(error.frames == len(frames) for error in errors)
-    assert found == read(bytes(content))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureSecrets, Frame
-from tests.capture.test_pcap import Item, read
+from tests.capture.test_pcap import Item, pcap_file, read
 from tests.conftest import THOROUGH
 
 SECOND = 1_000_000_000
@@ -351,6 +352,7 @@ def test_every_cut_keeps_what_is_before_it_and_says_where(order: str) -> None:
         assert found == EVERYTHING[: len(found)]
 
 
+@pytest.mark.parametrize("whole", [pcap_file, of_everything], ids=["pcap", "pcapng"])
 @settings(deadline=None, derandomize=True, max_examples=400 if THOROUGH else 200)
 @given(
     flips=st.lists(st.tuples(st.integers(0, 10_000), st.integers(1, 255)), min_size=1, max_size=6),
@@ -358,18 +360,22 @@ def test_every_cut_keeps_what_is_before_it_and_says_where(order: str) -> None:
     chunk_size=st.integers(1, 80),
     order=st.sampled_from("<>"),
 )
-def test_damage_never_raises(flips: list[tuple[int, int]], cut: int, chunk_size: int, order: str) -> None:
-    content = bytearray(of_everything(order))
+def test_damage_never_raises(
+    whole: Callable[..., bytes], flips: list[tuple[int, int]], cut: int, chunk_size: int, order: str
+) -> None:
+    content = bytearray(whole(order=order))
     for position, bits in flips:
         content[position % len(content)] ^= bits
     content = content[: max(0, len(content) - cut)]
 
     found = read(bytes(content), chunk_size=chunk_size)
 
-    assert [item.number for item in found if isinstance(item, Frame)] == list(
-        range(1, 1 + sum(isinstance(item, Frame) for item in found))
-    )
+    frames = [item for item in found if isinstance(item, Frame)]
+    assert [frame.number for frame in frames] == list(range(1, len(frames) + 1))
     assert not any(isinstance(item, CaptureError) for item in found[:-1])
+    if whole is pcap_file:
+        assert found[: len(frames)] == frames
+        assert all(isinstance(item, CaptureError) and item.frames == len(frames) for item in found[len(frames) :])
     assert found == read(bytes(content))
 
 

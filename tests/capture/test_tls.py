@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from mqttscope.capture import open_capture
-from mqttscope.capture.keylog import BadKeysError, Keys, read_keys
+from mqttscope.capture.keylog import BadKeysError, KeyLog, Keys, read_keys
 from mqttscope.capture.tls import Decryption
 from mqttscope.capture.tshark import MissingToolError, find_tshark
 from mqttscope.dissect import Dissector, Options, dissect_segments, segments
@@ -30,6 +31,21 @@ def read(capture: Path, keys: bytes) -> list[Event]:
     decryption = Decryption(Keys(keys))
     dissector = Dissector(Options(decrypting=True))
     return list(dissect_segments(decryption.join(segments(open_capture(source))), dissector=dissector))
+
+
+def from_file(talk: Talk, secure: Secure) -> list[Event]:
+    """Events of a talk that was written to a file, with a key log that was read before."""
+    return read(write(talk.tape, secure.folder / "a.pcapng"), secure.keylog.read_bytes())
+
+
+def live(talk: Talk, secure: Secure) -> list[Event]:
+    """Events of a talk as it comes, with a key log that is followed."""
+    joined = Decryption(KeyLog(str(secure.keylog))).join(iter(talk.tape.segments))
+    return list(dissect_segments(joined, dissector=Dissector(Options(decrypting=True))))
+
+
+Way = Callable[[Talk, Secure], list[Event]]
+WAYS = pytest.mark.parametrize("way", [from_file, live])
 
 
 def raw(events: list[Event]) -> list[tuple[str, bytes]]:
@@ -59,14 +75,14 @@ def converse(talk: Talk | SecureTalk) -> None:
 
 @VERSIONS
 @pytest.mark.parametrize("chunk", some([7, 0, 1_000]))
-def test_the_same_packets_as_without_tls(version: ssl.TLSVersion, chunk: int, tmp_path: Path) -> None:
+def test_the_same_packets_as_without_tls(version: ssl.TLSVersion, chunk: int) -> None:
     """Several packets in a record, packets over several records, records over segments, several of them in one."""
     secure, talk, plain = Secure(version), Talk(port=8883).handshake(), Talk().handshake()
     converse(plain)
     converse(secure.connection(talk, chunk=chunk))
     talk.close()
 
-    events = read(write(talk.tape, tmp_path / "a.pcapng"), secure.keylog.read_bytes())
+    events = from_file(talk, secure)
 
     assert raw(events) == raw(plain.events())
     (opened,), (closed,) = only(events, ConnectionOpened), only(events, ConnectionClosed)
@@ -75,7 +91,7 @@ def test_the_same_packets_as_without_tls(version: ssl.TLSVersion, chunk: int, tm
     assert not only(events, UnparsedEvent)
 
 
-def test_equal_layers_of_a_frame_are_all_there(tmp_path: Path) -> None:
+def test_equal_layers_of_a_frame_are_all_there() -> None:
     """Twenty records in one frame, two packets in each."""
     secure, talk = Secure(), Talk(port=8883).handshake()
     inside = secure.connection(talk)
@@ -83,7 +99,7 @@ def test_equal_layers_of_a_frame_are_all_there(tmp_path: Path) -> None:
     inside.say("server", CONNACK)
     inside.say("client", *[wire(PINGREQ, PINGREQ)] * 20, records=20)
 
-    found = only(read(write(talk.tape, tmp_path / "a.pcapng"), secure.keylog.read_bytes()), PacketEvent)
+    found = only(from_file(talk, secure), PacketEvent)
 
     pings = [event for event in found if event.type == "pingreq"]
     assert len(pings) == 40
@@ -91,38 +107,40 @@ def test_equal_layers_of_a_frame_are_all_there(tmp_path: Path) -> None:
     assert {event.timestamp_ns for event in pings} == {talk.tape.segments[-1].timestamp_ns}
 
 
+@WAYS
 @VERSIONS
-def test_resumed_sessions_and_ports_nobody_knows(version: ssl.TLSVersion, tmp_path: Path) -> None:
+@pytest.mark.parametrize("same_port", [False, True])
+def test_resumed_sessions_and_ports_nobody_knows(version: ssl.TLSVersion, way: Way, same_port: bool) -> None:
     secure, first = Secure(version), Talk(port=9443, client_port=50_001).handshake()
     converse(secure.connection(first))
     first.close()
-    second = Talk(first.tape, port=9443, client_port=50_002).handshake()
+    second = first.again() if same_port else Talk(first.tape, port=9443, client_port=50_002).handshake()
     inside = secure.connection(second)
     assert inside.ends["client"].session_reused
     converse(inside)
     second.close()
 
-    events = read(write(first.tape, tmp_path / "a.pcapng"), secure.keylog.read_bytes())
+    events = way(first, secure)
 
     half = len(raw(events)) // 2
     assert raw(events)[:half] == raw(events)[half:] != []
     assert [event.connection.number for event in only(events, ConnectionClosed)] == [0, 1]
 
 
+@WAYS
 @pytest.mark.parametrize("alpn", some(["h2", "http/1.1", "mqtt", ""]))
-def test_names_of_protocols_change_nothing(alpn: str, tmp_path: Path) -> None:
+def test_names_of_protocols_change_nothing(alpn: str, way: Way) -> None:
     """tshark has dissectors for them, which would keep bytes for themselves."""
     secure, talk, plain = Secure(alpn=alpn), Talk(port=443).handshake(), Talk().handshake()
     converse(plain)
     converse(secure.connection(talk, chunk=1_000))
     talk.close()
 
-    events = read(write(talk.tape, tmp_path / "a.pcapng"), secure.keylog.read_bytes())
-
-    assert raw(events) == raw(plain.events())
+    assert raw(way(talk, secure)) == raw(plain.events())
 
 
-def test_websocket_inside(tmp_path: Path) -> None:
+@WAYS
+def test_websocket_inside(way: Way) -> None:
     secure, talk = Secure(alpn="http/1.1"), Talk(port=443).handshake()
     inside = secure.connection(talk)
     inside.say("client", request())
@@ -132,7 +150,7 @@ def test_websocket_inside(tmp_path: Path) -> None:
     inside.say("client", websocket_frame(wire(publish(40_000)), key=b"abcd"), records=3)
     talk.close()
 
-    events = read(write(talk.tape, tmp_path / "a.pcapng"), secure.keylog.read_bytes())
+    events = way(talk, secure)
 
     assert [event.type for event in only(events, PacketEvent)] == ["connect", "pingreq", "connack", "publish"]
     connection = only(events, ConnectionClosed)[0].connection
@@ -142,14 +160,15 @@ def test_websocket_inside(tmp_path: Path) -> None:
     assert connection.details["alpn_offered"] == ["http/1.1"]
 
 
-def test_what_is_no_mqtt_inside_is_left_alone(tmp_path: Path) -> None:
+@WAYS
+def test_what_is_no_mqtt_inside_is_left_alone(way: Way) -> None:
     secure, talk = Secure(), Talk(port=443).handshake()
     inside = secure.connection(talk)
     inside.say("client", b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
     inside.say("server", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
     talk.close()
 
-    assert read(write(talk.tape, tmp_path / "a.pcapng"), secure.keylog.read_bytes()) == []
+    assert way(talk, secure) == []
 
 
 @pytest.mark.long
@@ -158,7 +177,7 @@ def test_lost_records_are_a_gap_and_no_packets_are_made_up(version: ssl.TLSVersi
     secure, talk = Secure(version), Talk(port=8883).handshake()
     converse(secure.connection(talk, chunk=1_000))
     talk.close()
-    whole = raw(read(write(talk.tape, tmp_path / "a.pcapng"), secure.keylog.read_bytes()))
+    whole = raw(from_file(talk, secure))
     # The big message is on its way there.
     del talk.tape.segments[-20:-18]
 

@@ -14,16 +14,13 @@ from mqttscope.capture import tls
 from mqttscope.capture.keylog import KeyLog
 from mqttscope.capture.tls import Decryption
 from mqttscope.dissect import Dissector, Options, dissect_segments
-from mqttscope.events import ConnectionClosed, Event, PacketEvent
+from mqttscope.events import Event, PacketEvent
 from mqttscope.net.flow_expiry import IDLE_TIMEOUT_NS
 from mqttscope.net.frame import CaptureError, CaptureNotice, Decrypted, Plaintext, Undecrypted
 from mqttscope.net.segment import FIN, Segment
 from tests.capture.test_tls import VERSIONS, converse, raw, read
 from tests.dissect.secure import Secure, write
-from tests.dissect.talk import CONNACK, PINGREQ, Talk, connect, only, wire
-from tests.each import some
-from tests.net.framing import frame as websocket_frame
-from tests.net.framing import request, response
+from tests.dissect.talk import Talk, only
 
 pytestmark = pytest.mark.tshark
 Passed = Segment | CaptureNotice | Decrypted
@@ -69,6 +66,19 @@ def told(items: list[Event]) -> list[tuple[object, ...]]:
     ]
 
 
+def closed(secure: Secure) -> list[Segment]:
+    """Of a conversation that ends."""
+    return spoken(secure, Talk(port=8_883).handshake()).tape.segments
+
+
+def left_open(secure: Secure, clients: int = 1) -> list[Segment]:
+    """Of conversations one after another that nobody ends."""
+    first = Talk(port=8_883)
+    for number in range(clients):
+        converse(secure.connection(Talk(first.tape, port=8_883, client_port=50_001 + number).handshake()))
+    return first.tape.segments
+
+
 def spoken(secure: Secure, talk: Talk, chunk: int = 0) -> Talk:
     """A conversation, closed."""
     converse(secure.connection(talk, chunk=chunk))
@@ -93,49 +103,11 @@ def test_the_same_as_from_a_file(version: ssl.TLSVersion, chunk: int, tmp_path: 
     assert told(found) == told(expected)
 
 
-@VERSIONS
-def test_resumed_sessions_and_ports_that_are_used_again(version: ssl.TLSVersion) -> None:
-    secure = Secure(version)
-    first = spoken(secure, Talk(port=9_443, client_port=50_001).handshake())
-    spoken(secure, first.again())
-
-    found = decrypted(first.tape.segments, secure.keylog)
-
-    half = len(raw(found)) // 2
-    assert raw(found)[:half] == raw(found)[half:] != []
-    assert len(only(found, ConnectionClosed)) == 2
-
-
-@pytest.mark.parametrize("alpn", some(["h2", "http/1.1", "mqtt"]))
-def test_names_of_protocols_change_nothing(alpn: str) -> None:
-    secure, plain = Secure(alpn=alpn), Talk().handshake()
-    converse(plain)
-    talk = spoken(secure, Talk(port=443).handshake(), 1_000)
-
-    assert raw(decrypted(talk.tape.segments, secure.keylog)) == raw(plain.events())
-
-
-def test_websocket_inside() -> None:
-    secure, talk = Secure(alpn="http/1.1"), Talk(port=443).handshake()
-    inside = secure.connection(talk)
-    inside.say("client", request())
-    inside.say("server", response())
-    inside.say("client", websocket_frame(wire(connect(), PINGREQ), key=b"abcd"))
-    inside.say("server", websocket_frame(wire(CONNACK)))
-    talk.close()
-
-    found = decrypted(talk.tape.segments, secure.keylog)
-
-    assert [event.type for event in only(found, PacketEvent)] == ["connect", "pingreq", "connack"]
-
-
-def test_what_is_no_mqtt_and_what_is_no_tls() -> None:
-    secure, talk, plain = Secure(), Talk(port=443).handshake(), Talk().handshake()
-    secure.connection(talk).say("client", b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+def test_what_is_no_tls_passes() -> None:
+    plain = Talk().handshake()
     converse(plain)
 
-    assert not raw(decrypted(talk.tape.segments, secure.keylog))
-    assert raw(decrypted(plain.tape.segments, secure.keylog)) == raw(plain.events())
+    assert raw(decrypted(plain.tape.segments, Secure().keylog)) == raw(plain.events())
 
 
 @VERSIONS
@@ -171,62 +143,55 @@ def test_keys_that_come_late(version: ssl.TLSVersion, tmp_path: Path) -> None:
 def test_keys_that_never_come(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a while the connection is passed on as it is."""
     monkeypatch.setattr(tls, "KEY_SECONDS", 0.05)
-    secure, other = Secure(), Secure()
-    talk = spoken(secure, Talk(port=8_883).handshake())
+    segments, other = closed(Secure()), Secure()
     other.connection(Talk().handshake())
     live = following(other.keylog)
     late: list[Passed] = []
 
     def source() -> Iterator[Segment]:
-        yield from talk.tape.segments
+        yield from segments
         time.sleep(0.06)
         late.extend(live.arrived())
 
-    early = passed_by(live, source())
+    early = list(live.join(source()))
 
-    assert of_capture(early + late) == talk.tape.segments
+    assert of_capture(early + late) == segments
     assert reasons(early + late) == ["the key log has no keys for this session"]
     assert (live.sessions, live.records, live.watched()) == (1, 0, [])
-
-
-def passed_by(live: Decryption, source: Iterator[Segment]) -> list[Passed]:
-    return list(live.join(source))
 
 
 @pytest.mark.parametrize("limit", ["MAX_WAITING_BYTES", "MAX_HELD_BYTES"])
 def test_not_too_much_is_held_back(limit: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(tls, limit, 2_000)
-    talk = spoken(Secure(), Talk(port=8_883).handshake())
-    live = following(tmp_path / "keys.txt")
-    joined = live.join(iter([*talk.tape.segments, talk.tape.segments[0]]))
+    segments = closed(Secure())
+    joined = following(tmp_path / "keys.txt").join(iter([*segments, segments[0]]))
 
-    found = [next(joined) for _ in range(len(talk.tape.segments) + 1)]
+    found = [next(joined) for _ in range(len(segments) + 1)]
 
-    assert of_capture(found) == talk.tape.segments
+    assert of_capture(found) == segments
 
 
 def test_the_end_of_a_connection_comes_behind_its_plaintext() -> None:
     secure = Secure()
-    talk = spoken(secure, Talk(port=8_883).handshake())
+    segments = closed(secure)
 
-    items = passed(talk.tape.segments, following(secure.keylog))
+    items = passed(segments, following(secure.keylog))
 
-    assert [one for one in items if isinstance(one, Segment)] == talk.tape.segments
+    assert [one for one in items if isinstance(one, Segment)] == segments
     last = max(number for number, one in enumerate(items) if isinstance(one, Plaintext))
     ends = [number for number, one in enumerate(items) if isinstance(one, Segment) and one.flags & FIN]
     assert last < ends[0]
 
 
 def test_what_came_while_no_segment_comes() -> None:
-    secure, talk = Secure(), Talk(port=8_883).handshake()
-    converse(secure.connection(talk))
-    live = following(secure.keylog)
+    secure = Secure()
+    segments, live = left_open(secure), following(secure.keylog)
     found: list[Passed] = []
 
     def source() -> Iterator[Segment]:
-        yield from talk.tape.segments
+        yield from segments
         deadline = time.monotonic() + 20
-        while len(found) < len(talk.tape.segments) + 3 and time.monotonic() < deadline:
+        while len(found) < len(segments) + 3 and time.monotonic() < deadline:
             found.extend(live.arrived())
             time.sleep(0.01)
         assert live.watched()
@@ -272,13 +237,12 @@ def test_new_connections_go_to_a_new_tshark_and_the_old_one_ends(monkeypatch: py
 
 def test_a_tshark_that_has_grown_too_large_gives_up_what_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tls, "LARGEST_BYTES", 9_000)
-    secure, talk = Secure(), Talk(port=8_883).handshake()
-    converse(secure.connection(talk))
-    live = following(secure.keylog)
+    secure = Secure()
+    segments, live = left_open(secure), following(secure.keylog)
 
-    items = passed(talk.tape.segments, live)
+    items = passed(segments, live)
 
-    assert [one for one in items if isinstance(one, Segment)] == talk.tape.segments
+    assert [one for one in items if isinstance(one, Segment)] == segments
     assert 0 < live.records < 14
     assert reasons(items) == ["tshark had grown by 0 MiB"]
 
@@ -287,12 +251,9 @@ def test_a_tshark_that_has_grown_too_large_gives_up_what_it_had(monkeypatch: pyt
 def test_not_too_many_of_them_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tls, "GENERATION_BYTES", 1)
     monkeypatch.setattr(tls, "MAX_TSHARKS", 1)
-    secure, first = Secure(), Talk(port=8_883, client_port=50_001).handshake()
-    converse(secure.connection(first))
-    converse(secure.connection(Talk(first.tape, port=8_883, client_port=50_002).handshake()))
-    live = following(secure.keylog)
+    secure = Secure()
 
-    items = passed(first.tape.segments, live)
+    items = passed(left_open(secure, clients=2), following(secure.keylog))
     found = events(items)
 
     for number in (0, 1):
@@ -307,12 +268,11 @@ def test_a_tshark_that_cannot_keep_up_loses_connections_not_memory(
     monkeypatch.setattr(tls, "MAX_UNANSWERED_BYTES", 3_000)
     monkeypatch.setattr(tls, "END_SECONDS", 0.1)
     secure = Secure()
-    talk = spoken(secure, Talk(port=8_883).handshake())
-    live = following(secure.keylog)
+    segments = closed(secure)
 
-    items = passed(talk.tape.segments, live)
+    items = passed(segments, following(secure.keylog))
 
-    assert of_capture(items) == talk.tape.segments
+    assert of_capture(items) == segments
     assert reasons(items) == ["tshark could not keep up"]
 
 
@@ -331,12 +291,11 @@ def fake_tshark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_tshark_that_fails_is_told_and_the_capture_goes_on(script: str, fake_tshark: Path) -> None:
     fake_tshark.write_text(f"#!/bin/sh\n{script}\n")
     secure = Secure()
-    talk = spoken(secure, Talk(port=8_883).handshake())
-    live = following(secure.keylog)
+    segments = closed(secure)
 
-    items = passed(talk.tape.segments, live)
+    items = passed(segments, following(secure.keylog))
 
-    assert [one for one in items if isinstance(one, Segment)] == talk.tape.segments
+    assert [one for one in items if isinstance(one, Segment)] == segments
     (error,) = (one for one in items if isinstance(one, CaptureError))
     assert error.capture == "tshark"
     assert "failed while it decrypted TLS" in error.message
@@ -346,14 +305,12 @@ def test_a_tshark_that_fails_is_told_and_the_capture_goes_on(script: str, fake_t
 
 def test_after_some_failures_no_other_is_started(fake_tshark: Path) -> None:
     fake_tshark.unlink()
-    secure, first = Secure(), Talk(port=8_883, client_port=50_000).handshake()
-    for port in range(5):
-        converse(secure.connection(Talk(first.tape, port=8_883, client_port=50_001 + port).handshake()))
-    live = following(secure.keylog)
+    secure = Secure()
+    segments, live = left_open(secure, clients=5), following(secure.keylog)
 
-    items = passed(first.tape.segments, live)
+    items = passed(segments, live)
 
-    assert [one for one in items if isinstance(one, Segment)] == first.tape.segments
+    assert [one for one in items if isinstance(one, Segment)] == segments
     errors = [one for one in items if isinstance(one, CaptureError)]
     assert len(errors) == live.failures == tls.MAX_FAILURES
     assert "cannot be started" in errors[0].message
@@ -362,12 +319,10 @@ def test_after_some_failures_no_other_is_started(fake_tshark: Path) -> None:
 def test_nothing_is_left_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Also where the system has no files in memory."""
     monkeypatch.delattr(os, "memfd_create")
-    secure, talk = Secure(), Talk(port=8_883).handshake()
+    secure = Secure()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
-    converse(secure.connection(talk))
-    live = following(secure.keylog)
-    joined = live.join(iter(talk.tape.segments))
+    joined = following(secure.keylog).join(iter(left_open(secure)))
 
     items: list[Passed] = []
     while not list((tmp_path / "temporary").iterdir()):
@@ -381,13 +336,12 @@ def test_nothing_is_left_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 
 def test_idle_connections_are_forgotten() -> None:
     """Also while no segment comes."""
-    secure, talk = Secure(), Talk(port=8_883).handshake()
-    converse(secure.connection(talk))
-    live = following(secure.keylog)
-    idle_ns = talk.tape.segments[-1].timestamp_ns + IDLE_TIMEOUT_NS
+    secure = Secure()
+    segments, live = left_open(secure), following(secure.keylog)
+    idle_ns = segments[-1].timestamp_ns + IDLE_TIMEOUT_NS
 
     def source() -> Iterator[Segment]:
-        yield from talk.tape.segments
+        yield from segments
         live.advance(idle_ns)
         assert live._lanes
         live.advance(idle_ns + 2)

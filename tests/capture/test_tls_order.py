@@ -63,6 +63,11 @@ def recorded(talk: Talk, flights: Iterable[Segment]) -> list[Segment]:
     return [*bare[:3], *flights, *bare[3:]]
 
 
+def whole_of(talk: Talk, flights: list[list[Segment]]) -> list[Segment]:
+    """The connection as it was."""
+    return recorded(talk, (segment for flight in flights for segment in flight))
+
+
 def tape(connections: Iterable[list[Segment]]) -> list[Segment]:
     """One capture of all connections, one after the other."""
     segments = [segment for connection in connections for segment in connection]
@@ -140,7 +145,7 @@ def test_damaged_segments_are_not_decrypted(version: ssl.TLSVersion) -> None:
     talk, flights = conversation(secure, FIRST_PORT, 90)
     segments = [
         replace(segment, checksum=checksum, payload=payload)
-        for segment in recorded(talk, [segment for flight in flights for segment in flight])
+        for segment in whole_of(talk, flights)
         for checksum, payload in [(WRONG, damaged(segment.payload)), (RIGHT, segment.payload)]
         if checksum == RIGHT or payload
     ]
@@ -207,7 +212,7 @@ def test_a_hello_in_tiny_segments(version: ssl.TLSVersion) -> None:
     connections = []
     for number, size in enumerate((1, 2, 5, 6)):
         talk, flights = conversation(secure, FIRST_PORT + number, size)
-        connections.append(recorded(talk, [segment for flight in flights for segment in flight]))
+        connections.append(whole_of(talk, flights))
 
     expect_all(connections, secure)
 
@@ -221,7 +226,7 @@ def test_a_connection_with_the_same_ports_and_one_that_sends_its_hello_again(ver
     second, flights = conversation(secure, FIRST_PORT, 0)
     again = [
         replace(one, sequence=advance(one.sequence, 10**6), acknowledgment=advance(one.acknowledgment, 10**6))
-        for one in recorded(second, [one for flight in flights for one in flight])
+        for one in whole_of(second, flights)
     ]
     items = decrypted(tape([first, again]), secure.keylog.read_bytes())
 
@@ -239,7 +244,7 @@ def without(segments: list[Segment], lost: Segment) -> list[Segment]:
 def test_what_follows_a_gap_is_said_to_be_not_decrypted(version: ssl.TLSVersion, flight: int, side: str) -> None:
     secure = Secure(version)
     talk, flights = conversation(secure, FIRST_PORT, 60)
-    whole = recorded(talk, [segment for some in flights for segment in some])
+    whole = whole_of(talk, flights)
     keys = secure.keylog.read_bytes()
 
     (complete,) = kinds(decrypted(tape([whole]), keys)).values()
@@ -255,27 +260,24 @@ def test_what_follows_a_gap_is_said_to_be_not_decrypted(version: ssl.TLSVersion,
     assert all(packet in everything for packet in read)
 
 
-def test_a_gap_at_the_end_leaves_nothing_undecrypted() -> None:
-    """The gap itself is reported where all gaps are."""
-    secure = Secure()
-    talk, flights = conversation(secure, FIRST_PORT, 0)
-    whole = recorded(talk, [segment for some in flights for segment in some])
-
-    items = decrypted(tape([without(whole, flights[-1][-1])]), secure.keylog.read_bytes())
-
-    assert reasons(items) == []
-    assert len(only(events(items), GapEvent)) == 1
-
-
 @VERSIONS
-def test_a_gap_in_the_handshake(version: ssl.TLSVersion) -> None:
+@pytest.mark.parametrize(
+    ("chunk", "flight", "place", "told", "gaps"),
+    [
+        pytest.param(0, -1, -1, [], 1, id="at the end: the gap itself is reported where all gaps are"),
+        pytest.param(100, 1, 0, ["bytes of the server are missing in the capture"], 1, id="in the handshake"),
+    ],
+)
+def test_a_gap_elsewhere(
+    version: ssl.TLSVersion, chunk: int, flight: int, place: int, told: list[str], gaps: int
+) -> None:
     secure = Secure(version)
-    talk, flights = conversation(secure, FIRST_PORT, 100)
-    whole = recorded(talk, [segment for some in flights for segment in some])
+    talk, flights = conversation(secure, FIRST_PORT, chunk)
 
-    items = decrypted(tape([without(whole, flights[1][0])]), secure.keylog.read_bytes())
+    items = decrypted(tape([without(whole_of(talk, flights), flights[flight][place])]), secure.keylog.read_bytes())
 
-    assert reasons(items) == ["bytes of the server are missing in the capture"]
+    assert reasons(items) == told
+    assert len(only(events(items), GapEvent)) == gaps
 
 
 @VERSIONS
@@ -283,7 +285,7 @@ def test_keys_that_are_not_in_the_key_log_and_keys_that_are_wrong(version: ssl.T
     secure, other = Secure(version), Secure(version)
     talk, flights = conversation(secure, FIRST_PORT, 0)
     conversation(other, FIRST_PORT, 0)
-    whole = tape([recorded(talk, [segment for some in flights for segment in some])])
+    whole = tape([whole_of(talk, flights)])
     keys = secure.keylog.read_bytes()
     wrong = b"".join(line[:-8] + b"00000000\n" for line in keys.splitlines() if line.split())
 
@@ -297,7 +299,7 @@ def test_keys_that_are_not_in_the_key_log_and_keys_that_are_wrong(version: ssl.T
 def test_keys_of_one_direction_alone() -> None:
     secure = Secure(TLS_1_3)
     talk, flights = conversation(secure, FIRST_PORT, 0)
-    whole = tape([recorded(talk, [segment for some in flights for segment in some])])
+    whole = tape([whole_of(talk, flights)])
     lines = secure.keylog.read_bytes().splitlines(keepends=True)
 
     items = decrypted(whole, b"".join(line for line in lines if not line.startswith(b"SERVER_")))
@@ -348,7 +350,7 @@ def test_secrets_that_come_later_in_the_captures() -> None:
     """They are looked for once a session has no keys."""
     secure = Secure()
     talk, flights = conversation(secure, FIRST_PORT, 0)
-    whole = tape([recorded(talk, [segment for some in flights for segment in some])])
+    whole = tape([whole_of(talk, flights)])
     asked: list[int] = []
 
     def later() -> bytes:
@@ -369,7 +371,7 @@ def test_sequence_numbers_that_wrap() -> None:
             replace(one, sequence=advance(one.sequence, shift), acknowledgment=advance(one.acknowledgment, shift))
             if not one.flags & SYN or one.acknowledgment
             else replace(one, sequence=advance(one.sequence, shift))
-            for one in recorded(talk, [segment for some in flights for segment in some])
+            for one in whole_of(talk, flights)
         ]
     ]
 

@@ -28,6 +28,15 @@ def frame(number: int, size: int = 100) -> Frame:
     return Frame(number, START_NS + number, 1, bytes([number % 256]) * size, size, "lo")
 
 
+def recorded(path: Path, count: int, **options: int) -> write.Recorder:
+    """A recorder that has written some frames."""
+    recorder = write.Recorder(str(path), **options)
+    for number in range(1, count + 1):
+        recorder.write(frame(number))
+    recorder.close()
+    return recorder
+
+
 def read_files(*paths: Path) -> list[Frame | CaptureNotice]:
     return list(open_capture([str(path) for path in paths]))
 
@@ -58,10 +67,7 @@ def test_much_is_not_held_back(tmp_path: Path) -> None:
 
 def test_a_file_cut_anywhere_keeps_the_frames_before(tmp_path: Path) -> None:
     path, cut = tmp_path / "a.pcapng", tmp_path / "b.pcapng"
-    recorder = write.Recorder(str(path))
-    for number in range(1, 6):
-        recorder.write(frame(number))
-    recorder.close()
+    recorded(path, 5)
     data = path.read_bytes()
 
     for end in range(len(data) - 1, 200, -37):
@@ -72,10 +78,7 @@ def test_a_file_cut_anywhere_keeps_the_frames_before(tmp_path: Path) -> None:
 
 
 def test_a_ring_keeps_the_newest_files_and_each_reads_by_itself(tmp_path: Path) -> None:
-    recorder = write.Recorder(str(tmp_path / "ring.pcapng"), ring_bytes=1_000, ring_files=3)
-    for number in range(1, 101):
-        recorder.write(frame(number))
-    recorder.close()
+    recorder = recorded(tmp_path / "ring.pcapng", 100, ring_bytes=1_000, ring_files=3)
 
     files = sorted(tmp_path.iterdir())
 
@@ -91,10 +94,7 @@ def test_a_ring_keeps_the_newest_files_and_each_reads_by_itself(tmp_path: Path) 
 
 
 def test_a_ring_without_a_number_of_files_keeps_all(tmp_path: Path) -> None:
-    recorder = write.Recorder(str(tmp_path / "ring"), ring_bytes=1_000)
-    for number in range(1, 31):
-        recorder.write(frame(number))
-    recorder.close()
+    recorder = recorded(tmp_path / "ring", 30, ring_bytes=1_000)
 
     assert len(list(tmp_path.iterdir())) == recorder.files > 3
     assert all(path.suffix == ".pcapng" for path in tmp_path.iterdir())
@@ -103,10 +103,7 @@ def test_a_ring_without_a_number_of_files_keeps_all(tmp_path: Path) -> None:
 def test_foreign_files_are_never_removed(tmp_path: Path) -> None:
     kept = tmp_path / "ring_00001_20250101T000000.pcapng"
     kept.write_bytes(b"mine")
-    recorder = write.Recorder(str(tmp_path / "ring.pcapng"), ring_bytes=1, ring_files=1)
-    for number in range(1, 4):
-        recorder.write(frame(number))
-    recorder.close()
+    recorded(tmp_path / "ring.pcapng", 3, ring_bytes=1, ring_files=1)
 
     assert kept.read_bytes() == b"mine"
     assert len(list(tmp_path.iterdir())) == 2
@@ -116,13 +113,13 @@ def test_foreign_files_are_never_removed(tmp_path: Path) -> None:
 def test_a_folder_that_is_not_there(tmp_path: Path, ring_bytes: int | None) -> None:
     with pytest.raises(OSError, match=r"folder|No such"):
         write.Recorder(str(tmp_path / "none" / "a.pcapng"), ring_bytes=ring_bytes)
+    with pytest.raises(OSError, match="No such file"):
+        PcapngWriter(tmp_path / "none" / "a.pcapng")
 
 
 def test_a_ring_leaves_files_alone_that_are_there_and_lets_only_their_owner_read(tmp_path: Path) -> None:
     for _ in range(2):
-        recorder = write.Recorder(str(tmp_path / "ring.pcapng"), ring_bytes=1_000)
-        recorder.write(frame(1))
-        recorder.close()
+        recorded(tmp_path / "ring.pcapng", 1, ring_bytes=1_000)
 
     found = sorted(tmp_path.iterdir())
     assert len(found) == 2
@@ -327,11 +324,6 @@ def test_an_open_file_is_flushed_and_stays_open(tmp_path: Path) -> None:
 def test_a_file_without_frames_is_a_capture() -> None:
     assert written([]) != b""
     assert read(written([])) == []
-
-
-def test_a_path_that_cannot_be_written_raises(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="No such file"):
-        PcapngWriter(tmp_path / "missing" / "out.pcapng")
 
 
 @pytest.mark.parametrize(

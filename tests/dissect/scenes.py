@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from mqttscope.dissect import Dissector, Options
 from mqttscope.dissect.flow_state import FlowState
 from mqttscope.events import (
     ConnectionClosed,
+    ConnectionEnding,
     ConnectionOpened,
     Event,
     GapEvent,
@@ -17,15 +18,15 @@ from mqttscope.events import (
     UnparsedEvent,
 )
 from mqttscope.mqtt import Pubcomp, Publish, Pubrec, Pubrel
+from mqttscope.mqtt.constants import type_name
+from mqttscope.session.connection import Connection
 from tests.dissect.talk import (
     CONNACK,
     PINGREQ,
     PINGRESP,
     PUBACK_3,
     PUBLISH_1,
-    SUBACK,
     SUBACK_5,
-    SUBSCRIBE,
     SUBSCRIBE_5,
     V3_1_1,
     V5,
@@ -39,6 +40,7 @@ from tests.dissect.talk import (
 from tests.mqtt.octets import framed, string
 from tests.net.framing import frame, request, response
 from tests.net.hellos import ALPN_OFFER, SNI, VERSIONS, client_hello, record
+from tests.tables import steps
 
 HELLO = record(22, client_hello(SNI, VERSIONS))
 MQTT_HELLO = record(22, client_hello(SNI, ALPN_OFFER, VERSIONS))
@@ -47,7 +49,6 @@ HTTP_ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
 MASK = b"\x01\x02\x03\x04"
-PacketLike = PacketEvent | MalformedEvent
 
 
 def opened(port: int = 1883, level: int = 4, tape: Tape | None = None, client_port: int = 50_000) -> Talk:
@@ -64,9 +65,6 @@ def kinds(events: list[Event]) -> list[str | None]:
 
 def frames(events: list[Event]) -> list[tuple[str | None, int]]:
     return [(event.type, event.frame) for event in events if isinstance(event, PacketEvent | MalformedEvent)]
-
-
-Finish = Callable[[Talk], object]
 
 
 def websocket() -> Talk:
@@ -99,8 +97,7 @@ def mixed_tape() -> Tape:
         web.client(frame(wire(PUBLISH_1), key=MASK))
         talks[1].client(Pubrel(9), framed(0x36, string("a"), b"\0\x07"))
         talks[1].server(Pubcomp(9))
-    talks[0].lose("client", 30)
-    talks[0].server(PINGRESP)
+    talks[0].tell("lose client 30; < pingresp")
     tape.wait(5)
     talks[0].client(publish("t"), version=V5)
     talks[1].client(wire(PUBLISH_1)[:5])
@@ -108,6 +105,79 @@ def mixed_tape() -> Tape:
     talks[0].reset("server")
     joined.client(wire(PUBLISH_1)[:5])
     return tape
+
+
+def render(event: Event) -> str:
+    """An event in words: of a packet its frame, of a PUBLISH its topic, of an end who was first and what else ended."""
+    if isinstance(event, ConnectionOpened):
+        return f"opened {event.connection.transport}"
+    if isinstance(event, ConnectionEnding):
+        return f"ending {event.frame}"
+    if isinstance(event, ConnectionClosed):
+        other = event.connection.also_closed
+        also = f", then {other.how} {other.frame}" if other else ""
+        said = f", disconnected by {event.connection.disconnect_by}" if event.connection.disconnect_by else ""
+        return f"closed {event.connection.closed_how} by {event.connection.closed_by or 'nobody'}{also}{said}"
+    assert isinstance(event, PacketEvent | MalformedEvent | GapEvent | UnparsedEvent)
+    side = ">" if event.direction == "client_to_server" else "<"
+    if isinstance(event, GapEvent):
+        return f"{side} gap {event.length} {event.reason}"
+    if isinstance(event, UnparsedEvent):
+        kind = event.unparsed.packet_type
+        return f"{side} unparsed {event.unparsed.length} {event.unparsed.reason} {event.frame}" + (
+            f" in {type_name(kind)}" if kind else ""
+        )
+    fault = ""
+    if isinstance(event, MalformedEvent):
+        fault = f"{event.malformed.reason} " + ("" if event.malformed.complete else "unfinished ")
+    topic = f"{event.topic or '?'} " if event.type == "publish" else ""
+    return f"{side} {event.type} {topic}{fault}{event.frame}"
+
+
+def facts(connection: Connection) -> list[str]:
+    """What is known of a connection at its end, in words: version, roles, phase, and where something is missing."""
+    sides = (("client", connection.client_side), ("server", connection.server_side))
+    return [
+        f"{connection.version.text} {'by' if connection.version_known else 'guessed by'} {connection.version_evidence}",
+        f"{connection.client} to {connection.server}".replace("192.0.2", ""),
+        f"{'by' if connection.roles_known else 'guessed by'} {connection.roles_evidence}",
+        str(connection.phase) + (f" as {connection.client_identifier}" if connection.client_identifier else ""),
+        *([f"gaps {connection.gaps} {connection.gap_bytes}"] if connection.gaps else []),
+        *(f"{name} gapped" for name, side in sides if side.gapped),
+        *(f"{name} waits for {identifier}" for name, side in sides for identifier in side.exchanges),
+        *([] if connection.handshake_seen else ["no handshake"]),
+    ]
+
+
+def told(setting: str, story: str) -> Talk:
+    """A talk in words; its setting is a port, a port of the client and a version, as far as they are unusual.
+
+    ``opened`` stands for the handshake, CONNECT and CONNACK.
+    """
+    numbers = [int(word) for word in setting.split() if word.isdecimal()]
+    port, client_port = (*numbers, *(1883, 50_000)[len(numbers) :])
+    version = V5 if "5.0" in setting else V3_1_1
+    story = story.replace("opened", f"handshake; > connect {version.text}; < connack")
+    return Talk(None, port, client_port).tell(story, version=version)
+
+
+def check_scene(setting: str, story: str, expected: list[str], known: list[str] | None = None) -> None:
+    """What is said of one connection; packets are counted, and each has time and capture of its frame."""
+    talk = told(setting, story)
+    events = talk.events()
+    packets = [event for event in events if isinstance(event, PacketEvent | MalformedEvent)]
+
+    assert [render(event) for event in events] == expected
+    assert known is None or facts(only(events, ConnectionOpened)[0].connection) == known
+    assert [event.number for event in packets] == list(range(len(packets)))
+    for place in (*packets, *(event.connection.also_closed for event in only(events, ConnectionClosed))):
+        if place is not None:
+            segment = talk.tape.segments[place.frame - 1]
+            assert (place.timestamp_ns, place.capture) == (segment.timestamp_ns, segment.capture)
+
+
+SCENE = (str, str, steps, steps)
+"""The columns of a table of scenes: setting, story, events, and what is known."""
 
 
 def shown(event: Event) -> object:
@@ -153,12 +223,7 @@ class Joined:
 
     @staticmethod
     def v311(port: int) -> Talk:
-        talk = Talk(port=port)
-        talk.client(PUBLISH_1, SUBSCRIBE)
-        talk.server(PUBACK_3, SUBACK)
-        talk.client(PINGREQ)
-        talk.server(PINGRESP)
-        return talk
+        return Talk(port=port).tell("> publish & subscribe; < puback & suback; > pingreq; < pingresp")
 
     @staticmethod
     def v5(port: int) -> Talk:

@@ -26,10 +26,19 @@ from mqttscope.mqtt import (
     encode,
 )
 from mqttscope.net.segment import ACK, FIN, RST, SYN, Segment, direction_key
+from tests.packets import told
+from tests.tables import steps
 
 V3_1, V3_1_1, V5 = ProtocolVersion
 SECOND = 1_000_000_000
 START = 1_767_323_045 * SECOND
+USUAL = {
+    "publish": "publish a/b on qos=1 id=3",
+    "puback": "puback 3",
+    "subscribe": "subscribe 7 a/#",
+    "suback": "suback 7 0",
+}
+"""What a packet without further words is."""
 E = TypeVar("E")
 
 
@@ -139,6 +148,20 @@ class Talk:
     def reset(self, who: str) -> int:
         """The side resets the connection."""
         return self._send(who, RST | ACK)
+
+    def tell(self, text: str, version: ProtocolVersion = V3_1_1) -> Talk:
+        """Steps in words: ``> connect; < connack; +2; lose client 9; fin server``, with the packets of `USUAL`."""
+        for step in steps(text):
+            name, *words = step.split()
+            if name[0] == "+":
+                self.tape.wait(float(name))
+            elif name in "<>":
+                parts = [USUAL.get(part, part) for part in step[2:].split(" & ")]
+                ((side, packets),) = told(f"{name} {' & '.join(parts)}", V3_1_1, client_identifier="dev", keep_alive=0)
+                self._send(side, ACK, wire(*packets, version=version))
+            else:
+                getattr(self, name)(*(int(word) if word.lstrip("-").isdecimal() else word for word in words))
+        return self
 
     def events(self, options: Options | None = None) -> list[Event]:
         """Everything that the dissector says of the tape."""

@@ -5,34 +5,20 @@ from __future__ import annotations
 import struct
 from collections import Counter
 
+import pytest
+
 from mqttscope.capture import open_capture
 from mqttscope.dissect import Dissector, Options, dissect, dissect_segments, segments
 from mqttscope.events import ConnectionClosed, ConnectionOpened, MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.net.frame import CaptureDrops, CaptureError, Frame
 from mqttscope.net.segment import Segment
 from tests.conftest import ROOT
-from tests.dissect.scenes import MASK, frames, mixed_tape, opened, shown, websocket
-from tests.dissect.talk import (
-    CONNACK,
-    PINGREQ,
-    PUBACK_3,
-    PUBLISH_1,
-    START,
-    SUBACK,
-    SUBSCRIBE,
-    V5,
-    Talk,
-    Tape,
-    connect,
-    names,
-    only,
-    publish,
-    read,
-    wire,
-)
+from tests.dissect.scenes import MASK, SCENE, check_scene, frames, mixed_tape, opened, shown, websocket
+from tests.dissect.talk import PINGREQ, PUBLISH_1, V5, Talk, Tape, connect, names, only, read, wire
 from tests.each import each
 from tests.mqtt.octets import framed, string
 from tests.net.framing import frame
+from tests.tables import cases_of
 
 CAPTURES = sorted(path.parent.name for path in (ROOT / "captures").glob("*/capture.pcapng"))
 
@@ -54,10 +40,7 @@ def in_frame(number: int, segment: Segment, data: bytes, link_type: int = 101) -
 
 
 def conversation() -> list[Segment]:
-    talk = Talk().handshake()
-    talk.client(connect())
-    talk.server(CONNACK)
-    talk.close()
+    talk = Talk().handshake().tell("> connect; < connack; close")
     return talk.tape.segments
 
 
@@ -168,34 +151,36 @@ def test_options_and_dissector_are_handed_on() -> None:
     assert only(dissect(raw_frames(), options), PacketEvent)[0].connection.transport == "tcp"
 
 
-def test_a_packet_belongs_to_the_frame_that_completed_it() -> None:
-    talk = opened()
-    raw = wire(PUBLISH_1)
-    talk.client(raw[:3])
-    last = talk.client(raw[3:])
-    together = talk.client(PINGREQ, PINGREQ)
-    half = talk.client(wire(PINGREQ), raw[:2])
-    rest = talk.client(raw[2:] + wire(PINGREQ))
+ORDER = """
+a packet belongs to the frame that completed it
+    1883 |
+    opened; > raw 320900; > raw 03612f6200036f6e; > pingreq & pingreq; > raw c0003209; > raw 0003612f6200036f6ec000 |
+    opened tcp; > connect 4; < connack 5; > publish a/b 7; > pingreq 8; > pingreq 8; > pingreq 9; > publish a/b 10;
+      > pingreq 10; closed capture_end by nobody |
+    3.1.1 by CONNECT; .4:50000 to .2:1883; by TCP handshake; connected as dev; client waits for 3
+topics are resolved per direction and time
+    1883 5.0 |
+    opened; > publish client/1 topic_alias=1; < publish server/1 topic_alias=1;
+      > publish - topic_alias=1 & publish client/2 topic_alias=1 & publish - topic_alias=1;
+      < publish - topic_alias=1 & publish - topic_alias=9 |
+    opened tcp; > connect 4; < connack 5; > publish client/1 6; < publish server/1 7; > publish client/1 8;
+      > publish client/2 8; > publish client/2 8; < publish server/1 9; < publish ? 9; closed capture_end by nobody |
+    5.0 by CONNECT; .4:50000 to .2:1883; by TCP handshake; connected as dev
+a second CONNECT of another version is read in it
+    1883 5.0 |
+    handshake; > connect 3.1.1; < raw 20020000; > connect 5.0 client=again; < connack; > publish a topic_alias=3 |
+    opened tcp; > connect 4; < connack 5; > connect 6; < connack 7; > publish a 8; closed capture_end by nobody |
+    5.0 by CONNECT; .4:50000 to .2:1883; by TCP handshake; connected as again
+a packet that breaks its layout is not applied
+    1883 | opened; > raw 820600050020 6162 |
+    opened tcp; > connect 4; < connack 5; > subscribe field_overrun unfinished 6; closed capture_end by nobody |
+    3.1.1 by CONNECT; .4:50000 to .2:1883; by TCP handshake; connected as dev
+"""
 
-    assert frames(talk.events())[2:] == [
-        ("publish", last),
-        ("pingreq", together),
-        ("pingreq", together),
-        ("pingreq", half),
-        ("publish", rest),
-        ("pingreq", rest),
-    ]
 
-
-def test_events_carry_the_time_and_capture_of_their_frame() -> None:
-    talk = opened()
-
-    events = only(talk.events(), PacketEvent)
-
-    assert [(event.capture, event.timestamp_ns) for event in events] == [
-        ("a.pcap", START + 4_000_000),
-        ("a.pcap", START + 5_000_000),
-    ]
+@pytest.mark.parametrize(("setting", "story", "expected", "known"), cases_of(ORDER, *SCENE))
+def test_frames_numbers_and_topics(setting: str, story: str, expected: list[str], known: list[str]) -> None:
+    check_scene(setting, story, expected, known)
 
 
 def test_packets_and_connections_are_numbered_in_the_order_of_appearance() -> None:
@@ -223,11 +208,7 @@ def test_packets_and_connections_are_numbered_in_the_order_of_appearance() -> No
 
 
 def test_an_event_is_yielded_before_its_packet_is_applied() -> None:
-    talk = opened()
-    talk.client(PUBLISH_1)
-    talk.server(PUBACK_3)
-    talk.client(SUBSCRIBE, PINGREQ)
-    talk.server(SUBACK)
+    talk = opened().tell("> publish; < puback; > subscribe & pingreq; < suback")
     seen = []
     for event in dissect_segments(talk.tape.segments):
         if isinstance(event, PacketEvent):
@@ -267,51 +248,8 @@ def test_a_malformed_packet_is_shown_before_it_is_applied_too() -> None:
     assert list(connection.client_side.exchanges) == [7]
 
 
-def test_a_packet_that_breaks_its_layout_is_not_applied() -> None:
-    talk = opened()
-    talk.client(framed(0x82, b"\0\x05", b"\0\x20ab"))
-
-    (event,) = only(talk.events(), MalformedEvent)
-
-    assert event.malformed.complete is False
-    assert not event.connection.client_side.exchanges
-
-
-def test_topics_are_resolved_per_direction_and_time() -> None:
-    talk = opened(level=5)
-    talk.client(publish("client/1", topic_alias=1), version=V5)
-    talk.server(publish("server/1", topic_alias=1), version=V5)
-    talk.client(publish("", topic_alias=1), publish("client/2", topic_alias=1), publish("", topic_alias=1), version=V5)
-    talk.server(publish("", topic_alias=1), publish("", topic_alias=9), version=V5)
-
-    events = [event for event in only(talk.events(), PacketEvent) if event.type == "publish"]
-
-    assert [(event.direction[:6], event.topic) for event in events] == [
-        ("client", "client/1"),
-        ("server", "server/1"),
-        ("client", "client/1"),
-        ("client", "client/2"),
-        ("client", "client/2"),
-        ("server", "server/1"),
-        ("server", None),
-    ]
-
-
 def test_other_packets_have_no_topic() -> None:
     assert [event.topic for event in only(opened().events(), PacketEvent)] == [None, None]
-
-
-def test_a_second_connect_of_another_version_is_read_in_it() -> None:
-    talk = opened()
-    talk.client(connect(5, "again"))
-    talk.server(b"\x20\x03\0\0\0")
-    talk.client(publish(topic_alias=3), version=V5)
-
-    events = only(talk.events(), PacketEvent)
-
-    assert [event.type for event in events] == ["connect", "connack", "connect", "connack", "publish"]
-    assert events[-1].connection.client_identifier == "again"
-    assert events[-1].connection.version is V5
 
 
 def test_packets_in_a_websocket_are_framed_by_mqtt_and_not_by_its_frames() -> None:

@@ -20,58 +20,69 @@ from mqttscope.events import (
 from mqttscope.mqtt import Disconnect
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.net.segment import ACK, FIN
-from tests.dissect.scenes import Finish, kinds, mixed_tape, opened
-from tests.dissect.talk import (
-    PINGREQ,
-    PUBLISH_1,
-    SECOND,
-    START,
-    Talk,
-    Tape,
-    connect,
-    names,
-    only,
-    read,
-    wire,
-)
+from tests.dissect.scenes import SCENE, check_scene, kinds, mixed_tape, opened
+from tests.dissect.talk import PINGREQ, PUBLISH_1, SECOND, START, Talk, Tape, names, only, read
 from tests.each import each
+from tests.tables import cases_of
+
+ENDINGS = """
+the client ends first
+    1883 | opened; close client | opened tcp; > connect 4; < connack 5; ending 6; closed fin by client, then fin 7
+the server ends first
+    1883 | opened; close server | opened tcp; > connect 4; < connack 5; ending 6; closed fin by server, then fin 7
+the client resets
+    1883 | opened; reset client | opened tcp; > connect 4; < connack 5; ending 6; closed reset by client
+the server resets both sides at once
+    1883 | opened; reset server | opened tcp; > connect 4; < connack 5; ending 6; closed reset by server
+a reset answers the client's end
+    1883 | opened; fin client; reset server |
+    opened tcp; > connect 4; < connack 5; ending 6; closed fin by client, then reset 7
+the capture ends
+    1883 | opened | opened tcp; > connect 4; < connack 5; closed capture_end by nobody
+the capture ends after one side did
+    1883 | opened; fin server | opened tcp; > connect 4; < connack 5; ending 6; closed fin by server
+the endpoints are used again
+    1883 | opened; again |
+    opened tcp; > connect 4; < connack 5; closed port_reused by nobody; opened tcp; closed capture_end by nobody
+a disconnect is told apart from who closed
+    1883 | opened; > disconnect; close server |
+    opened tcp; > connect 4; < connack 5; > disconnect 6; ending 7;
+      closed fin by server, then fin 8, disconnected by client
+a reset of the client, which sent FIN, is no end of the server
+    1883 | opened; fin client; +100; reset client | opened tcp; > connect 4; < connack 5; ending 6; closed fin by client
+a reset of the server, which sent FIN, is no end of the client
+    1883 | opened; fin server; +100; reset server | opened tcp; > connect 4; < connack 5; ending 6; closed fin by server
+a reset of the server that answers a FIN is its end
+    1883 | opened; fin client; +100; reset server |
+    opened tcp; > connect 4; < connack 5; ending 6; closed fin by client, then reset 7
+a reset of the client that answers a FIN is its end
+    1883 | opened; fin server; +100; reset client |
+    opened tcp; > connect 4; < connack 5; ending 6; closed fin by server, then reset 7
+a packet breaks off, and its sender ends: it is to blame
+    1883 | opened; > raw 32090003612f6200036f; fin client |
+    opened tcp; > connect 4; < connack 5; > publish ? truncated unfinished 7; ending 7; closed fin by client
+the last packet before the end comes before the end
+    1883 | opened; > raw 32090003612f6200036f; close |
+    opened tcp; > connect 4; < connack 5; > publish ? truncated unfinished 7; ending 7; closed fin by client, then fin 8
+a packet breaks off, and the capture ends: nobody knows
+    1883 | opened; > raw 32090003612f6200036f |
+    opened tcp; > connect 4; < connack 5; > unparsed 10 capture_end 6 in publish; closed capture_end by nobody
+a packet breaks off with a reset: the rest may be on its way
+    1883 | opened; > raw 32090003612f6200036f; reset server |
+    opened tcp; > connect 4; < connack 5; ending 7; > unparsed 10 reset 7 in publish; closed reset by server
+a packet breaks off, and the endpoints are used again
+    1883 | opened; > raw 32090003612f6200036f; again |
+    opened tcp; > connect 4; < connack 5; > unparsed 10 port_reused 7 in publish; closed port_reused by nobody;
+      opened tcp; closed capture_end by nobody
+a packet breaks off, and only the other side ended
+    1883 | opened; > raw 32090003612f6200036f; fin server |
+    opened tcp; > connect 4; < connack 5; ending 7; > unparsed 10 capture_end 7 in publish; closed fin by server
+"""
 
 
-@pytest.mark.parametrize(
-    ("finish", "how", "by"),
-    [
-        pytest.param(lambda talk: talk.close("client"), "fin", "client", id="the client ends first"),
-        pytest.param(lambda talk: talk.close("server"), "fin", "server", id="the server ends first"),
-        pytest.param(lambda talk: talk.reset("client"), "reset", "client", id="the client resets"),
-        pytest.param(lambda talk: talk.reset("server"), "reset", "server", id="the server resets"),
-        pytest.param(
-            lambda talk: (talk.fin("client"), talk.reset("server")),
-            "fin",
-            "client",
-            id="a reset answers the client's end",
-        ),
-        pytest.param(lambda talk: None, "capture_end", None, id="the capture ends"),
-        pytest.param(lambda talk: talk.fin("server"), "fin", "server", id="the capture ends after one side did"),
-        pytest.param(lambda talk: talk.again(), "port_reused", None, id="the endpoints are used again"),
-    ],
-)
-def test_who_closed_and_how(finish: Finish, how: str, by: str | None) -> None:
-    talk = opened()
-    finish(talk)
-
-    closed = only(talk.events(), ConnectionClosed)
-
-    assert (closed[0].connection.closed_how, closed[0].connection.closed_by) == (how, by)
-
-
-def test_a_disconnect_is_told_apart_from_who_closed() -> None:
-    talk = opened()
-    talk.client(Disconnect())
-    talk.close("server")
-
-    connection = only(talk.events(), ConnectionClosed)[0].connection
-
-    assert (connection.disconnect_by, connection.closed_by, connection.phase) == ("client", "server", "disconnected")
+@pytest.mark.parametrize(("setting", "story", "expected"), cases_of(ENDINGS, *SCENE[:3]))
+def test_who_ended_and_what_is_left(setting: str, story: str, expected: list[str]) -> None:
+    check_scene(setting, story, expected)
 
 
 def test_what_tcp_did_is_told_at_the_end() -> None:
@@ -86,38 +97,6 @@ def test_what_tcp_did_is_told_at_the_end() -> None:
     assert isinstance(tcp, dict)
     assert tcp["client_to_server"]["retransmitted_segments"] == 1
     assert tcp["server_to_client"]["retransmitted_segments"] == 0
-
-
-@pytest.mark.parametrize(
-    ("finish", "expected"),
-    [
-        pytest.param(lambda talk: talk.fin("client"), ("malformed", "truncated"), id="the sender ends: it is to blame"),
-        pytest.param(lambda talk: None, ("unparsed", "capture_end"), id="the capture ends: nobody knows"),
-        pytest.param(lambda talk: talk.reset("server"), ("unparsed", "reset"), id="reset: the rest may be on its way"),
-        pytest.param(lambda talk: talk.again(), ("unparsed", "port_reused"), id="the endpoints are used again"),
-        pytest.param(lambda talk: talk.fin("server"), ("unparsed", "capture_end"), id="only the other side ended"),
-    ],
-)
-def test_a_packet_that_breaks_off(finish: Finish, expected: tuple[str, str]) -> None:
-    talk = opened()
-    talk.client(wire(PUBLISH_1)[:-1])
-    finish(talk)
-
-    events = talk.events()
-
-    found = [("malformed", str(event.malformed.reason)) for event in only(events, MalformedEvent)]
-    found += [("unparsed", event.unparsed.reason) for event in only(events, UnparsedEvent)]
-    assert found == [expected]
-    for event in only(events, UnparsedEvent):
-        assert (event.unparsed.packet_type, event.unparsed.length) == (3, len(wire(PUBLISH_1)) - 1)
-
-
-def test_the_last_packet_before_the_end_comes_before_the_end() -> None:
-    talk = opened()
-    talk.client(wire(PUBLISH_1)[:-1])
-    talk.close()
-
-    assert names(talk.events())[-3:] == ["MalformedEvent", "ConnectionEnding", "ConnectionClosed"]
 
 
 @pytest.mark.parametrize(
@@ -162,13 +141,10 @@ def test_a_packet_without_its_most_important_bytes_is_unparsed() -> None:
 
 def test_the_same_endpoints_used_again_are_another_connection() -> None:
     tape = Tape()
-    first = opened(tape=tape, level=5)
-    first.close()
+    first = opened(tape=tape, level=5).tell("close")
     tape.wait(1)
     second = first.again()
-    second.client(connect(4, "other"))
-    second.client(PUBLISH_1)
-    second.close("server")
+    second.tell("> connect client=other; > publish; close server")
 
     events = read(tape)
 
@@ -185,8 +161,7 @@ def test_several_captures_in_one_run_keep_their_names_and_their_numbers_go_on() 
     second = Talk(two)
     second.position = dict(first.position)
     second.client(PUBLISH_1)
-    third = opened(tape=two, client_port=50_001)
-    third.close()
+    opened(tape=two, client_port=50_001).tell("close")
 
     events = list(dissect_segments([*one.segments, *two.segments]))
 
@@ -230,28 +205,6 @@ def test_each_connection_opens_and_closes_once_around_its_events() -> None:
 
     assert set(state.values()) == {"closed"}
     assert len(state) == 4
-
-
-def test_a_reset_ends_both_sides_at_once() -> None:
-    talk = opened()
-    talk.reset("server")
-
-    (closed,) = only(talk.events(), ConnectionClosed)
-
-    assert closed.connection.closed_by == "server"
-    assert closed.connection.also_closed is None
-
-
-def test_the_other_end_is_the_other_side_s() -> None:
-    talk = opened()
-    talk.fin("client")
-    talk.fin("server")
-
-    (closed,) = only(talk.events(), ConnectionClosed)
-
-    other = closed.connection.also_closed
-    assert other is not None
-    assert (other.how, other.frame > closed.connection.closed_frame) == ("fin", True)
 
 
 OTHER = {"client": "server", "server": "client"}
@@ -316,39 +269,11 @@ def test_the_first_end_is_told_as_it_was(seed: int) -> None:
     assert (connection.disconnect_by == "client") is truth.polite
 
 
-@pytest.mark.parametrize("who", ["client", "server"])
-def test_a_reset_of_the_side_that_sent_fin_is_no_end_of_the_other(who: str) -> None:
-    talk = opened()
-    talk.fin(who)
-    talk.tape.wait(100)
-    talk.reset(who)
-
-    (closed,) = only(talk.events(), ConnectionClosed)
-
-    assert (closed.connection.closed_by, closed.connection.also_closed) == (who, None)
-
-
-@pytest.mark.parametrize("who", ["client", "server"])
-def test_a_reset_that_answers_a_fin_is_the_end_of_the_other(who: str) -> None:
-    talk = opened()
-    talk.fin(who)
-    talk.tape.wait(100)
-    frame = talk.reset(OTHER[who])
-
-    (closed,) = only(talk.events(), ConnectionClosed)
-
-    other = closed.connection.also_closed
-    assert other is not None
-    assert (closed.connection.closed_by, other.how, other.frame) == (who, "reset", frame)
-    assert other.timestamp_ns - closed.connection.closed_ns > 100 * SECOND
-
-
 def test_an_end_waits_for_what_its_side_said_behind_a_hole() -> None:
     """DISCONNECT was captured, and so was FIN: that a segment before is lost makes neither of them later."""
     talk = opened()
     lost = talk.position["client"]
-    talk.lose("client", 40)
-    talk.client(Disconnect())
+    talk.tell("lose client 40; > disconnect")
     # The server takes less than the client has sent, as far as its acknowledgments tell.
     ahead, talk.position["client"] = talk.position["client"], lost
     talk.ack("server")
@@ -358,8 +283,7 @@ def test_an_end_waits_for_what_its_side_said_behind_a_hole() -> None:
     talk.tape.add(talk.keys["server"], talk.position["server"], lost, FIN | ACK, b"", 0)
     talk.position["client"] = ahead + 1
     talk.position["server"] += 1
-    talk.ack("client")
-    talk.ack("server")
+    talk.tell("ack client; ack server")
 
     events = talk.events()
 

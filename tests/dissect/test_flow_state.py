@@ -26,10 +26,21 @@ from mqttscope.dissect.flow_state import (
     may_start_packet,
     starts_with_connect,
 )
-from mqttscope.events import ConnectionOpened, GapEvent, MalformedEvent, PacketEvent, UnparsedEvent
+from mqttscope.events import ConnectionOpened, GapEvent, PacketEvent, UnparsedEvent
 from mqttscope.mqtt import Auth, Disconnect, Unsuback, Unsubscribe
 from mqttscope.net.frame import Plaintext
-from tests.dissect.scenes import HELLO, HTTP, HTTP_ANSWER, MQTT_HELLO, dialogue_of, opened, types, websocket
+from tests.dissect.scenes import (
+    HELLO,
+    HTTP,
+    HTTP_ANSWER,
+    MQTT_HELLO,
+    SCENE,
+    check_scene,
+    dialogue_of,
+    opened,
+    types,
+    websocket,
+)
 from tests.dissect.talk import (
     CONNACK,
     PINGREQ,
@@ -57,6 +68,7 @@ from tests.mqtt.octets import framed, string
 from tests.net.framing import request, response
 from tests.net.hellos import record, server_hello
 from tests.net.test_proxy_protocol import BINARY, LOCAL, TEXT
+from tests.tables import cases_of
 
 LONG = "x" * 20_000
 
@@ -163,6 +175,37 @@ def test_client_speaks(head: bytes, client: bool | None) -> None:
     assert client_speaks(head) is client
 
 
+BEGINNINGS = """
+the side that sends CONNECT is the client, whoever opened the connection
+    7777 | handshake; < connect; > connack | opened tcp; > connect 4; < connack 5; closed capture_end by nobody |
+    3.1.1 by CONNECT; .2:7777 to .4:50000; by CONNECT; connected as dev
+what is no CONNECT is read as MQTT on its port
+    1883 | handshake; > publish; < puback | opened tcp; > publish a/b 4; < puback 5; closed capture_end by nobody |
+    3.1.1 guessed by a PUBLISH that is well formed in 3.1.1 only; .4:50000 to .2:1883; by TCP handshake; opening
+a CONNECT of an unknown level leaves the version open for the answer
+    1883 | handshake; > connect protocol_level=6; < raw 20030084 00 |
+    opened tcp; > connect protocol_version_unknown 4; < connack 5; closed capture_end by nobody |
+    5.0 guessed by a CONNACK that is well formed in 5.0 only; .4:50000 to .2:1883; by TCP handshake; refused as dev
+a CONNECT that breaks off inside still says the version
+    1883 | handshake; > raw 101000044d5154540502000000 0020646576; < raw 2003008100 |
+    opened tcp; > connect field_overrun unfinished 4; < connack 5; closed capture_end by nobody |
+    5.0 by CONNECT; .4:50000 to .2:1883; by TCP handshake; refused
+the end of the capture decides an undecided beginning
+    1883 | handshake; > raw 100c00044d51 |
+    opened tcp; > unparsed 6 capture_end 4 in connect; closed capture_end by nobody |
+    3.1.1 guessed by none; .4:50000 to .2:1883; by TCP handshake; opening; client gapped
+the end of the initiator's stream decides too
+    1883 | handshake; > raw 100c00044d51; fin client |
+    opened tcp; > connect truncated unfinished 5; ending 5; closed fin by client |
+    3.1.1 guessed by none; .4:50000 to .2:1883; by TCP handshake; opening
+"""
+
+
+@pytest.mark.parametrize(("setting", "story", "expected", "known"), cases_of(BEGINNINGS, *SCENE))
+def test_what_a_beginning_tells(setting: str, story: str, expected: list[str], known: list[str]) -> None:
+    check_scene(setting, story, expected, known)
+
+
 @pytest.mark.parametrize("port", [1883, 1884, 80, 443, 8883, 22], ids=lambda port: f"port {port}")
 @pytest.mark.parametrize(
     ("level", "version"), [(3, V3_1), (4, V3_1_1), (5, V5)], ids=["MQTT 3.1", "MQTT 3.1.1", "MQTT 5.0"]
@@ -197,90 +240,36 @@ def test_a_connect_byte_by_byte_is_mqtt_on_any_port() -> None:
     ("said", "expected"),
     [
         pytest.param({}, [], id="an unknown port is not read"),
-        pytest.param({4000: "mqtt"}, ["publish"], id="a port that the user names is read"),
-        pytest.param({50_000: "mqtt"}, ["publish"], id="the client's port may be the one named"),
+        pytest.param({4000: "mqtt"}, ["publish", "puback"], id="a port that the user names is read"),
+        pytest.param({50_000: "mqtt"}, ["publish", "puback"], id="the client's port may be the one named"),
+        pytest.param({4000: "ws"}, [], id="read as WebSocket"),
+        pytest.param({4000: "tls"}, [], id="listed as TLS"),
     ],
 )
 def test_without_connect_the_port_decides(said: dict[int, str], expected: list[str]) -> None:
-    talk = Talk(port=4000).handshake()
-    talk.client(PUBLISH_1)
+    talk = Talk(port=4000).handshake().tell("> publish; < puback")
 
     assert types(talk, Options(ports=said)) == expected
-
-
-def test_on_the_port_of_mqtt_what_is_no_connect_is_read_as_mqtt() -> None:
-    talk = Talk().handshake()
-    talk.client(PUBLISH_1)
-    talk.server(PUBACK_3)
-
-    events = talk.events()
-
-    assert [event.type for event in only(events, PacketEvent)] == ["publish", "puback"]
-    assert only(events, ConnectionOpened)[0].connection.roles_known
 
 
 def test_without_detection_only_named_and_well_known_ports_are_looked_at() -> None:
     options = Options(ports={7000: "mqtt"}, detect=False)
     found = {}
     for port in (1883, 7000, 9999):
-        talk = Talk(port=port).handshake()
-        talk.client(connect())
+        talk = Talk(port=port).handshake().tell("> connect")
         found[port] = types(talk, options)
 
     assert found == {1883: ["connect"], 7000: ["connect"], 9999: []}
 
 
-def test_the_side_that_sends_connect_is_the_client_whoever_opened_the_connection() -> None:
-    talk = Talk(port=7777).handshake()
-    talk.server(connect())
-    talk.client(CONNACK)
-
-    events = only(talk.events(), PacketEvent)
-
-    connection = events[0].connection
-    assert (connection.client, connection.server) == ("192.0.2.2:7777", "192.0.2.4:50000")
-    assert (connection.roles_known, connection.roles_evidence) == (True, "CONNECT")
-    assert [event.direction for event in events] == ["client_to_server", "server_to_client"]
-
-
 def test_a_connect_overrules_the_version_that_the_user_said() -> None:
-    talk = Talk().handshake()
-    talk.client(connect(5))
-    talk.server(CONNACK, version=V5)
+    talk = Talk().handshake().tell("> connect 5.0; < connack", version=V5)
 
     events = only(talk.events(Options(version=V3_1_1)), PacketEvent)
 
     assert [event.type for event in events] == ["connect", "connack"]
     assert events[0].connection.version is V5
     assert events[0].connection.version_evidence == "CONNECT"
-
-
-def test_a_connect_that_breaks_off_inside_still_says_the_version() -> None:
-    talk = Talk().handshake()
-    raw = wire(connect(5, "dev"))
-    overrun = raw[:-5] + b"\0\x20dev"
-    talk.client(overrun)
-    talk.server(b"\x20\x03\0\x81\0")
-
-    events = talk.events()
-
-    (bad,) = only(events, MalformedEvent)
-    (good,) = only(events, PacketEvent)
-    assert (bad.type, bad.malformed.complete) == ("connect", False)
-    assert (good.type, good.connection.version, good.connection.version_known) == ("connack", V5, True)
-
-
-def test_a_connect_of_an_unknown_level_leaves_the_version_open_for_the_answer() -> None:
-    talk = Talk().handshake()
-    talk.client(connect(6))
-    talk.server(b"\x20\x03\0\x84\0")
-
-    events = talk.events()
-
-    assert only(events, MalformedEvent)[0].malformed.reason == "protocol_version_unknown"
-    connack = only(events, PacketEvent)[0]
-    assert (connack.type, connack.connection.version, connack.connection.version_known) == ("connack", V5, False)
-    assert connack.connection.version_evidence == "a CONNACK that is well formed in 5.0 only"
 
 
 @each("port", [21, 22, 25, 80, 443, 9999], ids=lambda port: f"port {port}")
@@ -298,12 +287,8 @@ def test_a_connect_of_an_unknown_level_leaves_the_version_open_for_the_answer() 
 def test_other_protocols_are_ignored_and_forgotten_at_once(port: int, client: bytes, server: bytes, first: str) -> None:
     talk = Talk(port=port).handshake()
     dissector = Dissector()
-    if first == "client":
-        talk.client(client)
-        talk.server(server)
-    else:
-        talk.server(server)
-        talk.client(client)
+    for who in ("client", "server") if first == "client" else ("server", "client"):
+        talk.client(client) if who == "client" else talk.server(server)
 
     events = [event for segment in talk.tape.segments for event in dissector.feed(segment)]
 
@@ -313,38 +298,30 @@ def test_other_protocols_are_ignored_and_forgotten_at_once(port: int, client: by
     assert (dissector.connections, dissector.packets) == (0, 0)
 
 
-def test_a_server_that_only_sends_is_given_up_at_the_limit() -> None:
+@pytest.mark.parametrize(
+    ("times", "data", "missing", "kept", "least", "most"),
+    [
+        pytest.param(20, b"x" * 1000, 0, "waiting_bytes", 1000, MAX_UNDECIDED_BYTES, id="bytes"),
+        pytest.param(2000, b"x", 0, "waiting", 200, 1000, id="tiny pieces"),
+        pytest.param(2000, b"", 1000, "waiting", 10, 100, id="gaps"),
+    ],
+)
+def test_what_is_kept_is_bounded_while_nothing_is_decided(
+    times: int, data: bytes, missing: int, kept: str, least: int, most: int
+) -> None:
     talk = Talk(port=9999).handshake()
+    for _ in range(times):
+        talk.server(data, missing=missing)
     dissector = Dissector()
-    for _ in range(20):
-        talk.server(b"x" * 1000)
-    kept = []
+    found = [0]
     for segment in talk.tape.segments:
         list(dissector.feed(segment))
-        dialogue = dialogue_of(talk, dissector)
-        kept.append(-1 if dialogue is None else dialogue.waiting_bytes)
+        if dialogue := dialogue_of(talk, dissector):
+            held = getattr(dialogue, kept)
+            found.append(held if isinstance(held, int) else len(held))
 
-    assert kept[-1] == -1
-    assert 1000 < max(kept) < MAX_UNDECIDED_BYTES
-
-
-def test_tiny_pieces_and_gaps_are_bounded_while_nothing_is_decided() -> None:
-    pieces, gaps = Talk(port=9999).handshake(), Talk(port=9999).handshake()
-    for _ in range(2000):
-        pieces.server(b"x")
-        gaps.server(b"", missing=1000)
-    most = {}
-    for name, talk in (("pieces", pieces), ("gaps", gaps)):
-        dissector = Dissector()
-        most[name] = 0
-        for segment in talk.tape.segments:
-            list(dissector.feed(segment))
-            dialogue = dialogue_of(talk, dissector)
-            most[name] = max(most[name], len(dialogue.waiting) if dialogue else 0)
-        assert dialogue_of(talk, dissector) is None
-
-    assert 200 < most["pieces"] < 1000
-    assert 10 < most["gaps"] < 100
+    assert dialogue_of(talk, dissector) is None
+    assert least < max(found) < most
 
 
 def test_a_long_undecided_beginning_is_not_looked_at_again_for_every_piece(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -383,44 +360,14 @@ def test_headers_alone_on_the_port_of_mqtt_are_a_connection_full_of_gaps() -> No
     assert not only(events, PacketEvent)
 
 
-@pytest.mark.parametrize(
-    ("said", "packets"),
-    [("mqtt", ["publish", "puback"]), ("ws", []), ("tls", [])],
-    ids=["read as MQTT", "read as WebSocket", "listed as TLS"],
-)
-def test_the_user_may_say_what_a_port_speaks(said: str, packets: list[str]) -> None:
-    talk = Talk(port=5000).handshake()
-    talk.client(PUBLISH_1)
-    talk.server(PUBACK_3)
-
-    events = talk.events(Options(ports={5000: said}))
-
-    assert [event.type for event in only(events, PacketEvent)] == packets
-
-
-def test_undecided_beginnings_are_decided_by_the_end_of_the_capture() -> None:
-    known, unknown = Talk().handshake(), Talk(port=9999).handshake()
-    for talk in (known, unknown):
-        talk.client(b"\x10\x0c\0\x04MQ")
-
-    assert names(known.events()) == ["ConnectionOpened", "UnparsedEvent", "ConnectionClosed"]
-    assert names(unknown.events()) == []
-
-
-def test_the_end_of_the_initiators_stream_decides_too() -> None:
-    talk = Talk().handshake()
-    talk.client(b"\x10\x0c\0\x04MQ")
-    talk.fin("client")
-
-    events = talk.events()
-
-    (bad,) = only(events, MalformedEvent)
-    assert (bad.malformed.reason, bad.frame) == ("truncated", 5)
-
-
-def test_a_flow_without_any_data_is_nothing() -> None:
+@pytest.mark.parametrize("data", [b"", TEXT, b"\x10\x0c\0\x04MQ"], ids=["nothing", "PROXY protocol", "half a CONNECT"])
+@pytest.mark.parametrize("closed", [True, False], ids=["closed", "at the end of the capture"])
+def test_a_flow_without_anything_that_shows_mqtt_is_nothing(data: bytes, closed: bool) -> None:
     talk = Talk(port=9999).handshake()
-    talk.close()
+    if data:
+        talk.client(data)
+    if closed:
+        talk.close()
     dissector = Dissector()
 
     assert read(talk.tape, dissector=dissector) == []
@@ -434,8 +381,7 @@ def test_a_proxy_protocol_header_is_told_and_what_is_behind_it_is_read(header: b
     data = header + wire(connect(), PINGREQ)
     for start in range(0, len(data), pieces):
         talk.client(data[start : start + pieces])
-    talk.server(CONNACK)
-    talk.close()
+    talk.tell("< connack; close")
 
     events = talk.events()
 
@@ -461,20 +407,9 @@ def test_a_proxy_protocol_header_before_tls_and_websocket() -> None:
         assert (opened.connection.transport, "proxy" in opened.connection.details) == (transport, True)
 
 
-def test_a_proxy_protocol_header_alone_is_no_mqtt() -> None:
-    talk = Talk(port=9999).handshake()
-    talk.client(TEXT)
-    talk.close()
-
-    assert talk.events() == []
-
-
 def gap() -> Talk:
     """Bytes are lost, and packets found after them."""
-    talk = opened()
-    talk.lose("client", 9)
-    talk.client(PUBLISH_1)
-    talk.tape.wait(10)
+    talk = opened().tell("lose client 9; > publish; +10")
     for _ in range(3):
         talk.client(PINGREQ)
     return talk
@@ -484,8 +419,7 @@ def joined() -> Talk:
     """A capture that began later than the connection."""
     talk = Talk()
     for _ in range(2):
-        talk.client(PUBLISH_1)
-        talk.server(PUBACK_3)
+        talk.tell("> publish; < puback")
     talk.client(PINGREQ)
     return talk
 
@@ -505,11 +439,9 @@ def said(port: int, *parts: tuple[str, bytes]) -> Callable[[], Talk]:
 
 def ignored_reset() -> Talk:
     """Both sides continue after a reset."""
-    talk = opened()
-    talk.reset("client")
+    talk = opened().tell("reset client")
     for _ in range(3):
-        talk.client(PUBLISH_1)
-        talk.server(PUBACK_3)
+        talk.tell("> publish; < puback")
     return talk
 
 

@@ -2,52 +2,59 @@
 
 from __future__ import annotations
 
+import pytest
+
 from mqttscope.dissect import Dissector, Options
 from mqttscope.dissect.flow_state import MQTT, SEARCHING, FlowState
-from mqttscope.events import (
-    GapEvent,
-    MalformedEvent,
-    PacketEvent,
-    UnparsedEvent,
-)
+from mqttscope.events import GapEvent, PacketEvent, UnparsedEvent
 from mqttscope.mqtt import Publish
-from tests.dissect.scenes import frames, kinds, opened
-from tests.dissect.talk import (
-    CONNACK,
-    PINGREQ,
-    PINGRESP,
-    PUBACK_3,
-    PUBLISH_1,
-    START,
-    V5,
-    Talk,
-    connect,
-    names,
-    only,
-    read,
-    wire,
-)
+from tests.dissect.scenes import SCENE, check_scene, kinds, opened
+from tests.dissect.talk import PINGREQ, PINGRESP, V5, Talk, connect, names, only, wire
+from tests.tables import cases_of
+
+HOLES = """
+a gap is an event and marks its direction
+    1883 | opened; > pingreq; lose client 10; < pingresp; > publish & pingreq; +10; < puback; close |
+    opened tcp; > connect 4; < connack 5; > pingreq 6; < pingresp 7; > gap 10 not_captured; > publish a/b 8;
+      > pingreq 8; < puback 9; ending 10; closed fin by client, then fin 11 |
+    3.1.1 by CONNECT; .4:50000 to .2:1883; by TCP handshake; connected as dev; gaps 1 10; client gapped
+framing that is lost is found again
+    1883 | opened; > raw 30ffffffff01727562626973687275626269736872756262697368; > publish; > pingreq |
+    opened tcp; > connect 4; < connack 5; > publish ? remaining_length_too_long unfinished 6;
+      > unparsed 22 resynchronised 6; > publish a/b 7; > pingreq 8; closed capture_end by nobody |
+    3.1.1 by CONNECT; .4:50000 to .2:1883; by TCP handshake; connected as dev; client gapped; client waits for 3
+packets found late keep the frames that completed them
+    1883 |
+    ack client; ack server; > raw 656e64206f662061207061796c6f616432090003; > raw 612f6200036f6e; < puback; > pingreq;
+      < pingresp; > pingreq |
+    opened tcp; > unparsed 16 resynchronised 3; > publish a/b 4; < puback 5; > pingreq 6; < pingresp 7; > pingreq 8;
+      closed capture_end by nobody |
+    3.1.1 guessed by a PUBLISH that is well formed in 3.1.1 only; .4:50000 to .2:1883; guessed by port; opening;
+      client gapped; no handshake
+packets behind a gap keep the frames that completed them
+    1883 | opened; lose client 9; < pingresp; > publish; +10; > pingreq; > pingreq |
+    opened tcp; > connect 4; < connack 5; < pingresp 6; > gap 9 not_captured; > publish a/b 7; > pingreq 8; > pingreq 9;
+      closed capture_end by nobody |
+    3.1.1 by CONNECT; .4:50000 to .2:1883; by TCP handshake; connected as dev; gaps 1 9; client gapped;
+      client waits for 3
+a lost CONNECT is known from acknowledgments where the SYN is lost as well
+    1883 |
+    lose client 1; lose server 1; ack client; lose server -1; server_opens; lose client 20; ack server; < connack;
+      ack client; > pingreq |
+    opened tcp; < connack 4; > gap 20 not_captured; > pingreq 6; closed capture_end by nobody |
+    3.1.1 guessed by a CONNACK that is well formed in 3.1.1 only; .4:50000 to .2:1883; by TCP handshake; connected;
+      gaps 1 20; client gapped
+a lost CONNACK is known from acknowledgments where its SYN is lost as well
+    1883 |
+    client_opens; lose server 1; ack client; > connect; lose server 4; ack client; > pingreq; < pingresp; ack client |
+    opened tcp; > connect 3; > pingreq 5; < gap 4 not_captured; < pingresp 7; closed capture_end by nobody |
+    3.1.1 by CONNECT; .4:50000 to .2:1883; by TCP handshake; connecting as dev; gaps 1 4; server gapped
+"""
 
 
-def test_a_gap_is_an_event_and_marks_its_direction() -> None:
-    talk = opened()
-    talk.client(PINGREQ)
-    talk.lose("client", 10)
-    talk.server(PINGRESP)
-    talk.client(PUBLISH_1, PINGREQ)
-    talk.tape.wait(10)
-    talk.server(PUBACK_3)
-    talk.close()
-
-    events = talk.events()
-
-    (gap,) = only(events, GapEvent)
-    assert (gap.length, gap.direction, gap.reason) == (10, "client_to_server", "not_captured")
-    connection = gap.connection
-    assert (connection.gaps, connection.gap_bytes) == (1, 10)
-    assert (connection.client_side.gapped, connection.server_side.gapped) == (True, False)
-    assert kinds(events).count("publish") == 1
-    assert not only(events, UnparsedEvent)
+@pytest.mark.parametrize(("setting", "story", "expected", "known"), cases_of(HOLES, *SCENE))
+def test_what_is_said_of_holes(setting: str, story: str, expected: list[str], known: list[str]) -> None:
+    check_scene(setting, story, expected, known)
 
 
 def test_lost_bytes_of_a_payload_leave_a_packet_that_says_so() -> None:
@@ -57,8 +64,7 @@ def test_lost_bytes_of_a_payload_leave_a_packet_that_says_so() -> None:
     talk.lose("client", len(raw) - 30)
     talk.server(PINGRESP)
     talk.client(raw[-10:], PINGREQ)
-    talk.tape.wait(10)
-    talk.server(PINGRESP)
+    talk.tell("+10; < pingresp")
 
     events = talk.events()
 
@@ -85,70 +91,8 @@ def test_a_connect_of_which_only_the_beginning_was_captured_says_the_version() -
     assert connection.client_identifier is None
 
 
-def test_framing_that_is_lost_is_found_again() -> None:
-    talk = opened()
-    bad = talk.client(b"\x30\xff\xff\xff\xff\x01", b"rubbish" * 3)
-    good = talk.client(PUBLISH_1)
-    later = talk.client(PINGREQ)
-
-    events = talk.events()
-
-    assert frames(events)[2:] == [("publish", bad), ("publish", good), ("pingreq", later)]
-    assert only(events, MalformedEvent)[0].malformed.reason == "remaining_length_too_long"
-    assert only(events, UnparsedEvent)[0].unparsed.reason == "resynchronised"
-    assert only(events, UnparsedEvent)[0].connection.client_side.gapped
-
-
-def test_packets_found_late_keep_the_frames_that_completed_them() -> None:
-    talk = Talk()
-    talk.ack("client")
-    talk.ack("server")
-    raw = wire(PUBLISH_1)
-    begun = talk.client(b"end of a payload", raw[:4])
-    ended = talk.client(raw[4:])
-    server = talk.server(PUBACK_3)
-    ping = talk.client(PINGREQ)
-    pong = talk.server(PINGRESP)
-    last = talk.client(PINGREQ)
-    dissector = Dissector()
-    events = read(talk.tape, dissector=dissector)
-
-    (unparsed,) = only(events, UnparsedEvent)
-    assert (unparsed.frame, unparsed.unparsed.length) == (begun, 16)
-    client = [(e.type, e.frame) for e in only(events, PacketEvent) if e.direction == "client_to_server"]
-    assert client == [("publish", ended), ("pingreq", ping), ("pingreq", last)]
-    assert [(e.type, e.frame) for e in only(events, PacketEvent) if e.direction != "client_to_server"] == [
-        ("puback", server),
-        ("pingresp", pong),
-    ]
-    assert [event.timestamp_ns for event in only(events, PacketEvent) if event.type == "puback"] == [
-        START + server * 1_000_000
-    ]
-
-
-def test_packets_behind_a_gap_keep_the_frames_that_completed_them() -> None:
-    talk = opened()
-    talk.lose("client", 9)
-    talk.server(PINGRESP)
-    waiting = talk.client(PUBLISH_1)
-    talk.tape.wait(10)
-    found = talk.client(PINGREQ)
-    after = talk.client(PINGREQ)
-
-    events = talk.events()
-
-    assert [(e.type, e.frame) for e in only(events, PacketEvent) if e.direction == "client_to_server"][1:] == [
-        ("publish", waiting),
-        ("pingreq", found),
-        ("pingreq", after),
-    ]
-
-
 def test_a_dialogue_that_found_its_packets_keeps_nothing_of_the_search() -> None:
-    talk = Talk()
-    talk.ack("client")
-    talk.ack("server")
-    talk.client(PUBLISH_1)
+    talk = Talk().tell("ack client; ack server; > publish")
     dissector = Dissector()
     phases = []
     for segment in talk.tape.segments:
@@ -159,8 +103,7 @@ def test_a_dialogue_that_found_its_packets_keeps_nothing_of_the_search() -> None
     assert isinstance(dialogue, FlowState)
     phases.append((dialogue.phase, len(dialogue.client_arrivals)))
     done = len(talk.tape.segments)
-    talk.server(PUBACK_3, PINGRESP)
-    talk.client(PINGREQ)
+    talk.tell("< puback & pingresp; > pingreq")
     for segment in talk.tape.segments[done:]:
         list(dissector.feed(segment))
     phases.append((dialogue.phase, len(dialogue.client_arrivals) + len(dialogue.server_arrivals)))
@@ -180,42 +123,8 @@ def test_a_packet_above_the_limit_is_passed_over_and_said() -> None:
     assert kinds(events) == ["connect", "connack", "pingreq"]
 
 
-def test_a_lost_connect_is_known_from_acknowledgments_where_the_syn_is_lost_as_well() -> None:
-    talk = Talk()
-    talk.position["client"] += 1  # the SYN is lost, and its answer was captured after what answers that
-    talk.position["server"] += 1
-    talk.ack("client")
-    talk.position["server"] -= 1
-    talk.server_opens()
-    talk.lose("client", 20)
-    talk.ack("server")
-    talk.server(CONNACK)
-    talk.ack("client")
-    talk.client(PINGREQ)
-
-    assert [(gap.length, gap.reason) for gap in only(talk.events(), GapEvent)] == [(20, "not_captured")]
-
-
-def test_a_lost_connack_is_known_from_acknowledgments_where_its_syn_is_lost_as_well() -> None:
-    talk = Talk()
-    talk.client_opens()
-    talk.position["server"] += 1
-    talk.ack("client")
-    talk.client(connect())
-    talk.lose("server", 4)
-    talk.ack("client")
-    talk.client(PINGREQ)
-    talk.server(PINGRESP)
-    talk.ack("client")
-
-    assert [(gap.length, gap.reason) for gap in only(talk.events(), GapEvent)] == [(4, "not_captured")]
-
-
 def test_what_waits_is_given_up_while_nothing_comes() -> None:
-    talk = opened()
-    talk.lose("client", 10)
-    talk.client(PINGREQ)
-    talk.ack("server")
+    talk = opened().tell("lose client 10; > pingreq; ack server")
     dissector = Dissector()
     told = [event for segment in talk.tape.segments for event in dissector.feed(segment)]
 

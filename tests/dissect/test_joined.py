@@ -6,132 +6,93 @@ import pytest
 
 from mqttscope.dissect import Dissector, Options
 from mqttscope.dissect.transports import MAX_HELD_ITEMS
-from mqttscope.events import ConnectionOpened, GapEvent, PacketEvent
-from mqttscope.mqtt import Disconnect, Properties, Puback, Publish
-from tests.dissect.scenes import HTTP, HTTP_ANSWER, Joined, dialogue_of
-from tests.dissect.talk import (
-    CONNACK,
-    PINGREQ,
-    PINGRESP,
-    PUBACK_3,
-    PUBLISH_1,
-    SUBACK,
-    SUBSCRIBE,
-    V3_1,
-    V3_1_1,
-    V5,
-    Talk,
-    connect,
-    only,
-    wire,
-)
+from mqttscope.events import PacketEvent
+from tests.dissect.scenes import HTTP, HTTP_ANSWER, SCENE, Joined, check_scene, dialogue_of
+from tests.dissect.talk import PINGREQ, V3_1, Talk, only
 from tests.net.hellos import record
+from tests.tables import cases_of
+
+JOINED = """
+3.1.1 on a known port
+    1883 | > publish & subscribe; < puback & suback; > pingreq; < pingresp |
+    opened tcp; > publish a/b 1; > subscribe 1; < puback 2; < suback 2; > pingreq 3; < pingresp 4;
+      closed capture_end by nobody |
+    3.1.1 guessed by a PUBLISH that is well formed in 3.1.1 only; .4:50000 to .2:1883; guessed by packet types; opening;
+      no handshake
+3.1.1 on an unknown port
+    9999 | > publish & subscribe; < puback & suback; > pingreq; < pingresp |
+    opened tcp; > publish a/b 1; > subscribe 1; < puback 2; < suback 2; > pingreq 3; < pingresp 4;
+      closed capture_end by nobody |
+    3.1.1 guessed by a PUBLISH that is well formed in 3.1.1 only; .4:50000 to .2:9999; guessed by packet types; opening;
+      no handshake
+5.0 on a known port
+    1883 5.0 |
+    > publish t hello topic_alias=1 & subscribe; < suback & pingresp; > pingreq & publish - hello topic_alias=1 |
+    opened tcp; > publish t 1; > subscribe 1; < suback 2; < pingresp 2; > pingreq 3; > publish t 3;
+      closed capture_end by nobody |
+    5.0 guessed by a PUBLISH with well-formed properties; .4:50000 to .2:1883; guessed by packet types; opening;
+      no handshake
+5.0 on an unknown port
+    9999 5.0 |
+    > publish t hello topic_alias=1 & subscribe; < suback & pingresp; > pingreq & publish - hello topic_alias=1 |
+    opened tcp; > publish t 1; > subscribe 1; < suback 2; < pingresp 2; > pingreq 3; > publish t 3;
+      closed capture_end by nobody |
+    5.0 guessed by a PUBLISH with well-formed properties; .4:50000 to .2:9999; guessed by packet types; opening;
+      no handshake
+where the higher port is that of the server, packet types tell
+    60000 40000 | > subscribe & pingreq; < suback & pingresp |
+    opened tcp; > subscribe 1; > pingreq 1; < suback 2; < pingresp 2; closed capture_end by nobody |
+    3.1.1 guessed by a SUBSCRIBE that is well formed in 3.1.1 only; .4:40000 to .2:60000; guessed by packet types;
+      opening; no handshake
+where packets tell nothing, the port tells who serves
+    1883 1200 | > publish; < puback | opened tcp; > publish a/b 1; < puback 2; closed capture_end by nobody |
+    3.1.1 guessed by a PUBLISH that is well formed in 3.1.1 only; .4:1200 to .2:1883; guessed by port; opening;
+      no handshake
+on unknown ports, where packets tell nothing, the higher one is taken for the client
+    9999 60000 | > publish; < puback; > publish; < puback; > publish; < puback |
+    opened tcp; > publish a/b 1; < puback 2; > publish a/b 3; < puback 4; > publish a/b 5; < puback 6;
+      closed capture_end by nobody |
+    3.1.1 guessed by a PUBLISH that is well formed in 3.1.1 only; .4:60000 to .2:9999; guessed by higher port; opening;
+      no handshake
+inside a payload its bytes do not tell who is who
+    1883 | < raw 82026e6f742061207061636b657432090003612f6200036f6e32090003612f6200036f6e |
+    opened tcp; < unparsed 14 resynchronised 1; < publish a/b 1; < publish a/b 1; closed capture_end by nobody |
+    3.1.1 guessed by a PUBLISH that is well formed in 3.1.1 only; .4:50000 to .2:1883; guessed by port; opening;
+      server gapped; server waits for 3; no handshake
+a CONNECT without handshake says all there is to know
+    9999 5.0 | ack client; > connect 5.0; < connack |
+    opened tcp; > connect 2; < connack 3; closed capture_end by nobody |
+    5.0 by CONNECT; .4:50000 to .2:9999; by CONNECT; connected as dev; no handshake
+the first bytes lost, the rest is found on an unknown port
+    9999 | handshake; lose client 20; < connack & publish; +3; > puback & pingreq; < pingresp |
+    opened tcp; < connack 4; < publish a/b 4; < pingresp 6; > gap 20 not_captured; > puback 6; > pingreq 6;
+      closed capture_end by nobody |
+    3.1.1 guessed by a CONNACK that is well formed in 3.1.1 only; .4:50000 to .2:9999; by TCP handshake; connected;
+      gaps 1 20; client gapped
+what a later packet tells of the version overrules what was assumed
+    1883 | > subscribe & pingreq; < suback & pingresp; < publish a text |
+    opened tcp; > subscribe 1; > pingreq 1; < suback 2; < pingresp 2; < publish a 3; closed capture_end by nobody |
+    3.1.1 guessed by a SUBSCRIBE that is well formed in 3.1.1 only; .4:50000 to .2:1883; guessed by packet types;
+      opening; no handshake
+DISCONNECT by the server does not confuse roles
+    1883 5.0 | < disconnect code=0x8b properties; fin server |
+    opened tcp; < disconnect 1; ending 2; closed fin by server, disconnected by server |
+    5.0 guessed by a DISCONNECT that is well formed in 5.0 only; .4:50000 to .2:1883; guessed by port; disconnected;
+      no handshake
+packets of both sides come in the order of the frames
+    1883 |
+    < publish s/x v qos=1 id=95; > puback 95 & publish s/y one & pingreq; > publish s/y two; < pingresp;
+      < publish s/y three |
+    opened tcp; < publish s/x 1; > puback 2; > publish s/y 2; > pingreq 2; > publish s/y 3; < pingresp 4;
+      < publish s/y 5; closed capture_end by nobody |
+    3.1.1 guessed by a PUBLISH that is well formed in 3.1.1 only; .4:50000 to .2:1883; guessed by port; opening;
+      no handshake
+"""
 
 
-@pytest.mark.parametrize("port", [1883, 9999], ids=["a known port", "an unknown port"])
-@pytest.mark.parametrize(
-    ("begin", "version", "evidence", "packets"),
-    [
-        pytest.param(
-            Joined.v311, V3_1_1, "well formed in 3.1.1 only",
-            ["publish", "subscribe", "puback", "suback", "pingreq", "pingresp"], id="3.1.1",
-        ),
-        pytest.param(
-            Joined.v5, V5, "a PUBLISH with well-formed properties",
-            ["publish", "subscribe", "suback", "pingresp", "pingreq", "publish"], id="5.0",
-        ),
-    ],
-)  # fmt: skip
-def test_joined_in_the_middle_version_and_roles_are_assumed_with_evidence(
-    port: int, begin: object, version: object, evidence: str, packets: list[str]
-) -> None:
-    events = only(begin(port).events(), PacketEvent)  # type: ignore[operator]
-
-    assert sorted(event.type for event in events) == sorted(packets)
-    connection = events[0].connection
-    assert (connection.version, connection.version_known) == (version, False)
-    assert connection.version_evidence.endswith(evidence)
-    assert (connection.roles_known, connection.roles_evidence) == (False, "packet types")
-    assert (connection.client, connection.server) == ("192.0.2.4:50000", f"192.0.2.2:{port}")
-    assert connection.handshake_seen is False
-
-
-def test_joined_with_the_higher_port_as_server_packet_types_tell() -> None:
-    talk = Talk(port=60_000, client_port=40_000)
-    talk.client(SUBSCRIBE, PINGREQ)
-    talk.server(SUBACK, PINGRESP)
-
-    connection = only(talk.events(), PacketEvent)[0].connection
-
-    assert (connection.client, connection.server) == ("192.0.2.4:40000", "192.0.2.2:60000")
-    assert (connection.roles_known, connection.roles_evidence) == (False, "packet types")
-
-
-def test_joined_where_packets_tell_nothing_the_port_tells_who_serves() -> None:
-    talk = Talk(port=1883, client_port=1200)
-    talk.client(PUBLISH_1)
-    talk.server(PUBACK_3)
-
-    connection = only(talk.events(), ConnectionOpened)[0].connection
-
-    assert (connection.client, connection.server) == ("192.0.2.4:1200", "192.0.2.2:1883")
-    assert (connection.roles_known, connection.roles_evidence) == (False, "port")
-
-
-def test_joined_on_unknown_ports_where_packets_tell_nothing_the_higher_one_is_taken_for_the_client() -> None:
-    talk = Talk(port=9999, client_port=60_000)
-    for _ in range(3):
-        talk.client(PUBLISH_1)
-        talk.server(PUBACK_3)
-
-    connection = only(talk.events(), ConnectionOpened)[0].connection
-
-    assert (connection.client, connection.server) == ("192.0.2.4:60000", "192.0.2.2:9999")
-    assert (connection.roles_known, connection.roles_evidence) == (False, "higher port")
-
-
-def test_joined_inside_a_payload_its_bytes_do_not_tell_who_is_who() -> None:
-    talk = Talk(port=1883)
-    talk.server(b"\x82\x02not a packet" + wire(PUBLISH_1, PUBLISH_1))
-
-    connection = only(talk.events(), ConnectionOpened)[0].connection
-
-    assert (connection.server, connection.roles_evidence) == ("192.0.2.2:1883", "port")
-
-
-def test_a_connect_without_handshake_says_all_there_is_to_know() -> None:
-    talk = Talk(port=9999)
-    talk.ack("client")
-    talk.client(connect(5))
-    talk.server(CONNACK, version=V5)
-
-    events = only(talk.events(), PacketEvent)
-
-    assert [(event.type, event.frame) for event in events] == [("connect", 2), ("connack", 3)]
-    connection = events[0].connection
-    assert (connection.roles_known, connection.roles_evidence, connection.handshake_seen) == (True, "CONNECT", False)
-
-
-def test_the_first_bytes_lost_the_rest_is_found_on_an_unknown_port() -> None:
-    talk = Talk(port=9999).handshake()
-    talk.lose("client", 20)
-    talk.server(CONNACK, PUBLISH_1)
-    talk.tape.wait(3)
-    talk.client(PUBACK_3, PINGREQ)
-    talk.server(PINGRESP)
-
-    events = talk.events()
-
-    assert [event.length for event in only(events, GapEvent)] == [20]
-    assert [event.type for event in only(events, PacketEvent) if event.direction == "client_to_server"] == [
-        "puback",
-        "pingreq",
-    ]
-    assert len(only(events, PacketEvent)) == 5
-    connection = only(events, ConnectionOpened)[0].connection
-    assert connection.roles_evidence == "TCP handshake"
-    assert connection.client_side.gapped
-    assert not connection.server_side.gapped
+@pytest.mark.parametrize(("setting", "story", "expected", "known"), cases_of(JOINED, *SCENE))
+def test_what_is_said_of_it(setting: str, story: str, expected: list[str], known: list[str]) -> None:
+    check_scene(setting, story, expected, known)
 
 
 def test_the_user_says_the_version_of_a_connection_that_was_joined() -> None:
@@ -139,17 +100,6 @@ def test_the_user_says_the_version_of_a_connection_that_was_joined() -> None:
 
     connection = events[0].connection
     assert (connection.version, connection.version_known, connection.version_evidence) == (V3_1, True, "given")
-
-
-def test_what_a_later_packet_tells_of_the_version_overrules_what_was_assumed() -> None:
-    talk = Talk()
-    talk.client(SUBSCRIBE, PINGREQ)
-    talk.server(SUBACK, PINGRESP)
-    talk.server(Publish(topic_name="a", payload=b"text"))
-
-    connection = only(talk.events(), PacketEvent)[0].connection
-
-    assert (connection.version, connection.version_known) == (V3_1_1, False)
 
 
 @pytest.mark.parametrize(
@@ -168,41 +118,6 @@ def test_other_protocols_joined_in_the_middle_are_forgotten_at_once(client: byte
 
     assert [event for segment in talk.tape.segments for event in dissector.feed(segment)] == []
     assert dialogue_of(talk, dissector) is None
-
-
-def test_disconnect_by_the_server_does_not_confuse_roles_of_a_joined_connection() -> None:
-    talk = Talk()
-    talk.server(Disconnect(0x8B, Properties()), version=V5)
-    talk.fin("server")
-
-    (event,) = only(talk.events(), PacketEvent)
-
-    assert (event.type, event.direction, event.connection.version) == ("disconnect", "server_to_client", V5)
-
-
-def test_packets_of_both_sides_come_in_the_order_of_the_frames() -> None:
-    talk = Talk()
-    delivery = Publish(qos=1, packet_identifier=95, topic_name="s/x", payload=b"v")
-    talk.server(delivery)
-    talk.client(Puback(95), Publish(topic_name="s/y", payload=b"one"), PINGREQ)
-    talk.client(Publish(topic_name="s/y", payload=b"two"))
-    talk.server(PINGRESP)
-    talk.server(Publish(topic_name="s/y", payload=b"three"))
-    events = only(talk.events(), PacketEvent)
-
-    assert [event.frame for event in events] == sorted(event.frame for event in events)
-    assert [event.type for event in events] == [
-        "publish",
-        "puback",
-        "publish",
-        "pingreq",
-        "publish",
-        "pingresp",
-        "publish",
-    ]
-    assert [event.number for event in events] == list(range(7))
-    # The acknowledgment found what it answers.
-    assert not events[0].connection.server_side.exchanges
 
 
 @pytest.mark.parametrize("pings", [3, 200])

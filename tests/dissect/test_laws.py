@@ -32,14 +32,7 @@ from mqttscope.net.segment import SYN, Segment
 from mqttscope.session.connection import Connection
 from tests.conftest import ROOT, THOROUGH
 from tests.dissect.scenes import mixed_tape, opened, parts, shown
-from tests.dissect.talk import (
-    SECOND,
-    START,
-    Talk,
-    Tape,
-    connect,
-    read,
-)
+from tests.dissect.talk import SECOND, START, Talk, Tape, read
 from tests.each import each
 from tests.growth import kept_of_each
 
@@ -270,9 +263,7 @@ def test_many_short_connections_do_not_let_the_tables_grow() -> None:
             talk.client(b"SSH-2.0-x\r\n")
             talk.reset("server")
         elif number % 8 == 0:
-            talk.handshake()
-            talk.client(connect())
-            talk.close()
+            talk.tell("handshake; > connect; close")
         else:
             talk.refused()
         for segment in tape.segments:
@@ -294,8 +285,7 @@ def test_many_short_connections_do_not_let_the_tables_grow() -> None:
 
 
 def test_a_closed_flow_lets_go_of_its_dialogue_even_when_nobody_reads_on() -> None:
-    talk = opened()
-    talk.close()
+    talk = opened().tell("close")
     dissector = Dissector()
     for segment in talk.tape.segments[:-3]:
         list(dissector.feed(segment))
@@ -318,8 +308,7 @@ def test_what_is_remembered_of_a_closed_flow_is_little(messages: int, most: int)
     dissector = Dissector()
 
     def connection(number: int) -> None:
-        talk = Talk(Tape(start_ns=START + number * 100_000), client_port=10_000 + number).handshake()
-        talk.client(connect())
+        talk = Talk(Tape(start_ns=START + number * 100_000), client_port=10_000 + number).handshake().tell("> connect")
         for _ in range(messages):
             talk.client(Publish(topic_name="a/b", payload=bytes(64)))
             talk.server(Publish(topic_name="a/b", payload=bytes(64)))
@@ -335,9 +324,7 @@ def test_what_is_learned_of_a_closed_flow_is_learned_of_no_other() -> None:
     dissector = Dissector()
     flows: list[Flow] = []
     for number in range(2):
-        talk = Talk(client_port=10_000 + number).handshake()
-        talk.client(connect())
-        talk.close()
+        talk = Talk(client_port=10_000 + number).handshake().tell("> connect; close")
         for segment in talk.tape.segments:
             list(dissector.feed(segment))
         flows.append(dissector.flows.flows[talk.keys["client"]])

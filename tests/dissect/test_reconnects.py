@@ -4,43 +4,26 @@ recur.  No case loses anything silently, the linter accuses nobody, and nearly a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache
 from itertools import product
 
 import pytest
 
-from mqttscope import events
-from mqttscope.dissect import dissect_segments
-from mqttscope.lint.catalogue import select, usual_rule
-from mqttscope.lint.engine import Linter
-from mqttscope.lint.finding import Severity
-from mqttscope.mqtt import ControlPacket, Disconnect, Puback, Publish, Suback, Subscribe, Subscription
-from mqttscope.mqtt.packets import Connect
+from mqttscope.mqtt import ControlPacket, Disconnect, Puback, Publish
 from mqttscope.net.segment import ACK, RST, SYN, Segment
+from tests.dissect.lives import ENDS, Outcome, framed, outcome, said
 from tests.dissect.talk import CONNACK, SECOND, START, Talk, Tape, connect, finish, wire
 
-ENDS = ("fin by both", "fin by both, server first", "fin by the server", "reset by the client", "reset by the server",
-        "outage", "outage with data under way")  # fmt: skip
 GAPS = (0.001, 0.05, 0.5, 1.0, 60.0, 600.0, 7_100.0, 7_300.0)
 CAPTURED = ("all", "SYN", "SYN-ACK", "neither", "nothing of the handshake")
 RECUR = ("neither", "client", "server", "both")
 FIRST, SECOND_TOPICS = ["one", "one/again"], ["two", "three"]
 
 
-@dataclass
-class Outcome:
-    connections: int = 0
-    topics: list[list[str | None]] = field(default_factory=list)
-    connects: list[int] = field(default_factory=list)
-    discarded: int = 0
-    strange: list[str] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
-
-    @property
-    def right(self) -> bool:
-        """Both connections, each with its CONNECT and its messages in their order."""
-        return self.topics == [FIRST, SECOND_TOPICS] and self.connects == [1, 1] and not self.strange
+def is_right(found: Outcome) -> bool:
+    """Both connections, each with its CONNECT and its messages in their order."""
+    return found.topics == [FIRST, SECOND_TOPICS] and found.connects == [1, 1] and not found.strange
 
 
 def message(topic: str, identifier: int) -> ControlPacket:
@@ -51,10 +34,7 @@ def life(talk: Talk, topics: list[str], keep_alive: int = 0) -> None:
     opening = connect()
     opening.keep_alive = keep_alive
     talk.client(opening)
-    talk.server(CONNACK)
-    talk.ack("client")
-    talk.client(Subscribe(1, subscriptions=[Subscription("down/#", 0)]))
-    talk.server(Suback(1, reason_codes=[0]))
+    talk.tell("< connack; ack client; > subscribe 1 down/#; < suback 1 0")
     for number, topic in enumerate(topics, 2):
         talk.client(message(topic, number))
         talk.server(Puback(number))
@@ -86,8 +66,7 @@ def scene(
 ) -> list[Segment]:
     """Two lives of a device; with ``clocks`` both stacks send time stamps, and the reboot sets the client's again."""
     tape = Tape()
-    talk = Talk(tape)
-    talk.handshake()
+    talk = Talk(tape).tell("handshake")
     life(talk, FIRST)
     finish(talk, end, message("one/lost", 9))
     before = list(shown(tape.segments, first_captured))
@@ -100,36 +79,11 @@ def scene(
     }
     again.handshake()
     life(again, SECOND_TOPICS)
-    again.client(Disconnect())
-    again.close("client")
+    again.tell("> disconnect; close client")
     after = list(shown(tape.segments[count:], captured))
     if clocks:
         before, after = stamped(before, 1_000_000, 77), stamped(after, 3_000_000_000, 77)
-    segments = [*before, *after]
-    for number, one in enumerate(segments, 1):
-        one.frame = number
-    return segments
-
-
-def outcome(segments: list[Segment]) -> Outcome:
-    found = Outcome()
-    linter = Linter(map(usual_rule, select().values()), strict=True)
-    for event in dissect_segments(segments):
-        found.errors += [one.rule for one in linter.feed(event) if one.severity is Severity.ERROR]
-        if isinstance(event, events.ConnectionOpened):
-            found.connections += 1
-            found.topics.append([])
-            found.connects.append(0)
-        elif isinstance(event, events.PacketEvent):
-            if isinstance(event.packet, Publish) and event.topic != "one/lost":
-                found.topics[event.connection.number].append(event.topic)
-            elif isinstance(event.packet, Connect):
-                found.connects[event.connection.number] += 1
-        elif isinstance(event, events.DiscardedEvent):
-            found.discarded += 1
-        elif isinstance(event, events.MalformedEvent | events.UnparsedEvent | events.GapEvent):
-            found.strange.append(type(event).__name__)
-    return found
+    return framed([*before, *after])
 
 
 @cache
@@ -148,7 +102,7 @@ def name(case: tuple[object, ...]) -> str:
 @pytest.mark.long
 def test_what_was_captured_of_a_handshake_tells_connections_apart(first_captured: str) -> None:
     seen = [case for case in CASES if case[2] in ("all", "SYN", "SYN-ACK")]
-    wrong = [name(case) for case in seen if not result(case, first_captured).right]
+    wrong = [name(case) for case in seen if not is_right(result(case, first_captured))]
 
     assert len(wrong) <= len(seen) * 0.03, wrong
 
@@ -177,14 +131,14 @@ def test_the_linter_accuses_nobody_who_comes_back(first_captured: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("first_captured", ["all", "nothing of the handshake"])
 def test_nothing_is_mistaken_where_stacks_send_time_stamps(first_captured: str) -> None:
-    wrong = [name(case) for case in CASES if not outcome(scene(*case, first_captured, clocks=True)).right]
+    wrong = [name(case) for case in CASES if not is_right(outcome(scene(*case, first_captured, clocks=True)))]
 
     assert wrong == []
 
 
 def test_most_are_told_apart_even_without_a_handshake() -> None:
     unseen = [case for case in CASES if case[2] not in ("all", "SYN", "SYN-ACK")]
-    wrong = [name(case) for case in unseen if not result(case).right]
+    wrong = [name(case) for case in unseen if not is_right(result(case))]
 
     assert len(wrong) <= len(unseen) * 0.1, wrong
 
@@ -201,40 +155,45 @@ def boot(
         talk._send("server", SYN | ACK)
         talk.ack("client")
     else:
-        talk.handshake()
-        talk.client(connect())
+        talk.tell("handshake; > connect")
     talk.server(CONNACK)
     talk.client(message(topic, 2))
     talk.server(Puback(2))
     if not handshake:
         del tape.segments[count : count + 3]
-    for number, one in enumerate(tape.segments, 1):
-        one.frame = number
 
 
-def test_a_connect_inside_a_syn_begins_a_connection_each_time() -> None:
-    """TCP Fast Open, and a power cut without any end."""
+FAST, HEADLESS = {"fast_open": True}, {"handshake": False}
+Boot = tuple[int, int, dict[str, bool]]
+
+
+@pytest.mark.parametrize(
+    ("first", "seconds", "second"),
+    [
+        pytest.param((1000, 5000, FAST), 60, (1000, 77_777_777, FAST), id="a CONNECT inside a SYN, and a power cut"),
+        # The CONNECT stands where the connection before had other bytes.
+        pytest.param((1000, 5000, {}), 3600, (1001, 5000, HEADLESS), id="numbers inside of what was sent before"),
+        pytest.param((1000, 5000, {}), 3600, (1002, 5000, HEADLESS), id="numbers inside of it, one further"),
+        pytest.param((1000, 5000, {}), 3600, (1020, 5000, HEADLESS), id="numbers inside of it, much further"),
+        # Both ends choose the same numbers at each boot.
+        pytest.param((1000, 5000, {}), -3600, (1000, 5000, {}), id="a clock that is set back"),
+        # Nothing comes before the first byte of a connection.
+        *(
+            pytest.param(
+                (100_000, 200_000, options), 9, (100_000 - below, 200_000 + below, HEADLESS), id=f"{below} below"
+            )
+            for options in ({}, HEADLESS)
+            for below in (1, 300, 60_000)
+        ),
+    ],
+)
+def test_a_device_that_boots_again_has_another_connection(first: Boot, seconds: float, second: Boot) -> None:
     tape = Tape()
-    boot(tape, 1000, 5000, "one", fast_open=True)
-    tape.wait(60)
-    boot(tape, 1000, 77_777_777, "two", fast_open=True)
+    boot(tape, *first[:2], "one", **first[2])
+    tape.wait(seconds)
+    boot(tape, *second[:2], "two", **second[2])
 
-    found = outcome(tape.segments)
-
-    assert (found.topics, found.connects, found.errors) == ([["one"], ["two"]], [1, 1], [])
-
-
-@pytest.mark.parametrize("further", [1, 2, 20])
-def test_numbers_that_begin_inside_of_what_was_sent_before(further: int) -> None:
-    """Without a handshake: the CONNECT stands where the connection before had other bytes."""
-    tape = Tape()
-    boot(tape, 1000, 5000, "one")
-    tape.wait(3600)
-    boot(tape, 1000 + further, 5000, "two", handshake=False)
-
-    found = outcome(tape.segments)
-
-    assert (found.topics, found.connects, found.errors) == ([["one"], ["two"]], [1, 1], [])
+    assert said(tape.segments) == ([["one"], ["two"]], [1, 1], [])
 
 
 @pytest.mark.parametrize("start", [0, 1, 3, 5, 9])
@@ -245,27 +204,10 @@ def test_captures_that_overlap_say_everything_once(start: int) -> None:
     tape.wait(3)
     life(talk, FIRST)
     tape.wait(3)
-    talk.client(message("two", 7))
-    talk.close()
-    again = [replace(one, frame=number, capture="b.pcap") for number, one in enumerate(tape.segments[start:], 1)]
-    for number, one in enumerate(tape.segments, 1):
-        one.frame = number
+    talk.tell("> publish two 21.5 qos=1 id=7; close")
+    again = [replace(one, capture="b.pcap") for one in tape.segments[start:]]
 
-    found = outcome(tape.segments[:-5] + again)
-
-    assert (found.topics, found.connects, found.errors) == ([[*FIRST, "two"]], [1], [])
-
-
-def test_a_clock_that_is_set_back_hides_no_connection() -> None:
-    """Both ends choose the same numbers at each boot, and the second one seems to come an hour before the first."""
-    tape = Tape()
-    boot(tape, 1000, 5000, "one")
-    tape.wait(-3600)
-    boot(tape, 1000, 5000, "two")
-
-    found = outcome(tape.segments)
-
-    assert (found.topics, found.connects, found.errors) == ([["one"], ["two"]], [1, 1], [])
+    assert said(tape.segments[:-5] + again) == ([[*FIRST, "two"]], [1], [])
 
 
 @pytest.mark.parametrize("challenged", [True, False])
@@ -280,16 +222,11 @@ def test_a_stranger_s_syn_ends_no_connection(challenged: bool) -> None:
     if challenged:
         talk.ack("server")
     tape.wait(2)
-    talk.client(message("two", 8))
-    talk.server(Puback(8))
-    talk.client(message("three", 9))
-    talk.server(Puback(9))
-    talk.client(Disconnect())
-    talk.close()
+    talk.tell(
+        "> publish two 21.5 qos=1 id=8; < puback 8; > publish three 21.5 qos=1 id=9; < puback 9; > disconnect; close"
+    )
 
-    found = outcome([replace(one, frame=number) for number, one in enumerate(tape.segments, 1)])
-
-    assert (found.topics, found.connects, found.errors) == ([[*FIRST, *SECOND_TOPICS]], [1], [])
+    assert said(tape.segments) == ([[*FIRST, *SECOND_TOPICS]], [1], [])
 
 
 NUMBERS = {"same": 1000, "random": 3_000_000_000, "within the window": 6000, "below": 500}
@@ -314,11 +251,10 @@ def rebooted(captured: str, number: int, gap: float, *, first_server: int = 5000
     new.position["client"] = number
     new.handshake()
     life(new, SECOND_TOPICS)
-    new.client(Disconnect())
-    new.close()
+    new.tell("> disconnect; close")
     unseen = {"all": (), "SYN": (SYN | ACK,), "SYN-ACK": (SYN,), "none": (SYN, SYN | ACK)}[captured]
     segments = [one for at, one in enumerate(tape.segments) if at < 3 or one.flags not in unseen]
-    return [replace(one, frame=at) for at, one in enumerate(segments, 1)]
+    return framed(segments)
 
 
 @pytest.mark.parametrize("number", NUMBERS.values(), ids=NUMBERS)
@@ -328,23 +264,23 @@ def test_a_rebooted_device_that_was_challenged_was_not_silent(gap: float, captur
     """It has no power, so that no Keep Alive binds it; what it resets afterwards is a connection it does not know."""
     found = outcome(rebooted(captured, number, gap, first_server=70_000_000))
 
-    assert (found.connections, found.connects, found.errors) == (2, [1, 1], [])
-    assert found.topics == [FIRST, SECOND_TOPICS]
-    assert not found.strange
+    assert is_right(found)
+    assert found.errors == []
 
 
 @pytest.mark.parametrize("number", NUMBERS.values(), ids=NUMBERS)
 def test_a_stack_that_acknowledges_with_its_reset_is_rebooted_all_the_same(number: int) -> None:
-    found = outcome(rebooted("all", number, 70, first_server=70_000_000, flags=RST | ACK))
-
-    assert (found.topics, found.connects, found.errors) == ([FIRST, SECOND_TOPICS], [1, 1], [])
+    assert said(rebooted("all", number, 70, first_server=70_000_000, flags=RST | ACK)) == (
+        [FIRST, SECOND_TOPICS],
+        [1, 1],
+        [],
+    )
 
 
 def test_a_client_that_resets_its_connection_itself_was_there() -> None:
     talk = Talk().handshake()
     life(talk, FIRST, keep_alive=10)
-    talk.tape.wait(60)
-    talk.reset("client")
+    talk.tell("+60; reset client")
 
     assert outcome(talk.tape.segments).errors == ["KAL201"]
 
@@ -368,10 +304,9 @@ def test_a_syn_ack_for_another_syn_begins_a_connection(gap: float, end: str, num
     life(talk, SECOND_TOPICS)
     del tape.segments[before], tape.segments[before + 1]
 
-    found = outcome([replace(one, frame=at) for at, one in enumerate(tape.segments, 1)])
-
-    assert (found.topics, found.connects, found.errors) == ([FIRST, SECOND_TOPICS], [1, 1], [])
-    assert not found.strange
+    found = outcome(framed(tape.segments))
+    assert is_right(found)
+    assert found.errors == []
 
 
 @pytest.mark.parametrize("handshake", [True, False])
@@ -385,24 +320,19 @@ def test_the_clock_tells_lives_apart_that_are_alike_in_all_else(gap: float, hand
         segments += stamped(tape.segments[count:], number * 1_234_567_891, 77)
         tape.wait(gap)
 
-    found = outcome([replace(one, frame=number) for number, one in enumerate(segments, 1)])
-
-    assert (found.topics, found.connects, found.errors) == ([["one"]] * 4, [1] * 4, [])
+    assert said(segments) == ([["one"]] * 4, [1] * 4, [])
 
 
 @pytest.mark.parametrize("gap", [0.001, 0.3, 3, 8])
 def test_a_connection_that_is_captured_once_more_after_its_end_has_the_same_clock(gap: float) -> None:
     talk = Talk().handshake()
     life(talk, FIRST)
-    talk.client(Disconnect())
-    talk.close()
+    talk.tell("> disconnect; close")
     once = stamped(talk.tape.segments, 1_000_000, 77)
     later = talk.tape.now_ns - START + int(gap * SECOND)
     twice = [*once, *(replace(one, timestamp_ns=one.timestamp_ns + later) for one in once)]
 
-    found = outcome([replace(one, frame=number) for number, one in enumerate(twice, 1)])
-
-    assert (found.topics, found.connects, found.errors) == ([FIRST], [1], [])
+    assert said(twice) == ([FIRST], [1], [])
 
 
 def test_a_segment_with_a_later_time_stamp_is_no_copy() -> None:
@@ -418,9 +348,7 @@ def test_a_segment_with_a_later_time_stamp_is_no_copy() -> None:
     del tape.segments[count : count + 3]
     segments = stamped(tape.segments, 1_000_000, 77)
 
-    found = outcome([replace(one, frame=number) for number, one in enumerate(segments, 1)])
-
-    assert (found.topics, found.connects, found.errors) == ([FIRST, FIRST], [1, 1], [])
+    assert said(segments) == ([FIRST, FIRST], [1, 1], [])
 
 
 def test_what_follows_on_seeming_copies_is_spliced_to_nothing() -> None:
@@ -432,26 +360,10 @@ def test_what_follows_on_seeming_copies_is_spliced_to_nothing() -> None:
         talk.position = {"client": tape.segments[-1].acknowledgment, "server": tape.segments[-1].sequence + 4}
         if number == 2:
             tape.wait(20)
-            talk.client(message("two", 3))
-            talk.client(message("three", 4))
+            talk.tell("> publish two 21.5 qos=1 id=3; > publish three 21.5 qos=1 id=4")
         talk.client(Disconnect())
         tape.wait(1)
 
-    found = outcome([replace(one, frame=number) for number, one in enumerate(tape.segments, 1)])
-
+    found = outcome(framed(tape.segments))
     assert found.topics == [["one"], ["two", "three"]]
     assert (found.connects, found.errors, found.strange) == ([1, 0], [], [])
-
-
-@pytest.mark.parametrize("handshake", [True, False])
-@pytest.mark.parametrize("below", [1, 300, 60_000])
-def test_numbers_that_begin_before_those_of_the_connection_before(below: int, handshake: bool) -> None:
-    """The second handshake was not captured: nothing comes before the first byte of a connection."""
-    tape = Tape()
-    boot(tape, 100_000, 200_000, "one", handshake=handshake)
-    tape.wait(9)
-    boot(tape, 100_000 - below, 200_000 + below, "two", handshake=False)
-
-    found = outcome(tape.segments)
-
-    assert (found.topics, found.connects, found.errors) == ([["one"], ["two"]], [1, 1], [])

@@ -9,26 +9,14 @@ import pytest
 
 from mqttscope.cli.advice import counted_of_connections
 from mqttscope.dissect import Dissector, dissect_segments
-from mqttscope.events import (
-    ConnectionClosed,
-    ConnectionOpened,
-    DiscardedEvent,
-    Event,
-    GapEvent,
-    PacketEvent,
-    UnparsedEvent,
-)
-from mqttscope.lint.catalogue import select, usual_rule
-from mqttscope.lint.engine import Linter
-from mqttscope.lint.finding import Severity
-from mqttscope.mqtt import Puback, Publish, Suback, Subscribe, Subscription
+from mqttscope.events import ConnectionClosed, DiscardedEvent, Event, PacketEvent, UnparsedEvent
+from mqttscope.mqtt import Puback, Publish
 from mqttscope.net.segment import SYN, Segment, direction_key, group_key
 from tests.conftest import EXHAUSTIVE
-from tests.dissect.talk import CONNACK, PINGREQ, PINGRESP, SECOND, Talk, Tape, connect, finish, wire
+from tests.dissect.lives import ENDS, framed, outcome, said
+from tests.dissect.talk import SECOND, Talk, Tape, connect, finish, wire
 from tests.each import some
 
-ENDS = ("fin by both", "fin by both, server first", "fin by the server", "reset by the client", "reset by the server",
-        "outage", "outage with data under way")  # fmt: skip
 GAPS = (0.01, 0.3, 1, 4, 20, 600)
 SEGMENT = 40
 """Bytes of a message that fills several segments."""
@@ -68,19 +56,14 @@ def _life(random: Random, talk: Talk, number: int, pace: float) -> list[str]:
     tape = talk.tape
     talk.client(connect())
     _pause(random, tape, pace)
-    talk.server(CONNACK)
-    talk.ack("client")
-    talk.client(Subscribe(1, subscriptions=[Subscription("#", 1)]))
-    talk.server(Suback(1, reason_codes=[1]))
+    talk.tell("< connack; ack client; > subscribe 1 #:1; < suback 1 1")
     topics = []
     for at in range(random.choice((1, 3, 10, 40))):
         _pause(random, tape, pace)
         topics.append(f"{number}/{at}")
         _exchange(random, talk, topics[-1], at + 2)
         if random.random() < 0.1:
-            talk.client(PINGREQ)
-            talk.server(PINGRESP)
-            talk.ack("client")
+            talk.tell("> pingreq; < pingresp; ack client")
     return topics
 
 
@@ -149,31 +132,6 @@ def displaced(random: Random, made: Scene, jitter: float) -> list[Segment]:
 TRIALS = 2_000 if EXHAUSTIVE else 60
 SKEWS = (0.25, 0.3, 0.5, 1.0, 2.0, 3.0, 5.0)
 TAGS = (b"", b"\0\x05")
-
-
-@dataclass
-class Outcome:
-    topics: list[list[str | None]] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
-    copied: int = 0
-    incomplete: int = 0
-    """Events that say of something that it is missing or belongs to nothing."""
-
-
-def outcome(segments: list[Segment]) -> Outcome:
-    found = Outcome()
-    linter = Linter(map(usual_rule, select().values()), strict=True)
-    for event in dissect_segments(segments):
-        found.errors += [one.rule for one in linter.feed(event) if one.severity is Severity.ERROR]
-        if isinstance(event, ConnectionOpened):
-            found.topics.append([])
-        elif isinstance(event, ConnectionClosed):
-            found.copied += event.connection.copied_segments
-        elif isinstance(event, DiscardedEvent | GapEvent):
-            found.incomplete += 1
-        elif isinstance(event, PacketEvent) and isinstance(event.packet, Publish) and event.topic != "lost":
-            found.topics[event.connection.number].append(event.topic)
-    return found
 
 
 def test_one_tap_shows_what_happened() -> None:
@@ -265,17 +223,9 @@ def test_all_that_two_taps_show_of_a_device_goes_to_one_place() -> None:
 
 
 def life(talk: Talk, topic: str) -> None:
-    talk.handshake()
-    talk.client(connect())
-    talk.server(CONNACK)
+    talk.tell("handshake; > connect; < connack")
     talk.client(Publish(topic_name=topic, payload=b"1", qos=1, packet_identifier=2))
-    talk.server(Puback(2))
-    talk.ack("client")
-
-
-def said(tape: Tape) -> tuple[list[list[str | None]], list[str]]:
-    found = outcome([replace(one, frame=number) for number, one in enumerate(tape.segments, 1)])
-    return found.topics, found.errors
+    talk.tell("< puback 2; ack client")
 
 
 def test_a_device_with_all_the_same_numbers_is_told_by_what_it_says() -> None:
@@ -285,7 +235,7 @@ def test_a_device_with_all_the_same_numbers_is_told_by_what_it_says() -> None:
     tape.wait(2)
     life(Talk(tape), "two")
 
-    assert said(tape) == ([["one"], ["two"]], [])
+    assert said(tape.segments) == ([["one"], ["two"]], [1, 1], [])
 
 
 def test_a_view_of_a_connection_that_is_over_begins_no_other() -> None:
@@ -302,21 +252,20 @@ def test_a_view_of_a_connection_that_is_over_begins_no_other() -> None:
     tape.now_ns += 2_000_000_000
     again.client(Publish(topic_name="three", payload=b"1"))
 
-    assert said(tape) == ([["one"], ["two", "three"]], [])
+    assert said(tape.segments) == ([["one"], ["two", "three"]], [1, 1], [])
 
 
 def test_a_reset_waits_for_what_was_sent_before_it() -> None:
     tape = Tape()
     talk = Talk(tape)
     life(talk, "one")
-    talk.client(Publish(topic_name="two", payload=b"1"))
-    talk.reset("client")
+    talk.tell("> publish two 1; reset client")
     tape.segments[-2], tape.segments[-1] = (
         replace(tape.segments[-1], timestamp_ns=tape.segments[-2].timestamp_ns),
         replace(tape.segments[-2], timestamp_ns=tape.segments[-1].timestamp_ns),
     )
 
-    assert said(tape) == ([["one", "two"]], [])
+    assert said(tape.segments) == ([["one", "two"]], [1], [])
 
 
 def test_an_old_acknowledgment_of_another_connection_says_nothing() -> None:
@@ -328,8 +277,7 @@ def test_an_old_acknowledgment_of_another_connection_says_nothing() -> None:
     talk.position = {"client": client + 100, "server": server - 300_000_000}
     talk.ack("server")
     talk.position = {"client": client, "server": server}
-    talk.client(Publish(topic_name="two", payload=b"1"))
-    talk.close()
+    talk.tell("> publish two 1; close")
 
     assert outcome(tape.segments).incomplete == 0
 
@@ -346,7 +294,7 @@ def test_a_connect_behind_a_hole_begins_a_connection() -> None:
     life(again, "two")
     del tape.segments[before : before + 3]
 
-    assert said(tape) == ([["one"], ["two"]], [])
+    assert said(tape.segments) == ([["one"], ["two"]], [1, 1], [])
 
 
 def test_a_connect_that_was_acknowledged_before_begins_a_connection() -> None:
@@ -355,9 +303,7 @@ def test_a_connect_that_was_acknowledged_before_begins_a_connection() -> None:
     for topic in ("one", "two"):
         talk = Talk(tape)
         before = len(tape.segments)
-        talk.handshake()
-        talk.client(connect())
-        talk.server(CONNACK)
+        talk.tell("handshake; > connect; < connack")
         talk.position["server"] = 5001
         talk.client(Publish(topic_name=topic, payload=b"1"))
         if before:
@@ -365,7 +311,7 @@ def test_a_connect_that_was_acknowledged_before_begins_a_connection() -> None:
         tape.wait(60)
 
     assert all(not one.flags & SYN for one in tape.segments[3:])
-    assert said(tape) == ([["one"], ["two"]], [])
+    assert said(tape.segments) == ([["one"], ["two"]], [1, 1], [])
 
 
 def skewed(segments: list[Segment], skew: float, capture: str = "") -> list[Segment]:
@@ -424,9 +370,7 @@ def test_what_one_of_two_captures_lost_is_in_the_other_or_said(loss: float) -> N
         whole = [one for segments in scene(random, server=None).connections for one in segments]
         first = [one for one in whole if random.random() >= loss]
         second = skewed(whole, 0.0005, "b.pcap")
-        _, events = read([
-            replace(one, frame=at) for part in (first, second) for at, one in enumerate(part, 1)
-        ])  # fmt: skip
+        _, events = read(framed([*first, *second]))
 
         assert unsaid([*first, *second], events) == [], seed
 
@@ -467,14 +411,11 @@ def test_a_syn_that_wanders_is_no_second_tap() -> None:
     syn = tape.segments[0]
     tape.segments.append(replace(syn, timestamp_ns=tape.now_ns + 900_000))
     tape.wait(0.17)
-    talk.ack("server")
-    talk.client(Publish(topic_name="two", payload=b"1", qos=1, packet_identifier=3))
-    talk.server(Puback(3))
-    talk.close()
+    talk.tell("ack server; > publish two 1 qos=1 id=3; < puback; close")
     dissector, _ = read(numbered(tape.segments))
 
     assert dissector.copied_segments == 0
-    assert said(tape) == ([["one", "two"]], [])
+    assert said(tape.segments) == ([["one", "two"]], [1], [])
 
 
 @pytest.mark.parametrize(("delay", "most"), [(0.1, 0.0), (0.3, 0.05), (3.0, 0.3)])

@@ -24,21 +24,32 @@ from tests.dissect.talk import (
 from tests.net.framing import frame, request, response
 from tests.net.hellos import record, server_hello
 
+UNREADABLE = record(22, b"\x01" + (45).to_bytes(3, "big") + b"\x03\x03" + bytes(42))
+"""A hello whose length counts a byte more than its record has."""
+
 
 @pytest.mark.parametrize(
-    ("port", "hello", "listed"),
+    ("port", "hello", "late", "listed"),
     [
-        pytest.param(8883, HELLO, True, id="the port of MQTT over TLS"),
-        pytest.param(1883, HELLO, True, id="TLS on the port of plain MQTT"),
-        pytest.param(443, MQTT_HELLO, True, id="ALPN says mqtt"),
-        pytest.param(443, HELLO, False, id="nothing says MQTT"),
-        pytest.param(8443, HELLO, True, id="the user names the port"),
+        pytest.param(8883, HELLO, False, True, id="the port of MQTT over TLS"),
+        pytest.param(1883, HELLO, False, True, id="TLS on the port of plain MQTT"),
+        pytest.param(443, MQTT_HELLO, False, True, id="ALPN says mqtt"),
+        pytest.param(443, HELLO, False, False, id="nothing says MQTT"),
+        pytest.param(8443, HELLO, False, True, id="the user names the port"),
+        pytest.param(443, MQTT_HELLO, True, True, id="a hello behind its answer is read, ALPN says mqtt"),
+        pytest.param(443, HELLO, True, False, id="a hello behind its answer is read, nothing says MQTT"),
+        pytest.param(8883, UNREADABLE, False, True, id="a hello that cannot be read, on the port of MQTT over TLS"),
+        pytest.param(8443, UNREADABLE, False, True, id="a hello that cannot be read, on a port that the user names"),
+        pytest.param(443, UNREADABLE, False, False, id="a hello that cannot be read, on another port"),
     ],
 )
-def test_tls_that_goes_with_mqtt_is_listed(port: int, hello: bytes, listed: bool) -> None:
+def test_tls_that_goes_with_mqtt_is_listed(port: int, hello: bytes, late: bool, listed: bool) -> None:
     talk = Talk(port=port).handshake()
     talk.client(hello)
-    talk.server(record(22, server_hello()))
+    talk.server(record(21, b"\x02\x28") if hello is UNREADABLE else record(22, server_hello()))
+    if late:
+        *before, asked, answered = talk.tape.segments
+        talk.tape.segments = [*before, answered, asked]
     talk.client(record(23, b"secret"))
     talk.close()
     dissector = Dissector(Options(ports={8443: "tls"}))
@@ -50,41 +61,9 @@ def test_tls_that_goes_with_mqtt_is_listed(port: int, hello: bytes, listed: bool
     if listed:
         connection = only(events, ConnectionOpened)[0].connection
         assert connection.transport == "tls"
-        assert connection.details["server_name"] == "broker.example"
+        assert connection.details["server_name"] == (None if hello is UNREADABLE else "broker.example")
         assert (connection.closed_how, connection.closed_by) == ("fin", "client")
         assert connection.version_known is False
-
-
-@pytest.mark.parametrize(("port", "listed"), [(8883, True), (8443, True), (443, False)])
-def test_tls_whose_hello_cannot_be_read_goes_by_its_port(port: int, listed: bool) -> None:
-    talk = Talk(port=port).handshake()
-    # The length of the hello counts a byte more than its record has, and the server answers with an alert.
-    talk.client(record(22, b"\x01" + (45).to_bytes(3, "big") + b"\x03\x03" + bytes(42)))
-    talk.server(record(21, b"\x02\x28"))
-    talk.close()
-    dissector = Dissector(Options(ports={8443: "tls"}))
-
-    events = read(talk.tape, dissector=dissector)
-
-    assert names(events) == (["ConnectionOpened", "ConnectionEnding", "ConnectionClosed"] if listed else [])
-    assert dissector.other_tls == ({} if listed else {"192.0.2.2:443": 1})
-
-
-@pytest.mark.parametrize(("hello", "listed"), [(MQTT_HELLO, True), (HELLO, False)])
-def test_a_hello_that_was_captured_behind_its_answer_is_read(hello: bytes, listed: bool) -> None:
-    talk = Talk(port=443).handshake()
-    talk.client(hello)
-    talk.server(record(22, server_hello()))
-    *before, asked, answered = talk.tape.segments
-    talk.tape.segments = [*before, answered, asked]
-    talk.client(record(23, b"secret"))
-    talk.close()
-    dissector = Dissector()
-
-    events = read(talk.tape, dissector=dissector)
-
-    assert names(events) == (["ConnectionOpened", "ConnectionEnding", "ConnectionClosed"] if listed else [])
-    assert dissector.other_tls == ({} if listed else {"192.0.2.2:443": 1})
 
 
 def test_what_the_server_sends_alone_is_no_mqtt_on_another_port() -> None:
@@ -173,10 +152,44 @@ def test_websocket_by_its_names(asked: bytes, answered: bytes, found: bool) -> N
         assert connection.details["host"] == "broker"
 
 
-def test_a_websocket_on_a_port_that_the_user_names_needs_no_names() -> None:
-    talk = websocket(Talk(port=8080).handshake(), ANONYMOUS, without(response()))
+REFUSED = b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"
 
-    assert types(talk, Options(ports={8080: "ws"})) == ["connect", "connack"]
+
+@pytest.mark.parametrize(
+    ("before", "asked", "answered", "ports"),
+    [
+        pytest.param(None, ANONYMOUS, without(response()), {8080: "ws"}, id="a port that the user names"),
+        pytest.param((HTTP, HTTP_ANSWER), b"", b"", {8080: "ws"}, id="behind plain HTTP on a port that the user names"),
+        pytest.param((request(), REFUSED), b"", b"", {}, id="a refused upgrade may be tried again"),
+    ],
+)
+def test_a_websocket_that_is_found(
+    before: tuple[bytes, bytes] | None, asked: bytes, answered: bytes, ports: dict[int, str]
+) -> None:
+    talk = Talk(port=8080).handshake()
+    if before:
+        talk.client(before[0])
+        talk.server(before[1])
+
+    assert types(websocket(talk, asked, answered), Options(ports=ports)) == ["connect", "connack"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "answered", "ports"),
+    [
+        pytest.param(HTTP, HTTP_ANSWER, {8080: "ws"}, id="plain HTTP on a port named for WebSocket"),
+        pytest.param(request(), REFUSED.replace(b"401 Unauthorized", b"404 Not Found"), {}, id="a refused upgrade"),
+    ],
+)
+def test_what_is_no_connection(asked: bytes, answered: bytes, ports: dict[int, str]) -> None:
+    talk = Talk(port=8080).handshake()
+    talk.client(asked)
+    talk.server(answered)
+    talk.close()
+    dissector = Dissector(Options(ports=ports))
+
+    assert read(talk.tape, dissector=dissector) == []
+    assert dissector.other_flows == 1
 
 
 def test_a_websocket_joined_in_the_middle_is_read_on_a_port_that_the_user_names() -> None:
@@ -200,42 +213,6 @@ def test_a_websocket_without_handshake_but_with_upgrade_is_not_joined() -> None:
     assert events[0].connection.roles_evidence == "HTTP upgrade"
 
 
-def test_plain_http_on_a_port_named_for_websocket_is_no_connection() -> None:
-    talk = Talk(port=8080).handshake()
-    talk.client(HTTP)
-    talk.server(HTTP_ANSWER)
-    talk.close()
-
-    assert talk.events(Options(ports={8080: "ws"})) == []
-
-
-def test_a_websocket_behind_plain_http_is_found_on_a_port_that_the_user_names() -> None:
-    talk = Talk(port=8080).handshake()
-    talk.client(HTTP)
-    talk.server(HTTP_ANSWER)
-
-    assert types(websocket(talk), Options(ports={8080: "ws"})) == ["connect", "connack"]
-
-
-def test_a_refused_upgrade_may_be_tried_again() -> None:
-    talk = Talk(port=8080).handshake()
-    talk.client(request())
-    talk.server(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n")
-
-    assert types(websocket(talk)) == ["connect", "connack"]
-
-
-def test_a_refused_upgrade_is_another_flow() -> None:
-    talk = Talk(port=8080).handshake()
-    talk.client(request())
-    talk.server(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
-    talk.close()
-    dissector = Dissector()
-
-    assert read(talk.tape, dissector=dissector) == []
-    assert dissector.other_flows == 1
-
-
 def test_a_websocket_of_which_only_the_client_was_captured_is_read() -> None:
     talk = Talk(port=8080).handshake()
     talk.client(request())
@@ -253,9 +230,7 @@ def test_plain_mqtt_on_a_port_named_for_something_else_is_read_and_counted(port:
     if joined:
         talk = Joined.v311(port)
     else:
-        talk = Talk(port=port).handshake()
-        talk.client(connect())
-        talk.server(CONNACK)
+        talk = Talk(port=port).handshake().tell("> connect; < connack")
     dissector = Dissector(Options(ports={port: named}))
 
     events = read(talk.tape, dissector=dissector)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -141,17 +142,6 @@ ERRORS: list[tuple[str, str, str]] = [
 ]  # fmt: skip
 
 
-@each("marked, message, hint", ERRORS, ids=[row[0] for row in ERRORS])
-def test_a_mistake_in_the_structure_is_named_at_its_place(marked: str, message: str, hint: str) -> None:
-    expression = marked.replace("»", "").replace("«", "")
-    error = error_of(expression)
-    position, end = marked.index("»"), marked.index("«") - 1
-    assert message in error.message
-    assert (error.position, error.length) == (position, end - position)
-    assert hint in error.hint
-    assert error.expression == expression
-
-
 def test_nesting_is_limited() -> None:
     parser.parse("(" * parser.MAX_NESTING + "dup" + ")" * parser.MAX_NESTING)
     assert "levels" in error_of("(" * (parser.MAX_NESTING + 1) + "dup" + ")" * (parser.MAX_NESTING + 1)).message
@@ -266,10 +256,15 @@ MISTAKES: list[tuple[str, str, str]] = [
 ]  # fmt: skip
 
 
-@each("marked, message, hint", MISTAKES, ids=[row[0] for row in MISTAKES])
-def test_mistake_is_named_at_its_place(marked: str, message: str, hint: str) -> None:
+NAMED = [*((error_of, *row) for row in ERRORS), *((mistake_in, *row) for row in MISTAKES)]
+
+
+@each("find, marked, message, hint", NAMED, ids=[row[1] for row in NAMED])
+def test_mistake_is_named_at_its_place(
+    find: Callable[[str], parser.FilterError], marked: str, message: str, hint: str
+) -> None:
     expression = marked.replace("»", "").replace("«", "")
-    error = mistake_in(expression)
+    error = find(expression)
     position, end = marked.index("»"), marked.index("«") - 1
     assert message in error.message
     assert (error.position, error.length) == (position, end - position)

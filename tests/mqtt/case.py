@@ -1,18 +1,21 @@
 """One row of the table of packets: its bytes, and what they must mean.
 
-A row is written as hex with one field per line and a comment after ``#``.  Its id is a sentence.
+A row is written as hex, with a comment after ``#`` where it has a line for each field.  Its id is a sentence.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
 from dataclasses import dataclass
 
-from mqttscope.mqtt import ControlPacket, MalformedReason, ProtocolVersion
+from mqttscope.mqtt import Connack, ControlPacket, MalformedReason, ProtocolVersion
+from tests.packets import packet
+from tests.tables import cases_of, titled
 
 V3_1, V3_1_1, V5 = ProtocolVersion
 V3 = (V3_1, V3_1_1)
 ALL = (V3_1, V3_1_1, V5)
+VERSIONS = {version.text: version for version in ALL}
 
 
 @dataclass(slots=True)
@@ -36,38 +39,34 @@ class Case:
 
 
 def parse(text: str) -> bytes:
-    """The bytes of a commented hex text."""
-    return bytes.fromhex("".join(line.partition("#")[0] for line in text.splitlines()))
+    """The bytes of a commented hex text, or ``nothing``."""
+    return bytes.fromhex("".join(line.partition("#")[0] for line in text.removeprefix("nothing").splitlines()))
 
 
-def _versions(versions: ProtocolVersion | Iterable[ProtocolVersion]) -> tuple[ProtocolVersion, ...]:
-    return (versions,) if isinstance(versions, ProtocolVersion) else tuple(versions)
+def _versions(text: str) -> tuple[ProtocolVersion, ...]:
+    """The versions of a row: ``all``, or numbers such as ``3.1 3.1.1``."""
+    return ALL if text == "all" else tuple(VERSIONS[word] for word in text.split())
 
 
-def good(
-    sentence: str,
-    versions: ProtocolVersion | Iterable[ProtocolVersion],
-    text: str | bytes,
-    packet: ControlPacket,
-    *,
-    canonical: bool = True,
-) -> list[Case]:
-    """A well-formed packet, in one version or in several."""
-    raw = text if isinstance(text, bytes) else parse(text)
-    return [Case(f"{one.text}: {sentence}", one, raw, packet, canonical=canonical) for one in _versions(versions)]
+def good(text: str, *, canonical: bool = True) -> list[Case]:
+    """Well-formed packets: a title each, and under it versions, the packet in words, and its bytes."""
+    rows = []
+    for sentence, lines in titled(text):
+        versions, words, raw = re.split(r"\s\|\s", "\n".join(lines), maxsplit=2)
+        for version in _versions(versions):
+            expected = packet(" ".join(words.split("\n")))
+            if version is V3_1 and isinstance(expected, Connack):
+                expected.session_present = None
+            rows.append(Case(f"{version.text}: {sentence}", version, parse(raw), expected, canonical=canonical))
+    return rows
 
 
-def bad(
-    sentence: str,
-    versions: ProtocolVersion | Iterable[ProtocolVersion],
-    text: str | bytes,
-    reason: MalformedReason,
-    field: str,
-    offset: int,
-) -> list[Case]:
-    """A malformed packet: the first fault, the field it is in, and its offset."""
-    raw = text if isinstance(text, bytes) else parse(text)
-    return [
-        Case(f"{one.text}: {sentence}", one, raw, reason=reason, field=field, offset=offset)
-        for one in _versions(versions)
-    ]
+def bad(text: str) -> list[Case]:
+    """Malformed packets: a title each, and under it versions, bytes, and the first fault with its field and offset."""
+    rows = []
+    for row in cases_of(text, _versions, parse, str.split):
+        versions, raw, (reason, *field, offset) = row.values
+        for version in versions:
+            fault = MalformedReason(reason), " ".join(field), int(offset)
+            rows.append(Case(f"{version.text}: {row.id}", version, raw, None, *fault))
+    return rows

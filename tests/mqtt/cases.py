@@ -33,7 +33,7 @@ from mqttscope.mqtt import (
 from mqttscope.mqtt.constants import allowed_reason_codes
 from mqttscope.mqtt.properties import PROPERTIES, WILL
 from tests.mqtt import table_good, table_malformed
-from tests.mqtt.case import V3_1_1, V5, Case, good
+from tests.mqtt.case import V3_1_1, V5, Case
 from tests.mqtt.octets import block, framed, string
 
 SAMPLES: dict[int, tuple[Any, bytes]] = {
@@ -118,7 +118,7 @@ def _property_rows() -> Iterator[Case]:
             packet, raw = carrier(
                 owner, Properties.of([(row.identifier, value)]), block(bytes([row.identifier]) + written)
             )
-            yield from good(f"{carrier_name(owner)} carries {row.name}", V5, raw, packet)
+            yield Case(f"5.0: {carrier_name(owner)} carries {row.name}", V5, raw, packet)
 
 
 def _reason_rows() -> Iterator[Case]:
@@ -143,7 +143,7 @@ def _reason_rows() -> Iterator[Case]:
                 else:
                     made = Disconnect(code) if kind == PacketType.DISCONNECT else Auth(code)
                     raw = framed(kind << 4, octet)
-                yield from good(f"{kind.name} with code 0x{code:02x}", version, raw, made)
+                yield Case(f"{version.text}: {kind.name} with code 0x{code:02x}", version, raw, made)
 
 
 BORDERS = (127, 128, 16_383, 16_384, 2_097_151, 2_097_152)
@@ -153,9 +153,8 @@ def _border_rows() -> Iterator[Case]:
     for length in BORDERS:
         payload = b"\0\xc0" * ((length - 3) // 2) + b"\0" * ((length - 3) % 2)
         raw = framed(0x30, string("t"), payload)
-        yield from good(
-            f"PUBLISH with a Remaining Length of {length}", V3_1_1, raw, Publish(topic_name="t", payload=payload)
-        )
+        sentence = f"3.1.1: PUBLISH with a Remaining Length of {length}"
+        yield Case(sentence, V3_1_1, raw, Publish(topic_name="t", payload=payload))
 
 
 HAND_WRITTEN = table_good.ROWS

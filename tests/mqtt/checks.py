@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import groupby
 
-from mqttscope.mqtt import ControlPacket, Malformed, ProtocolVersion, decode, trace
+from mqttscope.mqtt import ControlPacket, Malformed, ProtocolVersion, Publish, decode, trace
 from mqttscope.mqtt.codec import DECODERS, connect_version, examine, packet_end
-from mqttscope.mqtt.stream import PacketStream, StreamItem, Unparsed
+from mqttscope.mqtt.constants import type_name
+from mqttscope.mqtt.stream import MAX_PACKET_BYTES, PacketStream, StreamItem, Unparsed
 from mqttscope.mqtt.wire import Fault
+from tests.mqtt.case import V3_1_1, VERSIONS, parse
+from tests.mqtt.conversation import CLEAN, following
+from tests.packets import octets
+from tests.tables import steps
 
 
 def assert_partition(raw: bytes, version: ProtocolVersion) -> None:
@@ -19,6 +25,13 @@ def assert_partition(raw: bytes, version: ProtocolVersion) -> None:
         assert span.end >= span.start
         at = span.end
     assert at == len(raw)
+
+
+def broken(text: str, version: ProtocolVersion = V3_1_1) -> Malformed:
+    """What the bytes of a malformed packet, in hexadecimal, are decoded to."""
+    found = decode(parse(text), version)
+    assert isinstance(found, Malformed)
+    return found
 
 
 def assert_malformed(found: Malformed, raw: bytes) -> None:
@@ -119,3 +132,49 @@ def facts(items: Iterable[StreamItem]) -> list[tuple[object, ...]]:
         )
         for one in items
     ]
+
+
+def hexadecimal(raw: bytes) -> str:
+    """Bytes as `octets` reads them: ``3064 00*48``."""
+    runs = ((f"{byte:02x}", len(list(group))) for byte, group in groupby(raw))
+    return "".join(f" {byte}*{count} " if count > 9 else byte * count for byte, count in runs).strip()
+
+
+def render(item: StreamItem) -> str:
+    """An item of a stream in words: what it is, its bytes, and how many of them are missing."""
+    missing = f" and {item.missing} missing" if item.missing else ""
+    if isinstance(item, Unparsed):
+        kind = "" if item.packet_type is None else f" in {type_name(item.packet_type)}"
+        return f"{item.reason} {item.length}{kind}: {hexadecimal(item.raw)}{missing}"
+    read = item.packet if isinstance(item, Malformed) else item
+    identifier = getattr(read, "packet_identifier", None)
+    number = "" if identifier is None else f" with id {identifier}"
+    if isinstance(item, Malformed):
+        return f"{item.reason}: {hexadecimal(item.raw)}{number}{missing}"
+    if isinstance(item, Publish):
+        return f"publish {item.topic_name or '-'} {hexadecimal(item.payload)}{number}{missing}"
+    return f"{type_name(item.packet_type)}: {hexadecimal(item.raw)}{number}{missing}"
+
+
+def items_of(setting: str, chunks: list[str]) -> list[str]:
+    """What a stream gives, in words, of chunks: ``gap NUMBER``, or bytes.
+
+    ``following`` and ``clean`` are packets of `tests.mqtt.conversation`.  The setting is a version, ``lost`` where
+    framing was lost before, and ``limit NUMBER``.
+    """
+    version, *words = setting.split()
+    limit = int(words[-1]) if "limit" in words else MAX_PACKET_BYTES
+    stream = PacketStream(VERSIONS[version], max_packet_bytes=limit)
+    if "lost" in words:
+        stream.lose_framing()
+    named = {f"clean{number}": raw.hex() for number, raw in enumerate(CLEAN)}
+    named |= {f"next{number}": raw.hex() for number, raw in enumerate(following(VERSIONS[version]))}
+    parts = [" ".join(named.get(word, word) for word in chunk.split()) for chunk in chunks]
+    items = run((int(part[4:]) if part.startswith("gap ") else octets(part) for part in parts), stream)
+
+    shown = {bytes.fromhex(raw): name for name, raw in named.items()}
+    return [shown.get(getattr(item, "raw", b""), render(item)) for item in items]
+
+
+STREAM = (str, steps, steps)
+"""The columns of a table of streams: setting, chunks, items."""

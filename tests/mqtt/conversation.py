@@ -64,3 +64,9 @@ def conversation(version: ProtocolVersion) -> list[bytes]:
 
 
 CLEAN = [encode(Publish(topic_name=f"a/{n}", properties=Properties(), payload=b"text"), V5) for n in range(3)]
+
+
+def following(version: ProtocolVersion) -> list[bytes]:
+    """Some clean packets of this version."""
+    made = [Publish(topic_name=f"a/{n}", payload=b"some text %d" % n) for n in range(4)]
+    return [encode(one, version) for one in made]

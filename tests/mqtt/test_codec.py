@@ -33,11 +33,13 @@ from mqttscope.mqtt.wire import Fault
 from tests.conftest import THOROUGH
 from tests.each import each
 from tests.mqtt.case import ALL, V3_1, V3_1_1, V5, Case, parse
+from tests.mqtt.case import VERSIONS as VERSION_NAMES
 from tests.mqtt.cases import BORDERS, CASES, GENERATED, GOOD, LONG, MALFORMED, ids
 from tests.mqtt.checks import assert_malformed, assert_sound
 from tests.mqtt.octets import framed, string, varint
 from tests.mqtt.strategies import almost
 from tests.mqtt.table_malformed import MANY_FAULTS
+from tests.tables import cases_of, differing
 
 VERSIONS = list(ProtocolVersion)
 WRITTEN = (3, 4, 5, 6, 7)
@@ -242,68 +244,41 @@ class TestTheEncoderObeys:
         assert encode(found, V3_1_1) == parse("c0 00")
 
 
+FAULTS = f"""
+every fault is told in the order of the bytes
+    {MANY_FAULTS} | 3.1.1 | faults.reason=[protocol_name_invalid,will_qos_invalid,connect_flags_reserved,\
+utf8_null_character,utf8_ill_formed,connect_payload_mismatch] faults.offset=[2,9,9,14,17,21] complete=True
+    packet.will.will_payload=b'x'
+fields before the fault are kept and named
+    32 04 00 01 74 00 | 3.1.1 | complete=False packet.topic_name=t packet.packet_identifier=None
+    fields_read=[dup,qos,retain,topic_name]
+a cut packet names only what was read, and no fault of the cut
+    40 10 00 01 | 5.0 | fields_read=[packet_identifier] missing=14 faults.reason=[truncated]
+a cut packet still tells faults before the cut
+    36 20 00 02 61 ff 00 01 | 3.1.1 | faults.reason=[qos_invalid,utf8_ill_formed,truncated]
+a cut CONNECT does not invent a clean start
+    10 20 00 04 4d 51 54 54 04 | 3.1.1 | fields_read=[protocol_name,protocol_level]
+unknown levels are read in the layout of 3.1.1
+    10 0d 00 04 4d 51 54 54 07 02 00 1e 00 01 61 | 5.0 |
+    packet.client_identifier=a packet.keep_alive=30 packet.version=4
+"""
+
+
+@pytest.mark.parametrize(("raw", "version", "facts"), cases_of(FAULTS, parse, VERSION_NAMES.__getitem__, str))
+def test_what_is_known_of_a_malformed_packet(raw: bytes, version: ProtocolVersion, facts: str) -> None:
+    found = decode(raw, version)
+
+    assert isinstance(found, Malformed)
+    assert_malformed(found, raw)
+    assert differing(found, facts) == {}
+
+
 class TestMalformedValues:
-    def test_every_fault_is_told_in_the_order_of_the_bytes(self) -> None:
-        found = decode(bytes.fromhex(MANY_FAULTS))
-
-        assert isinstance(found, Malformed)
-        assert_malformed(found, bytes.fromhex(MANY_FAULTS))
-        assert [(one.reason, one.offset) for one in found.faults] == [
-            (R.PROTOCOL_NAME_INVALID, 2),
-            (R.WILL_QOS_INVALID, 9),
-            (R.CONNECT_FLAGS_RESERVED, 9),
-            (R.UTF8_NULL_CHARACTER, 14),
-            (R.UTF8_ILL_FORMED, 17),
-            (R.CONNECT_PAYLOAD_MISMATCH, 21),
-        ]
-        assert found.complete
-        assert isinstance(found.packet, Connect)
-        assert found.packet.will is not None
-        assert found.packet.will.will_payload == b"x"
-
-    def test_fields_before_the_fault_are_kept_and_named(self) -> None:
-        found = decode(parse("32 04 00 01 74 00"))
-
-        assert isinstance(found, Malformed)
-        assert not found.complete
-        assert isinstance(found.packet, Publish)
-        assert found.packet.topic_name == "t"
-        assert found.packet.packet_identifier is None
-        assert found.fields_read == ("dup", "qos", "retain", "topic_name")
-
-    def test_a_cut_packet_names_only_what_was_read_and_no_fault_of_the_cut(self) -> None:
-        found = decode(parse("40 10 00 01"), V5)
-
-        assert isinstance(found, Malformed)
-        assert found.fields_read == ("packet_identifier",)
-        assert found.missing == 14
-        assert [one.reason for one in found.faults] == [R.TRUNCATED]
-
-    def test_a_cut_packet_still_tells_faults_before_the_cut(self) -> None:
-        found = decode(parse("36 20 00 02 61 ff 00 01"), V3_1_1)
-
-        assert isinstance(found, Malformed)
-        assert [one.reason for one in found.faults] == [R.QOS_INVALID, R.UTF8_ILL_FORMED, R.TRUNCATED]
-
-    def test_a_cut_connect_does_not_invent_a_clean_start(self) -> None:
-        found = decode(parse("10 20 00 04 4d 51 54 54 04"))
-
-        assert isinstance(found, Malformed)
-        assert found.fields_read == ("protocol_name", "protocol_level")
-
     def test_a_connect_cut_inside_its_protocol_name_is_read_as_far_as_it_goes(self) -> None:
         for size in range(2, 9):
             found = decode(parse("10 20 00 04 4d 51 54 54 05 02")[:size])
             assert isinstance(found, Malformed)
             assert found.reason is R.TRUNCATED
-
-    def test_unknown_levels_are_read_in_the_layout_of_3_1_1(self) -> None:
-        found = decode(parse("10 0d 00 04 4d 51 54 54 07 02 00 1e 00 01 61"), V5)
-
-        assert isinstance(found, Malformed)
-        assert isinstance(found.packet, Connect)
-        assert (found.packet.client_identifier, found.packet.keep_alive) == ("a", 30)
-        assert found.packet.version is V3_1_1
 
     @pytest.mark.parametrize(
         ("raw", "version", "reason"),

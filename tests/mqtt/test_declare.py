@@ -21,21 +21,15 @@ from mqttscope.mqtt import (
 from mqttscope.mqtt.codec import SpanIndex, field_span
 from mqttscope.mqtt.declare import PACKETS, ControlPacket, frame_packet, plan
 from mqttscope.mqtt.wire import Fault
-from tests.mqtt.case import ALL, V3_1, V3_1_1, V5, parse
+from tests.mqtt.case import ALL, V3_1, V3_1_1, V5, VERSIONS, parse
 from tests.mqtt.cases import GOOD, LONG
-from tests.mqtt.checks import assert_partition
+from tests.mqtt.checks import assert_partition, broken
+from tests.tables import cases_of
 
 
 def test_a_declaration_names_its_fields_in_the_order_of_the_wire() -> None:
-    assert [row.name for row in Publish.declaration] == [
-        "dup",
-        "qos",
-        "retain",
-        "topic_name",
-        "packet_identifier",
-        "properties",
-        "payload",
-    ]
+    names = [row.name for row in Publish.declaration]
+    assert names == ["dup", "qos", "retain", "topic_name", "packet_identifier", "properties", "payload"]
     assert [row.kind for row in Connect.declaration if row.kind != "wire"] == ["computed"]
 
 
@@ -97,13 +91,12 @@ def test_a_publish_that_is_decoded_again_shares_no_state_with_the_first() -> Non
 
 
 def test_what_is_only_partly_there_is_written_as_far_as_it_goes() -> None:
-    found = decode(parse("32 04 00 01 74 00"))
+    found = broken("32 04 00 01 74 00")
 
-    assert isinstance(found, Malformed)
     assert isinstance(found.packet, Publish)
     assert encode(found.packet) == parse("32 03 00 01 74")
-    cut = decode(parse("10 09 00 04 4d 51 54 54 04 02 00"))
-    assert isinstance(cut, Malformed)
+    cut = broken("10 09 00 04 4d 51 54 54 04 02 00")
+
     assert cut.packet is not None
     assert encode(cut.packet) == parse("10 08 00 04 4d 51 54 54 04 02")
 
@@ -118,50 +111,48 @@ def test_a_packet_without_computed_attributes_has_nothing_to_settle() -> None:
     assert ControlPacket().prepare(V5) == {}
 
 
+TRACES = """
+a PUBLISH
+    32 0c 00 00 00 0a 03 23 00 01 64 61 74 61 | 5.0 | flags:0-1 remaining_length:1-2 topic_name:2-4
+    packet_identifier:4-6 properties.property_length:6-7 properties.topic_alias:7-10 payload:10-14
+a CONNECT with a will that has a User Property
+    10 1b 00 04 4d 51 54 54 05 06 00 00 00 00 00 07 26 00 01 6b 00 01 76 00 01 77 00 01 78 | 5.0 |
+    header_flags:0-1 remaining_length:1-2 protocol_name:2-8 protocol_level:8-9 connect_flags:9-10 keep_alive:10-12
+    properties.property_length:12-13 client_identifier:13-15 will.properties.property_length:15-16
+    will.properties.user_property:16-23 will.will_topic:23-26 will.will_payload:26-29
+a SUBSCRIBE
+    82 0a 00 01 00 01 61 00 00 01 62 01 | 3.1.1 | header_flags:0-1 remaining_length:1-2 packet_identifier:2-4
+    subscriptions[0].topic_filter:4-7 subscriptions[0].options:7-8 subscriptions[1].topic_filter:8-11
+    subscriptions[1].options:11-12
+a SUBACK
+    90 04 00 01 00 01 | 3.1.1 |
+    header_flags:0-1 remaining_length:1-2 packet_identifier:2-4 reason_codes[0]:4-5 reason_codes[1]:5-6
+# Bytes that were not reached are one span.
+an overrun
+    30 05 00 ff 61 62 63 | 3.1.1 | flags:0-1 remaining_length:1-2 unparsed:2-7
+a reserved packet type
+    00 03 01 02 03 | 3.1.1 | packet_type:0-1 remaining_length:1-2 unparsed:2-5
+a reserved packet type alone
+    00 00 | 3.1.1 | packet_type:0-1 remaining_length:1-2
+a length that never ends
+    30 ff ff ff ff | 3.1.1 | fixed_header:0-5
+a length that never ends, and more
+    30 ff ff ff ff 01 | 3.1.1 | fixed_header:0-5 unparsed:5-6
+half a length
+    30 ff | 3.1.1 | fixed_header:0-2
+nothing at all
+    nothing | 3.1.1 | nothing
+"""
+
+
+@pytest.mark.parametrize(("raw", "version", "spans"), cases_of(TRACES, parse, VERSIONS.__getitem__, str))
+def test_each_byte_has_its_field(raw: bytes, version: ProtocolVersion, spans: str) -> None:
+    found = [f"{one.field}:{one.start}-{one.end}" for one in trace(raw, version)]
+
+    assert found == spans.replace("nothing", "").split()
+
+
 class TestTrace:
-    def test_a_publish(self) -> None:
-        spans = trace(parse("32 0c 00 00 00 0a 03 23 00 01 64 61 74 61"), V5)
-
-        assert [(one.field, one.start, one.end) for one in spans] == [
-            ("flags", 0, 1),
-            ("remaining_length", 1, 2),
-            ("topic_name", 2, 4),
-            ("packet_identifier", 4, 6),
-            ("properties.property_length", 6, 7),
-            ("properties.topic_alias", 7, 10),
-            ("payload", 10, 14),
-        ]
-
-    def test_a_connect_with_a_will(self) -> None:
-        row = next(one for one in GOOD if one.id == "5.0: CONNECT with a will carries user_property")
-
-        assert [one.field for one in trace(row.raw, V5)] == [
-            "header_flags",
-            "remaining_length",
-            "protocol_name",
-            "protocol_level",
-            "connect_flags",
-            "keep_alive",
-            "properties.property_length",
-            "client_identifier",
-            "will.properties.property_length",
-            "will.properties.user_property",
-            "will.will_topic",
-            "will.will_payload",
-        ]
-
-    def test_a_subscribe_and_its_acknowledgement(self) -> None:
-        assert [one.field for one in trace(parse("82 0a 00 01 00 01 61 00 00 01 62 01"), V3_1_1)][3:] == [
-            "subscriptions[0].topic_filter",
-            "subscriptions[0].options",
-            "subscriptions[1].topic_filter",
-            "subscriptions[1].options",
-        ]
-        assert [one.field for one in trace(parse("90 04 00 01 00 01"), V3_1_1)][3:] == [
-            "reason_codes[0]",
-            "reason_codes[1]",
-        ]
-
     @pytest.mark.parametrize("version", ALL)
     def test_names_lead_to_attributes_of_the_packet(self, version: ProtocolVersion) -> None:
         beside = {"flags", "header_flags", "remaining_length", "property_length", "options"}
@@ -175,27 +166,14 @@ class TestTrace:
                         assert not (step.isdigit() and int(step) >= len(value)), span  # type: ignore[arg-type]
                         value = value[int(step)] if step.isdigit() else getattr(value, step)  # type: ignore[index]
 
-    def test_bytes_that_were_not_reached_are_one_span(self) -> None:
-        assert [(one.field, one.start) for one in trace(parse("30 05 00 ff 61 62 63"))][2:] == [("unparsed", 2)]
-        assert [(one.field, one.end) for one in trace(parse("00 03 01 02 03"))] == [
-            ("packet_type", 1),
-            ("remaining_length", 2),
-            ("unparsed", 5),
-        ]
-        assert [one.field for one in trace(b"\0\0")] == ["packet_type", "remaining_length"]
-        assert [(one.field, one.end) for one in trace(parse("30 ff ff ff ff"))] == [("fixed_header", 5)]
-        assert [(one.field, one.end) for one in trace(parse("30 ff ff ff ff 01"))] == [
-            ("fixed_header", 5),
-            ("unparsed", 6),
-        ]
-        assert [(one.field, one.end) for one in trace(parse("30 ff"))] == [("fixed_header", 2)]
-        assert trace(b"") == []
-
     def test_bytes_behind_the_packet_do_not_become_part_of_it(self) -> None:
         raw = parse("30 04 00 01 74 70 c0 00")
 
         assert_partition(raw, V3_1_1)
         assert [(one.field, one.start, one.end) for one in trace(raw)][3:] == [("payload", 5, 6), ("unparsed", 6, 8)]
+
+
+PUBLISHED = "32 0d 00 01 74 00 01 06 26 00 01 61 00 00 70"
 
 
 class TestFieldSpan:
@@ -222,25 +200,23 @@ class TestFieldSpan:
         assert (span.field, span.start, span.end) == (path, start, end)
 
     @pytest.mark.parametrize(
-        ("path", "start", "end"),
-        [("qos", 0, 1), ("properties", 7, 14), ("properties.user_property", 8, 14), ("payload", 14, 15)],
+        ("raw", "version", "path", "place"),
+        [
+            (PUBLISHED, V5, "qos", (0, 1)),
+            (PUBLISHED, V5, "properties", (7, 14)),
+            (PUBLISHED, V5, "properties.user_property", (8, 14)),
+            (PUBLISHED, V5, "payload", (14, 15)),
+            ("82 0a 00 01 00 01 61 00 00 01 62 01", V3_1_1, "subscriptions", (4, 12)),
+            ("82 0a 00 01 00 01 61 00 00 01 62 01", V3_1_1, "properties", None),
+        ],
     )
-    def test_of_a_publish(self, path: str, start: int, end: int) -> None:
-        packet = decode(parse("32 0d 00 01 74 00 01 06 26 00 01 61 00 00 70"), V5)
+    def test_of_others(self, raw: str, version: ProtocolVersion, path: str, place: tuple[int, int] | None) -> None:
+        """A list is covered whole, and what is absent has none."""
+        packet = decode(parse(raw), version)
 
-        assert isinstance(packet, Publish)
-        span = field_span(packet, path, V5)
-        assert span is not None
-        assert (span.start, span.end) == (start, end)
-
-    def test_a_list_is_covered_whole_and_what_is_absent_has_none(self) -> None:
-        packet = decode(parse("82 0a 00 01 00 01 61 00 00 01 62 01"))
-
-        assert isinstance(packet, Subscribe)
-        whole = field_span(packet, "subscriptions", V3_1_1)
-        assert whole is not None
-        assert (whole.start, whole.end) == (4, 12)
-        assert field_span(packet, "properties", V3_1_1) is None
+        assert isinstance(packet, ControlPacket)
+        span = field_span(packet, path, version)
+        assert (span and (span.start, span.end)) == place
 
     @pytest.mark.parametrize(
         "octets",

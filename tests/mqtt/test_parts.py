@@ -10,25 +10,24 @@ from hypothesis import strategies as st
 
 from mqttscope.mqtt import (
     Connect,
-    Malformed,
     MalformedReason,
     PacketType,
     Properties,
     ProtocolVersion,
-    Suback,
     Subscribe,
     Subscription,
     Unsubscribe,
     Will,
-    decode,
     encode,
 )
 from mqttscope.mqtt.constants import allowed_reason_codes
 from mqttscope.mqtt.declare import Examination
 from mqttscope.mqtt.parts import FILTERS, reason_of, reasons_of, subscriptions_in, will_in
 from mqttscope.mqtt.wire import Fault, Wire
-from tests.mqtt.case import V3_1, V3_1_1, V5, parse
+from tests.mqtt.case import V3_1, V3_1_1, V5, VERSIONS
+from tests.mqtt.checks import broken
 from tests.mqtt.octets import block, string
+from tests.tables import cases_of, differing
 
 R = MalformedReason
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
@@ -44,40 +43,24 @@ def test_will_qos_3_and_reserved_option_bits() -> None:
     assert encode(Subscribe(1, subscriptions=[Subscription("a", 3, reserved=0xC0)]))[-1] == 0xC3
 
 
-def test_a_fault_in_a_value_leaves_the_packet_complete() -> None:
-    found = decode(parse("90 06 00 01 00 03 80 81"), V3_1_1)
-
-    assert isinstance(found, Malformed)
-    assert found.complete
-    assert found.packet == Suback(1, None, [0, 3, 0x80, 0x81])
-    assert [one.field for one in found.faults] == ["reason_codes[1]", "reason_codes[3]"]
-
-
-def test_subscriptions_before_the_fault_are_kept() -> None:
-    found = decode(parse("82 09 00 01 00 01 61 01 00 09 62"), V3_1_1)
-
-    assert isinstance(found, Malformed)
-    assert isinstance(found.packet, Subscribe)
-    assert found.packet.subscriptions == [Subscription("a", 1)]
+FAULTS = """
+a fault in a value leaves the packet complete
+    90 06 00 01 00 03 80 81 | 3.1.1 | complete=True packet.packet_identifier=1 packet.reason_codes=[0,3,0x80,0x81]
+    faults.field=[reason_codes[1],reason_codes[3]]
+subscriptions before the fault are kept
+    82 09 00 01 00 01 61 01 00 09 62 | 3.1.1 |
+    packet.subscriptions.topic_filter=[a] packet.subscriptions.maximum_qos=[1]
+a will is kept as far as it could be read
+    10 11 00 04 4d 51 54 54 04 06 00 00 00 00 00 01 77 00 05 | 3.1.1 | packet.will.will_topic=w
+a will goes on behind a fault inside its properties
+    10 14 00 04 4d 51 54 54 05 06 00 00 00 00 00 02 7e 00 00 01 77 00 | 5.0 |
+    faults.reason=[property_unknown,field_overrun] faults.field=[will.properties.unknown_0x7e,will.will_payload]
+"""
 
 
-def test_a_will_is_kept_as_far_as_it_could_be_read() -> None:
-    found = decode(parse("10 11 00 04 4d 51 54 54 04 06 00 00 00 00 00 01 77 00 05"))
-
-    assert isinstance(found, Malformed)
-    assert isinstance(found.packet, Connect)
-    assert found.packet.will is not None
-    assert found.packet.will.will_topic == "w"
-
-
-def test_a_will_goes_on_behind_a_fault_inside_its_properties() -> None:
-    found = decode(parse("10 14 00 04 4d 51 54 54 05 06 00 00 00 00 00 02 7e 00 00 01 77 00"), V5)
-
-    assert isinstance(found, Malformed)
-    assert [(one.reason, one.field) for one in found.faults] == [
-        (R.PROPERTY_UNKNOWN, "will.properties.unknown_0x7e"),
-        (R.FIELD_OVERRUN, "will.will_payload"),
-    ]
+@pytest.mark.parametrize(("raw", "version", "facts"), cases_of(FAULTS, str, VERSIONS.__getitem__, str))
+def test_what_is_kept_of_a_part(raw: str, version: ProtocolVersion, facts: str) -> None:
+    assert differing(broken(raw, version), facts) == {}
 
 
 def examined(wire: Wire[Any], raw: bytes, prefix: str = "") -> tuple[Any, Examination]:

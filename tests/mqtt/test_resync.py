@@ -9,10 +9,8 @@ from mqttscope.mqtt import (
     Malformed,
     MalformedReason,
     PacketStream,
-    Pingreq,
     Properties,
     ProtocolVersion,
-    Puback,
     Publish,
     Suback,
     Unparsed,
@@ -22,9 +20,9 @@ from mqttscope.mqtt import (
 )
 from mqttscope.mqtt.stream import MAX_SEARCH_BYTES, StreamItem
 from tests.mqtt.case import ALL, V3_1_1, V5, parse
-from tests.mqtt.checks import facts, run
+from tests.mqtt.checks import STREAM, facts, items_of, run
 from tests.mqtt.conversation import CLEAN, conversation
-from tests.mqtt.octets import framed, string, varint
+from tests.tables import cases_of
 
 R = MalformedReason
 
@@ -59,6 +57,36 @@ def test_joining_in_the_middle_without_knowing_the_version_finds_nothing_that_is
         assert len(found) >= len([start for start in starts if start >= at]) - 1, at
 
 
+BROKEN_LENGTHS = """
+a length one too small costs the byte that it left over
+    5.0 | 320b0000000a032300016461 7461 clean0 clean1 clean2 |
+    publish - 646174 with id 10; fixed_header_flags: 61; clean0; clean1; clean2
+a length two too large costs the next packet only
+    5.0 | 300e0005612f622f630074657374 clean0 clean1 clean2 |
+    publish a/b/c 74657374300a; packet_type_reserved: 0003612f30; packet_type_reserved: 0074657874; clean1; clean2
+a header that breaks its table is not trusted with a long length
+    3.1.1 | 40a08d060001 clean0 clean1 clean2 |
+    remaining_length_wrong: 40a08d06; resynchronised 2: 0001; clean0; clean1; clean2
+a byte left over that reads as a PUBLISH whose topic does not fit
+    5.0 | 300d00017400736f6d65206461746130 clean0 clean1 clean2 |
+    publish t 736f6d652064617461; remaining_length_wrong: 30; clean0; clean1; clean2
+wrong flags alone do not make the end of a packet another packet
+    5.0 | 41040001c000 | fixed_header_flags: 41040001c000 with id 1
+a short packet with a wrong length keeps its bytes
+    3.1.1 | 4003000100c000 | remaining_length_wrong: 4003000100 with id 1; pingreq: c000
+packets inside of one with an impossible length are found
+    3.1.1 | 401a0001 clean0 clean1 c000 | remaining_length_wrong: 401a0001 with id 1; clean0; clean1; pingreq: c000
+a payload that holds packets is left in peace
+    3.1.1 | 302c0006627269646765 clean0 clean1 clean2 |
+    publish bridge 300a0003612f300074657874300a0003612f310074657874300a0003612f320074657874
+"""
+
+
+@pytest.mark.parametrize(("setting", "chunks", "expected"), cases_of(BROKEN_LENGTHS, *STREAM))
+def test_packets_behind_a_broken_length_are_found(setting: str, chunks: list[str], expected: list[str]) -> None:
+    assert items_of(setting, chunks) == expected
+
+
 class TestBrokenLengths:
     def test_a_fifth_length_byte_is_told_at_once_and_framing_is_found_again(self) -> None:
         stream = PacketStream(V5)
@@ -71,16 +99,6 @@ class TestBrokenLengths:
         assert passed == Unparsed("resynchronised", 1, b"\x7f")
         assert [one.raw for one in rest] == CLEAN
 
-    def test_a_length_one_too_small_costs_the_byte_it_left_over(self) -> None:
-        raw = parse("32 0b 00 00 00 0a 03 23 00 01 64 61 74 61") + b"".join(CLEAN)
-        first, left, *rest = run([raw], PacketStream(V5))
-
-        assert isinstance(first, Publish)
-        assert first.payload == b"dat"
-        assert isinstance(left, Malformed)
-        assert (left.reason, left.raw, left.packet_type) == (R.FIXED_HEADER_FLAGS, b"a", 6)
-        assert [one.raw for one in rest] == CLEAN
-
     @pytest.mark.parametrize("version", [V3_1_1, V5])
     @pytest.mark.parametrize("last", [b"a", b"0", b"1", b"t", b"}", b"\0", b"\xff", b"\x03"])
     def test_whatever_byte_a_short_length_leaves_over(self, version: ProtocolVersion, last: bytes) -> None:
@@ -90,62 +108,6 @@ class TestBrokenLengths:
         items = run([bytes(whole) + b"".join(clean)], PacketStream(version))
 
         assert [one.raw for one in items[-20:]] == clean[-20:]
-
-    def test_a_length_two_too_large_costs_the_next_packet_only(self) -> None:
-        raw = parse("30 0e 00 05 61 2f 62 2f 63 00 74 65 73 74") + b"".join(CLEAN)
-        first, *rest = run([raw], PacketStream(V5))
-
-        assert isinstance(first, Publish)
-        assert first.payload == b"test" + CLEAN[0][:2]
-        assert [one.raw for one in rest[-2:]] == CLEAN[1:]
-        assert all(isinstance(one, Malformed) for one in rest[:-2])
-
-    def test_a_header_that_breaks_its_table_is_not_trusted_with_a_long_length(self) -> None:
-        raw = b"\x40" + varint(100_000) + b"\0\x01" + b"".join(CLEAN)
-        stream = PacketStream(V3_1_1)
-        broken, passed, *rest = run([raw], stream)
-
-        assert isinstance(broken, Malformed)
-        assert (broken.reason, broken.raw) == (R.REMAINING_LENGTH_WRONG, raw[:4])
-        assert passed == Unparsed("resynchronised", 2, b"\0\x01")
-        assert [one.raw for one in rest] == CLEAN
-
-    def test_a_byte_left_over_that_reads_as_a_publish_whose_topic_does_not_fit(self) -> None:
-        whole = bytearray(encode(Publish(topic_name="t", payload=b"some data0"), V5))
-        whole[1] -= 1
-        first, left, *rest = run([bytes(whole) + b"".join(CLEAN)], PacketStream(V5))
-
-        assert isinstance(first, Publish)
-        assert isinstance(left, Malformed)
-        assert (left.raw, left.reason, left.packet_type) == (b"0", R.REMAINING_LENGTH_WRONG, 3)
-        assert [one.raw for one in rest] == CLEAN
-
-    def test_wrong_flags_alone_do_not_make_the_end_of_a_packet_another_packet(self) -> None:
-        (found,) = run([parse("41 04 00 01 c0 00")], PacketStream(V5))
-
-        assert isinstance(found, Malformed)
-        assert (found.reason, found.raw) == (R.FIXED_HEADER_FLAGS, parse("41 04 00 01 c0 00"))
-
-    def test_a_short_packet_with_a_wrong_length_keeps_its_bytes(self) -> None:
-        broken, behind = run([parse("40 03 00 01 00 c0 00")], PacketStream(V3_1_1))
-
-        assert isinstance(broken, Malformed)
-        assert broken.raw == parse("40 03 00 01 00")
-        assert behind == Pingreq()
-
-    def test_packets_inside_of_one_with_an_impossible_length_are_found(self) -> None:
-        inner = CLEAN[0] + CLEAN[1]
-        items = run([framed(0x40, b"\0\x01", inner) + b"\xc0\x00"], PacketStream(V3_1_1))
-
-        assert isinstance(items[0], Malformed)
-        assert items[0].packet == Puback(1)
-        assert [one.raw for one in items[1:]] == [CLEAN[0], CLEAN[1], b"\xc0\x00"]
-
-    def test_a_payload_that_holds_packets_is_left_in_peace(self) -> None:
-        (item,) = run([framed(0x30, string("bridge"), *CLEAN)], PacketStream(V3_1_1))
-
-        assert isinstance(item, Publish)
-        assert item.payload == b"".join(CLEAN)
 
     def test_losing_framing_over_and_over_in_one_chunk_is_no_recursion(self) -> None:
         one = CLEAN[0] * 2 + parse("30 ff ff ff ff")

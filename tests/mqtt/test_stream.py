@@ -36,9 +36,10 @@ from mqttscope.mqtt.stream import MAX_PACKET_BYTES, MAX_TOO_LARGE_BYTES
 from tests.each import each
 from tests.mqtt.case import ALL, V3_1, V3_1_1, V5, Case, parse
 from tests.mqtt.cases import LONG, SHORT, ids
-from tests.mqtt.checks import facts, run
-from tests.mqtt.conversation import CLEAN, JSON
+from tests.mqtt.checks import STREAM, facts, items_of, run
+from tests.mqtt.conversation import CLEAN, JSON, following
 from tests.mqtt.octets import framed, string, varint
+from tests.tables import cases_of
 
 R = MalformedReason
 
@@ -50,12 +51,6 @@ def _is_one_packet(row: Case) -> bool:
 
 WHOLE = [row for row in SHORT if _is_one_packet(row)]
 BROKEN_OFF = [row for row in SHORT if not _is_one_packet(row) and row.raw]
-
-
-def following(version: ProtocolVersion) -> list[bytes]:
-    """Some clean packets of this version."""
-    made = [Publish(topic_name=f"a/{n}", payload=b"some text %d" % n) for n in range(4)]
-    return [encode(one, version) for one in made]
 
 
 def splits(raw: bytes) -> Iterator[list[bytes | int]]:
@@ -130,61 +125,57 @@ def test_a_gap_at_any_index_costs_no_more_than_the_packets_it_touches(row: Case)
                 assert not any(isinstance(one, Malformed) for one in items)
 
 
+HOLES_AND_ENDS = """
+a PUBLISH that lost payload is a packet all the same
+    3.1.1 | 320e0001740007706179; gap 4; 2039c000 | publish t 706179 with id 7 and 6 missing; pingreq: c000
+a PUBLISH cut by a gap that runs over its end
+    3.1.1 | 300e0001747061796c; gap 30; next0 next1 next2 next3 |
+    publish t 7061796c and 7 missing; gap 23:  and 23 missing; next0; next1; next2; next3
+a packet that cannot do without what was lost
+    3.1.1 | 82060001; gap 2; 6100c000 | gap 8 in subscribe: 82060001 and 2 missing; pingreq: c000
+a gap in the topic of a PUBLISH
+    3.1.1 | 300a00056162; gap 2; 65706179 | gap 12 in publish: 300a00056162 and 2 missing
+two gaps inside one packet
+    3.1.1 | 900a0001; gap 2; 00; gap 3; 0000c000 | gap 12 in suback: 900a0001 and 5 missing; pingreq: c000
+two gaps inside the payload of a PUBLISH
+    3.1.1 | 3017000174 78*3; gap 2; 78*2; gap 5; 78*8 c000 | publish t 787878 and 17 missing; pingreq: c000
+a second gap that runs over the end of a packet that lost bytes
+    3.1.1 | 900a0001; gap 2; 00; gap 9; next0 next1 next2 next3 |
+    gap 12 in suback: 900a0001 and 7 missing; gap 4:  and 4 missing; next0; next1; next2; next3
+a gap inside a fixed header loses framing
+    3.1.1 | 30; gap 5; 78797a next0 next1 next2 next3 |
+    gap 1 in publish: 30; resynchronised 8: 78797a and 5 missing; next0; next1; next2; next3
+a gap ends a search with what it has
+    3.1.1 | gap 10; 78797a next0; gap 10; next1 next1 |
+    resynchronised 13: 78797a and 10 missing; next0; gap 10:  and 10 missing; next1; next1
+a gap behind garbage is told after it
+    3.1.1 | gap 1; ffffff; gap 2; fe | resynchronised 4: ffffff and 1 missing; resynchronised 3: fe and 2 missing
+the rest of a packet of 256 mebibytes may be lost
+    3.1.1 | 30ffffff7f000174 78*100; gap 268435352; c000 | publish t 78*100 and 268435352 missing; pingreq: c000
+at an end between packets there is nothing to say
+    3.1.1 | c000 | pingreq: c000
+a packet that is passed over is told with what came
+    3.1.1 limit 10 | 3064 00*48 | too_large 50 in publish: 3064 00*48
+a search ends with one packet when that is all there is
+    3.1.1 lost | ff next0 | resynchronised 1: ff; next0
+a search that finds nothing tells all that it passed
+    3.1.1 lost | 474554202f204854; 54502f312e310d0a | resynchronised 16: 474554202f20485454502f312e310d0a
+packets behind a header that cannot be are found at the end
+    3.1.1 | 407f0001 next0 next1 30 | remaining_length_wrong: 407f0001 with id 1; next0; next1; truncated: 30
+a gap inside a packet above the limit
+    3.1.1 limit 100 | 30c801 00*17; gap 100; 00*83 c000 |
+    too_large 203 in publish: 30c801 00*17 and 100 missing; pingreq: c000
+nothing came
+    3.1.1 | nothing | nothing
+"""
+
+
+@pytest.mark.parametrize(("setting", "chunks", "expected"), cases_of(HOLES_AND_ENDS, *STREAM))
+def test_holes_and_ends_of_streams(setting: str, chunks: list[str], expected: list[str]) -> None:
+    assert items_of(setting, chunks) == expected
+
+
 class TestGaps:
-    def test_a_publish_that_lost_payload_is_a_packet_all_the_same(self) -> None:
-        raw = parse("32 0e 00 01 74 00 07") + b"payload 9"
-        found, behind = run([raw[:10], 4, raw[14:] + b"\xc0\x00"], PacketStream(V3_1_1))
-
-        assert isinstance(found, Publish)
-        assert (found.topic_name, found.packet_identifier, found.payload) == ("t", 7, b"pay")
-        assert (found.raw, found.missing) == (raw[:10], 6)
-        assert behind == Pingreq()
-
-    def test_a_publish_cut_by_a_gap_that_runs_over_its_end(self) -> None:
-        raw = parse("30 0e 00 01 74") + b"payload 9 b"
-        chunks: list[bytes | int] = [raw[:9], 30, b"".join(following(V3_1_1))]
-        found, gap, *rest = run(chunks, PacketStream(V3_1_1))
-
-        assert isinstance(found, Publish)
-        assert (found.payload, found.missing) == (b"payl", 7)
-        assert gap == Unparsed("gap", 23, b"", 23)
-        assert [one.raw for one in rest] == following(V3_1_1)
-
-    def test_a_packet_that_cannot_do_without_what_was_lost(self) -> None:
-        subscribe = parse("82 06 00 01 00 01 61 00")
-
-        assert run([subscribe[:4], 2, subscribe[6:], b"\xc0\x00"], PacketStream(V3_1_1)) == [
-            Unparsed("gap", 8, subscribe[:4], 2, 8),
-            Pingreq(),
-        ]
-
-    def test_a_gap_in_the_topic_of_a_publish(self) -> None:
-        raw = parse("30 0a 00 05 61 62 63 64 65") + b"pay"
-
-        assert run([raw[:6], 2, raw[8:]], PacketStream(V3_1_1)) == [Unparsed("gap", 12, raw[:6], 2, 3)]
-
-    def test_two_gaps_inside_one_packet(self) -> None:
-        raw = parse("90 0a 00 01 00 00 00 00 00 00 00 00")
-
-        assert run([raw[:4], 2, raw[6:7], 3, raw[10:], b"\xc0\x00"], PacketStream(V3_1_1)) == [
-            Unparsed("gap", 12, raw[:4], 5, 9),
-            Pingreq(),
-        ]
-
-    def test_two_gaps_inside_the_payload_of_a_publish(self) -> None:
-        raw = framed(0x30, string("t"), b"x" * 20)
-        found, behind = run([raw[:8], 2, raw[10:12], 5, raw[17:], b"\xc0\x00"], PacketStream(V3_1_1))
-
-        assert isinstance(found, Publish)
-        assert (found.payload, found.missing, behind) == (b"xxx", 17, Pingreq())
-
-    def test_a_second_gap_that_runs_over_the_end_of_a_packet_that_lost_bytes(self) -> None:
-        raw = parse("90 0a 00 01 00 00 00 00 00 00 00 00")
-        items = run([raw[:4], 2, raw[6:7], 9, b"".join(following(V3_1_1))], PacketStream(V3_1_1))
-
-        assert items[:2] == [Unparsed("gap", 12, raw[:4], 7, 9), Unparsed("gap", 4, b"", 4)]
-        assert [one.raw for one in items[2:]] == following(V3_1_1)
-
     def test_a_gap_between_packets_is_said_when_framing_is_back(self) -> None:
         stream = PacketStream(V3_1_1)
 
@@ -197,44 +188,14 @@ class TestGaps:
         assert len(items) == 3
         assert not stream.searching
 
-    def test_a_gap_inside_a_fixed_header_loses_framing(self) -> None:
-        items = run([b"\x30", 5, b"xyz" + b"".join(following(V3_1_1))], PacketStream(V3_1_1))
-
-        assert items[:2] == [Unparsed("gap", 1, b"\x30", 0, 3), Unparsed("resynchronised", 8, b"xyz", 5)]
-        assert len(items) == 6
-
-    def test_a_gap_ends_a_search_with_what_it_has(self) -> None:
-        first, second, *_ = following(V3_1_1)
-        items = run([10, b"xyz" + first, 10, second + second], PacketStream(V3_1_1))
-
-        assert items[0] == Unparsed("resynchronised", 13, b"xyz", 10)
-        assert items[2] == Unparsed("gap", 10, b"", 10)
-        assert [one.raw for one in items if isinstance(one, Publish)] == [first, second, second]
-
-    def test_a_gap_behind_garbage_is_told_after_it(self) -> None:
-        items = run([1, b"\xff\xff\xff", 2, b"\xfe"], PacketStream(V3_1_1))
-
-        assert items == [Unparsed("resynchronised", 4, b"\xff\xff\xff", 1), Unparsed("resynchronised", 3, b"\xfe", 2)]
-
     def test_a_gap_of_nothing_is_no_gap(self) -> None:
         stream = PacketStream(V3_1_1)
 
         assert stream.gap(0) == []
         assert not stream.searching
 
-    def test_the_rest_of_a_packet_of_256_mebibytes_may_be_lost(self) -> None:
-        head = b"\x30" + varint(268_435_455) + string("t") + b"x" * 100
-        found, behind = run([head, 268_435_455 - 103, b"\xc0\x00"], PacketStream(V3_1_1))
-
-        assert isinstance(found, Publish)
-        assert (len(found.payload), found.missing, behind) == (100, 268_435_352, Pingreq())
-
 
 class TestClose:
-    def test_a_stream_that_ends_between_packets_has_nothing_to_say(self) -> None:
-        assert run([b"\xc0\x00"], PacketStream(V3_1_1)) == [Pingreq()]
-        assert run([], PacketStream(V3_1_1)) == []
-
     def test_an_incomplete_packet_is_truncated_and_tells_what_came(self) -> None:
         (found,) = run([parse("30 0e 00 05 61 2f 62 2f 63 00 74 65 73 74")], PacketStream(V5))
 
@@ -243,13 +204,6 @@ class TestClose:
         assert found.detail == "announces 14 bytes, 12 of them came"
         assert isinstance(found.packet, Publish)
         assert found.packet.payload == b"test"
-
-    def test_a_packet_being_passed_over_is_told_with_what_came(self) -> None:
-        stream = PacketStream(V3_1_1, max_packet_bytes=10)
-
-        assert run([framed(0x30, bytes(100))[:50]], stream) == [
-            Unparsed("too_large", 50, b"\x30\x64" + bytes(48), 0, 3)
-        ]
 
     def test_a_publish_that_lost_bytes_was_told_already(self) -> None:
         raw = framed(0x30, string("t"), b"payload")
@@ -260,26 +214,6 @@ class TestClose:
         assert (found.raw, found.missing) == (raw[:6], 6)
         assert stream.feed(raw[8:9]) == []
         assert stream.close() == []
-
-    def test_a_search_ends_with_one_packet_when_that_is_all_there_is(self) -> None:
-        stream = PacketStream(V3_1_1)
-        stream.lose_framing()
-
-        assert run([b"\xff" + following(V3_1_1)[0]], stream)[1] == decode(following(V3_1_1)[0])
-
-    def test_a_search_that_finds_nothing_tells_all_it_passed(self) -> None:
-        stream = PacketStream(V3_1_1)
-        stream.lose_framing()
-
-        assert run([b"GET / HT", b"TP/1.1\r\n"], stream) == [Unparsed("resynchronised", 16, b"GET / HTTP/1.1\r\n")]
-
-    def test_packets_behind_a_header_that_cannot_be_are_found_at_the_end(self) -> None:
-        first, second, *_ = following(V3_1_1)
-        broken, *rest = run([b"\x40\x7f\x00\x01" + first + second + b"\x30"], PacketStream(V3_1_1))
-
-        assert isinstance(broken, Malformed)
-        assert (broken.reason, broken.raw) == (R.REMAINING_LENGTH_WRONG, b"\x40\x7f\x00\x01")
-        assert [one.raw for one in rest] == [first, second, b"\x30"]
 
 
 class TestLimits:
@@ -315,12 +249,6 @@ class TestLimits:
         assert len(run([raw], PacketStream(V3_1_1, max_packet_bytes=100))) == 1
         assert isinstance(run([raw], PacketStream(V3_1_1, max_packet_bytes=100))[0], Publish)
         assert isinstance(run([raw], PacketStream(V3_1_1, max_packet_bytes=99))[0], Unparsed)
-
-    def test_a_gap_inside_a_packet_above_the_limit(self) -> None:
-        large = framed(0x30, bytes(200))
-        items = run([large[:20], 100, large[120:] + b"\xc0\x00"], PacketStream(V3_1_1, max_packet_bytes=100))
-
-        assert items == [Unparsed("too_large", 203, large[:20], 100, 3), Pingreq()]
 
     def test_a_packet_of_256_mebibytes_takes_no_memory_before_it_comes(self) -> None:
         stream = PacketStream(V3_1_1)

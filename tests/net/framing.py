@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 
 from mqttscope.net.http_upgrade import Problem, Upgrade, accept_for
-from mqttscope.net.websocket import MessageData, WebSocket, WebSocketEvent
+from mqttscope.net.websocket import Control, Lost, MessageData, MessageGap, WebSocket, WebSocketEvent
+from tests.packets import octets
+from tests.tables import steps
 
 CLIENT, SERVER = True, False
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="
@@ -93,3 +96,103 @@ def deflate(messages: list[bytes], takeover: bool = True) -> list[bytes]:
         assert raw.endswith(FLUSH)
         out.append(raw[:-4])
     return out
+
+
+def merged(events: list[WebSocketEvent]) -> list[WebSocketEvent]:
+    """Events with neighbouring data joined, so that they do not depend on the chunking."""
+    out: list[WebSocketEvent] = []
+    for event in events:
+        last = out[-1] if out else None
+        if isinstance(last, MessageData) and isinstance(event, MessageData) and not last.frame_end:
+            out[-1] = MessageData(last.from_client, last.data + event.data, last.opcode, last.text, event.frame_end)
+        elif isinstance(last, Lost) and isinstance(event, Lost):
+            out[-1] = Lost(last.from_client, last.length + event.length)
+        else:
+            out.append(event)
+    return out
+
+
+def readable(data: bytes) -> str:
+    """Bytes as text, or in hexadecimal; none as ``-``, and one byte many times as ``x*99``."""
+    if not data:
+        return "-"
+    if len(data) > 9 and data == data[:1] * len(data):
+        return f"{readable(data[:1])}*{len(data)}"
+    return data.decode() if data.isascii() and data.decode().isprintable() and b" " not in data else f"0x{data.hex()}"
+
+
+def render(event: WebSocketEvent, bases: dict[bool, int]) -> str:
+    """An event in words; offsets are those behind the HTTP heads."""
+    if isinstance(event, Upgrade):
+        return f"upgrade {event.status} {' '.join(event.problems)}".strip()
+    side = ">" if event.from_client else "<"
+    if isinstance(event, Problem):
+        return f"{side} {event.reason} {event.offset - bases[event.from_client]}{' fatal' if event.fatal else ''}"
+    if isinstance(event, Lost):
+        return f"{side} lost {event.length}"
+    if isinstance(event, MessageGap):
+        return f"{side} gap {event.length}"
+    if isinstance(event, Control):
+        code = (
+            ""
+            if event.code is None
+            else f" {event.code} {readable((event.reason or '').encode(errors='surrogateescape'))}"
+        )
+        missing = f" and {event.missing} missing" if event.missing else ""
+        return f"{side} control {event.opcode} {readable(event.payload)}{code}{missing}"
+    kind = {0: "continued ", 1: "text ", 2: ""}[event.opcode] + ("in text " if event.text and not event.opcode else "")
+    return f"{side} {kind}{readable(event.data)}{'' if event.frame_end else ' ...'}"
+
+
+HEADS = {
+    "request": request(),
+    "response": response(),
+    "refusal": b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n",
+}
+
+
+def made(side: bool, words: list[str]) -> bytes:
+    """What one step sends: ``raw`` octets, a head, or a frame, masked if it is of the client."""
+    kind, *rest = words
+    if kind in HEADS:
+        return HEADS[kind]
+    if kind == "raw":
+        return octets(" ".join(rest))
+    options = dict(word.split("=") for word in rest if "=" in word)
+    text, _, times = rest[0].partition("*")
+    data = bytes.fromhex(text[2:]) if text.startswith("0x") else text.replace("-", "").encode()
+    key = options.get("key", "77787960" if side else "none")
+    length = bytes.fromhex(options["length"]) if "length" in options else None
+    return frame(
+        data * int(times or 1),
+        int(options.get("first", "82"), 16),
+        None if key == "none" else bytes.fromhex(key),
+        length,
+    )
+
+
+BEGINNINGS: dict[str, Callable[[], WebSocket]] = {
+    "http": WebSocket, "opened": opened, "deflate": lambda: opened(""), "joined": WebSocket.joined,
+}  # fmt: skip
+
+
+def said(setting: str, story: list[str], size: int = 1 << 20) -> list[str]:
+    """What is read of a connection, in words, of steps such as ``< frame ab first=81 & raw 8902``, ``> gap 3``."""
+    websocket = BEGINNINGS[setting]()
+    bases = {side.from_client: side.offset for side in (websocket.client, websocket.server)}
+    events: list[WebSocketEvent] = []
+    for step in story:
+        side = step[0] == ">"
+        if step[2:] == "close":
+            events += websocket.close(side)
+        elif step.startswith("gap", 2):
+            events += websocket.gap(side, int(step[6:]))
+        else:
+            data = b"".join(made(side, part.split()) for part in step[2:].split(" & "))
+            for at in range(0, len(data), size):
+                events += websocket.feed(side, data[at : at + size])
+    return [render(event, bases) for event in merged(events)]
+
+
+DIALOGUE = (str, steps, steps)
+"""The columns of a table of dialogues: how a connection begins, steps, and what is read."""

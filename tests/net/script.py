@@ -16,6 +16,7 @@ from mqttscope.net.flow import (
 )
 from mqttscope.net.flows import FlowTable
 from mqttscope.net.segment import ACK, FIN, MODULUS, RST, SYN, Segment, direction_key, reverse_key
+from tests.tables import steps
 
 FORWARD = direction_key(bytes([10, 0, 0, 4, 10, 0, 0, 2]), (51234).to_bytes(2, "big") + (1883).to_bytes(2, "big"))
 BACKWARD = reverse_key(FORWARD)
@@ -23,8 +24,15 @@ LETTERS = {"S": SYN, "A": ACK, "F": FIN, "R": RST}
 HANDSHAKE = ["> S 100", "< SA 500 101", "> A 101 501"]
 CLOSED = [*HANDSHAKE, "> FA 101 501", "< FA 501 102", "> A 102 502"]
 UNFINISHED = "closed capture_end"
+VERIFIED = [">+ S 100", "<+ SA 500 101", ">+ A 101 501"]
+BEGINNINGS = {"handshake": HANDSHAKE, "connection": CLOSED, "verified": VERIFIED}
 STEP = 0.002
 """Seconds between two lines without a time."""
+
+
+def script(text: str) -> list[str]:
+    """The lines of a text with ``;`` between them; the words of `BEGINNINGS` stand for several."""
+    return [line for step in steps(text) for line in BEGINNINGS.get(step, [step])]
 
 
 def parse(lines: list[str]) -> list[Segment]:

@@ -13,94 +13,81 @@ from mqttscope.net.flows import FlowTable
 from mqttscope.net.reassembly import START_WINDOW
 from mqttscope.net.segment import Segment
 from tests.conftest import ROOT
-from tests.net.script import UNFINISHED, feed, parse, play, render
+from tests.net.script import UNFINISHED, VERIFIED, feed, parse, play, render, script
+from tests.tables import cases_of, steps
 
-RIGHT: Final = [">+ S 100", "<+ SA 500 101", ">+ A 101 501"]
-OPEN: Final = ["opened"]
-END: Final = [UNFINISHED]
 CONNECT: Final = "\x10\x0e~\x04MQTT\x04~~<~\x02ab"
 OTHER: Final = "\x10\x0e~\x04MQTT\x04~~<~\x02aj"
+BYTES: Final = CONNECT.replace("~", "\0")
 
-DAMAGED: Final[dict[str, tuple[list[str], list[str]]]] = {
-    "copy-follows": (
-        [*RIGHT, ">! A 101:abX 501", ">+ A 101:abc 501", "<+ A 501 104", ">+ A 104:d 501"],
-        [*OPEN, "> 0:abc", "> discarded 3 damaged", "> 3:d", *END],
-    ),
-    "copy-came-before": (
-        [*RIGHT, ">+ A 101:abc 501", "<+ A 501 104", ">! A 101:abX 501", ">+ A 104:d 501"],
-        [*OPEN, "> 0:abc", "> discarded 3 damaged", "> 3:d", *END],
-    ),
-    "copy-out-of-order": (
-        [*RIGHT, ">! A 104:dXf 501", ">+ A 104:def 501", ">+ A 101:abc 501", "<+ A 501 107"],
-        [*OPEN, "> discarded 3 damaged", "> 0:abcdef", *END],
-    ),
-    "never-acknowledged": (
-        [*RIGHT, ">+ A 101:abc 501", ">! A 104:dXf 501", "<+ A 501 104", "<+ A 501:xyz 104"],
-        [*OPEN, "> 0:abc", "< 0:xyz", "> discarded 3 damaged", *END],
-    ),
-    "syn-sent-again": (
-        [">! S 7700", ">+ S 100", "<+ SA 500 101", ">+ A 101:abc 501"],
-        [*OPEN, "> 0:abc", *END],
-    ),
-    "syn-ack-sent-again": (
-        [
-            ">+ S 100",
-            *("<! SA 900 101", ">+ S 100 t=1", "<! SA 500 165", ">+ S 100 t=2", "<! SA 501 101", ">+ S 100 t=3"),
-            *("<+ SA 500 101", ">+ A 101 501", "<+ A 501:abc 101", ">+ A 101 504"),
-        ],
-        [*OPEN, "< 0:abc", *END],
-    ),
-    "reset-between": (
-        [*RIGHT, ">! R 101 0", "<! RA 501 101", ">+ A 101:abc 501", "<+ A 501:xyz 104"],
-        [*OPEN, "> 0:abc", "< 0:xyz", *END],
-    ),
-    "fin-between": (
-        [*RIGHT, ">! FA 101 501", "<+ A 501:xyz 101", ">+ A 101:abc 504", ">+ FA 104 504", "<+ FA 504 105"],
-        [*OPEN, "< 0:xyz", "> 0:abc", "> closed fin", "< closed fin", "closed fin"],
-    ),
-    "empty-acknowledgment": (
-        [*RIGHT, "<! A 501 4197", ">+ A 101:abc 501", "<+ A 501 104"],
-        [*OPEN, "> 0:abc", *END],
-    ),
-    "other-beginning": (
-        [*RIGHT, f">+ A 101:{CONNECT} 501", f">! A 101:{OTHER} 501", ">+ A 117:abc 501"],
-        [*OPEN, f"> 0:{CONNECT}".replace("~", "\0"), "> discarded 16 damaged", "> 16:abc", *END],
-    ),
-    "stranger": ([">! A 101:abc 501"], [*OPEN, "> discarded 3 damaged", *END]),
-    "stranger-of-taps": ([">! A 101:abc 501"] * 3, [*OPEN, *["> discarded 3 damaged"] * 3, *END]),
-    "strangers": ([">! A 101:abc 501", ">! A 105:def 501"], [*OPEN, *["> discarded 3 damaged"] * 2, *END]),
-}
-USED: Final[dict[str, tuple[list[str], list[str]]]] = {
-    "accepted": (
-        [*RIGHT, ">+ A 101:abc 501", ">! A 104:dXf 501", "<+ A 501:xyz 107", ">+ A 107:g 504"],
-        [*OPEN, "> 0:abc", "> overlap 3+3", "> 3:dXf", "< 0:xyz", "> 6:g", *END],
-    ),
-    "accepted-fin": (
-        [*RIGHT, ">! FA 101 501", "<+ A 501 102", "<+ FA 501 102"],
-        [*OPEN, "> overlap 0+0", "> closed fin", "< closed fin", "closed fin"],
-    ),
-    "edited-payload": (
-        [*RIGHT, ">! A 101:abc 501", "<+ A 501 104", ">! A 104:def 501", "<! A 501:xyz 107", ">+ A 107 504"],
-        [*OPEN, "> overlap 0+3", "> 0:abc", "> overlap 3+3", "> 3:def", "< overlap 0+3", "< 0:xyz", *END],
-    ),
-    "edited-to-the-end": (
-        [*RIGHT, ">! A 101:abc 501", "<+ A 501 104", ">! A 104:def 501"],
-        [*OPEN, "> overlap 0+3", "> 0:abc", "> overlap 3+3", "> 3:def", *END],
-    ),
-    "edited-direction": (
-        [">! S 100", "<+ SA 500 101", ">! A 101 501", ">! A 101:abc 501", "<+ A 501:xyz 104", ">! R 104 0"],
-        [*OPEN, "> 0:abc", "< 0:xyz", "> closed reset", "< closed reset", "closed reset"],
-    ),
-    "edited-capture": (
-        [">! S 100", "<! SA 500 101", ">! A 101 501", ">! A 101:abc 501", "<! A 501:xyz 104"],
-        [*OPEN, "> 0:abc", "< 0:xyz", *END],
-    ),
-    "edited-and-short": ([">! A 101:abc 501", "<! A 501:xyz 104"], [*OPEN, "> 0:abc", "< 0:xyz", *END]),
-    "one-direction": (
-        [">+ S 100", ">+ A 101:abc 501", ">! A 104:def 501", ">+ A 107:ghi 501 t=1", ">+ A 110:j 501 t=9"],
-        [*OPEN, "> 0:abc", "> overlap 3+3", "> 3:defghi", "> 9:j", *END],
-    ),
-}
+
+def rows_of(text: str) -> dict[str, tuple[list[str], list[str]]]:
+    """Segments and events by the names of cases."""
+    return {str(row.id): row.values for row in cases_of(text, script, steps)}
+
+
+DAMAGED: Final = rows_of(f"""
+copy-follows
+    verified; >! A 101:abX 501; >+ A 101:abc 501; <+ A 501 104; >+ A 104:d 501 |
+    opened; > 0:abc; > discarded 3 damaged; > 3:d; closed capture_end
+copy-came-before
+    verified; >+ A 101:abc 501; <+ A 501 104; >! A 101:abX 501; >+ A 104:d 501 |
+    opened; > 0:abc; > discarded 3 damaged; > 3:d; closed capture_end
+copy-out-of-order
+    verified; >! A 104:dXf 501; >+ A 104:def 501; >+ A 101:abc 501; <+ A 501 107 |
+    opened; > discarded 3 damaged; > 0:abcdef; closed capture_end
+never-acknowledged
+    verified; >+ A 101:abc 501; >! A 104:dXf 501; <+ A 501 104; <+ A 501:xyz 104 |
+    opened; > 0:abc; < 0:xyz; > discarded 3 damaged; closed capture_end
+syn-sent-again
+    >! S 7700; >+ S 100; <+ SA 500 101; >+ A 101:abc 501 | opened; > 0:abc; closed capture_end
+syn-ack-sent-again
+    >+ S 100; <! SA 900 101; >+ S 100 t=1; <! SA 500 165; >+ S 100 t=2; <! SA 501 101; >+ S 100 t=3; <+ SA 500 101;
+      >+ A 101 501; <+ A 501:abc 101; >+ A 101 504 |
+    opened; < 0:abc; closed capture_end
+reset-between
+    verified; >! R 101 0; <! RA 501 101; >+ A 101:abc 501; <+ A 501:xyz 104 |
+    opened; > 0:abc; < 0:xyz; closed capture_end
+fin-between
+    verified; >! FA 101 501; <+ A 501:xyz 101; >+ A 101:abc 504; >+ FA 104 504; <+ FA 504 105 |
+    opened; < 0:xyz; > 0:abc; > closed fin; < closed fin; closed fin
+empty-acknowledgment
+    verified; <! A 501 4197; >+ A 101:abc 501; <+ A 501 104 | opened; > 0:abc; closed capture_end
+other-beginning
+    verified; >+ A 101:{CONNECT} 501; >! A 101:{OTHER} 501; >+ A 117:abc 501 |
+    opened; > 0:{BYTES}; > discarded 16 damaged; > 16:abc; closed capture_end
+stranger
+    >! A 101:abc 501 | opened; > discarded 3 damaged; closed capture_end
+stranger-of-taps
+    >! A 101:abc 501; >! A 101:abc 501; >! A 101:abc 501 |
+    opened; > discarded 3 damaged; > discarded 3 damaged; > discarded 3 damaged; closed capture_end
+strangers
+    >! A 101:abc 501; >! A 105:def 501 | opened; > discarded 3 damaged; > discarded 3 damaged; closed capture_end
+""")
+USED: Final = rows_of("""
+accepted
+    verified; >+ A 101:abc 501; >! A 104:dXf 501; <+ A 501:xyz 107; >+ A 107:g 504 |
+    opened; > 0:abc; > overlap 3+3; > 3:dXf; < 0:xyz; > 6:g; closed capture_end
+accepted-fin
+    verified; >! FA 101 501; <+ A 501 102; <+ FA 501 102 | opened; > overlap 0+0; > closed fin; < closed fin; closed fin
+edited-payload
+    verified; >! A 101:abc 501; <+ A 501 104; >! A 104:def 501; <! A 501:xyz 107; >+ A 107 504 |
+    opened; > overlap 0+3; > 0:abc; > overlap 3+3; > 3:def; < overlap 0+3; < 0:xyz; closed capture_end
+edited-to-the-end
+    verified; >! A 101:abc 501; <+ A 501 104; >! A 104:def 501 |
+    opened; > overlap 0+3; > 0:abc; > overlap 3+3; > 3:def; closed capture_end
+edited-direction
+    >! S 100; <+ SA 500 101; >! A 101 501; >! A 101:abc 501; <+ A 501:xyz 104; >! R 104 0 |
+    opened; > 0:abc; < 0:xyz; > closed reset; < closed reset; closed reset
+edited-capture
+    >! S 100; <! SA 500 101; >! A 101 501; >! A 101:abc 501; <! A 501:xyz 104 |
+    opened; > 0:abc; < 0:xyz; closed capture_end
+edited-and-short
+    >! A 101:abc 501; <! A 501:xyz 104 | opened; > 0:abc; < 0:xyz; closed capture_end
+one-direction
+    >+ S 100; >+ A 101:abc 501; >! A 104:def 501; >+ A 107:ghi 501 t=1; >+ A 110:j 501 t=9 |
+    opened; > 0:abc; > overlap 3+3; > 3:defghi; > 9:j; closed capture_end
+""")
 
 
 def table() -> list[tuple[str, str]]:
@@ -125,7 +112,7 @@ def test_what_a_wrong_checksum_means(name: str) -> None:
 def test_a_damaged_time_stamp_does_not_change_the_clock() -> None:
     """Case `clock-ahead`: the clock of the flow stays behind, so that the valid copy is of the same connection."""
     table = FlowTable()
-    segments = parse([*RIGHT, ">! A 101:abX 501", ">+ A 101:abc 501", "<+ A 501 104", ">+ A 104:d 501"])
+    segments = parse([*VERIFIED, ">! A 101:abX 501", ">+ A 101:abc 501", "<+ A 501 104", ">+ A 104:d 501"])
     for at, segment in enumerate(segments):
         ticks = 0xF0000000 if at == 3 else 1000 + at
         segment.options = b"\x01\x01\x08\x0a" + ticks.to_bytes(4, "big") + bytes(4)
@@ -138,7 +125,7 @@ def test_a_damaged_time_stamp_does_not_change_the_clock() -> None:
 def test_without_verification_segments_are_used_as_captured() -> None:
     """Case `not-verified`."""
     lines, _ = DAMAGED["copy-follows"]
-    expected = [*OPEN, "> 0:abX", "> overlap 2+1", "> 3:d", *END]
+    expected = ["opened", "> 0:abX", "> overlap 2+1", "> 3:d", UNFINISHED]
     assert play(lines, FlowTable(verify_checksums=False)) == expected
 
 
@@ -146,11 +133,11 @@ def one_more(limit: int, size: int) -> tuple[list[str], int]:
     """What is reported before the end when one more than ``limit`` segments of ``size`` bytes wait, and how many do."""
     table = FlowTable()
     lines = [f">! A {1_000_000 + at * size}:{'x' * size} 501 t=1" for at in range(limit + 1)]
-    events = feed(table, parse([*RIGHT, *lines[:limit]]))
-    assert [render(event) for event in events] == OPEN
+    events = feed(table, parse([*VERIFIED, *lines[:limit]]))
+    assert [render(event) for event in events] == ["opened"]
     (flow,) = table.flows.values()
     assert len(flow.damaged) == limit
-    last: list[Segment] = parse([*RIGHT, *lines])[-1:]
+    last: list[Segment] = parse([*VERIFIED, *lines])[-1:]
     return [render(event) for event in feed(table, last)], len(flow.damaged)
 
 
@@ -165,7 +152,7 @@ def test_so_many_bytes_wait() -> None:
 @pytest.mark.parametrize(("early", "expected"), [(0.001, []), (0, ["> discarded 3 damaged"])])
 def test_a_segment_waits_for_so_long(early: float, expected: list[str]) -> None:
     table = FlowTable()
-    feed(table, parse([*RIGHT, ">! A 104:dXf 501 t=1"]))
+    feed(table, parse([*VERIFIED, ">! A 104:dXf 501 t=1"]))
     now = 1_000_000_000 + DAMAGED_WAIT_NS - round(early * 1e9)
     assert [render(event) for event in table.advance(now)] == expected
 
@@ -175,7 +162,7 @@ def test_so_many_segments_show_that_a_tool_has_made_the_capture(count: int) -> N
     lines = [">! S 100", ">! A 101:abc 501", ">! A 104:def 501"][:count]
     events = feed(FlowTable(), parse(lines))
     shown = [render(event) for event in events]
-    assert shown == (OPEN if count < damage.UNPROVEN else [*OPEN, "> 0:abc", "> 3:def"])
+    assert shown == ["opened", *([] if count < damage.UNPROVEN else ["> 0:abc", "> 3:def"])]
 
 
 @pytest.mark.parametrize(
@@ -184,15 +171,15 @@ def test_so_many_segments_show_that_a_tool_has_made_the_capture(count: int) -> N
 )
 def test_an_acknowledgment_of_all_of_its_bytes_accepts_a_segment(acknowledges: int, waits: bool) -> None:
     table = FlowTable()
-    feed(table, parse([*RIGHT, ">! A 101:abX 501", f"<+ A 501 {acknowledges}"]))
+    feed(table, parse([*VERIFIED, ">! A 101:abX 501", f"<+ A 501 {acknowledges}"]))
     (flow,) = table.flows.values()
     assert bool(flow.damaged) is waits
 
 
 def test_a_flow_takes_the_fast_path_again_when_nothing_waits() -> None:
     table = FlowTable()
-    feed(table, parse([*RIGHT, ">! A 101:abX 501"]))
-    *_, copy, more = parse([*RIGHT, ">+ A 101:abc 501 t=1", ">+ A 104:d 501 t=1.1"])
+    feed(table, parse([*VERIFIED, ">! A 101:abX 501"]))
+    *_, copy, more = parse([*VERIFIED, ">+ A 101:abc 501 t=1", ">+ A 104:d 501 t=1.1"])
     assert table.take_in_order(copy) is None
     table.feed(copy)
     assert table.take_in_order(more) is not None

@@ -10,91 +10,62 @@ from mqttscope.net.flow import FlowClosed, FlowEvent, FlowOpened, StreamData, St
 from mqttscope.net.flow_expiry import LINGER_NS, REMEMBERED_BYTES
 from mqttscope.net.flows import FlowTable
 from mqttscope.net.segment import ACK, RST, SYN, Segment, direction_key
-from tests.net.script import CLOSED, FORWARD, HANDSHAKE, STEP, UNFINISHED, check_tiling, feed, parse, play, render
-
-
-@pytest.mark.parametrize(
-    ("lines", "expected"),
-    [
-        pytest.param(
-            ["> A 101:abc 501", "> A 110:jkl 501", "< A 501 113"],
-            ["> 0:abc", "> gap 3+6 not_captured", "> 9:jkl"],
-            id="acknowledged: the capture lost it",
-        ),
-        pytest.param(
-            ["> A 101:abc 501", "> A 110:jkl 501", "< A 501 104"],
-            ["> 0:abc", "> gap 3+6 unproven", "> 9:jkl"],
-            id="not acknowledged: unproven",
-        ),
-        pytest.param(
-            ["> A 101:abc 501", "> A 110:jkl 501", "< A 501 107"],
-            ["> 0:abc", "> gap 3+6 unproven", "> 9:jkl"],
-            id="acknowledged in part only: unproven",
-        ),
-        pytest.param(
-            ["> A 101:abc 501", "< A 501 110"],
-            ["> 0:abc", "> gap 3+6 not_captured"],
-            id="only an acknowledgment is left",
-        ),
-        pytest.param(
-            ["> A 101:abc 501", "> A 110 501"], ["> 0:abc", "> gap 3+6 unproven"], id="only an empty segment is left"
-        ),
-        pytest.param(
-            ["> A 101:abc 501", "< A 501 110", "> A 104:defghi 501"],
-            ["> 0:abc", "> 3:defghi"],
-            id="the acknowledgment was captured before the data",
-        ),
-        pytest.param(
-            ["> A 101:abc 501", "< A 501 105"], ["> 0:abc"], id="one byte beyond may be a FIN that was not captured"
-        ),
-        pytest.param(
-            ["> A 101:abc 501", "> A 105 501", "< A 501 105", "> A 105 501 t=5"],
-            ["> 0:abc"],
-            id="an empty segment one byte on may follow a FIN that was not captured",
-        ),
-        pytest.param(
-            ["> A 101:abc 501", "> A 110:jkl 501", "> A 120:tu 501"],
-            ["> 0:abc", "> gap 3+6 unproven", "> 9:jkl", "> gap 12+7 unproven", "> 19:tu"],
-            id="two holes",
-        ),
-        pytest.param(
-            ["> A 101:abc 501", "> A 110:jkl 501", "< A 501 113", "> A 113:m 501 t=0.2", "> A 104:defghi 501 t=0.24"],
-            ["> 0:abc", "> 3:defghijklm"],
-            id="acknowledged but late by less than a quarter of a second",
-        ),
-        pytest.param(
-            ["> A 101:abc 501", "> A 110:jkl 501", "< A 501 113", "> A 113:m 501 t=0.265", "> A 104:defghi 501 t=0.3"],
-            ["> 0:abc", "> gap 3+6 not_captured", "> 9:jkl", "> 12:m", "> discarded 6 late"],
-            id="acknowledged and late by more than a quarter of a second",
-        ),
-        pytest.param(
-            ["> A 101:abc 501", "> A 110:jkl 501", "< A 501 104 t=1", "> A 104:defghi 501 t=900"],
-            ["> 0:abc", "> 3:defghijkl"],
-            id="not acknowledged: waits for the retransmission however long it takes",
-        ),
-        pytest.param(
-            ["> A 101:abc 501", "< A 501 110", "> A 110 501 t=1", "> A 110:j 501 t=4"],
-            ["> 0:abc", "> gap 3+6 not_captured", "> 9:j"],
-            id="acknowledged and passed by an empty segment, then two seconds",
-        ),
-        pytest.param(
-            ["> A 101:abc 501", "> A 1073842000:x 501", "> A 104:d 501"],
-            ["> 0:abc", "> discarded 1 out_of_window", "> 3:d"],
-            id="a segment outside of any window is not the stream",
-        ),
-        pytest.param(
-            ["> A 101:abc 501", *(f"> A {1500000000 + i}:x 501" for i in range(4)), "> A 1500000004:yz 501"],
-            [
-                "> 0:abc",
-                "> discarded 1 out_of_window",
-                "> discarded 1 out_of_window",
-                f"> gap 3+{1500000002 - 104} unproven",
-                *(f"> {at - 101}:{data}" for at, data in ((1500000002, "x"), (1500000003, "x"), (1500000004, "yz"))),
-            ],
-            id="a run of segments outside of any window is where the stream continues",
-        ),
-    ],
+from tests.net.script import (
+    CLOSED,
+    FORWARD,
+    HANDSHAKE,
+    STEP,
+    UNFINISHED,
+    check_tiling,
+    feed,
+    parse,
+    play,
+    render,
+    script,
 )
+from tests.tables import cases_of, steps
+
+HOLES = """
+acknowledged: the capture lost it
+    > A 101:abc 501; > A 110:jkl 501; < A 501 113 | > 0:abc; > gap 3+6 not_captured; > 9:jkl
+not acknowledged: unproven
+    > A 101:abc 501; > A 110:jkl 501; < A 501 104 | > 0:abc; > gap 3+6 unproven; > 9:jkl
+acknowledged in part only: unproven
+    > A 101:abc 501; > A 110:jkl 501; < A 501 107 | > 0:abc; > gap 3+6 unproven; > 9:jkl
+only an acknowledgment is left
+    > A 101:abc 501; < A 501 110 | > 0:abc; > gap 3+6 not_captured
+only an empty segment is left
+    > A 101:abc 501; > A 110 501 | > 0:abc; > gap 3+6 unproven
+the acknowledgment was captured before the data
+    > A 101:abc 501; < A 501 110; > A 104:defghi 501 | > 0:abc; > 3:defghi
+one byte beyond may be a FIN that was not captured
+    > A 101:abc 501; < A 501 105 | > 0:abc
+an empty segment one byte on may follow a FIN that was not captured
+    > A 101:abc 501; > A 105 501; < A 501 105; > A 105 501 t=5 | > 0:abc
+two holes
+    > A 101:abc 501; > A 110:jkl 501; > A 120:tu 501 |
+    > 0:abc; > gap 3+6 unproven; > 9:jkl; > gap 12+7 unproven; > 19:tu
+acknowledged but late by less than a quarter of a second
+    > A 101:abc 501; > A 110:jkl 501; < A 501 113; > A 113:m 501 t=0.2; > A 104:defghi 501 t=0.24 |
+    > 0:abc; > 3:defghijklm
+acknowledged and late by more than a quarter of a second
+    > A 101:abc 501; > A 110:jkl 501; < A 501 113; > A 113:m 501 t=0.265; > A 104:defghi 501 t=0.3 |
+    > 0:abc; > gap 3+6 not_captured; > 9:jkl; > 12:m; > discarded 6 late
+not acknowledged: waits for the retransmission however long it takes
+    > A 101:abc 501; > A 110:jkl 501; < A 501 104 t=1; > A 104:defghi 501 t=900 | > 0:abc; > 3:defghijkl
+acknowledged and passed by an empty segment, then two seconds
+    > A 101:abc 501; < A 501 110; > A 110 501 t=1; > A 110:j 501 t=4 | > 0:abc; > gap 3+6 not_captured; > 9:j
+a segment outside of any window is not the stream
+    > A 101:abc 501; > A 1073842000:x 501; > A 104:d 501 | > 0:abc; > discarded 1 out_of_window; > 3:d
+a run of segments outside of any window is where the stream continues
+    > A 101:abc 501; > A 1500000000:x 501; > A 1500000001:x 501; > A 1500000002:x 501; > A 1500000003:x 501;
+      > A 1500000004:yz 501 |
+    > 0:abc; > discarded 1 out_of_window; > discarded 1 out_of_window; > gap 3+1499999898 unproven; > 1499999901:x;
+      > 1499999902:x; > 1499999903:yz
+"""
+
+
+@pytest.mark.parametrize(("lines", "expected"), cases_of(HOLES, script, steps))
 def test_holes(lines: list[str], expected: list[str]) -> None:
     assert play(HANDSHAKE + lines) == ["opened", *expected, UNFINISHED]
 
@@ -102,26 +73,18 @@ def test_holes(lines: list[str], expected: list[str]) -> None:
 ONE_SIDED = ["> S 100", "> A 101 501"]
 
 
-@pytest.mark.parametrize(
-    ("lines", "expected"),
-    [
-        pytest.param(
-            ["> A 101:abc 501", "> A 104:def 521"],
-            ["> 0:abc", "> 3:def", "< gap 0+20 not_captured"],
-            id="what the silent side sent is known from the acknowledgments alone",
-        ),
-        pytest.param(
-            ["> A 110:jkl 501", "> A 101:abcdefghi 501 t=4.9"],
-            ["> 0:abcdefghijkl"],
-            id="late by less than five seconds",
-        ),
-        pytest.param(
-            ["> A 110:jkl 501", "> A 113:m 501 t=5.01", "> A 101:abcdefghi 501 t=5.1"],
-            ["> gap 0+9 unproven", "> 9:jkl", "> 12:m", "> discarded 9 late"],
-            id="late by more than five seconds",
-        ),
-    ],
-)
+ONE_SIDED_HOLES = """
+what the silent side sent is known from the acknowledgments alone
+    > A 101:abc 501; > A 104:def 521 | > 0:abc; > 3:def; < gap 0+20 not_captured
+late by less than five seconds
+    > A 110:jkl 501; > A 101:abcdefghi 501 t=4.9 | > 0:abcdefghijkl
+late by more than five seconds
+    > A 110:jkl 501; > A 113:m 501 t=5.01; > A 101:abcdefghi 501 t=5.1 |
+    > gap 0+9 unproven; > 9:jkl; > 12:m; > discarded 9 late
+"""
+
+
+@pytest.mark.parametrize(("lines", "expected"), cases_of(ONE_SIDED_HOLES, script, steps))
 def test_one_sided_captures(lines: list[str], expected: list[str]) -> None:
     assert play(ONE_SIDED + lines) == ["opened", *expected, UNFINISHED]
 
@@ -204,29 +167,34 @@ def test_idle_flows_are_closed_by_the_traffic_of_others() -> None:
     assert (closing.frame, closing.timestamp_ns) == (4, round(3 * STEP * 1e9))
 
 
-def test_a_hole_is_given_up_in_time_though_its_flow_is_silent() -> None:
-    table = FlowTable()
-    feed(table, parse([*HANDSHAKE, "> A 102:bc 501", "< A 501 104"]))
-
-    assert not [event for event in feed(table, [other_flow(1, 0.2)]) if isinstance(event, StreamGap)]
-    assert [render(event) for event in feed(table, [other_flow(1, 0.6)])] == ["> gap 0+1 not_captured", "> 1:bc"]
-
-
-def test_time_passes_without_a_segment() -> None:
-    table = FlowTable(idle_timeout_ns=60 * 10**9)
-    assert table.advance(10**9) == []
-    feed(table, parse([*HANDSHAKE, "> A 102:bc 501", "< A 501 104"]))
-
-    assert table.advance(10**8) == []
-    assert [render(event) for event in table.advance(10**9)] == ["> gap 0+1 not_captured", "> 1:bc"]
-    assert [render(event) for event in table.advance(200 * 10**9)] == ["closed idle"]
-    assert not table.flows
+TIMES = """
+a hole is given up in time though its flow is silent
+    handshake; > A 102:bc 501; < A 501 104; other 0.2; other 0.6 |
+    opened; opened other; > gap 0+1 not_captured; > 1:bc
+a hole is given up in time though no segment comes
+    handshake; > A 102:bc 501; < A 501 104; until 0.1; until 1; until 200 |
+    opened; > gap 0+1 not_captured; > 1:bc; closed idle
+a held start is released in time though its flow is silent
+    > A 101:abc 501; other 0.5 | opened; > 0:abc; opened other
+an older capture may follow a newer one
+    other 1000000; handshake; > A 102:bc 501; < A 501 104; other 3 |
+    opened other; opened; > gap 0+1 not_captured; > 1:bc
+"""
 
 
-def test_a_held_start_is_released_in_time_though_its_flow_is_silent() -> None:
-    table = FlowTable()
-    assert [render(event) for event in feed(table, parse(["> A 101:abc 501"]))] == ["opened"]
-    assert [render(event) for event in feed(table, [other_flow(1, 0.5)])] == ["> 0:abc", "opened"]
+@pytest.mark.parametrize(("lines", "expected"), cases_of(TIMES, script, steps))
+def test_time_outs(lines: list[str], expected: list[str]) -> None:
+    table, events = FlowTable(idle_timeout_ns=60 * 10**9), list[FlowEvent]()
+    assert table.advance(10**9 if "until 1" in lines else 0) == []
+    segments = iter(parse([line for line in lines if line[0] in "<>"]))
+    for line in lines:
+        word, _, seconds = line.partition(" ")
+        if word == "until":
+            events += table.advance(round(float(seconds) * 1e9))
+        else:
+            events += table.feed(other_flow(1, float(seconds)) if word == "other" else next(segments))
+
+    assert [render(event) + (" other" if event.flow.key != FORWARD else "") for event in events] == expected
 
 
 @pytest.mark.parametrize(
@@ -305,14 +273,6 @@ def test_a_fin_that_is_sent_again_and_again_opens_no_connection(later_ns: int, o
     events = feed(table, [*segments, last])
 
     assert sum(isinstance(event, FlowOpened) for event in events) == opened
-
-
-def test_an_older_capture_may_follow_a_newer_one() -> None:
-    table = FlowTable()
-    feed(table, [other_flow(1, 1_000_000)])
-    events = feed(table, [*parse([*HANDSHAKE, "> A 102:bc 501", "< A 501 104"]), other_flow(2, 3)])
-
-    assert [render(event) for event in events] == ["opened", "> gap 0+1 not_captured", "> 1:bc", "opened"]
 
 
 def test_all_buffers_together_are_limited() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -23,266 +24,142 @@ from mqttscope.net.flow_identity import (
 )
 from mqttscope.net.flows import MAX_KEPT_BYTES, MAX_KEPT_SEGMENTS, FlowTable
 from mqttscope.net.reassembly import HalfStream
-from mqttscope.net.segment import endpoints
+from mqttscope.net.segment import Segment, endpoints
 from tests.dissect.talk import connect, wire
 from tests.each import each
-from tests.net.script import BACKWARD, CLOSED, FORWARD, HANDSHAKE, feed, parse, play
+from tests.net.script import BACKWARD, FORWARD, HANDSHAKE, feed, parse, play, script
+from tests.tables import cases_of, steps
 
-CLOSED_EVENTS = ["opened", "> closed fin", "< closed fin", "closed fin"]
-END = "closed capture_end"
+CONNECTIONS = """
+FIN with data
+    handshake; > FA 101:bye 501; < FA 501 105 | opened; > 0:bye; > closed fin; < closed fin; closed fin
+FIN out of order waits for the data before it
+    handshake; > FA 104:def 501; > A 101:abc 501 | opened; > 0:abcdef; > closed fin; closed capture_end
+FIN retransmitted
+    handshake; > FA 101 501; > FA 101 501; > FA 101 501 | opened; > closed fin; closed capture_end
+data before the FIN lost: both directions still end
+    handshake; > FA 104 501; < A 501 105; < FA 501 105; > A 105 502 |
+    opened; < closed fin; > gap 0+3 not_captured; > closed fin; closed fin
+data after the FIN is discarded
+    handshake; > FA 101 501; > A 101:more 501; > A 102:more 501 |
+    opened; > closed fin; > discarded 4 after_fin; > discarded 4 after_fin; closed capture_end
+data beyond a FIN that came early is discarded
+    handshake; > FA 104 501; > A 101:abcdef 501 |
+    opened; > discarded 3 after_fin; > 0:abc; > closed fin; closed capture_end
+FIN in the middle of known data is ignored
+    handshake; > A 103:cdef 501; > FA 104 501; > A 101:ab 501 | opened; > 0:abcdef; closed capture_end
+reset ends both directions
+    handshake; > A 101:abc 501; > RA 104 501 | opened; > 0:abc; > closed reset; < closed reset; closed reset
+text in a reset is not data
+    handshake; > R 101:reason 0 | opened; > discarded 6 in_reset; > closed reset; < closed reset; closed reset
+reset flushes what waits
+    handshake; > A 102:bc 501; < R 501 |
+    opened; > gap 0+1 unproven; > 1:bc; < closed reset; > closed reset; closed reset
+reset flushes what waits on its own side
+    handshake; > A 102:bc 501; > R 104 |
+    opened; > gap 0+1 unproven; > 1:bc; > closed reset; < closed reset; closed reset
+reset before what was acknowledged is ignored
+    handshake; > A 101:abc 501; < A 501 104; > R 102; > A 104:def 501 | opened; > 0:abc; > 3:def; closed capture_end
+reset outside the window is ignored
+    handshake; > R 90000; > R 5; < R 490; > A 101:abc 501 | opened; > 0:abc; closed capture_end
+FIN answered by reset
+    handshake; > FA 101 501; < R 501 | opened; > closed fin; < closed reset; closed reset
+connection refused
+    > S 100; < RA 0 101 | opened; < closed reset; > closed reset; closed reset
+reset that does not acknowledge the SYN is ignored
+    > S 100; < RA 0 100; < R 0; < SA 500 101; > A 101 501; > A 101:abc 501 | opened; > 0:abc; closed capture_end
+reset of a connection that is not known opens none
+    > R 100; < RA 0 5 | nothing
+SYN with data (TCP Fast Open)
+    > S 100:abc; < SA 500 104; > A 104:def 501 | opened; > 0:abc; > 3:def; closed capture_end
+SYN with data that was not taken and sent again
+    > S 100:abc; < SA 500 101; > A 101:abcdef 501 | opened; > 0:abc; > 3:def; closed capture_end
+SYN and SYN-ACK retransmitted
+    > S 100; > S 100; < SA 500 101; < SA 500 101; > A 101:abc 501; > S 100 | opened; > 0:abc; closed capture_end
+simultaneous open
+    > S 100; < S 500; > SA 100 501; < SA 500 101; > A 101:abc 501; < A 501:xyz 104 |
+    opened; > 0:abc; < 0:xyz; closed capture_end
+split handshake
+    > S 100; < A 400 101; < S 500; > SA 100 501; < A 501:xyz 101 | opened; < 0:xyz; closed capture_end
+SYN-ACK captured before the SYN
+    < SA 500 101; > S 100; > A 101:abc 501 | opened; > 0:abc; closed capture_end
+SYN not captured: the SYN-ACK says where the stream starts
+    < SA 500 101; > A 104:def 501; > A 101:abc 501 | opened; > 0:abcdef; closed capture_end
+data captured before the SYN
+    > A 101:abc 501; > S 100; < SA 500 101; < A 501:xyz 104 | opened; > 0:abc; < 0:xyz; closed capture_end
+later data captured before the SYN and earlier data after it
+    > A 104:def 501; > S 100; > A 101:abc 501 | opened; > 0:abcdef; closed capture_end
+FIN with data captured before the SYN and before earlier data
+    > A 101 501; > FA 104:d 501 t=2; > S 100; > A 101:abc 501 | opened; > 0:abcd; > closed fin; closed capture_end
+FIN and data captured before a SYN that moves the start back
+    > A 103 501; > FA 106:f 501 t=2; > S 100; > A 101:abcde 501 | opened; > 0:abcdef; > closed fin; closed capture_end
+FIN without data captured before a SYN that moves the start back
+    > A 101 501; > FA 104 501 t=2; > S 98; > A 99:abcde 501 | opened; > 0:abcde; > closed fin; closed capture_end
+no handshake, in order
+    > A 101:abc 501; > A 104:def 501 | opened; > 0:abc; > 3:def; closed capture_end
+no handshake, first two segments swapped
+    > A 104:def 501; > A 101:abc 501; > A 107:g 501 | opened; > 0:abcdef; > 6:g; closed capture_end
+no handshake, answer swapped
+    > A 101:abc 501; < A 504:def 104; < A 501:abc 104; < A 507:g 104 |
+    opened; > 0:abc; < 0:abcdef; < 6:g; closed capture_end
+no handshake, the answer was under way already: no gap
+    > A 101:abc 501; < A 600:xyz 104 t=0.5; < A 603:u 104 | opened; > 0:abc; < 0:xyz; < 3:u; closed capture_end
+no handshake, the start of the answer was lost later on
+    > A 101:abc 501; < A 600:xyz 104 t=7; > A 104 603 t=7.1; > A 104 603 t=10 |
+    opened; > 0:abc; < gap 0+99 not_captured; < 99:xyz; closed capture_end
+no handshake, an acknowledgment that has nothing to do with the answer
+    > A 101:abc 501; < A 1500000000:xyz 104 t=7; < A 1500000003:u 104 |
+    opened; > 0:abc; < 0:xyz; < 3:u; closed capture_end
+no handshake, earlier data comes too late
+    > A 101:abc 501; > A 104:def 501; > A 91:earlier... 501; > A 107:g 501 |
+    opened; > 0:abc; > 3:def; > discarded 10 before_start; > 6:g; closed capture_end
+no handshake, keep-alive probe first
+    > A 100:~ 501; < A 501 101; > A 101:abc 501 | opened; > 0:abc; closed capture_end
+no handshake, a single segment
+    > A 101:abc 501 | opened; > 0:abc; closed capture_end
+late segments of a closed flow
+    connection; > FA 101 501; < FA 501 102; > A 101:late 501 |
+    opened; > closed fin; < closed fin; closed fin; > discarded 4 after_close
+late copies of the handshake
+    connection; > S 100 0; < SA 500 101 | opened; > closed fin; < closed fin; closed fin
+a SYN-ACK long after the end answers a SYN that was not captured
+    connection; < SA 500 101 t=60 | opened; > closed fin; < closed fin; closed fin; opened; closed capture_end
+port reused after the end
+    connection; > S 9000; < SA 7000 9001; > A 9001:abc 7001 |
+    opened; > closed fin; < closed fin; closed fin; opened; > 0:abc; closed capture_end
+port reused after the end with the same sequence numbers
+    connection; > S 100 t=60; < SA 500 101; > A 101:abc 501 |
+    opened; > closed fin; < closed fin; closed fin; opened; > 0:abc; closed capture_end
+refused connection tried again with the same sequence number
+    > S 100; < RA 0 101; > S 100 t=0.5; < RA 0 101 |
+    opened; < closed reset; > closed reset; closed reset; opened; < closed reset; > closed reset; closed reset
+port reused while open
+    handshake; > A 102:bc 501; > S 9000; < SA 7000 9001; > A 9001:abc 7001 |
+    opened; > gap 0+1 unproven; > 1:bc; closed port_reused; opened; > 0:abc; closed capture_end
+port reused in the other direction
+    handshake; < S 9000; > SA 7000 9001; < A 9001:abc 7001 |
+    opened; closed port_reused; opened; > 0:abc; closed capture_end
+port reused, SYN not captured
+    handshake; < A 501:abc 101; < SA 7000 9001; > A 9001:abc 7001 |
+    opened; < 0:abc; closed port_reused; opened; > 0:abc; closed capture_end
+second SYN-ACK for the same SYN is ignored
+    handshake; < A 501:abc 101; < SA 7000 101; < A 504:def 101 | opened; < 0:abc; < 3:def; closed capture_end
+port reused, first connection joined in the middle
+    > A 101:abc 501; < A 501:xyz 104; > S 9000 t=9; < SA 7000 9001; > A 9001:abc 7001 |
+    opened; > 0:abc; < 0:xyz; closed port_reused; opened; > 0:abc; closed capture_end
+idle for more than three hours
+    handshake; > A 101:abc 501 t=7200; > A 104:def 501 t=18001 |
+    opened; > 0:abc; closed idle; opened; > 0:def; closed capture_end
+a keep-alive probe after two hours
+    handshake; > A 101:abc 501; < A 500 104 t=7201; > A 104 501 t=7201; > A 104:def 501 t=7875 |
+    opened; > 0:abc; > 3:def; closed capture_end
+the capture begins with a keep-alive probe
+    < A 500 104; > A 104 501; > A 104:abc 501 t=2; < A 501 107 t=3; < A 501:xyz 107 t=4 |
+    opened; > 0:abc; < 0:xyz; closed capture_end
+"""
 
 
-@each(
-    "lines, expected",
-    [
-        pytest.param(
-            [*HANDSHAKE, "> FA 101:bye 501", "< FA 501 105"],
-            ["opened", "> 0:bye", "> closed fin", "< closed fin", "closed fin"],
-            id="FIN with data",
-        ),
-        pytest.param(
-            [*HANDSHAKE, "> FA 104:def 501", "> A 101:abc 501"],
-            ["opened", "> 0:abcdef", "> closed fin", END],
-            id="FIN out of order waits for the data before it",
-        ),
-        pytest.param(
-            [*HANDSHAKE, "> FA 101 501", "> FA 101 501", "> FA 101 501"],
-            ["opened", "> closed fin", END],
-            id="FIN retransmitted",
-        ),
-        pytest.param(
-            [*HANDSHAKE, "> FA 104 501", "< A 501 105", "< FA 501 105", "> A 105 502"],
-            ["opened", "< closed fin", "> gap 0+3 not_captured", "> closed fin", "closed fin"],
-            id="data before the FIN lost: both directions still end",
-        ),
-        pytest.param(
-            [*HANDSHAKE, "> FA 101 501", "> A 101:more 501", "> A 102:more 501"],
-            ["opened", "> closed fin", "> discarded 4 after_fin", "> discarded 4 after_fin", END],
-            id="data after the FIN is discarded",
-        ),
-        pytest.param(
-            [*HANDSHAKE, "> FA 104 501", "> A 101:abcdef 501"],
-            ["opened", "> discarded 3 after_fin", "> 0:abc", "> closed fin", END],
-            id="data beyond a FIN that came early is discarded",
-        ),
-        pytest.param(
-            [*HANDSHAKE, "> A 103:cdef 501", "> FA 104 501", "> A 101:ab 501"],
-            ["opened", "> 0:abcdef", END],
-            id="FIN in the middle of known data is ignored",
-        ),
-        pytest.param(
-            [*HANDSHAKE, "> A 101:abc 501", "> RA 104 501"],
-            ["opened", "> 0:abc", "> closed reset", "< closed reset", "closed reset"],
-            id="reset ends both directions",
-        ),
-        pytest.param(
-            [*HANDSHAKE, "> R 101:reason 0"],
-            ["opened", "> discarded 6 in_reset", "> closed reset", "< closed reset", "closed reset"],
-            id="text in a reset is not data",
-        ),
-        pytest.param(
-            [*HANDSHAKE, "> A 102:bc 501", "< R 501"],
-            ["opened", "> gap 0+1 unproven", "> 1:bc", "< closed reset", "> closed reset", "closed reset"],
-            id="reset flushes what waits",
-        ),
-        pytest.param(
-            [*HANDSHAKE, "> A 102:bc 501", "> R 104"],
-            ["opened", "> gap 0+1 unproven", "> 1:bc", "> closed reset", "< closed reset", "closed reset"],
-            id="reset flushes what waits on its own side",
-        ),
-        pytest.param(
-            [*HANDSHAKE, "> A 101:abc 501", "< A 501 104", "> R 102", "> A 104:def 501"],
-            ["opened", "> 0:abc", "> 3:def", END],
-            id="reset before what was acknowledged is ignored",
-        ),
-        pytest.param(
-            [*HANDSHAKE, "> R 90000", "> R 5", "< R 490", "> A 101:abc 501"],
-            ["opened", "> 0:abc", END],
-            id="reset outside the window is ignored",
-        ),
-        pytest.param(
-            [*HANDSHAKE, "> FA 101 501", "< R 501"],
-            ["opened", "> closed fin", "< closed reset", "closed reset"],
-            id="FIN answered by reset",
-        ),
-        pytest.param(
-            ["> S 100", "< RA 0 101"],
-            ["opened", "< closed reset", "> closed reset", "closed reset"],
-            id="connection refused",
-        ),
-        pytest.param(
-            ["> S 100", "< RA 0 100", "< R 0", *HANDSHAKE[1:], "> A 101:abc 501"],
-            ["opened", "> 0:abc", END],
-            id="reset that does not acknowledge the SYN is ignored",
-        ),
-        pytest.param(["> R 100", "< RA 0 5"], [], id="reset of a connection that is not known opens none"),
-        pytest.param(
-            ["> S 100:abc", "< SA 500 104", "> A 104:def 501"],
-            ["opened", "> 0:abc", "> 3:def", END],
-            id="SYN with data (TCP Fast Open)",
-        ),
-        pytest.param(
-            ["> S 100:abc", "< SA 500 101", "> A 101:abcdef 501"],
-            ["opened", "> 0:abc", "> 3:def", END],
-            id="SYN with data that was not taken and sent again",
-        ),
-        pytest.param(
-            ["> S 100", "> S 100", "< SA 500 101", "< SA 500 101", "> A 101:abc 501", "> S 100"],
-            ["opened", "> 0:abc", END],
-            id="SYN and SYN-ACK retransmitted",
-        ),
-        pytest.param(
-            ["> S 100", "< S 500", "> SA 100 501", "< SA 500 101", "> A 101:abc 501", "< A 501:xyz 104"],
-            ["opened", "> 0:abc", "< 0:xyz", END],
-            id="simultaneous open",
-        ),
-        pytest.param(
-            ["> S 100", "< A 400 101", "< S 500", "> SA 100 501", "< A 501:xyz 101"],
-            ["opened", "< 0:xyz", END],
-            id="split handshake",
-        ),
-        pytest.param(
-            ["< SA 500 101", "> S 100", "> A 101:abc 501"],
-            ["opened", "> 0:abc", END],
-            id="SYN-ACK captured before the SYN",
-        ),
-        pytest.param(
-            ["< SA 500 101", "> A 104:def 501", "> A 101:abc 501"],
-            ["opened", "> 0:abcdef", END],
-            id="SYN not captured: the SYN-ACK says where the stream starts",
-        ),
-        pytest.param(
-            ["> A 101:abc 501", "> S 100", "< SA 500 101", "< A 501:xyz 104"],
-            ["opened", "> 0:abc", "< 0:xyz", END],
-            id="data captured before the SYN",
-        ),
-        pytest.param(
-            ["> A 104:def 501", "> S 100", "> A 101:abc 501"],
-            ["opened", "> 0:abcdef", END],
-            id="later data captured before the SYN and earlier data after it",
-        ),
-        pytest.param(
-            ["> A 101 501", "> FA 104:d 501 t=2", "> S 100", "> A 101:abc 501"],
-            ["opened", "> 0:abcd", "> closed fin", END],
-            id="FIN with data captured before the SYN and before earlier data",
-        ),
-        pytest.param(
-            ["> A 103 501", "> FA 106:f 501 t=2", "> S 100", "> A 101:abcde 501"],
-            ["opened", "> 0:abcdef", "> closed fin", END],
-            id="FIN and data captured before a SYN that moves the start back",
-        ),
-        pytest.param(
-            ["> A 101 501", "> FA 104 501 t=2", "> S 98", "> A 99:abcde 501"],
-            ["opened", "> 0:abcde", "> closed fin", END],
-            id="FIN without data captured before a SYN that moves the start back",
-        ),
-        pytest.param(
-            ["> A 101:abc 501", "> A 104:def 501"], ["opened", "> 0:abc", "> 3:def", END], id="no handshake, in order"
-        ),
-        pytest.param(
-            ["> A 104:def 501", "> A 101:abc 501", "> A 107:g 501"],
-            ["opened", "> 0:abcdef", "> 6:g", END],
-            id="no handshake, first two segments swapped",
-        ),
-        pytest.param(
-            ["> A 101:abc 501", "< A 504:def 104", "< A 501:abc 104", "< A 507:g 104"],
-            ["opened", "> 0:abc", "< 0:abcdef", "< 6:g", END],
-            id="no handshake, answer swapped",
-        ),
-        pytest.param(
-            ["> A 101:abc 501", "< A 600:xyz 104 t=0.5", "< A 603:u 104"],
-            ["opened", "> 0:abc", "< 0:xyz", "< 3:u", END],
-            id="no handshake, the answer was under way already: no gap",
-        ),
-        pytest.param(
-            ["> A 101:abc 501", "< A 600:xyz 104 t=7", "> A 104 603 t=7.1", "> A 104 603 t=10"],
-            ["opened", "> 0:abc", "< gap 0+99 not_captured", "< 99:xyz", END],
-            id="no handshake, the start of the answer was lost later on",
-        ),
-        pytest.param(
-            ["> A 101:abc 501", "< A 1500000000:xyz 104 t=7", "< A 1500000003:u 104"],
-            ["opened", "> 0:abc", "< 0:xyz", "< 3:u", END],
-            id="no handshake, an acknowledgment that has nothing to do with the answer",
-        ),
-        pytest.param(
-            ["> A 101:abc 501", "> A 104:def 501", "> A 91:earlier... 501", "> A 107:g 501"],
-            ["opened", "> 0:abc", "> 3:def", "> discarded 10 before_start", "> 6:g", END],
-            id="no handshake, earlier data comes too late",
-        ),
-        pytest.param(
-            ["> A 100:~ 501", "< A 501 101", "> A 101:abc 501"],
-            ["opened", "> 0:abc", END],
-            id="no handshake, keep-alive probe first",
-        ),
-        pytest.param(["> A 101:abc 501"], ["opened", "> 0:abc", END], id="no handshake, a single segment"),
-        pytest.param(
-            [*CLOSED, "> FA 101 501", "< FA 501 102", "> A 101:late 501"],
-            [*CLOSED_EVENTS, "> discarded 4 after_close"],
-            id="late segments of a closed flow",
-        ),
-        pytest.param([*CLOSED, "> S 100 0", "< SA 500 101"], CLOSED_EVENTS, id="late copies of the handshake"),
-        pytest.param(
-            [*CLOSED, "< SA 500 101 t=60"],
-            [*CLOSED_EVENTS, "opened", END],
-            id="a SYN-ACK long after the end answers a SYN that was not captured",
-        ),
-        pytest.param(
-            [*CLOSED, "> S 9000", "< SA 7000 9001", "> A 9001:abc 7001"],
-            [*CLOSED_EVENTS, "opened", "> 0:abc", END],
-            id="port reused after the end",
-        ),
-        pytest.param(
-            [*CLOSED, "> S 100 t=60", "< SA 500 101", "> A 101:abc 501"],
-            [*CLOSED_EVENTS, "opened", "> 0:abc", END],
-            id="port reused after the end with the same sequence numbers",
-        ),
-        pytest.param(
-            ["> S 100", "< RA 0 101", "> S 100 t=0.5", "< RA 0 101"],
-            ["opened", "< closed reset", "> closed reset", "closed reset"] * 2,
-            id="refused connection tried again with the same sequence number",
-        ),
-        pytest.param(
-            [*HANDSHAKE, "> A 102:bc 501", "> S 9000", "< SA 7000 9001", "> A 9001:abc 7001"],
-            ["opened", "> gap 0+1 unproven", "> 1:bc", "closed port_reused", "opened", "> 0:abc", END],
-            id="port reused while open",
-        ),
-        pytest.param(
-            [*HANDSHAKE, "< S 9000", "> SA 7000 9001", "< A 9001:abc 7001"],
-            ["opened", "closed port_reused", "opened", "> 0:abc", END],
-            id="port reused in the other direction",
-        ),
-        pytest.param(
-            [*HANDSHAKE, "< A 501:abc 101", "< SA 7000 9001", "> A 9001:abc 7001"],
-            ["opened", "< 0:abc", "closed port_reused", "opened", "> 0:abc", END],
-            id="port reused, SYN not captured",
-        ),
-        pytest.param(
-            [*HANDSHAKE, "< A 501:abc 101", "< SA 7000 101", "< A 504:def 101"],
-            ["opened", "< 0:abc", "< 3:def", END],
-            id="second SYN-ACK for the same SYN is ignored",
-        ),
-        pytest.param(
-            ["> A 101:abc 501", "< A 501:xyz 104", "> S 9000 t=9", "< SA 7000 9001", "> A 9001:abc 7001"],
-            ["opened", "> 0:abc", "< 0:xyz", "closed port_reused", "opened", "> 0:abc", END],
-            id="port reused, first connection joined in the middle",
-        ),
-        pytest.param(
-            [*HANDSHAKE, "> A 101:abc 501 t=7200", "> A 104:def 501 t=18001"],
-            ["opened", "> 0:abc", "closed idle", "opened", "> 0:def", END],
-            id="idle for more than three hours",
-        ),
-        pytest.param(
-            [*HANDSHAKE, "> A 101:abc 501", "< A 500 104 t=7201", "> A 104 501 t=7201", "> A 104:def 501 t=7875"],
-            ["opened", "> 0:abc", "> 3:def", END],
-            id="a keep-alive probe after two hours",
-        ),
-        pytest.param(
-            ["< A 500 104", "> A 104 501", "> A 104:abc 501 t=2", "< A 501 107 t=3", "< A 501:xyz 107 t=4"],
-            ["opened", "> 0:abc", "< 0:xyz", END],
-            id="the capture begins with a keep-alive probe",
-        ),
-    ],
-)
+@each("lines, expected", cases_of(CONNECTIONS, script, steps))
 def test_connections(lines: list[str], expected: list[str]) -> None:
     assert play(lines) == expected
 
@@ -366,20 +243,20 @@ def test_a_repetition_is_undecided_for_ten_seconds(seconds: float, kept: int) ->
     assert not flow.closed
 
 
-@pytest.mark.parametrize(("times", "kept"), [(MAX_KEPT_SEGMENTS, MAX_KEPT_SEGMENTS), (MAX_KEPT_SEGMENTS + 1, 1)])
-def test_so_many_segments_are_undecided_at_most(times: int, kept: int) -> None:
-    _, flow = repeated(times)
+@pytest.mark.parametrize(
+    ("times", "size", "kept"),
+    [
+        (MAX_KEPT_SEGMENTS, len(CONNECT), MAX_KEPT_SEGMENTS),
+        (MAX_KEPT_SEGMENTS + 1, len(CONNECT), 1),
+        (8, MAX_KEPT_BYTES // 8, 8),
+        (8, MAX_KEPT_BYTES // 8 + 1, 1),
+    ],
+)
+def test_so_many_segments_and_bytes_are_undecided_at_most(times: int, size: int, kept: int) -> None:
+    _, flow = repeated(times, more=size - len(CONNECT))
 
     assert len(flow.kept) == kept
     assert flow.initiator.retransmitted_segments == times - kept
-
-
-@pytest.mark.parametrize(("size", "kept"), [(MAX_KEPT_BYTES // 8, 8), (MAX_KEPT_BYTES // 8 + 1, 1)])
-def test_so_many_bytes_are_undecided_at_most(size: int, kept: int) -> None:
-    _, flow = repeated(8, more=size - len(CONNECT))
-
-    assert len(flow.kept) == kept
-    assert flow.initiator.retransmitted_segments == 8 - kept
 
 
 @pytest.mark.parametrize(("distance", "connections"), [(BEGIN_WINDOW, 1), (BEGIN_WINDOW + 1, 2)])
@@ -476,69 +353,52 @@ def test_a_view_is_whole_when_it_has_come_as_far_as_the_flow() -> None:
 DIALOGUE = [*HANDSHAKE, "> A 101:hello 501", "< A 501:you 106"]
 
 
-def sides(lines: list[str], last: str) -> tuple[FlowTable, HalfStream, HalfStream]:
-    """A table that has read lines, the direction of the last one, and the other direction."""
+def plausible(_: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> bool:
+    return plausible_reset(half, peer, segment)
+
+
+def disowning(_: Flow, half: HalfStream, __: HalfStream, segment: Segment) -> bool:
+    return disowns(half, segment)
+
+
+Judge = Callable[[Flow, HalfStream, HalfStream, Segment], bool]
+
+
+@pytest.mark.parametrize(
+    ("judge", "lines", "line", "expected"),
+    [
+        # A reset ends a flow with numbers that fit.
+        (plausible, DIALOGUE, "> R 106", True),
+        (plausible, DIALOGUE, "> R 105", False),
+        (plausible, DIALOGUE, f"> R {106 + 65_535}", True),
+        (plausible, DIALOGUE, f"> R {106 + 65_536}", False),
+        (plausible, ["> S 100"], "> R 100", True),
+        (plausible, ["> S 100"], "> R 101", True),
+        (plausible, ["> S 100"], "> R 102", False),
+        (plausible, ["> S 100"], "< RA 0 101", True),
+        (plausible, ["> S 100"], "< RA 0 102", False),
+        (plausible, ["> S 100"], "< R 0", False),
+        # A reset after bytes that were not captured comes early.
+        (is_early, DIALOGUE, "> RA 106 504", False),
+        (is_early, DIALOGUE, "> RA 107 504", True),
+        (is_early, DIALOGUE, "> RA 106 505", True),
+        (is_early, DIALOGUE, "> RA 999999 504", False),
+        # A stack that does not know a connection resets it without an acknowledgment.
+        (disowning, [*DIALOGUE, "< A 504 106"], "> R 101", False),
+        (disowning, [*DIALOGUE, "< A 504 106"], "> R 106", True),
+        (disowning, [*DIALOGUE, "< A 504 106"], "> RA 106 504", False),
+        # An acknowledgment of another connection challenges a SYN.
+        (is_challenge, ["> S 100"], "< A 900 777", True),
+        (is_challenge, ["> S 100"], "< A 900 101", False),
+        (is_challenge, ["> S 100"], "< A 900:x 777", False),
+        (is_challenge, ["> S 100"], "< RA 900 777", False),
+        (is_challenge, HANDSHAKE, "< A 501 777", False),
+    ],
+)
+def test_what_a_segment_says_of_a_flow(judge: Judge, lines: list[str], line: str, expected: bool) -> None:
     table = FlowTable()
     feed(table, parse(lines))
-    flow, half, _, _ = table.entry(FORWARD if last.startswith(">") else BACKWARD) or pytest.fail("no flow")
-    return table, half, flow.responder if half is flow.initiator else flow.initiator
+    flow, half, _, _ = table.entry(FORWARD if line.startswith(">") else BACKWARD) or pytest.fail("no flow")
+    peer = flow.responder if half is flow.initiator else flow.initiator
 
-
-@pytest.mark.parametrize(
-    ("lines", "line", "plausible"),
-    [
-        (DIALOGUE, "> R 106", True),
-        (DIALOGUE, "> R 105", False),
-        (DIALOGUE, f"> R {106 + 65_535}", True),
-        (DIALOGUE, f"> R {106 + 65_536}", False),
-        (["> S 100"], "> R 100", True),
-        (["> S 100"], "> R 101", True),
-        (["> S 100"], "> R 102", False),
-        (["> S 100"], "< RA 0 101", True),
-        (["> S 100"], "< RA 0 102", False),
-        (["> S 100"], "< R 0", False),
-    ],
-)
-def test_a_reset_ends_a_flow_with_numbers_that_fit(lines: list[str], line: str, plausible: bool) -> None:
-    _, half, peer = sides(lines, line)
-
-    assert plausible_reset(half, peer, parse([line])[0]) is plausible
-
-
-@pytest.mark.parametrize(
-    ("line", "early"),
-    [
-        ("> RA 106 504", False),
-        ("> RA 107 504", True),
-        ("> RA 106 505", True),
-        ("> RA 999999 504", False),
-    ],
-)
-def test_a_reset_after_bytes_that_were_not_captured_comes_early(line: str, early: bool) -> None:
-    table, half, peer = sides(DIALOGUE, line)
-    flow = next(iter(table.flows.values()))
-
-    assert is_early(flow, half, peer, parse([line])[0]) is early
-
-
-@pytest.mark.parametrize(("line", "expected"), [("> R 101", False), ("> R 106", True), ("> RA 106 504", False)])
-def test_a_stack_that_does_not_know_a_connection_resets_it_without_an_acknowledgment(line: str, expected: bool) -> None:
-    _, half, _ = sides([*DIALOGUE, "< A 504 106"], line)
-
-    assert disowns(half, parse([line])[0]) is expected
-
-
-@pytest.mark.parametrize(
-    ("lines", "line", "expected"),
-    [
-        (["> S 100"], "< A 900 777", True),
-        (["> S 100"], "< A 900 101", False),
-        (["> S 100"], "< A 900:x 777", False),
-        (["> S 100"], "< RA 900 777", False),
-        (HANDSHAKE, "< A 501 777", False),
-    ],
-)
-def test_an_acknowledgment_of_another_connection_challenges_a_syn(lines: list[str], line: str, expected: bool) -> None:
-    table, half, peer = sides(lines, line)
-
-    assert is_challenge(next(iter(table.flows.values())), half, peer, parse([line])[0]) is expected
+    assert judge(flow, half, peer, parse([line])[0]) is expected

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -237,50 +238,41 @@ def test_a_fragment_beyond_65535_bytes_is_malformed() -> None:
     assert table.feed(piece(b"x" * 7, 65528, more=False)) is None
 
 
-def test_a_datagram_expires_and_its_fragments_are_counted() -> None:
-    first, last = pieces(tcp(b"x" * 20), 24)
-    table = FragmentTable(timeout_ns=30 * SECOND)
-    assert table.feed(first) is None
-    last.timestamp_ns = 31 * SECOND
-    assert table.feed(last) is None
-    assert (table.incomplete_by_capture().total(), table.evicted, len(table.datagrams)) == (1, 0, 1)
+# Limits; number, part and second of each fragment; segments; number and begin of what stays; lonely parts, evictions.
+OLD = [
+    pytest.param({"timeout_ns": 30 * SECOND}, [(7, 0, 0), (7, 1, 31)], 0, [(7, 31)], (1, 0), id="a datagram expires"),
+    pytest.param({"timeout_ns": SECOND}, [(1, 0, 0), (2, 0, 2)], 0, [(2, 2)], (2, 0), id="by other traffic"),
+    pytest.param({"timeout_ns": SECOND}, [(7, 0, 100), (7, 1, 99)], 1, [], (0, 0), id="a short step back"),
+    pytest.param({"timeout_ns": SECOND}, [(7, 0, 100), (7, 1, 0)], 0, [(7, 0)], (1, 0), id="a long step back"),
+    pytest.param(
+        {"timeout_ns": 20 * SECOND},
+        [(1, 0, 10), (7, 0, 0), (7, 1, 21)],
+        0,
+        [(1, 10), (7, 21)],
+        (2, 0),
+        id="behind one that is younger by its time",
+    ),
+    pytest.param(
+        {"max_datagrams": 3}, [(n, 0, 0) for n in range(5)], 0, [(2, 0), (3, 0), (4, 0)], (5, 2), id="at the limit"
+    ),
+]
 
 
-def test_other_traffic_lets_a_datagram_expire() -> None:
-    table = FragmentTable(timeout_ns=SECOND)
-    table.feed(piece(b"x" * 8, identification=1))
-    table.feed(piece(b"x" * 8, identification=2, time=2 * SECOND))
-    assert [int.from_bytes(key[8:10], "big") for key in table.datagrams] == [2]
+@pytest.mark.parametrize(("limits", "parts", "segments", "held", "counts"), OLD)
+def test_old_datagrams_are_given_up_and_their_fragments_counted(
+    limits: dict[str, Any],
+    parts: list[tuple[int, int, int]],
+    segments: int,
+    held: list[tuple[int, int]],
+    counts: tuple[int, int],
+) -> None:
+    table = FragmentTable(**limits)
+    fed = [pieces(tcp(b"x" * 20), 24, identification=n, time=at * SECOND)[part] for n, part, at in parts]
+    found = feed(table, fed)
 
-
-def test_a_step_back_in_time_beyond_the_timeout_ends_a_datagram() -> None:
-    first, last = pieces(tcp(b"x" * 20), 24, time=100 * SECOND)
-    table = FragmentTable(timeout_ns=SECOND)
-    last.timestamp_ns = 99 * SECOND
-    assert table.feed(first) is None
-    assert isinstance(table.feed(last), Segment)
-    table.feed(first)
-    last.timestamp_ns = 0
-    assert table.feed(last) is None
-    assert table.incomplete_by_capture().total() == 1
-
-
-def test_a_datagram_expires_behind_one_that_is_younger_by_its_time() -> None:
-    first, last = pieces(tcp(b"x" * 20), 24)
-    table = FragmentTable(timeout_ns=20 * SECOND)
-    table.feed(piece(b"x" * 8, identification=1, time=10 * SECOND))
-    assert table.feed(first) is None
-    last.timestamp_ns = 21 * SECOND
-    assert table.feed(last) is None
-    assert [datagram.started_ns // SECOND for datagram in table.datagrams.values()] == [10, 21]
-
-
-def test_at_the_limit_the_oldest_datagram_is_evicted_and_counted() -> None:
-    table = FragmentTable(max_datagrams=3)
-    for identification in range(5):
-        table.feed(piece(b"x" * 8, identification=identification))
-    assert table.evicted == 2
-    assert [int.from_bytes(key[8:10], "big") for key in table.datagrams] == [2, 3, 4]
+    assert len([one(result) for result in found]) == segments
+    assert [(int.from_bytes(key[8:10], "big"), d.started_ns // SECOND) for key, d in table.datagrams.items()] == held
+    assert (table.incomplete_by_capture().total(), table.evicted) == counts
 
 
 def test_bytes_are_bounded_and_counted_with_their_overhead() -> None:

@@ -35,23 +35,14 @@ from tests.net.heads import KEY, request, response
         pytest.param({"Sec-WebSocket-Protocol": "MQTT"}, "subprotocol_foreign", id="subprotocol in capitals"),
         pytest.param({"Sec-WebSocket-Protocol": "chat, amqp"}, "subprotocol_foreign", id="other subprotocols"),
         pytest.param({"Sec-WebSocket-Protocol": "mqttv3.1"}, "subprotocol_old", id="subprotocol of 3.1"),
+        pytest.param({"first": "POST /mqtt HTTP/1.1"}, "request_not_get", id="another method"),
+        pytest.param({"first": "GET /mqtt HTTP/1.0"}, "http_version_old", id="an old version"),
     ],
 )
 def test_a_bad_request_header_is_a_remark(changes: dict[str, str | None], expected: str) -> None:
-    parsed = parse_request(request(changes))
-    assert parsed is not None
-    assert [reason for reason, _ in parsed.remarks] == [expected]
-
-
-@pytest.mark.parametrize(
-    ("first", "expected"),
-    [
-        ("POST /mqtt HTTP/1.1", "request_not_get"),
-        ("GET /mqtt HTTP/1.0", "http_version_old"),
-    ],
-)
-def test_a_bad_request_line_is_a_remark(first: str, expected: str) -> None:
-    parsed = parse_request(request(first=first))
+    fields = dict(changes)
+    first = fields.pop("first", "GET /mqtt HTTP/1.1") or ""
+    parsed = parse_request(request(fields, first))
     assert parsed is not None
     assert [reason for reason, _ in parsed.remarks] == [expected]
 

@@ -15,7 +15,8 @@ from mqttscope.net.reassembly import MAX_GIVEN_UP, OPEN, HalfStream, Pieces, dif
 from mqttscope.net.segment import ACK, FIN, MODULUS, SYN, Segment
 from tests.conftest import THOROUGH
 from tests.each import each
-from tests.net.script import BACKWARD, FORWARD, HANDSHAKE, UNFINISHED, check_tiling, feed, parse, play, render
+from tests.net.script import BACKWARD, FORWARD, HANDSHAKE, UNFINISHED, check_tiling, feed, parse, play, render, script
+from tests.tables import cases_of, steps
 
 
 @pytest.mark.parametrize(
@@ -143,155 +144,93 @@ def test_pieces_behave_like_a_table_of_bytes_in_which_the_first_stands(entries: 
     assert held.size == len(model)
 
 
-@each(
-    "lines, expected",
-    [
-        pytest.param(["> A 101:abc 501", "> A 104:def 501"], ["> 0:abc", "> 3:def"], id="in order"),
-        pytest.param(
-            ["> A 101:abc 501", "< A 501:xyz 104", "> A 104:d 504"],
-            ["> 0:abc", "< 0:xyz", "> 3:d"],
-            id="both directions",
-        ),
-        pytest.param(["> A 104:def 501", "> A 101:abc 501"], ["> 0:abcdef"], id="two segments swapped"),
-        pytest.param(
-            ["> A 107:ghi 501", "> A 104:def 501", "> A 101:abc 501"], ["> 0:abcdefghi"], id="three segments reversed"
-        ),
-        pytest.param(["> A 101:abc 501", "> A 101:abc 501"], ["> 0:abc"], id="exact retransmission"),
-        pytest.param(
-            ["> A 101:abc 501", "> A 104:def 501", "> A 101:abcdef 501"],
-            ["> 0:abc", "> 3:def"],
-            id="retransmission repacked into one segment",
-        ),
-        pytest.param(
-            ["> A 101:abc 501", "> A 101:abcdef 501"], ["> 0:abc", "> 3:def"], id="retransmission with new data after"
-        ),
-        pytest.param(
-            ["> A 101:abcdef 501", "> A 103:cdefgh 501"],
-            ["> 0:abcdef", "> 6:gh"],
-            id="overlap with the end of old data",
-        ),
-        pytest.param(
-            ["> A 104:def 501", "> A 101:abcd 501"], ["> 0:abcdef"], id="overlap with the front of buffered data"
-        ),
-        pytest.param(
-            ["> A 104:def 501", "> A 106:fgh 501", "> A 101:abc 501"],
-            ["> 0:abcdefgh"],
-            id="overlap with the end of buffered data",
-        ),
-        pytest.param(
-            ["> A 104:de 501", "> A 103:cdef 501", "> A 101:ab 501"], ["> 0:abcdef"], id="around buffered data"
-        ),
-        pytest.param(
-            ["> A 103:cdef 501", "> A 104:de 501", "> A 101:ab 501"], ["> 0:abcdef"], id="inside buffered data"
-        ),
-        pytest.param(
-            ["> A 103:cd 501", "> A 103:cd 501", "> A 101:ab 501"], ["> 0:abcd"], id="exactly the buffered data again"
-        ),
-        pytest.param(
-            ["> A 101:abc 501", "> A 101:aXc 501"],
-            ["> 0:abc", "> overlap 1+1"],
-            id="other content than delivered: the first stands",
-        ),
-        pytest.param(
-            ["> A 101:abc 501", "> A 104:def 501", "> A 102:XcdYfgh 501"],
-            ["> 0:abc", "> 3:def", "> overlap 1+2", "> 6:gh"],
-            id="other content than several deliveries, with new data",
-        ),
-        pytest.param(
-            ["> A 104:def 501", "> A 104:dXY 501", "> A 101:abc 501"],
-            ["> overlap 4+2", "> 0:abcdef"],
-            id="other content than buffered: the first stands",
-        ),
-        pytest.param(
-            ["> A 103:cd 501", "> A 101:abXX 501"],
-            ["> overlap 2+2", "> 0:abcd"],
-            id="the segment that fills the hole differs from what is buffered",
-        ),
-        pytest.param(
-            ["> A 101:abc 501", "< A 501 104", "> A 103:~ 501", "< A 501 104", "> A 103 501", "> A 104:d 501"],
-            ["> 0:abc", "> 3:d"],
-            id="keep-alive probes with and without a garbage byte",
-        ),
-        pytest.param(
-            ["> A 101:abc 501", "> A 104:def 501", "< A 501 107", "> A 103:~ 501"],
-            ["> 0:abc", "> 3:def"],
-            id="keep-alive probe that was overtaken by data",
-        ),
-        pytest.param(
-            ["> A 101:abc 501", "< A 501 104 window=0", "> A 104:d 501", "< A 501 104 window=0", "> A 104:def 501"],
-            ["> 0:abc", "> 3:d", "> 4:ef"],
-            id="zero-window probe with the next byte, sent again later",
-        ),
-        pytest.param(
-            ["> A 101:abc 501 missing=4", "> A 108:hij 501"],
-            ["> 0:abc", "> gap 3+4 cut", "> 7:hij"],
-            id="cut by the snap length",
-        ),
-        pytest.param(
-            ["> A 108:hij 501 missing=2", "> A 101:abc 501 missing=4", "> A 113:m 501"],
-            ["> 0:abc", "> gap 3+4 cut", "> 7:hij", "> gap 10+2 cut", "> 12:m"],
-            id="cut by the snap length and out of order",
-        ),
-        pytest.param(
-            ["> A 101 501 missing=4", "> A 105:e 501"],
-            ["> gap 0+4 cut", "> 4:e"],
-            id="no byte of the data within the snap length",
-        ),
-        pytest.param(["> - 101:abc"], ["> 0:abc"], id="data without the ACK bit"),
-    ],
-)
+STREAMS = """
+in order
+    > A 101:abc 501; > A 104:def 501 | > 0:abc; > 3:def
+both directions
+    > A 101:abc 501; < A 501:xyz 104; > A 104:d 504 | > 0:abc; < 0:xyz; > 3:d
+two segments swapped
+    > A 104:def 501; > A 101:abc 501 | > 0:abcdef
+three segments reversed
+    > A 107:ghi 501; > A 104:def 501; > A 101:abc 501 | > 0:abcdefghi
+exact retransmission
+    > A 101:abc 501; > A 101:abc 501 | > 0:abc
+retransmission repacked into one segment
+    > A 101:abc 501; > A 104:def 501; > A 101:abcdef 501 | > 0:abc; > 3:def
+retransmission with new data after
+    > A 101:abc 501; > A 101:abcdef 501 | > 0:abc; > 3:def
+overlap with the end of old data
+    > A 101:abcdef 501; > A 103:cdefgh 501 | > 0:abcdef; > 6:gh
+overlap with the front of buffered data
+    > A 104:def 501; > A 101:abcd 501 | > 0:abcdef
+overlap with the end of buffered data
+    > A 104:def 501; > A 106:fgh 501; > A 101:abc 501 | > 0:abcdefgh
+around buffered data
+    > A 104:de 501; > A 103:cdef 501; > A 101:ab 501 | > 0:abcdef
+inside buffered data
+    > A 103:cdef 501; > A 104:de 501; > A 101:ab 501 | > 0:abcdef
+exactly the buffered data again
+    > A 103:cd 501; > A 103:cd 501; > A 101:ab 501 | > 0:abcd
+other content than delivered: the first stands
+    > A 101:abc 501; > A 101:aXc 501 | > 0:abc; > overlap 1+1
+other content than several deliveries, with new data
+    > A 101:abc 501; > A 104:def 501; > A 102:XcdYfgh 501 | > 0:abc; > 3:def; > overlap 1+2; > 6:gh
+other content than buffered: the first stands
+    > A 104:def 501; > A 104:dXY 501; > A 101:abc 501 | > overlap 4+2; > 0:abcdef
+the segment that fills the hole differs from what is buffered
+    > A 103:cd 501; > A 101:abXX 501 | > overlap 2+2; > 0:abcd
+keep-alive probes with and without a garbage byte
+    > A 101:abc 501; < A 501 104; > A 103:~ 501; < A 501 104; > A 103 501; > A 104:d 501 | > 0:abc; > 3:d
+keep-alive probe that was overtaken by data
+    > A 101:abc 501; > A 104:def 501; < A 501 107; > A 103:~ 501 | > 0:abc; > 3:def
+zero-window probe with the next byte, sent again later
+    > A 101:abc 501; < A 501 104 window=0; > A 104:d 501; < A 501 104 window=0; > A 104:def 501 | > 0:abc; > 3:d; > 4:ef
+cut by the snap length
+    > A 101:abc 501 missing=4; > A 108:hij 501 | > 0:abc; > gap 3+4 cut; > 7:hij
+cut by the snap length and out of order
+    > A 108:hij 501 missing=2; > A 101:abc 501 missing=4; > A 113:m 501 |
+    > 0:abc; > gap 3+4 cut; > 7:hij; > gap 10+2 cut; > 12:m
+no byte of the data within the snap length
+    > A 101 501 missing=4; > A 105:e 501 | > gap 0+4 cut; > 4:e
+data without the ACK bit
+    > - 101:abc | > 0:abc
+"""
+
+
+@each("lines, expected", cases_of(STREAMS, script, steps))
 def test_segments_behind_a_handshake(lines: list[str], expected: list[str]) -> None:
     assert play(HANDSHAKE + lines) == ["opened", *expected, UNFINISHED]
 
 
-@pytest.mark.parametrize(
-    ("lines", "expected"),
-    [
-        pytest.param(
-            ["> A 104:def 501", "< A 501 101", "> A 101:abc 501", "< A 501 107"],
-            ["> 0:abcdef"],
-            id="the first segment is out of order, and the other side waits for what is before it",
-        ),
-        pytest.param(
-            ["> A 104:def 501", "< A 501 104", "> A 101:abc 501"],
-            ["> 0:def", "> discarded 3 before_start"],
-            id="the other side has all before it: what comes is older than the capture",
-        ),
-        pytest.param(
-            ["> A 100 501 t=0", "< A 501 101 t=0.1", "> A 101:abc 501 t=9"],
-            ["> 0:abc"],
-            id="a keep-alive probe comes first",
-        ),
-        pytest.param(
-            ["> A 100 501 t=0", "< A 501 102 t=0.1", "> A 102:bc 501 t=9", "< A 501 104 t=9.1", "> A 104:d 501 t=19"],
-            ["> gap 0+2 not_captured", "> 2:bc", "> 4:d"],
-            id="an empty segment comes first, and two bytes are missing",
-        ),
-        pytest.param(
-            ["< A 501 100 t=0", "> A 101:abc 501 t=9", "< A 501 104 t=9.1", "> A 104:d 501 t=19"],
-            ["> gap 0+1 not_captured", "> 1:abc", "> 4:d"],
-            id="an acknowledgment comes first, and says where the stream is",
-        ),
-    ],
-)
+JOINED = """
+the first segment is out of order, and the other side waits for what is before it
+    > A 104:def 501; < A 501 101; > A 101:abc 501; < A 501 107 | > 0:abcdef
+the other side has all before it: what comes is older than the capture
+    > A 104:def 501; < A 501 104; > A 101:abc 501 | > 0:def; > discarded 3 before_start
+a keep-alive probe comes first
+    > A 100 501 t=0; < A 501 101 t=0.1; > A 101:abc 501 t=9 | > 0:abc
+an empty segment comes first, and two bytes are missing
+    > A 100 501 t=0; < A 501 102 t=0.1; > A 102:bc 501 t=9; < A 501 104 t=9.1; > A 104:d 501 t=19 |
+    > gap 0+2 not_captured; > 2:bc; > 4:d
+an acknowledgment comes first, and says where the stream is
+    < A 501 100 t=0; > A 101:abc 501 t=9; < A 501 104 t=9.1; > A 104:d 501 t=19 | > gap 0+1 not_captured; > 1:abc; > 4:d
+"""
+
+
+@pytest.mark.parametrize(("lines", "expected"), cases_of(JOINED, script, steps))
 def test_segments_of_a_connection_that_is_joined(lines: list[str], expected: list[str]) -> None:
     assert play(lines) == ["opened", *expected, UNFINISHED]
 
 
 @pytest.mark.parametrize(
-    ("lines", "expected"),
-    [
-        (["< RA 501 104"], ["> 0:abc"]),
-        (["< RA 501 105"], ["> 0:abc"]),
-        (["< RA 501 106"], ["> 0:abc", "> gap 3+2 not_captured"]),
-        (["< R 501 106"], ["> 0:abc"]),
-    ],
+    ("reset", "gap"),
+    [("< RA 501 104", []), ("< RA 501 105", []), ("< RA 501 106", ["> gap 3+2 not_captured"]), ("< R 501 106", [])],
     ids=["all that was captured", "one byte more, which may be a FIN", "two bytes more", "no acknowledgment"],
 )
-def test_a_reset_may_acknowledge_what_the_capture_lacks(lines: list[str], expected: list[str]) -> None:
-    events = play([*HANDSHAKE, "> A 101:abc 501", *lines])
+def test_a_reset_may_acknowledge_what_the_capture_lacks(reset: str, gap: list[str]) -> None:
+    events = play([*HANDSHAKE, "> A 101:abc 501", reset])
 
-    assert [event for event in events if event.startswith(("> 0", "> gap"))] == expected
+    assert [event for event in events if event.startswith(("> 0", "> gap"))] == ["> 0:abc", *gap]
 
 
 def test_counters_say_what_came_again() -> None:
@@ -522,41 +461,34 @@ def test_thousands_of_tiny_segments_in_reverse_come_out_whole() -> None:
     assert events[1].data == data
 
 
-def late_script(*behind: str, before: tuple[str, ...] = ()) -> list[str]:
-    """A hole at 3 that was acknowledged and given up, and what comes after it."""
-    hole = ["> A 101:abc 501 t=1", "> A 107:ghi 501 t=1.01", "< A 501 110 t=1.02", "> A 110:jkl 501 t=1.5"]
-    return [*HANDSHAKE, *before, *hole, *behind]
+HOLE = ["> A 101:abc 501 t=1", "> A 107:ghi 501 t=1.01", "< A 501 110 t=1.02", "> A 110:jkl 501 t=1.5"]
+"""A hole at 3 that was acknowledged and given up."""
+LATE = """
+what comes for it is said
+    > A 104:def 501 t=1.6 | > discarded 3 late
+only the bytes of the gap are late
+    > A 103:cdefgh 501 t=1.6 | > discarded 3 late
+they may come one by one
+    > A 104:d 501 t=1.6; > A 105:ef 501 t=1.61 | > discarded 1 late; > discarded 2 late
+new data behind them is no less new
+    > A 104:defghijklmno 501 t=1.6 | > discarded 3 late; > 12:mno
+what comes within the time of a second tap is no copy
+    > A 104:def 501 t=1.5001 | > discarded 3 late
+"""
 
 
-GAVE_UP = ["opened", "> 0:abc", "> gap 3+3 not_captured", "> 6:ghi", "> 9:jkl"]
+@pytest.mark.parametrize(("lines", "expected"), cases_of(LATE, script, steps))
+def test_what_comes_after_its_gap_was_given_up(lines: list[str], expected: list[str]) -> None:
+    gave_up = ["opened", "> 0:abc", "> gap 3+3 not_captured", "> 6:ghi", "> 9:jkl"]
 
-
-def test_what_comes_after_its_gap_was_given_up_is_said() -> None:
-    table = FlowTable()
-
-    assert play(late_script("> A 104:def 501 t=1.6"), table) == [*GAVE_UP, "> discarded 3 late", UNFINISHED]
+    assert play([*HANDSHAKE, *HOLE, *lines]) == [*gave_up, *expected, UNFINISHED]
 
 
 def test_what_came_late_is_no_copy_but_its_second_copy_is() -> None:
-    table = FlowTable()
-    half = feed(table, parse(late_script("> A 104:def 501 t=1.6", "> A 104:def 501 t=1.7")))[0].flow.initiator
+    lines = [*HANDSHAKE, *HOLE, "> A 104:def 501 t=1.6", "> A 104:def 501 t=1.7"]
+    half = feed(FlowTable(), parse(lines))[0].flow.initiator
 
     assert (half.duplicate_segments, half.retransmitted_bytes, half.given_up) == (1, 3, [])
-
-
-def test_only_the_bytes_of_the_gap_are_late() -> None:
-    assert play(late_script("> A 103:cdefgh 501 t=1.6")) == [*GAVE_UP, "> discarded 3 late", UNFINISHED]
-    assert play(late_script("> A 104:d 501 t=1.6", "> A 105:ef 501 t=1.61"))[-3:-1] == [
-        "> discarded 1 late",
-        "> discarded 2 late",
-    ]
-    assert play(late_script("> A 104:defghijklmno 501 t=1.6")) == [
-        *GAVE_UP, "> discarded 3 late", "> 12:mno", UNFINISHED,
-    ]  # fmt: skip
-
-
-def test_what_came_late_within_the_time_of_a_second_tap_is_no_copy() -> None:
-    assert "> discarded 3 late" in play(late_script("> A 104:def 501 t=1.5001"))
 
 
 @pytest.mark.parametrize("after", [0.3, 2.0, 5.0, 30.0, 100.0])
@@ -566,8 +498,7 @@ def test_what_comes_for_a_gap_after_the_end_is_late(after: float, end: str) -> N
         "fin": ["> FA 113 501 t=1.6", "< FA 501 114 t=1.61", "> A 114 502 t=1.62"],
         "reset": ["> RA 113 501 t=1.6"],
     }[end]
-    table = FlowTable()
-    events = play(late_script(*over, f"> A 104:def 501 t={1.62 + after}"), table)
+    events = play([*HANDSHAKE, *HOLE, *over, f"> A 104:def 501 t={1.62 + after}"])
 
     assert [one for one in events if "discarded" in one] == ["> discarded 3 late"]
 

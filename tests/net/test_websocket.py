@@ -31,18 +31,22 @@ from tests.dissect.talk import Talk, only
 from tests.each import each
 from tests.net.framing import (
     CLIENT,
+    DIALOGUE,
     FRAME_REASONS,
     HTTP_REASONS,
     SERVER,
     application,
     deflate,
     frame,
+    merged,
     opened,
     problems,
     reasons,
     request,
     response,
+    said,
 )
+from tests.tables import cases_of
 
 KEY = b"\x11\x82\x30\xc0"
 
@@ -193,137 +197,149 @@ def test_packets_behind_a_gap_are_those_that_were_sent(sender: bool, start: int,
     assert all(event.unparsed.length < 1000 for event in only(events, UnparsedEvent))
 
 
-HELLO = bytes.fromhex("48656c6c6f")
+DIALOGUES = """
+# RFC 6455, section 5.7.
+a single-frame unmasked text message
+    opened | < raw 810548656c6c6f | < text_frame 0; < text Hello
+a single-frame masked text message
+    opened | > raw 818537fa213d7f9f4d5158 | > text_frame 0; > text Hello
+a fragmented unmasked text message
+    opened | < raw 010348656c80026c6f | < text_frame 0; < text Hel; < continued in text lo
+unmasked ping
+    opened | < raw 890548656c6c6f | < control 9 Hello
+masked pong
+    opened | > raw 8a8537fa213d7f9f4d5158 | > control 10 Hello
+256 bytes in a single unmasked frame
+    opened | < raw 827e0100 00*256 | < 0x00*256
+64 KiB in a single unmasked frame
+    opened | < raw 827f0000000000010000 00*65536 | < 0x00*65536
+# Faulty frames, and a good one behind each.
+unmasked client frame
+    opened | > frame ab key=none & frame next | > unmasked_client_frame 0; > ab; > next
+masked server frame
+    opened | < frame ab key=7778797a & frame next | < masked_server_frame 0; < ab; < next
+RSV1 without an extension
+    opened | < frame ab first=c2 & frame next | < reserved_bits 0 fatal; < lost 10
+RSV2
+    opened | < frame ab first=a2 & frame next | < reserved_bits 0 fatal; < lost 10
+reserved data opcode
+    opened | < frame ab first=83 & frame next | < reserved_opcode 0 fatal; < lost 10
+reserved control opcode
+    opened | < frame ab first=8b & frame next | < reserved_opcode 0 fatal; < lost 10
+ping without FIN
+    opened | < frame - first=09 & frame next | < fragmented_control_frame 0; < control 9 -; < next
+ping of 126 bytes
+    opened | < frame x*126 first=89 & frame next | < control_too_long 0; < control 9 x*125 and 1 missing; < next
+continuation alone
+    opened | < frame ab first=80 & frame next | < continuation_without_start 0; < continued ab; < next
+message in a message
+    opened | < frame a first=02 & frame b & frame next | < a; < message_interrupted 3; < b; < next
+text frame
+    opened | < frame ab first=81 & frame next | < text_frame 0; < text ab; < next
+two in 16-bit form
+    opened | < frame ab length=7e0002 & frame next | < length_not_minimal 0; < ab; < next
+two in 64-bit form
+    opened | < frame ab length=7f0000000000000002 & frame next | < length_not_minimal 0; < ab; < next
+length of 2**63
+    opened | < frame ab length=7f8000000000000000 & frame next | < length_too_large 0 fatal; < lost 18
+close of one byte
+    opened | < frame 0x03 first=88 & frame next |
+    < control 8 0x03; < close_payload_invalid 0; < data_after_close 3; < next
+close with 1005
+    opened | < frame 0x03ed first=88 & frame next |
+    < control 8 0x03ed 1005 -; < close_payload_invalid 0; < data_after_close 4; < next
+reason not UTF-8
+    opened | < frame 0x03e8ff first=88 & frame next |
+    < control 8 0x03e8ff 1000 0xff; < close_payload_invalid 0; < data_after_close 5; < next
+data after a close
+    opened | < frame - first=88 & frame ab & frame next |
+    < control 8 -; < data_after_close 2; < ab; < data_after_close 6; < next
+a close frame has its code and reason
+    opened | > frame 0x03ea626164 first=88 key=01020304 | > control 8 0x03ea626164 1002 bad
+a control frame between fragments does not disturb the message
+    opened | < frame ab first=02 & frame ! first=89 & frame cd first=80 | < ab; < control 9 !; < continued cd
+an oversized control frame keeps 125 bytes and counts the rest
+    opened | < frame x*130 first=89 | < control_too_long 0; < control 9 x*125 and 5 missing
+# Beginnings and ends.
+a joined connection reads frames from the start
+    joined | > frame abc key=01020304; < frame tail first=80 | > abc; < continued tail
+a joined connection assumes compression when it sees it
+    joined | < raw c207f248cdc9c90700c207f248cdc9c90700 | < deflate_assumed 0; < Hello; < Hello
+a joined connection that does not begin with a frame is lost
+    joined | > raw 3005000161 | > reserved_bits 0 fatal; > lost 5
+a joined connection whose first frame is masked by the server is lost
+    joined | < frame ab key=61626364 | < masked_server_frame 0 fatal; < lost 8
+a joined connection whose first frame is not masked by the client is lost
+    joined | > frame ab key=none | > unmasked_client_frame 0 fatal; > lost 4
+a stream that is not HTTP is lost from its first byte
+    http | > raw 100c00044d515454 | > not_http 0 fatal; > lost 8
+a direction that ends in an HTTP head says so
+    http | > raw 474554202f204854; > close; < gap 0 | > truncated_head 0
+a frame that breaks off is told at the end
+    opened | < raw 8206616263; < close; > raw 82; > close | < abc ...; < truncated_frame 0; > truncated_frame 0
+a refused upgrade leaves HTTP, and a second try works
+    http | > request; < refusal; > request; < response; > frame ab |
+    upgrade 401 not_upgraded; < not_upgraded 0; upgrade 101; > ab
+client bytes without any response are released at the end
+    http | > request & frame ab; < close | upgrade None response_not_seen; < response_not_seen 0; > ab
+# Gaps.
+between two frames
+    opened | < gap 4; < frame ab; > frame ab | < gap_in_framing 0 fatal; < lost 8; > ab
+inside a header
+    opened | < raw 827e; < gap 4; < frame ab; > frame ab | < gap_in_framing 0 fatal; < lost 10; > ab
+over the end of a frame
+    opened | < raw 82056162; < gap 4; < frame ab; > frame ab |
+    < ab ...; < gap 3; < gap_in_framing 7 fatal; < lost 5; > ab
+a gap that ends with its frame keeps framing
+    opened | < raw 82056162; < gap 3; < frame next | < ab ...; < gap 3; < next
+a gap inside a control frame is counted in it
+    opened | < raw 89056162; < gap 1; < raw 6465 | < control 9 ab and 3 missing
+a gap in the response assumes frames of the client
+    http | > request & frame ab; < raw 485454502f312e312031303120537769746368696e; < gap 50 |
+    < gap_in_head 0 fatal; upgrade None response_not_seen; < response_not_seen 0; > ab; < lost 71
+# RFC 7692, section 7.2.3, and what breaks it.
+one compressed block
+    deflate | < raw c107f248cdc9c90700 | < text_frame 0; < text Hello
+one compressed block in two fragments
+    deflate | < raw 4103f248cd8004c9c90700 | < text_frame 0; < text He; < continued in text llo
+sharing the sliding window
+    deflate | < raw c107f248cdc9c90700 c105f200110000 | < text_frame 0; < text Hello; < text_frame 9; < text Hello
+repeated without sharing
+    deflate | < raw c107f248cdc9c90700 c107f248cdc9c90700 | < text_frame 0; < text Hello; < text_frame 9; < text Hello
+a block without compression
+    deflate | < raw c10b000500faff48656c6c6f00 | < text_frame 0; < text Hello
+a block with BFINAL
+    deflate | < raw c108f348cdc9c9070000 | < text_frame 0; < text Hello
+window shared over BFINAL
+    deflate | < raw c108f348cdc9c9070000 c105f200110000 | < text_frame 0; < text Hello; < text_frame 10; < text Hello
+BFINAL without the extra byte
+    deflate | < raw c107f348cdc9c90700 c105f200110000 | < text_frame 0; < text Hello; < text_frame 9; < text Hello
+two blocks in one message
+    deflate | < raw c10df248050000 00ffffcac9c90700 | < text_frame 0; < text Hello
+an empty message
+    deflate | < raw c10100 c107f248cdc9c90700 | < text_frame 0; < text -; < text_frame 3; < text Hello
+a message without even the empty block
+    deflate | < raw c100 c107f248cdc9c90700 | < text_frame 0; < text -; < text_frame 2; < text Hello
+an uncompressed message before
+    deflate | < raw 810548656c6c6f c107f248cdc9c90700 | < text_frame 0; < text Hello; < text_frame 7; < text Hello
+a broken message is lost to its end, and framing stays
+    deflate | < frame 0xffffff first=42 & frame more first=00 & frame end first=80 & frame plain |
+    < inflate_error 0; < lost 10; < plain
+a ping between the fragments
+    deflate | < raw 4103f248cd 8900 8004c9c90700 | < text_frame 0; < text He; < control 9 -; < continued in text llo
+"""
 
 
-@pytest.mark.parametrize(
-    ("sender", "raw", "expected"),
-    [
-        pytest.param(
-            SERVER,
-            bytes.fromhex("810548656c6c6f"),
-            [
-                Problem(SERVER, "text_frame", "a text message carries MQTT", 0, False),
-                MessageData(SERVER, HELLO, 1, True, True),
-            ],
-            id="a single-frame unmasked text message",
-        ),
-        pytest.param(
-            CLIENT,
-            bytes.fromhex("818537fa213d7f9f4d5158"),
-            [
-                Problem(CLIENT, "text_frame", "a text message carries MQTT", 0, False),
-                MessageData(CLIENT, HELLO, 1, True, True),
-            ],
-            id="a single-frame masked text message",
-        ),
-        pytest.param(
-            SERVER,
-            bytes.fromhex("010348656c80026c6f"),
-            [
-                Problem(SERVER, "text_frame", "a text message carries MQTT", 0, False),
-                MessageData(SERVER, b"Hel", 1, True, True),
-                MessageData(SERVER, b"lo", 0, True, True),
-            ],
-            id="a fragmented unmasked text message",
-        ),
-        pytest.param(SERVER, bytes.fromhex("890548656c6c6f"), [Control(SERVER, 9, HELLO)], id="unmasked ping"),
-        pytest.param(CLIENT, bytes.fromhex("8a8537fa213d7f9f4d5158"), [Control(CLIENT, 10, HELLO)], id="masked pong"),
-        pytest.param(
-            SERVER,
-            bytes.fromhex("827e0100") + bytes(256),
-            [MessageData(SERVER, bytes(256), 2, False, True)],
-            id="256 bytes in a single unmasked frame",
-        ),
-        pytest.param(
-            SERVER,
-            bytes.fromhex("827f0000000000010000") + bytes(65536),
-            [MessageData(SERVER, bytes(65536), 2, False, True)],
-            id="64 KiB in a single unmasked frame",
-        ),
-    ],
-)
-def test_the_examples_of_rfc_6455_section_5_7(sender: bool, raw: bytes, expected: list[object]) -> None:
-    assert opened().feed(sender, raw) == [
-        Problem(sender, e.reason, e.detail, len(request() if sender else response()), e.fatal)
-        if isinstance(e, Problem)
-        else e
-        for e in expected
-    ]
+@each("setting, story, expected", cases_of(DIALOGUES, *DIALOGUE))
+@each("size", [1, 2, 1 << 20])
+def test_what_is_read_of_a_dialogue(setting: str, story: list[str], expected: list[str], size: int) -> None:
+    assert said(setting, story, size) == expected
 
 
-@each(
-    "sender, raw, reason, fatal, data",
-    [
-        pytest.param(CLIENT, frame(b"ab"), "unmasked_client_frame", False, b"ab", id="unmasked client frame"),
-        pytest.param(SERVER, frame(b"ab", key=b"wxyz"), "masked_server_frame", False, b"ab", id="masked server frame"),
-        pytest.param(SERVER, frame(b"ab", 0xC2), "reserved_bits", True, b"", id="RSV1 without an extension"),
-        pytest.param(SERVER, frame(b"ab", 0xA2), "reserved_bits", True, b"", id="RSV2"),
-        pytest.param(SERVER, frame(b"ab", 0x83), "reserved_opcode", True, b"", id="reserved data opcode"),
-        pytest.param(SERVER, frame(b"ab", 0x8B), "reserved_opcode", True, b"", id="reserved control opcode"),
-        pytest.param(SERVER, frame(b"", 0x09), "fragmented_control_frame", False, b"", id="ping without FIN"),
-        pytest.param(SERVER, frame(b"x" * 126, 0x89), "control_too_long", False, b"", id="ping of 126 bytes"),
-        pytest.param(SERVER, frame(b"ab", 0x80), "continuation_without_start", False, b"ab", id="continuation alone"),
-        pytest.param(
-            SERVER, frame(b"a", 0x02) + frame(b"b"), "message_interrupted", False, b"ab", id="message in a message"
-        ),
-        pytest.param(SERVER, frame(b"ab", 0x81), "text_frame", False, b"ab", id="text frame"),
-        pytest.param(
-            SERVER, frame(b"ab", length=b"\x7e\0\2"), "length_not_minimal", False, b"ab", id="two in 16-bit form"
-        ),
-        pytest.param(
-            SERVER, frame(b"ab", length=b"\x7f" + bytes(7) + b"\2"), "length_not_minimal", False, b"ab", id="in 64 bits"
-        ),
-        pytest.param(
-            SERVER, frame(b"ab", length=b"\x7f\x80" + bytes(7)), "length_too_large", True, b"", id="length of 2**63"
-        ),
-        pytest.param(SERVER, frame(b"\3", 0x88), "close_payload_invalid", False, b"", id="close of one byte"),
-        pytest.param(SERVER, frame(b"\3\xed", 0x88), "close_payload_invalid", False, b"", id="close with 1005"),
-        pytest.param(SERVER, frame(b"\3\xe8\xff", 0x88), "close_payload_invalid", False, b"", id="reason not UTF-8"),
-        pytest.param(
-            SERVER, frame(b"", 0x88) + frame(b"ab"), "data_after_close", False, b"ab", id="data after a close"
-        ),
-    ],
-)
-@each("step", [1, 1000])
-def test_a_faulty_frame_is_one_problem(
-    sender: bool, raw: bytes, reason: str, fatal: bool, data: bytes, step: int
-) -> None:
-    websocket = opened()
-    after = frame(b"<after>", key=b"\0\0\0\0" if sender else None)
-    whole = raw + after
-    events = [event for at in range(0, len(whole), step) for event in websocket.feed(sender, whole[at : at + step])]
-    base = len(request() if sender else response())
-    found = problems(events)
-    if reason == "data_after_close":
-        assert [name for name, _, _ in found] == [reason, reason]
-    elif reason == "close_payload_invalid":
-        assert [name for name, _, _ in found] == [reason, "data_after_close"]
-    else:
-        offset = 3 if reason == "message_interrupted" else 0
-        assert found == [(reason, base + offset, fatal)]
-    assert application(events, sender) == (data if fatal else data + b"<after>")
-    assert sum(e.length for e in events if isinstance(e, Lost)) == (len(whole) if fatal else 0)
-
-
-def test_a_close_frame_has_its_code_and_reason() -> None:
-    assert opened().feed(CLIENT, frame(b"\x03\xeabad", 0x88, b"\x01\x02\x03\x04")) == [
-        Control(CLIENT, 8, b"\x03\xeabad", 0, 1002, "bad")
-    ]
-
-
-def test_a_control_frame_between_fragments_does_not_disturb_the_message() -> None:
-    raw = frame(b"ab", 0x02) + frame(b"!", 0x89) + frame(b"cd", 0x80)
-    assert opened().feed(SERVER, raw) == [
-        MessageData(SERVER, b"ab", 2, False, True),
-        Control(SERVER, 9, b"!"),
-        MessageData(SERVER, b"cd", 0, False, True),
-    ]
-
-
-def test_an_oversized_control_frame_keeps_125_bytes_and_counts_the_rest() -> None:
-    events = opened().feed(SERVER, frame(b"x" * 130, 0x89))
-    assert events[1] == Control(SERVER, 9, b"x" * 125, 5)
+def test_a_text_frame_is_explained() -> None:
+    problem, _ = opened().feed(SERVER, frame(b"ab", 0x81))
+    assert isinstance(problem, Problem)
+    assert problem.detail == "a text message carries MQTT"
 
 
 def test_payload_is_delivered_before_its_frame_is_complete() -> None:
@@ -347,21 +363,6 @@ def test_unmasking_is_its_own_inverse_and_agrees_with_the_definition() -> None:
 REASONS = FRAME_REASONS | HTTP_REASONS
 
 
-def merged(events: list[WebSocketEvent]) -> list[object]:
-    """Events with neighbouring data joined, so that they do not depend on the chunking."""
-    out: list[object] = []
-    for event in events:
-        last = out[-1] if out else None
-        same = isinstance(last, MessageData) and isinstance(event, MessageData) and not last.frame_end
-        if same and isinstance(last, MessageData) and isinstance(event, MessageData):
-            out[-1] = MessageData(last.from_client, last.data + event.data, last.opcode, last.text, event.frame_end)
-        elif isinstance(last, Lost) and isinstance(event, Lost):
-            out[-1] = Lost(last.from_client, last.length + event.length)
-        else:
-            out.append(event)
-    return out
-
-
 def test_the_first_frames_may_share_a_segment_with_the_http_heads() -> None:
     websocket = WebSocket()
     assert websocket.feed(CLIENT, request() + frame(b"\xc0\x00", key=b"abcd")) == []
@@ -371,41 +372,6 @@ def test_the_first_frames_may_share_a_segment_with_the_http_heads() -> None:
         MessageData(SERVER, b"\xd0\x00", 2, False, True),
     ]
     assert websocket.handshake is None
-
-
-def test_a_joined_connection_reads_frames_from_the_start_and_assumes_compression_when_it_sees_it() -> None:
-    websocket = WebSocket.joined()
-    assert websocket.feed(CLIENT, frame(b"abc", key=b"\1\2\3\4")) == [MessageData(CLIENT, b"abc", 2, False, True)]
-    assert websocket.feed(SERVER, frame(b"tail", first=0x80)) == [MessageData(SERVER, b"tail", 0, False, True)]
-    events = websocket.feed(SERVER, bytes.fromhex("c207f248cdc9c90700c207f248cdc9c90700"))
-    assert reasons(events) == ["deflate_assumed"]
-    assert application(events, SERVER) == b"HelloHello"
-
-
-def test_a_joined_connection_that_does_not_begin_with_a_frame_is_lost_and_says_so() -> None:
-    events = WebSocket.joined().feed(CLIENT, b"\x30\x05\x00\x01a")
-    assert problems(events) == [("reserved_bits", 0, True)]
-    assert events[-1] == Lost(CLIENT, 5)
-
-
-def test_a_joined_connection_whose_first_frame_is_masked_by_the_wrong_side_is_lost() -> None:
-    assert problems(WebSocket.joined().feed(SERVER, frame(b"ab", key=b"abcd"))) == [("masked_server_frame", 0, True)]
-    assert problems(WebSocket.joined().feed(CLIENT, frame(b"ab"))) == [("unmasked_client_frame", 0, True)]
-
-
-def test_a_direction_that_ends_in_an_http_head_says_so() -> None:
-    websocket = WebSocket()
-    websocket.feed(CLIENT, b"GET / HT")
-    assert problems(websocket.close(CLIENT)) == [("truncated_head", 0, False)]
-    assert websocket.gap(SERVER, 0) == []
-
-
-def test_a_frame_that_breaks_off_is_told_at_the_end() -> None:
-    websocket = opened()
-    assert application(websocket.feed(SERVER, frame(b"abcdef")[:5]), SERVER) == b"abc"
-    assert problems(websocket.close(SERVER)) == [("truncated_frame", len(response()), False)]
-    websocket.feed(CLIENT, b"\x82")
-    assert problems(websocket.close(CLIENT)) == [("truncated_frame", len(request()), False)]
 
 
 @pytest.mark.parametrize("key", [None, b"abcd"])
@@ -423,68 +389,13 @@ def test_a_gap_inside_a_payload_of_known_length_keeps_framing(key: bytes | None,
     assert reasons(events) == []
 
 
-@pytest.mark.parametrize(
-    ("before", "length", "expected"),
-    [
-        pytest.param(b"", 4, [("gap_in_framing", 0, True), 4], id="between two frames"),
-        pytest.param(b"\x82\x7e", 4, [("gap_in_framing", 0, True), 2, 4], id="inside a header"),
-        pytest.param(b"\x82\x05ab", 4, ["gap 3", ("gap_in_framing", 7, True), 1], id="over the end of a frame"),
-    ],
-)
-def test_a_gap_elsewhere_loses_framing(before: bytes, length: int, expected: list[object]) -> None:
-    websocket = opened()
-    base = len(response())
-    websocket.feed(SERVER, before)
-    events = websocket.gap(SERVER, length)
-    seen: list[object] = []
-    for event in events:
-        if isinstance(event, Problem):
-            seen.append((event.reason, event.offset - base, event.fatal))
-        elif isinstance(event, MessageGap):
-            seen.append(f"gap {event.length}")
-        elif isinstance(event, Lost):
-            seen.append(event.length)
-    assert seen == expected
-    assert websocket.feed(SERVER, frame(b"ab")) == [Lost(SERVER, 4)]
-    assert application(websocket.feed(CLIENT, frame(b"ab", key=b"abcd")), CLIENT) == b"ab"
-
-
-def test_a_gap_that_ends_with_its_frame_keeps_framing() -> None:
-    websocket = opened()
-    websocket.feed(SERVER, b"\x82\x05ab")
-    assert websocket.gap(SERVER, 3) == [MessageGap(SERVER, 3)]
-    assert application(websocket.feed(SERVER, frame(b"next")), SERVER) == b"next"
-
-
-def test_a_gap_inside_a_control_frame_is_counted_in_it() -> None:
-    websocket = opened()
-    websocket.feed(SERVER, b"\x89\x05ab")
-    assert websocket.gap(SERVER, 1) == []
-    assert websocket.feed(SERVER, b"de") == [Control(SERVER, 9, b"ab", 3)]
-
-
-def test_a_gap_in_the_response_assumes_frames_of_the_client() -> None:
-    websocket = WebSocket()
-    websocket.feed(CLIENT, request() + frame(b"ab", key=b"abcd"))
-    websocket.feed(SERVER, response()[:20])
-    events = websocket.gap(SERVER, 50)
-    assert reasons(events) == ["gap_in_head", "response_not_seen"]
-    assert [e.status for e in events if isinstance(e, Upgrade)] == [None]
-    assert application(events, CLIENT) == b"ab"
-    assert sum(e.length for e in events if isinstance(e, Lost)) == 70
-
-
-def test_client_bytes_without_any_response_are_released_at_the_limit_and_at_the_end() -> None:
+def test_client_bytes_without_any_response_are_released_at_the_limit() -> None:
     websocket = WebSocket()
     websocket.feed(CLIENT, request())
     assert websocket.feed(CLIENT, frame(b"x" * 4000, key=b"abcd")) == []
     events = websocket.feed(CLIENT, frame(b"y" * 4000, key=b"abcd"))
     assert application(events, CLIENT) == b"x" * 4000 + b"y" * 4000
     assert reasons(events) == ["response_not_seen"]
-
-    websocket = WebSocket()
-    websocket.feed(CLIENT, request() + frame(b"ab", key=b"abcd"))
-    assert application(websocket.close(SERVER), CLIENT) == b"ab"
 
 
 def test_a_late_response_still_gives_its_upgrade_once_and_without_repetition() -> None:
@@ -493,21 +404,6 @@ def test_a_late_response_still_gives_its_upgrade_once_and_without_repetition() -
     events = websocket.feed(SERVER, response() + frame(b"ab"))
     assert [e.problems for e in events if isinstance(e, Upgrade)] == [[]]
     assert application(events, SERVER) == b"ab"
-
-
-def test_a_refused_upgrade_leaves_http_and_a_second_try_works() -> None:
-    websocket = WebSocket()
-    websocket.feed(CLIENT, request())
-    assert reasons(websocket.feed(SERVER, b"HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n")) == ["not_upgraded"]
-    websocket.feed(CLIENT, request())
-    websocket.feed(SERVER, response())
-    assert application(websocket.feed(CLIENT, frame(b"ab", key=b"abcd")), CLIENT) == b"ab"
-
-
-def test_a_stream_that_is_not_http_is_lost_from_its_first_byte() -> None:
-    events = WebSocket().feed(CLIENT, b"\x10\x0c\x00\x04MQTT")
-    assert problems(events) == [("not_http", 0, True)]
-    assert events[-1] == Lost(CLIENT, 8)
 
 
 KEYS = st.one_of(st.just(bytes(4)), st.binary(min_size=4, max_size=4))
@@ -596,35 +492,6 @@ def test_any_chunking_of_arbitrary_bytes_says_the_same(raw: bytes, cuts: list[in
         assert merged(events) == merged(whole)
 
 
-@each(
-    "frames, expected",
-    [
-        pytest.param(["c107f248cdc9c90700"], b"Hello", id="one compressed block"),
-        pytest.param(["4103f248cd8004c9c90700"], b"Hello", id="one compressed block in two fragments"),
-        pytest.param(["c107f248cdc9c90700", "c105f200110000"], b"HelloHello", id="sharing the sliding window"),
-        pytest.param(["c107f248cdc9c90700", "c107f248cdc9c90700"], b"HelloHello", id="repeated without sharing"),
-        pytest.param(["c10b000500faff48656c6c6f00"], b"Hello", id="a block without compression"),
-        pytest.param(["c108f348cdc9c9070000"], b"Hello", id="a block with BFINAL"),
-        pytest.param(["c108f348cdc9c9070000", "c105f200110000"], b"HelloHello", id="window shared over BFINAL"),
-        pytest.param(["c107f348cdc9c90700", "c105f200110000"], b"HelloHello", id="BFINAL without the extra byte"),
-        pytest.param(["c10df248050000 00ffffcac9c90700"], b"Hello", id="two blocks in one message"),
-        pytest.param(["c10100", "c107f248cdc9c90700"], b"Hello", id="an empty message"),
-        pytest.param(["c100", "c107f248cdc9c90700"], b"Hello", id="a message without even the empty block"),
-        pytest.param(["810548656c6c6f", "c107f248cdc9c90700"], b"HelloHello", id="an uncompressed message before"),
-        pytest.param(["4103f248cd", "8900", "8004c9c90700"], b"Hello", id="a ping between the fragments"),
-    ],
-)
-@each("step", [1, 2, 1000])
-def test_the_examples_of_rfc_7692_section_7_2_3(frames: list[str], expected: bytes, step: int) -> None:
-    websocket = opened("")
-    raw = bytes.fromhex("".join(frames))
-    events = [event for at in range(0, len(raw), step) for event in websocket.feed(SERVER, raw[at : at + step])]
-    assert application(events, SERVER) == expected
-    assert set(reasons(events)) <= {"text_frame"}
-    data_frames = sum(not item.startswith("89") for item in frames) + sum(item.count("8004") for item in frames[:1])
-    assert sum(isinstance(e, MessageData) and e.frame_end for e in events) == data_frames
-
-
 def test_a_compressed_message_that_is_interrupted_takes_its_history_with_it() -> None:
     first, second = deflate([b"telemetry/a/b/c " * 4, b"telemetry/a/b/c " * 4])
     websocket = opened("")
@@ -669,15 +536,6 @@ def test_a_gap_in_a_compressed_message_never_leads_to_wrong_bytes(takeover: bool
             assert got == message
     assert ("inflate_error" in reasons(results[0])) is takeover
     assert application(results[1], SERVER) == messages[2]
-
-
-def test_a_broken_compressed_message_is_lost_to_its_end_and_framing_stays() -> None:
-    websocket = opened("")
-    raw = frame(b"\xff\xff\xff", 0x42) + frame(b"more", 0x00) + frame(b"end", 0x80) + frame(b"plain")
-    events = websocket.feed(SERVER, raw)
-    assert reasons(events) == ["inflate_error"]
-    assert [e.length for e in events if isinstance(e, Lost)] == [3, 4, 3]
-    assert application(events, SERVER) == b"plain"
 
 
 def test_a_long_message_is_inflated_in_bounded_pieces() -> None:

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from mqttscope.mqtt import Properties, Suback, Subscribe, Subscription, Unsuback, Unsubscribe
+from mqttscope.mqtt import Suback, Subscribe, Unsuback, Unsubscribe
 from mqttscope.session.subscriptions import Subscriptions
+from tests.packets import packet
+from tests.tables import steps
 
 SECOND = 1_000_000_000
 
 
-Row = Subscribe | Suback | Unsubscribe | Unsuback
-
-
 class Talk:
-    """Requests and answers, one a second, on one table."""
+    """Requests and answers in words, one a second, on one table: ``subscribe 1 a:1; suback 1 1``."""
 
-    def __init__(self, *rows: Row, shared: bool = True) -> None:
+    def __init__(self, text: str = "nothing", *, shared: bool = True) -> None:
         self.table = Subscriptions()
         self.shared = shared
         self.number = 0
-        self.tell(*rows)
+        self.tell(text)
 
-    def tell(self, *rows: Row) -> Subscriptions:
-        for row in rows:
-            number, now = self.number, self.number * SECOND
+    def tell(self, text: str) -> Subscriptions:
+        for step in steps(text):
+            row, number, now = packet(step), self.number, self.number * SECOND
             if isinstance(row, Subscribe):
                 self.table.subscribe(row, number, number + 1, now, shared=self.shared)
             elif isinstance(row, Suback):
@@ -30,26 +29,10 @@ class Talk:
             elif isinstance(row, Unsubscribe):
                 self.table.unsubscribe(row, number, number + 1, now)
             else:
+                assert isinstance(row, Unsuback)
                 self.table.unsubscribed(row, number, now)
             self.number += 1
         return self.table
-
-
-def subscribe(identifier: int, *filters: str, qos: int = 1, number: int | None = None, **options: object) -> Subscribe:
-    block = None if number is None else Properties(subscription_identifier=number)
-    return Subscribe(identifier, block, [Subscription(one, qos, **options) for one in filters])  # type: ignore[arg-type]
-
-
-def suback(identifier: int, *codes: int) -> Suback:
-    return Suback(identifier, reason_codes=list(codes))
-
-
-def unsubscribe(identifier: int, *filters: str) -> Unsubscribe:
-    return Unsubscribe(identifier, topic_filters=list(filters))
-
-
-def unsuback(identifier: int, *codes: int) -> Unsuback:
-    return Unsuback(identifier, reason_codes=list(codes) if codes else None)
 
 
 def filters(table: Subscriptions, topic: str) -> list[str]:

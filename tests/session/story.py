@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from mqttscope.mqtt import (
-    Connack,
-    Connect,
-    ControlPacket,
-    Direction,
-    Malformed,
-    Properties,
-    ProtocolVersion,
-    Publish,
-    decode,
-    encode,
-)
+from mqttscope.mqtt import ControlPacket, Direction, Malformed, ProtocolVersion, Publish, decode, encode
 from mqttscope.session import Connection
+from tests.packets import told
 
 C2S, S2C = Direction.CLIENT_TO_SERVER, Direction.SERVER_TO_CLIENT
 V3_1, V3_1_1, V5 = ProtocolVersion
 SECOND = 1_000_000_000
-
-Row = tuple[str, ControlPacket]
-"""Who sends (``C`` or ``S``), and what."""
 
 
 def fresh(version: ProtocolVersion = V5) -> Connection:
@@ -40,48 +27,28 @@ def wired(packet: ControlPacket, version: ProtocolVersion) -> ControlPacket:
 
 
 class Story:
-    """Applies packets and keeps what was known of each one just before."""
+    """Applies packets, in words, and keeps what was known of each one just before."""
 
-    def __init__(self, *rows: Row, version: ProtocolVersion = V5) -> None:
+    def __init__(self, text: str = "nothing", version: ProtocolVersion = V5) -> None:
         self.connection = fresh(version)
         self.number = 0
         self.topics: list[str | None] = []
         self.answers: list[int | None] = []
         """For each packet the number of the packet that began the exchange it belongs to."""
-        self.tell(*rows)
+        self.tell(text)
 
-    def tell(self, *rows: Row) -> Connection:
+    def tell(self, text: str) -> Connection:
         """Apply more packets: one in a frame, one a second."""
-        for who, packet in rows:
-            direction = C2S if who == "C" else S2C
-            read = wired(packet, self.connection.version)
-            self.connection.identify(read)
-            self.topics.append(self.connection.resolve_topic(read, direction) if isinstance(read, Publish) else None)
-            running = self.connection.answered_by(read, direction)
-            self.answers.append(None if running is None else running.packet)
-            self.connection.apply(read, direction, self.number, self.number + 1, self.number * SECOND)
-            self.number += 1
+        for side, packets in told(text, client_identifier="", keep_alive=0):
+            direction = C2S if side == "client" else S2C
+            for packet in packets:
+                assert isinstance(packet, ControlPacket)
+                read = wired(packet, self.connection.version)
+                self.connection.identify(read)
+                topic = self.connection.resolve_topic(read, direction) if isinstance(read, Publish) else None
+                self.topics.append(topic)
+                running = self.connection.answered_by(read, direction)
+                self.answers.append(None if running is None else running.packet)
+                self.connection.apply(read, direction, self.number, self.number + 1, self.number * SECOND)
+                self.number += 1
         return self.connection
-
-
-def connect(level: int = 5, **values: object) -> Connect:
-    """A CONNECT; keywords that are no field of it are properties."""
-    fields = {key: values.pop(key) for key in ("client_identifier", "keep_alive", "clean_start") if key in values}
-    made = Connect(protocol_level=level, protocol_name="MQIsdp" if level == 3 else "MQTT", **fields)  # type: ignore[arg-type]
-    if level == 5:
-        made.properties = Properties(**values)
-    return made
-
-
-def connack(reason_code: int = 0, *, session_present: bool = False, **values: object) -> Connack:
-    """A CONNACK with properties."""
-    return Connack(reason_code=reason_code, session_present=session_present, properties=Properties(**values))
-
-
-def publish(
-    identifier: int | None = None, qos: int = 0, topic: str = "a", *, dup: bool = False, **values: object
-) -> Publish:
-    """A PUBLISH with properties."""
-    return Publish(
-        qos=qos, dup=dup, topic_name=topic, packet_identifier=identifier, properties=Properties(**values), payload=b"x"
-    )

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import replace
 
 import pytest
 
 from mqttscope.dissect import dissect_segments
 from mqttscope.events import PacketEvent
+from mqttscope.lint.conversation_text import parse_conversations
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.examples import Step, client, conversation, lost, opened, segments, server
-from mqttscope.mqtt import packets
+from mqttscope.lint.examples import segments
 from mqttscope.mqtt.constants import Direction
 from mqttscope.session import history as module
 from mqttscope.session.history import NEVER_NS, History
 from mqttscope.session.inflight import RELEASED, SENT
 from tests.growth import kept_of_each
+from tests.tables import cases_of, differing
 
 
-def told(*steps: Step) -> History:
-    """The history after a conversation."""
+def told(text: str) -> History:
+    """The history after a conversation, which is opened before."""
     found: History | None = None
     linter = Linter([])
-    for event in dissect_segments(segments(conversation("a conversation", *opened(), *steps))):
+    (conversation,) = parse_conversations(f"a conversation\n    opened; {text}")
+    for event in dissect_segments(segments(conversation)):
         linter.feed(event)
         if isinstance(event, PacketEvent):
             found = event.connection.history
@@ -31,76 +32,64 @@ def told(*steps: Step) -> History:
     return found
 
 
-def publish(qos: int, identifier: int, payload: bytes = b"x") -> packets.Publish:
-    return packets.Publish(qos=qos, topic_name="a", packet_identifier=identifier, payload=payload)
+FACTS = """
+CONNECT and CONNACK are kept with their place
+    nothing; | connect_sent.packet=0 connack_sent.packet=1 connack_sent.position=5 connect.protocol_level=5
+    connack.reason_code=0
+what is owed keeps the order of arrival
+    > publish a x qos=1 id=5 & publish a x qos=1 id=3 & publish a x qos=2 id=9; < puback 3 |
+    server.owes_puback=[5] server.owes_pubrec=[9] client.owes_puback=[]
+PUBREC is owed for QoS 2
+    > publish a x qos=2 id=9 | server.owes_pubrec=[9] client.owes_pubrel=[] server.owes_pubcomp=[]
+then PUBREL
+    > publish a x qos=2 id=9; < pubrec 9 | server.owes_pubrec=[] client.owes_pubrel=[9] server.owes_pubcomp=[]
+then PUBCOMP
+    > publish a x qos=2 id=9; < pubrec 9; > pubrel 9 |
+    server.owes_pubrec=[] client.owes_pubrel=[] server.owes_pubcomp=[9]
+then nothing
+    > publish a x qos=2 id=9; < pubrec 9; > pubrel 9; < pubcomp 9 |
+    server.owes_pubrec=[] client.owes_pubrel=[] server.owes_pubcomp=[]
+an exchange that ended is remembered with its answer
+    > publish a data qos=1 id=7; < puback 7 code=0x87; > publish a x qos=2 id=8; < pubrec 8 code=0x97 |
+    client.ended[7].by=4 client.ended[7].reason_code=0x87 client.ended[7].checksum=2918445923
+    client.ended[7].exchange.topic=a client.ended[8].by=5 client.ended[8].reason_code=0x97 client.owes_pubrel=[]
+a gap forgives what the lost bytes may have paid
+    < publish a x qos=1 id=4; lost > puback 4; > pingreq; < pingresp; +1 > pingreq | client.owes_puback=[]
+pings are counted until they are answered
+    > pingreq & pingreq; < pingresp | client.pings=1
+an answer to no ping counts nothing
+    < pingresp | client.pings=0
+two answers to no ping count nothing
+    < pingresp & pingresp | client.pings=0
+pings that have no answer are counted
+    > pingreq & pingreq; < pingresp; > pingreq | client.pings=2 server.pings=0
+the ends of either side
+    < disconnect code=0x8b; > auth code=0x18 |
+    server.disconnect.reason_code=0x8b client.disconnect=None client.auth.reason_code=0x18
+the lengths of segments are known
+    > raw 30; > raw 0400016158; > pingreq |
+    client.length_before=5 client.segment_length=2 client.single_bytes=1 server.single_bytes=0
+"""
 
 
-def test_connect_and_connack_are_kept_with_their_place() -> None:
-    history = told()
-
-    assert history.connect is not None
-    assert history.connack is not None
-    assert history.connect_sent is not None
-    assert history.connack_sent is not None
-    assert (history.connect_sent.packet, history.connack_sent.packet) == (0, 1)
-    assert history.connack_sent.position == len(history.connack.raw)
+@pytest.mark.parametrize(("story", "facts"), cases_of(FACTS, str, str))
+def test_what_is_remembered(story: str, facts: str) -> None:
+    assert differing(told(story.removeprefix("nothing;")), facts) == {}
 
 
-def test_what_is_owed_keeps_the_order_of_arrival() -> None:
-    history = told(client(publish(1, 5), publish(1, 3), publish(2, 9)), server(packets.Puback(packet_identifier=3)))
+def test_each_side_is_found_by_its_direction() -> None:
+    history = told("> pingreq")
 
-    assert list(history.server.owes_puback) == [5]
-    assert list(history.server.owes_pubrec) == [9]
-    assert history.client.owes_puback == {}
-
-
-def test_qos_2_is_owed_step_by_step() -> None:
-    steps = [
-        client(publish(2, 9)),
-        server(packets.Pubrec(packet_identifier=9)),
-        client(packets.Pubrel(packet_identifier=9)),
-        server(packets.Pubcomp(packet_identifier=9)),
-    ]
-
-    def owed(count: int) -> list[list[int]]:
-        history = told(*steps[:count])
-        parties = (history.server.owes_pubrec, history.client.owes_pubrel, history.server.owes_pubcomp)
-        return [list(one) for one in parties]
-
-    assert [owed(count) for count in range(1, 5)] == [
-        [[9], [], []],
-        [[], [9], []],
-        [[], [], [9]],
-        [[], [], []],
-    ]
-
-
-def test_an_exchange_that_ended_is_remembered_with_its_answer() -> None:
-    history = told(
-        client(publish(1, 7, b"data")),
-        server(packets.Puback(packet_identifier=7, reason_code=0x87)),
-        client(publish(2, 8)),
-        server(packets.Pubrec(packet_identifier=8, reason_code=0x97)),
-    )
-    acknowledged, refused = history.client.ended[7], history.client.ended[8]
-
-    assert (acknowledged.by, acknowledged.reason_code) == (4, 0x87)
-    assert acknowledged.checksum == zlib.crc32(b"data")
-    assert acknowledged.exchange.topic == "a"
-    assert (refused.by, refused.reason_code) == (5, 0x97)
-    assert history.client.owes_pubrel == {}
+    assert history.party(Direction.SERVER_TO_CLIENT) is history.server
 
 
 def test_what_is_remembered_of_an_exchange_is_little() -> None:
-    steps = [
-        step
-        for number in range(1_001, 1_001 + module.MAX_ENDED)
-        for step in (client(publish(1, number)), server(packets.Puback(packet_identifier=number)))
-    ]
+    numbers = range(1_001, 1_001 + module.MAX_ENDED)
+    story = "; ".join(f"> publish a x qos=1 id={number}; < puback {number}" for number in numbers)
     remembered = []
 
     def connection(_: int) -> None:
-        remembered.append(told(*steps).client.ended)
+        remembered.append(told(story).client.ended)
 
     # An exchange, its answer and what joins them took 485 bytes as objects of their own, in an interpreter of 64 bits.
     assert kept_of_each(connection, count=4, before=1) < 420 * module.MAX_ENDED
@@ -108,13 +97,7 @@ def test_what_is_remembered_of_an_exchange_is_little() -> None:
 
 
 def test_an_exchange_that_ended_and_its_answer_are_made_again() -> None:
-    history = told(
-        client(publish(2, 7)),
-        server(packets.Pubrec(packet_identifier=7)),
-        client(packets.Pubrel(packet_identifier=7)),
-        server(packets.Pubcomp(packet_identifier=7, reason_code=0x92)),
-    )
-    ended = history.client.ended[7]
+    ended = told("> publish a x qos=2 id=7; < pubrec 7; > pubrel 7; < pubcomp 7 code=0x92").client.ended[7]
     assert (ended.exchange.kind, ended.exchange.qos, ended.exchange.packet, ended.exchange.phase) == (
         "publish", 2, 2, RELEASED,
     )  # fmt: skip
@@ -128,7 +111,7 @@ def test_an_exchange_that_ended_and_its_answer_are_made_again() -> None:
 
 
 def test_identifiers_that_were_ever_sent_are_known() -> None:
-    history = told(client(publish(1, 1), publish(1, 65_535)))
+    history = told("> publish a x qos=1 id=1 & publish a x qos=1 id=65535")
 
     assert [number for number in (1, 2, 65_534, 65_535) if history.client.has_sent(number)] == [1, 65_535]
     assert not history.server.has_sent(1)
@@ -137,50 +120,10 @@ def test_identifiers_that_were_ever_sent_are_known() -> None:
 def test_few_packets_are_kept_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_ENDED", 3)
     monkeypatch.setattr(module, "MAX_RECENT", 2)
-    exchanges = [
-        step
-        for number in range(1, 10)
-        for step in (client(publish(1, number)), server(packets.Puback(packet_identifier=number)))
-    ]
-    history = told(*exchanges)
+    history = told("; ".join(f"> publish a x qos=1 id={number}; < puback {number}" for number in range(1, 10)))
 
     assert list(history.client.ended) == [7, 8, 9]
     assert len(history.client.recent) <= 4
-
-
-def test_a_gap_forgives_what_the_lost_bytes_may_have_paid() -> None:
-    history = told(
-        server(publish(1, 4)),
-        lost(client(packets.Puback(packet_identifier=4))),
-        client(packets.Pingreq()),
-        server(packets.Pingresp()),
-        client(packets.Pingreq(), after=1),
-    )
-
-    assert history.client.owes_puback == {}
-
-
-def test_pings_are_counted_until_they_are_answered() -> None:
-    assert told(client(packets.Pingreq(), packets.Pingreq()), server(packets.Pingresp())).client.pings == 1
-    assert told(server(packets.Pingresp())).client.pings == 0
-
-
-def test_the_ends_of_either_side() -> None:
-    history = told(server(packets.Disconnect(reason_code=0x8B)), client(packets.Auth(reason_code=0x18)))
-
-    assert history.server.disconnect is not None
-    assert history.server.disconnect.reason_code == 0x8B
-    assert history.client.disconnect is None
-    assert history.client.auth is not None
-    assert history.party(Direction.SERVER_TO_CLIENT) is history.server
-
-
-def test_the_lengths_of_segments_are_known() -> None:
-    history = told(client(b"\x30"), client(b"\x04\x00\x01aX"), client(packets.Pingreq()))
-
-    assert (history.client.length_before, history.client.segment_length) == (5, 2)
-    assert history.client.single_bytes == 1
-    assert history.server.single_bytes == 0
 
 
 def test_a_packet_in_pieces_begins_in_the_segment_of_its_first_byte() -> None:
@@ -212,12 +155,6 @@ def test_bytes_that_were_not_read_as_packets_yet_are_not_shown() -> None:
     history.segment(from_client=True, position=10, acknowledged=9, delivered=9, timestamp_ns=1, held=0, unread=9)
 
     assert not history.client.in_step()
-
-
-def test_pings_that_have_no_answer_are_counted() -> None:
-    found = told(client(packets.Pingreq(), packets.Pingreq()), server(packets.Pingresp()), client(packets.Pingreq()))
-    assert (found.client.pings, found.server.pings) == (2, 0)
-    assert told(server(packets.Pingresp(), packets.Pingresp())).client.pings == 0
 
 
 @pytest.mark.parametrize("passing", [False, True])

@@ -6,22 +6,85 @@ import pytest
 
 from mqttscope.session import subscriptions as module
 from mqttscope.session.subscriptions import FLOOD_PAUSE_NS, FLOOD_START_NS
-from tests.session.requests import SECOND, Talk, filters, suback, subscribe, unsuback, unsubscribe
+from tests.session.requests import Talk, filters
+from tests.tables import cases_of, differing
+
+FACTS = """
+a new SUBSCRIBE replaces options and remembers the old ones
+    subscribe 1 a:1 subscription_identifier=7; suback 1 1; subscribe 2 a:0 subscription_identifier=8 |
+    live[a].existed=True live[a].times=2 live[a].formerly=[7] live[a].replaced.subscription_identifier=7
+a refused request leaves the subscription before it
+    subscribe 1 a:1; suback 1 1; subscribe 2 a:2; suback 2 0x97 |
+    live[a].packet=0 live[a].granted=1 live[a].doubtful=True refused=[a] refused[a]=2
+a subscription did not exist when the one before is refused late
+    subscribe 1 a:1; subscribe 2 a:1; suback 1 0x80; suback 2 1 |
+    live[a].granted=1 live[a].existed=False live[a].replaced=None
+a subscription did not exist when the one before was ending
+    subscribe 1 a:1; unsubscribe 2 a; subscribe 3 a:1 | live[a].existed=False live[a].replaced.packet=0
+an ended subscription is remembered
+    subscribe 1 a:1 subscription_identifier=7; suback 1 1; unsubscribe 2 a; unsuback 2 0 |
+    ended[a].ended_ns=3000000000 live=[]
+an ended subscription is remembered until it is asked for again
+    subscribe 1 a:1 subscription_identifier=7; suback 1 1; unsubscribe 2 a; unsuback 2 0; subscribe 3 a:1 |
+    ended=[] live[a].formerly=[7] live[a].times=2 live[a].existed=False
+a subscription that was ended does not come back when the next one is refused
+    subscribe 1 a:1; suback 1 1; unsubscribe 2 a; subscribe 3 a:1; unsuback 2 0; suback 3 0x80 |
+    live=[] ended[a].packet=0 ended[a].ended_ns=4000000000
+the highest QoS that a filter had is remembered
+    subscribe 1 a:2; subscribe 2 a:1; subscribe 3 a:0 | live[a].former_qos=2
+a SUBACK of another length says nothing about single filters
+    subscribe 1 a:1 b:1; suback 1 0x80 | live=[a,b] live[a].granted=None live[b].granted=None requests[1].codes=[0x80]
+requests with one identifier are answered in order
+    subscribe 1 a:1; subscribe 1 b:1; unsubscribe 1 c; suback 1 0x80 | live=[b] live[b].granted=None
+the second one of them is answered then
+    subscribe 1 a:1; subscribe 1 b:1; unsubscribe 1 c; suback 1 0x80; suback 1 1 |
+    live[b].granted=1 requests[1].kind=unsubscribe requests[1].earlier.kind=subscribe requests[1].earlier.answers=1
+an answer without a request changes nothing
+    subscribe 1 a:1; suback 2 1; unsuback 1 0 | live[a].granted=None requests=[1]
+a second answer changes nothing
+    subscribe 1 a:1; suback 1 1; suback 1 0x80 | live[a].granted=1 requests[1].answers=2 requests[1].answer=1
+an UNSUBSCRIBE remembers what its filters stood for
+    subscribe 1 a:1; suback 1 1; subscribe 2 b:1; unsubscribe 3 a b c | requests[3].existing=[0,2,-1]
+a malformed SUBSCRIBE may lack everything
+    subscribe 1; suback 1 empty | live=[] requests[1].answers=1
+"""
+
+
+@pytest.mark.parametrize(("story", "facts"), cases_of(FACTS, str, str))
+def test_what_is_remembered(story: str, facts: str) -> None:
+    assert differing(Talk(story).table, facts) == {}
+
+
+MATCHES = """
+of a SUBSCRIBE that replaces another both count until it is answered
+    subscribe 1 a:1 subscription_identifier=7; suback 1 1; subscribe 2 a:0 subscription_identifier=8 |
+    granted_qos=0 highest_qos=1 identifiers=[8] replaces=True possible_identifiers=[8,7,7]
+of an ended subscription
+    subscribe 1 a:1; suback 1 1; unsubscribe 2 a; unsuback 2 0 | subscriptions=[] ended[0].topic_filter=a
+the highest QoS that a filter had
+    subscribe 1 a:2; subscribe 2 a:1; subscribe 3 a:0 | granted_qos=0 highest_qos=2
+"""
+
+
+@pytest.mark.parametrize(("story", "facts"), cases_of(MATCHES, str, str))
+def test_what_a_topic_belongs_to(story: str, facts: str) -> None:
+    assert differing(Talk(story).table.match("a"), facts) == {}
 
 
 def test_a_match_is_kept_until_the_table_changes() -> None:
-    talk = Talk(subscribe(1, "a", qos=2))
+    talk = Talk("subscribe 1 a:2")
     first = talk.table.match("a")
 
     assert talk.table.match("a") is first
     assert first.granted_qos == 2
-    talk.tell(suback(1, 0))
+    talk.tell("suback 1 0")
     assert talk.table.match("a") is not first
     assert talk.table.match("a").granted_qos == 0
 
 
 def test_what_matches_may_match() -> None:
-    names = [
+    quick = 0
+    for name in [
         "a",
         "a/b",
         "a/b/c",
@@ -36,10 +99,8 @@ def test_what_matches_may_match() -> None:
         "a/b/#",
         "$share/g/a/+",
         "$SYS/#",
-    ]
-    quick = 0
-    for name in names:
-        table = Talk(subscribe(1, name), suback(1, 0)).table
+    ]:
+        table = Talk(f"subscribe 1 {name}:1; suback 1 0").table
         for topic in ("a", "a/b", "a/b/c", "b", "ab", "x/b", "$SYS/a", "c/d"):
             assert table.may_match(topic) or not filters(table, topic), (name, topic)
             quick += not table.may_match(topic)
@@ -48,126 +109,36 @@ def test_what_matches_may_match() -> None:
 
 def test_matches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_MATCHES", 3)
-    table = Talk(subscribe(1, "#")).table
+    table = Talk("subscribe 1 #:1").table
 
     for number in range(10):
         assert filters(table, f"t{number}") == ["#"]
     assert len(table.found) <= 3
 
 
-def test_a_new_subscribe_replaces_options_and_remembers_the_old_ones() -> None:
-    talk = Talk(subscribe(1, "a", number=7, qos=1), suback(1, 1), subscribe(2, "a", number=8, qos=0))
-    one = talk.table.live["a"]
-    found = talk.table.match("a")
-
-    assert one.existed
-    assert one.times == 2
-    assert one.formerly == (7,)
-    assert one.replaced is not None
-    assert one.replaced.subscription_identifier == 7
-    assert (found.granted_qos, found.highest_qos) == (0, 1)
-    assert found.identifiers == (8,)
-    assert set(found.possible_identifiers) == {7, 8}
-    assert found.replaces
-
-
 def test_only_one_predecessor_is_kept_but_all_its_identifiers() -> None:
-    talk = Talk(*(subscribe(number, "a", number=number) for number in range(1, 5)))
-    one = talk.table.live["a"]
+    talk = Talk("; ".join(f"subscribe {number} a:1 subscription_identifier={number}" for number in range(1, 5)))
 
-    assert one.formerly == (3, 2, 1)
-    assert one.replaced is not None
-    assert one.replaced.replaced is None
+    assert differing(talk.table, "live[a].formerly=[3,2,1] live[a].replaced.replaced=None") == {}
     for number in range(5, 40):
-        talk.tell(subscribe(number, "a", number=number))
+        talk.tell(f"subscribe {number} a:1 subscription_identifier={number}")
     assert len(talk.table.live["a"].formerly) == module.MAX_CHAIN
 
 
-def test_a_refused_request_leaves_the_subscription_before_it() -> None:
-    talk = Talk(subscribe(1, "a"), suback(1, 1), subscribe(2, "a", qos=2), suback(2, 0x97))
-    one = talk.table.live["a"]
-
-    assert (one.packet, one.granted, one.doubtful) == (0, 1, True)
-    assert talk.table.refused == {"a": 2}
-
-
-def test_a_subscription_did_not_exist_when_the_one_before_is_refused_late_or_was_ending() -> None:
-    late = Talk(subscribe(1, "a"), subscribe(2, "a"), suback(1, 0x80), suback(2, 1)).table.live["a"]
-    ending = Talk(subscribe(1, "a"), unsubscribe(2, "a"), subscribe(3, "a")).table.live["a"]
-
-    assert (late.granted, late.existed, late.replaced) == (1, False, None)
-    assert not ending.existed
-    assert ending.replaced is not None
-
-
-def test_an_ended_subscription_is_remembered_until_it_is_asked_for_again() -> None:
-    talk = Talk(subscribe(1, "a", number=7), suback(1, 1), unsubscribe(2, "a"), unsuback(2, 0))
-
-    assert talk.table.ended["a"].ended_ns == 3 * SECOND
-    assert [one.topic_filter for one in talk.table.match("a").ended] == ["a"]
-    talk.tell(subscribe(3, "a"))
-    assert talk.table.ended == {}
-    assert talk.table.live["a"].formerly == (7,)
-    assert talk.table.live["a"].times == 2
-    assert not talk.table.live["a"].existed
-
-
-def test_a_subscription_that_was_ended_does_not_come_back_when_the_next_one_is_refused() -> None:
-    rows = subscribe(1, "a"), suback(1, 1), unsubscribe(2, "a"), subscribe(3, "a"), unsuback(2, 0), suback(3, 0x80)
-    table = Talk(*rows).table
-
-    assert table.live == {}
-    assert table.ended["a"].packet == 0
-    assert table.ended["a"].ended_ns == 4 * SECOND
-
-
-def test_the_highest_qos_that_a_filter_had_is_remembered() -> None:
-    table = Talk(*(subscribe(number, "a", qos=qos) for number, qos in enumerate((2, 1, 0), 1))).table
-
-    assert table.live["a"].former_qos == 2
-    assert table.match("a").granted_qos == 0
-    assert table.match("a").highest_qos == 2
-
-
-def test_a_suback_of_another_length_says_nothing_about_single_filters() -> None:
-    table = Talk(subscribe(1, "a", "b"), suback(1, 0x80)).table
-
-    assert [one.granted for one in table.live.values()] == [None, None]
-    assert table.requests[1].codes == (0x80,)
-
-
-def test_requests_with_one_identifier_are_answered_in_order() -> None:
-    talk = Talk(subscribe(1, "a"), subscribe(1, "b"), unsubscribe(1, "c"))
+def test_the_request_that_an_answer_is_for() -> None:
+    talk = Talk("subscribe 1 a:1; subscribe 1 b:1; unsubscribe 1 c")
 
     assert [one.topic_filters for one in (talk.table.request_for(1, "subscribe"),) if one] == [("a",)]
-    talk.tell(suback(1, 0x80))
-    assert list(talk.table.live) == ["b"]
-    talk.tell(suback(1, 1))
-    assert talk.table.live["b"].granted == 1
+    talk.tell("suback 1 0x80; suback 1 1")
     again = talk.table.request_for(1, "subscribe")
     assert again is not None
     assert again.answers == 1
     assert talk.table.request_for(1, "unsubscribe") is talk.table.requests[1]
-
-
-def test_an_answer_without_a_request_changes_nothing() -> None:
-    talk = Talk(subscribe(1, "a"))
-    talk.tell(suback(2, 1), unsuback(1, 0))
-
-    assert talk.table.live["a"].granted is None
     assert talk.table.request_for(2, "subscribe") is None
 
 
-def test_a_second_answer_changes_nothing() -> None:
-    talk = Talk(subscribe(1, "a"), suback(1, 1), suback(1, 0x80))
-
-    assert talk.table.live["a"].granted == 1
-    assert talk.table.requests[1].answers == 2
-    assert talk.table.requests[1].answer == 1
-
-
 def test_unanswered_requests_with_one_identifier_are_bounded() -> None:
-    table = Talk(*(subscribe(1, f"t{number}") for number in range(100))).table
+    table = Talk("; ".join(f"subscribe 1 t{number}:1" for number in range(100))).table
     depth, one = 0, table.requests.get(1)
     while one is not None:
         depth, one = depth + 1, one.earlier
@@ -175,22 +146,19 @@ def test_unanswered_requests_with_one_identifier_are_bounded() -> None:
     assert depth <= module.MAX_CHAIN + 1
 
 
-def test_an_unsubscribe_remembers_what_its_filters_stood_for() -> None:
-    talk = Talk(subscribe(1, "a"), suback(1, 1), subscribe(2, "b"), unsubscribe(3, "a", "b", "c"))
-    request = talk.table.requests[3]
+def test_a_name_leads_to_what_an_unsubscribe_ended() -> None:
+    talk = Talk("subscribe 1 a:1; suback 1 1; subscribe 2 b:1; unsubscribe 3 a b c; unsuback 3 0 0 0x11")
 
-    assert request.existing == (0, 2, -1)
-    talk.tell(unsuback(3, 0, 0, 0x11))
     assert talk.table.named("a", 0) is talk.table.ended["a"]
     assert talk.table.named("a", 1) is None
 
 
 def test_too_many_subscriptions_are_said_aloud(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_SUBSCRIPTIONS", 2)
-    talk = Talk(subscribe(1, "a", "b"))
+    talk = Talk("subscribe 1 a:1 b:1")
 
     assert talk.table.match("a").known
-    talk.tell(subscribe(2, "c"))
+    talk.tell("subscribe 2 c:1")
     assert list(talk.table.live) == ["a", "b"]
     assert not talk.table.match("c").known
 
@@ -199,8 +167,8 @@ def test_ended_and_refused_filters_and_requests_are_bounded(monkeypatch: pytest.
     monkeypatch.setattr(module, "MAX_ENDED", 5)
     talk = Talk()
     for number in range(1, 30):
-        talk.tell(subscribe(number, f"r{number}"), suback(number, 0x80))
-        talk.tell(subscribe(number, f"t{number}"), unsubscribe(number + 100, f"t{number}"), unsuback(number + 100, 0))
+        talk.tell(f"subscribe {number} r{number}:1; suback {number} 0x80; subscribe {number} t{number}:1")
+        talk.tell(f"unsubscribe {number + 100} t{number}; unsuback {number + 100} 0")
 
     assert len(talk.table.ended) == len(talk.table.refused) == len(talk.table.requests) == 5
     assert talk.table.live == {}
@@ -208,7 +176,7 @@ def test_ended_and_refused_filters_and_requests_are_bounded(monkeypatch: pytest.
 
 
 def test_what_could_not_be_read_makes_the_table_incomplete() -> None:
-    talk = Talk(subscribe(1, "a"))
+    talk = Talk("subscribe 1 a:1")
     talk.table.unreadable(request=True)
 
     assert not talk.table.match("a").known
@@ -217,18 +185,8 @@ def test_what_could_not_be_read_makes_the_table_incomplete() -> None:
     assert talk.table.unread_answers
 
 
-def test_a_malformed_subscribe_may_lack_everything() -> None:
-    talk = Talk()
-    broken = subscribe(1)
-    broken.subscriptions = None
-    talk.tell(broken, suback(1))
-
-    assert talk.table.live == {}
-    assert talk.table.requests[1].answers == 1
-
-
 def test_retained_messages_follow_a_subscribe_in_one_go() -> None:
-    table = Talk(subscribe(1, "#")).table
+    table = Talk("subscribe 1 #:1").table
 
     assert table.is_flood(FLOOD_START_NS)
     assert not table.is_flood(FLOOD_START_NS + 1)
@@ -241,7 +199,7 @@ def test_retained_messages_follow_a_subscribe_in_one_go() -> None:
 
 
 def test_messages_that_keep_retain_as_published_are_not_counted_as_retained() -> None:
-    table = Talk(subscribe(1, "a", retain_as_published=True)).table
+    table = Talk("subscribe 1 a:1,retain_as_published").table
     table.retained_sent("a", 0)
 
     assert table.retained == {}
@@ -250,7 +208,7 @@ def test_messages_that_keep_retain_as_published_are_not_counted_as_retained() ->
 def test_what_comes_before_anybody_asks_is_not_the_answer_to_a_subscribe() -> None:
     talk = Talk()
     talk.table.retained_sent("a", 0)
-    talk.tell(subscribe(1, "a"))
+    talk.tell("subscribe 1 a:1")
     talk.table.retained_sent("a", 1)
 
     assert talk.table.retained == {"a": 1}
@@ -258,7 +216,7 @@ def test_what_comes_before_anybody_asks_is_not_the_answer_to_a_subscribe() -> No
 
 def test_topics_of_retained_messages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_RETAINED", 4)
-    table = Talk(subscribe(1, "#")).table
+    table = Talk("subscribe 1 #:1").table
     for number in range(10):
         table.retained_sent(f"t{number}", 0)
 
