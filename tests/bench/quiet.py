@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from mqttscope.cli.pipeline.common import RowOptions
 from mqttscope.lint.finding import Scope
 from tests.bench.devices import PINGREQ, PINGRESP, device, payloads
-from tests.bench.frames import ACK, PSH, SYN, Link, Writer, link
+from tests.bench.frames import START_NS, Link, Writer, link
 from tests.bench.pipeline import Tree
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ CONNECTIONS = (5_000, 50_000)
 BATCHES = 8
 FEW = 3
 """Connections that ping in a quiet batch."""
-START_NS = 1_767_225_600_000_000_000
 _STEP_NS = 20_000
 _PAUSE_NS = 100_000_000
 """Short enough that no rule asks about the others in between."""
@@ -55,8 +54,8 @@ class Crowd:
         """Some of them ping, and the server answers."""
         self._writer.now_ns += _PAUSE_NS
         for number in range(count):
-            self._send(self._links[number * 17 % len(self._links)], 0, PINGREQ)
-            self._send(self._links[number * 17 % len(self._links)], 1, PINGRESP)
+            for side, packet in enumerate((PINGREQ, PINGRESP)):
+                self._writer.data(self._links[number * 17 % len(self._links)], side, packet, _STEP_NS)
         self.flush()
 
     def flush(self) -> None:
@@ -68,20 +67,11 @@ class Crowd:
         one = device(number, self._random)
         client = bytes((10, 1 + number // 65_536, number >> 8 & 255, number & 255))
         made = link(4, (client, b"\x0a\xfa\0\x01"), (20_000 + number % 40_000, 1883), 0, (number * 977, number * 1_013))
-        for side, flags in ((0, SYN), (1, SYN | ACK), (0, ACK)):
-            self._writer.segment(made, side, made.sequence[side], b"", flags, _STEP_NS)
-            if flags & SYN:
-                made.sequence[side] += 1
+        self._writer.handshake(made, _STEP_NS)
         self._links.append(made)
-        self._send(made, 0, one.connect(clean=True))
-        self._send(made, 1, one.connack(present=False))
-        for side, packet in enumerate(one.subscribe()):
-            self._send(made, side, packet)
-        self._send(made, 0, one.publish(0, b"", body, 0.9))
-
-    def _send(self, made: Link, side: int, packet: bytes) -> None:
-        self._writer.segment(made, side, made.sequence[side], packet, PSH | ACK, _STEP_NS)
-        made.sequence[side] += len(packet)
+        opening = one.connect(clean=True), one.connack(present=False), *one.subscribe(), one.publish(0, b"", body, 0.9)
+        for number, packet in enumerate(opening):
+            self._writer.data(made, number % 2, packet, _STEP_NS)
 
 
 @dataclass(slots=True)

@@ -23,8 +23,8 @@ from mqttscope.lint.context import WIDE
 from mqttscope.lint.finding import Scope
 from mqttscope.lint.rule import Rule
 from mqttscope.net.frame import Frame
-from tests.bench.frames import Link, Writer, link
-from tests.bench.generate import START_NS, Traffic
+from tests.bench.frames import Link, link, writing
+from tests.bench.generate import Traffic
 
 FRAMES = 100_000
 CORES = 2
@@ -55,11 +55,8 @@ class SkewedTraffic(Traffic):
 
 def generate(path: Path, frames: int, devices: int = 1_000) -> None:
     """Write a capture of that many frames."""
-    with path.open("wb") as file:
-        writer = Writer(file, START_NS)
-        writer.start()
+    with writing(path) as writer:
         SkewedTraffic(writer, 1, devices, CLIENT).run(frames)
-        writer.flush()
 
 
 def shares(path: Path) -> tuple[float, float]:

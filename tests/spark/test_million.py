@@ -42,8 +42,8 @@ from mqttscope.net.frame import Frame
 from mqttscope.net.segment import direction_key
 from mqttscope.spark.ingest import ingest
 from mqttscope.spark.watch import watch
-from tests.bench.frames import MSS
-from tests.bench.generate import START_NS, STEP_NS, generate
+from tests.bench.frames import MSS, START_NS
+from tests.bench.generate import STEP_NS, generate
 from tests.cli.running import command, environment, invoke
 from tests.conftest import EXHAUSTIVE
 from tests.dissect.secure import as_frame
