@@ -11,7 +11,7 @@ import hashlib
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
@@ -19,7 +19,9 @@ from random import Random
 
 from tests.bench.devices import DISCONNECT, PINGREQ, PINGRESP, Device, device, large_payloads, payloads
 from tests.bench.frames import ACK, FIN, MSS, PSH, RST, SYN, Link, Writer, link, writing
+from tests.bench.printing import Out, say
 
+SIZES = (250_000, 1_000_000)
 DEVICES = 1_000
 STEP_NS = 180_000
 """The longest time from one frame to the next; it is 90 microseconds on average."""
@@ -352,6 +354,14 @@ class Traffic:
             self.send(connection, 0, [question])
             self.send(connection, 1, [answer])
             self.maybe_acknowledge(connection, 0)
+
+
+def measure(out: Out, frames: Sequence[int] = SIZES, wrong: float = 0.0) -> None:
+    """Print the paths of captures, which are made where they are not there."""
+    for size in frames:
+        path, truth = capture(size, wrong=wrong)
+        out(str(path))
+        say(f"{truth.frames:,} frames, {truth.total:,} packets")
 
 
 def generate(

@@ -10,7 +10,6 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
@@ -21,6 +20,7 @@ from mqttscope.lint.finding import Scope
 from tests.bench.devices import PINGREQ, PINGRESP, device, payloads
 from tests.bench.frames import START_NS, Link, Writer, link
 from tests.bench.pipeline import Tree
+from tests.bench.printing import Out, heading, row
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,26 +85,24 @@ class Costs:
     """Bytes of files that are new or longer."""
 
 
-def measure(out: Callable[[str], None], connections: tuple[int, ...] = CONNECTIONS, batches: int = BATCHES) -> bool:
-    """Print a table of both."""
+def measure(out: Out, connections: int = 0, batches: int = BATCHES) -> None:
+    """Print a table of both, of one number of connections or of the usual ones."""
     from mqttscope.spark.session import spark_session
 
     spark = spark_session(configuration={"spark.master": "local[2]", "spark.driver.memory": "1g"})
-    out("| open connections | rules | batch | seconds | processor s | KB written |")
-    out("|--:|---|---|--:|--:|--:|")
+    heading(out, "open connections", "rules", "batch", "seconds", "processor s", "KB written", texts=3)
     everything = RowOptions().lake()
     within = replace(everything, rules=tuple(one for one in everything.rules if one.scope is not Scope.BROKER))
-    for count in connections:
+    for count in (connections,) if connections else CONNECTIONS:
         for rules, options in (("without those of servers", within), ("all", everything)):
             costs = follow(spark, count, batches, options)
             # The second batch takes those that speak out of the files of all others.
             rows = [("first", 0, 1), ("second", 1, 2), ("third and later, median", 2, len(costs.seconds))]
             for name, begin, end in rows:
                 values = [statistics.median(one[begin:end]) for one in (costs.seconds, costs.processor, costs.written)]
-                told = f"{values[0]:.1f} | {values[1]:.1f} | {values[2] / 1_000:,.0f}"
-                out(f"| {count:,} | {rules} | {name} | {told} |")
+                figures = f"{values[0]:.1f}", f"{values[1]:.1f}", f"{values[2] / 1_000:,.0f}"
+                row(out, f"{count:,}", rules, name, *figures)
     spark.stop()
-    return True
 
 
 def follow(spark: SparkSession, connections: int, batches: int, options: LakeOptions) -> Costs:
