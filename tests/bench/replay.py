@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import resource
-import socket
 import statistics
 import subprocess
 import tempfile
@@ -19,7 +18,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from mqttscope.capture import open_capture
 from mqttscope.cli.replaying import raise_limit
 from mqttscope.dissect import dissect
-from mqttscope.mqtt import Connect, Publish, Subscribe, Subscription, encode
+from mqttscope.mqtt import Publish, encode
 from mqttscope.replay.drivers.run import BrokerTarget, Pace, Replay
 from mqttscope.replay.script import read_scripts
 from mqttscope.transport.target import parse_broker
@@ -69,12 +68,7 @@ def throughput(out: Out, folder: Path, messages: int, rounds: int) -> bool:
 def rate(port: int, messages: int, words: list[str | bytes] | None, qos: int = 0) -> float:
     """Messages per second between the first and the last that a subscriber gets; of paho-mqtt without ``words``."""
     length = len(encode(Publish(topic_name=TOPIC, payload=played.PAYLOAD), played.V3_1_1))
-    with socket.create_connection(("127.0.0.1", port)) as subscriber:
-        subscriber.sendall(encode(Connect(client_identifier="counter"), played.V3_1_1))
-        subscriber.sendall(encode(Subscribe(1, subscriptions=[Subscription(TOPIC, 0)]), played.V3_1_1))
-        left = 4 + 5
-        while left:
-            left -= len(subscriber.recv(left))
+    with traffic.subscribed(port, TOPIC) as subscriber:
         subscriber.settimeout(QUIET_SECONDS)
         with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
             publishing = pool.submit(_run, words) if words else pool.submit(publish_with_paho, port, messages, qos)

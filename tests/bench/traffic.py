@@ -49,9 +49,7 @@ def steadily(count: int, rate: float) -> Iterator[int]:
 def publish(port: int, rate: int, seconds: float) -> tuple[int, int]:
     """Publish at a steady rate to one subscriber; how many messages were sent, and how many came."""
     message = encode(Publish(topic_name="bench/live", payload=bytes(PAYLOAD_BYTES)), V3_1_1)
-    subscriber, publisher = _client(port, "to"), _client(port, "from")
-    subscriber.sendall(encode(Subscribe(1, subscriptions=[Subscription("bench/live", 0)]), V3_1_1))
-    _expect(subscriber, _SUBACK)
+    subscriber, publisher = subscribed(port, "bench/live"), _client(port, "from")
     count, came = int(rate * seconds), 0
     subscriber.settimeout(QUIET_SECONDS)
 
@@ -145,6 +143,14 @@ async def _answered(reader: asyncio.StreamReader, expected: tuple[bytes, ...]) -
     came = await reader.readexactly(sum(map(len, expected)))
     if came not in (b"".join(expected), b"".join(reversed(expected))):
         raise ValueError(f"not what was awaited: {came[:20].hex()}")
+
+
+def subscribed(port: int, topic: str) -> socket.socket:
+    """A client that has subscribed to a topic."""
+    made = _client(port, "to")
+    made.sendall(encode(Subscribe(1, subscriptions=[Subscription(topic, 0)]), V3_1_1))
+    _expect(made, _SUBACK)
+    return made
 
 
 def _client(port: int, name: str) -> socket.socket:

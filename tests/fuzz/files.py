@@ -16,12 +16,13 @@ from itertools import islice
 import lz4.frame
 import zstandard
 
-from mqttscope.capture import PcapngWriter, open_capture
+from mqttscope.capture import open_capture
 from mqttscope.capture.compressed import is_compressed
 from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
 from tests.capture.test_pcap import pcap_file
 from tests.capture.test_pcapng import enhanced, interface, of_everything, option, statistics
 from tests.fuzz.material import captures, frames, names
+from tests.lake.parts import as_pcapng
 
 MAX_LENGTH = 6_000
 MAX_COMPRESSED = 700
@@ -88,7 +89,7 @@ def seeds() -> Iterator[bytes]:
             for magic in (0xA1B2C3D4, 0xA1B23C4D, 0xA1B2CD34):
                 yield pcap(some, order, magic)
     plain = pcap(frames("v5-qos")[:6], "<", 0xA1B2C3D4)
-    modern = pcapng(frames("v5-qos")[:6])
+    modern = as_pcapng(frames("v5-qos")[:6])
     for raw in (plain, modern):
         yield raw
         yield gzip.compress(raw, mtime=0)
@@ -110,7 +111,7 @@ def _huge_frame() -> bytes:
 
 
 def _huge_block() -> bytes:
-    return pcapng(()) + struct.pack("<II", 0x0BAD, FRAME_LIMIT) + bytes(_MANY)
+    return as_pcapng(()) + struct.pack("<II", 0x0BAD, FRAME_LIMIT) + bytes(_MANY)
 
 
 BOMBS: dict[str, Callable[[], bytes]] = {
@@ -131,15 +132,6 @@ def pcap(some: tuple[Frame, ...], order: str, magic: int) -> bytes:
     times = [divmod(one.timestamp_ns, 1_000_000_000) for one in some]
     records = [(second, rest // unit, one.data) for one, (second, rest) in zip(some, times, strict=True)]
     return pcap_file(records, order=order, magic=magic, snap_length=262_144)
-
-
-def pcapng(some: tuple[Frame, ...]) -> bytes:
-    """Frames as pcapng."""
-    out = io.BytesIO()
-    with PcapngWriter(out) as writer:
-        for one in some:
-            writer.write(one)
-    return out.getvalue()
 
 
 def all_blocks(order: str) -> bytes:

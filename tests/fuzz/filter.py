@@ -67,14 +67,4 @@ def dictionary() -> Iterator[bytes]:
     """Names of fields, operators and values."""
     yield from (name.encode() for name in filters.names())
     yield from b"and or not exists in matches contains startswith endswith like == != <= >= && || .. true false".split()
-    yield from (
-        b"publish",
-        b"5.0",
-        b"10.0.0.0/8",
-        b"2026-01-02T03:04:05Z",
-        b"1KiB",
-        b"+5min",
-        b"0x80",
-        b"\\x00",
-        b'"#"',
-    )
+    yield from b'publish 5.0 10.0.0.0/8 2026-01-02T03:04:05Z 1KiB +5min 0x80 \\x00 "#"'.split()

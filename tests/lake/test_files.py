@@ -8,21 +8,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests import tools
-
-tools.package("pyarrow")
-
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from mqttscope.lake import files as module
 from mqttscope.lake.files import LakeFiles, add_errors, known_errors, remember_errors
 from mqttscope.lake.manifest import LakeError, Manifest, read_manifest
 from mqttscope.lake.writer import read_table, write_lake
 from mqttscope.net.frame import CaptureError
-from tests.lake.test_writer import SEVERAL, tables_of
+from tests.lake.reading import tables_of
+from tests.lake.test_writer import SEVERAL
 
 
 def rows(count: int, start: int = 0) -> pa.RecordBatch:

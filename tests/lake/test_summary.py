@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests import tools
-
-tools.package("pyarrow")
-
 from mqttscope.lake.manifest import Manifest, read_manifest
 from mqttscope.lake.schemas import EVENT_TABLES
 from mqttscope.lake.summary import summarize

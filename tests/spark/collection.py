@@ -12,8 +12,6 @@ from typing import Any
 
 from mqttscope.capture import PcapngWriter, open_capture
 from mqttscope.lake.options import LakeOptions
-from mqttscope.lake.schemas import TABLES
-from mqttscope.lake.writer import read_table
 from mqttscope.lint.catalogue import select, usual_rule
 from mqttscope.mqtt.codec import encode
 from mqttscope.mqtt.constants import ProtocolVersion
@@ -32,7 +30,7 @@ from mqttscope.mqtt.packets import (
 from mqttscope.mqtt.parts import Subscription
 from mqttscope.net.frame import Frame
 from mqttscope.transport.wire import Endpoint, Wire
-from tests.lake.reading import CAPTURES
+from tests.lake.reading import CAPTURES, all_rows
 
 BEGIN_NS, APART_NS = 1_700_000_000_000_000_000, 100_000_000_000_000
 """Far enough from each other for every time-out."""
@@ -138,6 +136,12 @@ def in_fragments(data: bytes, identification: int) -> list[bytes]:
     return made
 
 
-def tables(lake: Path) -> dict[str, list[str]]:
-    """All rows of all tables, as text, sorted."""
-    return {name: sorted(map(repr, read_table(lake, name).to_pylist())) for name in TABLES}
+tables = all_rows
+"""All rows of all tables of a lake, as text, sorted."""
+
+
+def same_tables(ours: Path, measure: Path) -> None:
+    """Two lakes have the same rows."""
+    found, wanted = tables(ours), tables(measure)
+    for name, rows in wanted.items():
+        assert found[name] == rows, name

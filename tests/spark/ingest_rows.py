@@ -7,10 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tests import tools
-
-tools.package("pyspark")
-
 import pyarrow as pa
 
 from mqttscope.spark.ingest_tasks import TaskReport, Work, fold_flows

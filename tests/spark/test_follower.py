@@ -11,11 +11,6 @@ from typing import Any
 
 import pytest
 
-from tests import tools
-
-tools.package("pyarrow")
-tools.package("pyspark")
-
 from mqttscope.capture.fingerprint import CHECK_BYTES, ends_crc, fingerprint_at
 from mqttscope.capture.pcap import Interface, ReaderState
 from mqttscope.net.frame import Frame

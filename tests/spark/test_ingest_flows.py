@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import pytest
-
-from tests import tools
-
-tools.package("pyspark")
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
 
 from mqttscope.lake.kernel import SEGMENT_COLUMNS, cross_kernel
 from mqttscope.lake.keys import Drop
@@ -78,10 +74,6 @@ def test_paths_are_no_patterns(tmp_path: Path) -> None:
     assert parquet_paths(tmp_path / "a[1] {b}", ["packets/x.parquet"]) == [
         f"file:{tmp_path}/a\\[1\\] \\{{b\\}}/packets/x.parquet"
     ]
-
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def test_rules_across_connections_that_fail_are_named(tmp_path: Path) -> None:

@@ -8,14 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests import tools
-
-tools.package("pyspark")
-
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from mqttscope.lake import kernel as kernels
 from mqttscope.lake.keys import Drop
