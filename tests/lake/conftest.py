@@ -28,3 +28,9 @@ class NeedyModule(pytest.Module):
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
     """Look for the packages of lakes."""
     return None if module_path.name in NEED_NOTHING else NeedyModule.from_parent(parent, path=module_path)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    """A place for a lake."""
+    return tmp_path / "lake"

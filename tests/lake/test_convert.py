@@ -18,8 +18,7 @@ from tests.lake.test_writer import SEVERAL, same_as_once
 
 
 @pytest.mark.parametrize("schema", some([1, 2], 2))
-def test_rows_are_what_they_were(schema: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lake = tmp_path / "lake"
+def test_rows_are_what_they_were(schema: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lake: Path) -> None:
     parts = cut(SEVERAL[0], tmp_path, 3)
     for part in parts[:2]:
         write_lake([part], lake, options())
@@ -54,13 +53,12 @@ def test_rows_are_what_they_were(schema: int, tmp_path: Path, monkeypatch: pytes
     same_as_once(lake, parts)
 
 
-def test_what_cannot_be_converted_is_said(tmp_path: Path) -> None:
+def test_what_cannot_be_converted_is_said(tmp_path: Path, lake: Path) -> None:
     with pytest.raises(LakeError, match="none does not exist"):
         convert_lake(tmp_path / "none")
     (tmp_path / "empty").mkdir()
     with pytest.raises(LakeError, match="holds no lake"):
         convert_lake(tmp_path / "empty")
-    lake = tmp_path / "lake"
     write_lake([SEVERAL[0]], lake)
     make_earlier(lake)
     (name,) = read_manifest(lake).files["messages"]

@@ -141,8 +141,7 @@ def test_a_capture_that_is_whole_by_now_is_not_blamed(tmp_path: Path) -> None:
     assert errors(lake) == [("a.pcapng", "is empty")]
 
 
-def test_what_cannot_be_opened_has_a_row_and_what_is_not_there_has_none(tmp_path: Path) -> None:
-    lake = tmp_path / "lake"
+def test_what_cannot_be_opened_has_a_row_and_what_is_not_there_has_none(lake: Path) -> None:
     faults = {"b\udcff.pcap": DENIED, "typo.pcap": "does not exist", "x*": "matches no file"}
     faults |= {"in": "is a directory without captures"}
 

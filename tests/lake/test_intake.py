@@ -108,9 +108,8 @@ def test_two_processes_make_the_tables_of_one(tmp_path: Path) -> None:
 
 
 def test_one_process_reads_again_where_two_have_not_read_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lake: Path
 ) -> None:
-    lake = tmp_path / "lake"
     with monkeypatch.context() as patch:
         patch.setattr(Intake, "_what_was_read", lambda _: (os.getpid(),))
         done = write_lake([SEVERAL[0]], lake, options(), beside=beside)

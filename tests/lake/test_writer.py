@@ -165,7 +165,7 @@ def test_what_is_written_while_it_is_read_is_left_to_the_next_ingest(tmp_path: P
 
 
 @pytest.mark.parametrize("how", some(["compressed", "renamed", "replaced"], 3))
-def test_what_is_rotated_while_others_are_read_is_left_to_the_next_ingest(how: str, tmp_path: Path) -> None:
+def test_what_is_rotated_while_others_are_read_is_left_to_the_next_ingest(how: str, tmp_path: Path, lake: Path) -> None:
     first, tap = tmp_path / "a.pcapng", tmp_path / "tap.pcapng"
     early, late, third = (path.read_bytes() for path in sorted(SEVERAL[:3], key=lambda one: first_ns(one)))
     first.write_bytes(early)
@@ -180,7 +180,6 @@ def test_what_is_rotated_while_others_are_read_is_left_to_the_next_ingest(how: s
             if how == "replaced":
                 tap.write_bytes(third)
 
-    lake = tmp_path / "lake"
     done = write_lake([first, tap], lake, options(), progress=rotate)
     assert done.captures == [str(first)]
     assert len(read_manifest(lake).captures) == len(read_manifest(lake).begins) == 1
@@ -194,11 +193,10 @@ def test_what_is_rotated_while_others_are_read_is_left_to_the_next_ingest(how: s
     assert message == f"{'is another file' if how == 'replaced' else 'does not exist'} since it was found"
 
 
-def test_a_capture_that_is_gone_costs_nothing_but_itself(tmp_path: Path) -> None:
+def test_a_capture_that_is_gone_costs_nothing_but_itself(tmp_path: Path, lake: Path) -> None:
     gone, poisoned = tmp_path / "gone.pcapng", tmp_path / "poisoned.pcapng"
     drops = statistics(interface_drops=1 << 63, received=1 << 63)
     poisoned.write_bytes(SEVERAL[1].read_bytes() + drops + b"\0" * 7)
-    lake = tmp_path / "lake"
 
     done = write_lake([SEVERAL[0], gone, poisoned], lake, options())
 
@@ -305,8 +303,7 @@ def test_errors_of_captures_are_rows(tmp_path: Path) -> None:
     assert row["capture"] == str(damaged)
 
 
-def test_what_cannot_be_is_said(tmp_path: Path) -> None:
-    lake = tmp_path / "lake"
+def test_what_cannot_be_is_said(tmp_path: Path, lake: Path) -> None:
     with pytest.raises(LakeError, match=r"nothing is done: .*none.pcap does not exist since it was found"):
         write_lake([tmp_path / "none.pcap"], lake)
     assert not lake.exists()
@@ -352,8 +349,7 @@ def test_progress_sees_how_many_segments_there_were(tmp_path: Path, monkeypatch:
     assert read_table(tmp_path / "lake", "packets", ["type"]).num_columns == 1
 
 
-def test_a_flipped_bit_in_any_file_is_noticed(tmp_path: Path) -> None:
-    lake = tmp_path / "lake"
+def test_a_flipped_bit_in_any_file_is_noticed(tmp_path: Path, lake: Path) -> None:
     parts = cut(SEVERAL[0], tmp_path, 2)
     write_lake(parts[:1], lake, options())
     manifest = read_manifest(lake)
@@ -386,8 +382,7 @@ def test_a_lake_without_checksums_is_read_and_gets_them(tmp_path: Path) -> None:
     assert manifest.checksums.keys() == manifest.all_files()
 
 
-def test_a_lake_of_an_earlier_release_is_read_and_not_written(tmp_path: Path) -> None:
-    lake = tmp_path / "lake"
+def test_a_lake_of_an_earlier_release_is_read_and_not_written(tmp_path: Path, lake: Path) -> None:
     parts = cut(SEVERAL[0], tmp_path, 2)
     write_lake(parts[:1], lake, options())
     wanted = read_table(lake, "connections").drop_columns(["late", "also_closed"]).to_pylist()

@@ -12,6 +12,7 @@ import pytest
 
 from tests import tools
 from tests.lake.conftest import NeedyModule
+from tests.lake.conftest import lake as lake
 from tests.spark.cluster import SMALL
 
 if TYPE_CHECKING:

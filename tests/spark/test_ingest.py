@@ -241,10 +241,9 @@ def failed(done: Ingested) -> list[tuple[str, str, int, str]]:
 
 @pytest.mark.long
 def test_an_ingest_that_fails_leaves_the_lake_as_it_was(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lake: Path
 ) -> None:
     one, other = collection(tmp_path / "captures", FEW)
-    lake = tmp_path / "lake"
     write_lake([one], lake, usual_options())
     before, files = tables(lake), files_of(lake)
 
@@ -298,9 +297,8 @@ def test_captures_in_a_store(spark: SparkSession, bucket: tuple[Any, dict[str, s
     }
 
 
-def test_what_cannot_be_is_said_before_anything_is_done(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_cannot_be_is_said_before_anything_is_done(spark: SparkSession, tmp_path: Path, lake: Path) -> None:
     (capture,) = collection(tmp_path, FEW[:1])
-    lake = tmp_path / "lake"
     with pytest.raises(NoCapturesError, match=r"none\.pcap does not exist"):
         ingest(spark, [f"{tmp_path}/none.pcap"], lake)
     assert not lake.exists()
