@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import random
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
@@ -24,6 +25,12 @@ def at_random(items: Sequence[T], count: int, seed: int = 1) -> list[Sequence[T]
 def frames_of(path: Path) -> list[Frame]:
     """The frames of a capture."""
     return [one for one in open_capture([path]) if isinstance(one, Frame)]
+
+
+def moved(frames: Sequence[Frame], begin_ns: int) -> list[Frame]:
+    """Frames at another time."""
+    shift = begin_ns - frames[0].timestamp_ns
+    return [replace(one, timestamp_ns=one.timestamp_ns + shift) for one in frames]
 
 
 def as_pcapng(frames: Iterable[Frame]) -> bytes:

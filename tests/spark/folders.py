@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from mqttscope.net.frame import Frame
 from tests.capture.test_pcap import pcap_file
 from tests.cli.running import capture
 from tests.lake import parts
-from tests.lake.parts import as_pcapng
+from tests.lake.parts import as_pcapng, moved
 from tests.spark.collection import wide
 
 SECOND = 1_000_000_000
@@ -21,12 +20,6 @@ BEGIN_NS = 1_795_207_680 * SECOND
 def frames_of(name: str) -> list[Frame]:
     """The frames of a committed capture."""
     return parts.frames_of(capture(name))
-
-
-def moved(frames: Sequence[Frame], begin_ns: int) -> list[Frame]:
-    """The same at another time."""
-    shift = begin_ns - frames[0].timestamp_ns
-    return [replace(one, timestamp_ns=one.timestamp_ns + shift) for one in frames]
 
 
 def one_after_the_other(names: Iterable[str], begin_ns: int) -> list[Frame]:

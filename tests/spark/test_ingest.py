@@ -38,10 +38,10 @@ from tests.capture.test_pcapng import enhanced, interface, statistics
 from tests.conftest import ROOT
 from tests.each import some
 from tests.lake.fleet import content, segments, written
-from tests.lake.parts import as_pcapng
+from tests.lake.parts import as_pcapng, moved
 from tests.lake.reading import CAPTURES
 from tests.spark.collection import CUT, DAMAGED, FRAGMENTED, collection, same_tables, tables, usual_options, wide
-from tests.spark.folders import BEGIN_NS, as_pcap, frames_of, moved, one_after_the_other
+from tests.spark.folders import BEGIN_NS, as_pcap, frames_of, one_after_the_other
 from tests.spark.troubled import troubled
 
 FEW = ("v5-topic-alias-client", "planted-violations")

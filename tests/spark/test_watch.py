@@ -32,11 +32,11 @@ from mqttscope.spark.session import running_session
 from mqttscope.spark.watch import Taken, Watcher, watch
 from tests.bench.quiet import Crowd
 from tests.conftest import ROOT
-from tests.lake.parts import as_pcapng
+from tests.lake.parts import as_pcapng, moved
 from tests.lake.reading import options
 from tests.spark.cluster import SMALL, needs_spark
 from tests.spark.collection import tables, usual_options
-from tests.spark.folders import BEGIN_NS, as_pcap, frames_of, in_pieces, moved, one_after_the_other, rotated
+from tests.spark.folders import BEGIN_NS, as_pcap, frames_of, in_pieces, one_after_the_other, rotated
 from tests.spark.growth import PAST, put
 from tests.spark.samples import fragmented, frames, pcap
 from tests.spark.troubled import troubled
