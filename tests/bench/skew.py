@@ -16,16 +16,15 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 from pathlib import Path
 
-from mqttscope.capture import open_capture
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lint.catalogue import select
 from mqttscope.lint.context import WIDE
 from mqttscope.lint.finding import Scope
 from mqttscope.lint.rule import Rule
-from mqttscope.net.frame import Frame
 from tests.bench.frames import Link, link, writing
 from tests.bench.generate import Traffic
 from tests.bench.printing import Out, heading, row
+from tests.lake.parts import frames_of
 
 FRAMES = 100_000
 CORES = 2
@@ -63,7 +62,7 @@ def generate(path: Path, frames: int, devices: int = 1_000) -> None:
 def shares(path: Path) -> tuple[float, float]:
     """The shares of the first server and of the first client in the frames of a capture."""
     server, client = IPv4Address(10 << 24 | 2).packed, IPv4Address((10 << 24) + 256).packed
-    frames = [one.data[26:34] for one in open_capture([path]) if isinstance(one, Frame)]
+    frames = [one.data[26:34] for one in frames_of(path)]
     found = [sum(one in (pair[:4], pair[4:]) for pair in frames) / len(frames) for one in (server, client)]
     return found[0], found[1]
 
