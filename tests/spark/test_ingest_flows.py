@@ -18,15 +18,9 @@ from mqttscope.spark import ingest_flows
 from mqttscope.spark.ingest_tasks import Asides, IngestFailedError, TaskReport, ingest_keys
 from mqttscope.spark.rows import DROPS, ERROR, SUMMARY
 from mqttscope.spark.tables import parquet_paths
-from tests.lake.reading import (
-    batches_of,
-    by_kernel,
-    ordered,
-    read_segments,
-    segment_rows,
-)
+from tests.lake.reading import batches_of, by_kernel, ordered
 from tests.lake.telling import BOTH
-from tests.spark.ingest_rows import INPUT, QOS, aside, folded, work
+from tests.spark.ingest_rows import INPUT, ROWS, aside, folded, work
 
 
 def test_the_columns_of_the_input() -> None:
@@ -85,9 +79,8 @@ def test_rules_across_connections_that_fail_are_named(tmp_path: Path) -> None:
 
 def of_a_key() -> list[tuple[Any, ...]]:
     """The segments of a capture under the key that the rules give them."""
-    rows = segment_rows(read_segments(QOS))
-    (key,) = {row["key"] for row in by_kernel(rows, LakeOptions(rules=BOTH))["flow_keys"]}
-    return [(row[0], key.encode(), *row[2:]) for row in rows]
+    (key,) = {row["key"] for row in by_kernel(ROWS, LakeOptions(rules=BOTH))["flow_keys"]}
+    return [(row[0], key.encode(), *row[2:]) for row in ROWS]
 
 
 def test_the_task_writes_what_the_kernel_finds(tmp_path: Path) -> None:
