@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from statistics import median
 
 Out = Callable[[str], None]
 """Takes the lines of a report."""
@@ -34,4 +35,4 @@ def row(out: Out, *cells: str) -> None:
 def spread(values: Sequence[float]) -> tuple[float, float, float]:
     """Median, 99th percentile and maximum."""
     ordered = sorted(values)
-    return ordered[len(ordered) // 2], ordered[int(len(ordered) * 0.99)], ordered[-1]
+    return median(ordered), ordered[int(len(ordered) * 0.99)], ordered[-1]
