@@ -14,11 +14,14 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
+from typing import IO, Any
+
+from tests.bench.printing import Out, heading, row, say
 
 SIZES = (250_000, 1_000_000)
 ROUNDS = 3
@@ -56,66 +59,76 @@ class Contender:
 
     name: str
     command: list[str]
-    usages: list[Usage]
+    usages: list[Usage] = field(default_factory=list)
+
+    def median(self, name: str) -> float:
+        """Of all rounds."""
+        return float(median(getattr(usage, name) for usage in self.usages))
 
 
-def measure(command: Sequence[str]) -> Usage:
-    """Run a command with its output thrown away."""
+def usage_of(
+    command: Sequence[str | bytes],
+    *,
+    codes: Container[int] = (0,),
+    output: IO[bytes] | int = subprocess.DEVNULL,
+    **given: Any,
+) -> Usage:
+    """Run a command, with its output thrown away unless it is wanted."""
     # Who has installed a program does not compile its sources each time.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     begun = time.perf_counter()
-    running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
+    running = subprocess.Popen(command, stdout=output, stderr=subprocess.DEVNULL, **{"env": environment} | given)
     _, status, used = os.wait4(running.pid, 0)
     seconds = time.perf_counter() - begun
     running.returncode = os.waitstatus_to_exitcode(status)
-    if running.returncode:
-        raise SystemExit(f"{' '.join(command[:3])} ... ended with {running.returncode}")
+    if running.returncode not in codes:
+        raise SystemExit(f"{' '.join(map(str, command[:3]))} ... ended with {running.returncode}")
     scale = 1 << 10 if sys.platform != "darwin" else 1 << 20
     return Usage(seconds, used.ru_utime, used.ru_stime, used.ru_maxrss / scale)
 
 
-def compare(sizes: Sequence[int], rounds: int) -> None:
+def measure(out: Out, frames: Sequence[int] = SIZES, rounds: int = ROUNDS) -> None:
     """Print the whole comparison as Markdown."""
     load = os.getloadavg()[0]
     if load > QUIET_LOAD:
         say(f"the load is {load:.1f}: other programs are running and will disturb the figures")
-    out(machine(load, rounds, sizes))
+    out(machine(load, rounds, frames))
     peaks: dict[str, list[float]] = {}
-    for size in sizes:
+    for size in frames:
         path, truth = _generated(size)
         check(path, truth)
         out(f"\n### {size:,} frames\n\n{_contents(truth, path)}\n")
         contenders = large(path)
         run(contenders, rounds)
-        out(table(contenders, size))
+        table(out, contenders, size)
         if shutil.which("tshark"):
             out(f"\n{_found_by_tshark(path, truth)}")
         for one in contenders:
-            peaks.setdefault(one.name, []).append(median(usage.peak_mb for usage in one.usages))
-    if len(sizes) > 1:
-        sized = " and ".join(f"{size:,}" for size in sizes)
-        out(f"\n### Peak memory with {sized} frames\n")
-        out(f"| command | {' | '.join(f'{size:,}' for size in sizes)} |\n|---|{'--:|' * len(sizes)}")
+            peaks.setdefault(one.name, []).append(one.median("peak_mb"))
+    if len(frames) > 1:
+        sizes = [f"{size:,}" for size in frames]
+        out(f"\n### Peak memory with {' and '.join(sizes)} frames\n")
+        heading(out, "command", *sizes)
         for name, values in peaks.items():
-            out(f"| {name} | {' | '.join(f'{value:,.0f} MB' for value in values)} |")
-    path, truth = _generated(sizes[0], WRONG)
-    out(f"\n### {sizes[0]:,} frames, one in {round(1 / WRONG)} packets breaks the specification\n")
+            row(out, name, *(f"{value:,.0f} MB" for value in values))
+    path, truth = _generated(frames[0], WRONG)
+    out(f"\n### {frames[0]:,} frames, one in {round(1 / WRONG)} packets breaks the specification\n")
     out(f"{_contents(truth, path)}\n")
     contenders = [one for one in large(path) if "lint" in one.name or one.name.startswith("tshark -Y mqtt -T fields (")]
     contenders.sort(key=lambda one: "lint" not in one.name)
     run(contenders, rounds)
-    out(table(contenders, sizes[0]))
+    table(out, contenders, frames[0])
     out("\n### Start: a capture of eleven packets\n")
     contenders = small(FEW_PACKETS)
     run(contenders, SMALL_ROUNDS)
-    out(table(contenders, None))
+    table(out, contenders, None)
 
 
 def run(contenders: list[Contender], rounds: int) -> None:
     """Let all commands run in turn, so that whatever disturbs them disturbs all."""
     for number in range(rounds):
         for one in contenders:
-            one.usages.append(measure(one.command))
+            one.usages.append(usage_of(one.command))
             if one.usages[-1].seconds > 1:
                 say(f"round {number + 1} of {rounds}: {one.name}: {one.usages[-1].seconds:.1f} s")
 
@@ -129,27 +142,23 @@ def ours(*arguments: str) -> list[str]:
 def large(path: Path) -> list[Contender]:
     """What is compared on a large capture; the first one is what the others are measured by."""
     file = str(path)
-    found = [Contender("mqttscope inspect --format jsonl", ours("inspect", "--format", "jsonl", file), [])]
+    found = [Contender("mqttscope inspect --format jsonl", ours("inspect", "--format", "jsonl", file))]
     if shutil.which("tshark"):
         chosen = [argument for name in [*PLAIN_FIELDS, *_mqtt_fields()] for argument in ("-e", name)]
         count = len(chosen) // 2
-        base = ["tshark", "-n", "-r", file]
+        base, fields = ["tshark", "-n", "-r", file], ["-T", "fields", *chosen]
         found += [
-            Contender(f"tshark -Y mqtt -T fields ({count} fields)", [*base, "-Y", "mqtt", "-T", "fields", *chosen], []),
-            Contender(f"tshark -T fields ({count} fields)", [*base, "-T", "fields", *chosen], []),
-            Contender(
-                "tshark -Y mqtt -T fields, in order",
-                [*base, "-o", IN_ORDER, "-Y", "mqtt", "-T", "fields", *chosen],
-                [],
-            ),
-            Contender("tshark -T ek -J mqtt", [*base, "-T", "ek", "-J", "mqtt"], []),
-            Contender("tshark -Y mqtt (one line each)", [*base, "-Y", "mqtt"], []),
+            Contender(f"tshark -Y mqtt -T fields ({count} fields)", [*base, "-Y", "mqtt", *fields]),
+            Contender(f"tshark -T fields ({count} fields)", [*base, *fields]),
+            Contender("tshark -Y mqtt -T fields, in order", [*base, "-o", IN_ORDER, "-Y", "mqtt", *fields]),
+            Contender("tshark -T ek -J mqtt", [*base, "-T", "ek", "-J", "mqtt"]),
+            Contender("tshark -Y mqtt (one line each)", [*base, "-Y", "mqtt"]),
         ]
     found += [
-        Contender("mqttscope inspect (text)", ours("inspect", file), []),
-        Contender("mqttscope stats", ours("stats", file), []),
+        Contender("mqttscope inspect (text)", ours("inspect", file)),
+        Contender("mqttscope stats", ours("stats", file)),
         # Every rule of the specifications; the capture conforms, so that all of it is rules and no output.
-        Contender("mqttscope lint", ours("lint", "--no-config", "--exit-zero", "--format", "jsonl", file), []),
+        Contender("mqttscope lint", ours("lint", "--no-config", "--exit-zero", "--format", "jsonl", file)),
     ]
     return found
 
@@ -158,32 +167,26 @@ def small(path: Path) -> list[Contender]:
     """What is compared on a capture of a few packets."""
     file = str(path)
     found = [
-        Contender("mqttscope inspect", ours("inspect", file), []),
-        Contender("mqttscope --version", ours("--version"), []),
-        Contender("mqttscope inspect --format jsonl", ours("inspect", "--format", "jsonl", file), []),
+        Contender("mqttscope inspect", ours("inspect", file)),
+        Contender("mqttscope --version", ours("--version")),
+        Contender("mqttscope inspect --format jsonl", ours("inspect", "--format", "jsonl", file)),
     ]
     if shutil.which("tshark"):
-        found.append(Contender("tshark --version", ["tshark", "--version"], []))
-        found.append(Contender("tshark -r", ["tshark", "-n", "-r", file], []))
+        found.append(Contender("tshark --version", ["tshark", "--version"]))
+        found.append(Contender("tshark -r", ["tshark", "-n", "-r", file]))
     return found
 
 
-def table(contenders: list[Contender], frames: int | None) -> str:
-    """Medians as a Markdown table; ratios are medians of the ratios within the rounds."""
-    speed = frames is not None
-    lines = [f"| command | seconds |{' frames/s |' if speed else ''} user s | peak MB | times the first |"]
-    lines.append("|---|--:|" + ("--:|" if speed else "") + "--:|--:|--:|")
+def table(out: Out, contenders: list[Contender], frames: int | None) -> None:
+    """Print medians; ratios are medians of the ratios within the rounds."""
+    heading(out, "command", "seconds", *(["frames/s"] if frames else []), "user s", "peak MB", "times the first")
     first = contenders[0].usages
     for one in contenders:
-        seconds = median(usage.seconds for usage in one.usages)
+        seconds = one.median("seconds")
         ratio = median(usage.seconds / base.seconds for usage, base in zip(one.usages, first, strict=True))
-        lines.append(
-            f"| `{one.name}` | {seconds:.{2 if speed else 3}f} |"
-            + (f" {frames / seconds:,.0f} |" if frames is not None else "")
-            + f" {median(usage.user for usage in one.usages):.2f} |"
-            f" {median(usage.peak_mb for usage in one.usages):,.0f} | {ratio:.2f} |"
-        )
-    return "\n".join(lines)
+        times = [f"{seconds:.2f}", f"{frames / seconds:,.0f}"] if frames else [f"{seconds:.3f}"]
+        user, peak = f"{one.median('user'):.2f}", f"{one.median('peak_mb'):,.0f}"
+        row(out, f"`{one.name}`", *times, user, peak, f"{ratio:.2f}")
 
 
 def check(path: Path, truth: dict[str, object]) -> None:
@@ -271,14 +274,3 @@ def _mqtt_fields() -> list[str]:
         assert running.stdout is not None
         rows = (line.split(b"\t") for line in running.stdout)
         return sorted({row[2].decode() for row in rows if row[0] == b"F" and row[2].startswith(b"mqtt.")})
-
-
-def out(text: str) -> None:
-    """A line of the report."""
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
-
-
-def say(text: str) -> None:
-    """A remark on the way."""
-    sys.stderr.write(f"{text}\n")

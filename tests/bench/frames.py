@@ -5,7 +5,10 @@ Written for speed, since captures of a million frames are made of it; shares not
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from struct import Struct, pack
 from typing import BinaryIO
 
@@ -13,6 +16,8 @@ FIN, SYN, RST, PSH, ACK = 1, 2, 4, 8, 16
 MSS = 1448
 """Payload of a full segment: Ethernet's 1500 bytes less IPv4, TCP and its time stamps."""
 BUFFER_BYTES = 1 << 20
+START_NS = 1_767_225_600_000_000_000
+"""2026-01-01T00:00:00Z."""
 
 _IPV4 = Struct("!HHHBBH").pack
 _IPV6 = Struct("!HBB").pack
@@ -124,8 +129,34 @@ class Writer:
         if self.held >= BUFFER_BYTES:
             self.flush()
 
+    def bare(self, link: Link, side: int, flags: int, step_ns: int) -> None:
+        """Append a frame without data."""
+        self.segment(link, side, link.sequence[side], b"", flags, step_ns)
+        if flags & (SYN | FIN):
+            link.sequence[side] = (link.sequence[side] + 1) & 0xFFFFFFFF
+
+    def data(self, link: Link, side: int, payload: bytes, step_ns: int) -> None:
+        """Append a frame with the data that come next."""
+        self.segment(link, side, link.sequence[side], payload, PSH | ACK, step_ns)
+        link.sequence[side] = (link.sequence[side] + len(payload)) & 0xFFFFFFFF
+
+    def handshake(self, link: Link, step_ns: int) -> None:
+        """Append SYN, SYN-ACK and ACK."""
+        for side, flags in ((0, SYN), (1, SYN | ACK), (0, ACK)):
+            self.bare(link, side, flags, step_ns)
+
     def flush(self) -> None:
         """Write what was gathered."""
         self.file.write(b"".join(self.parts))
         self.parts.clear()
         self.held = 0
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[Writer]:
+    """A new capture."""
+    with path.open("wb") as file:
+        writer = Writer(file, START_NS)
+        writer.start()
+        yield writer
+        writer.flush()

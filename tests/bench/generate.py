@@ -11,18 +11,18 @@ import hashlib
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 from random import Random
 
 from tests.bench.devices import DISCONNECT, PINGREQ, PINGRESP, Device, device, large_payloads, payloads
-from tests.bench.frames import ACK, FIN, MSS, PSH, RST, SYN, Link, Writer, link
+from tests.bench.frames import ACK, FIN, MSS, PSH, RST, SYN, Link, Writer, link, writing
+from tests.bench.printing import Out, say
 
+SIZES = (250_000, 1_000_000)
 DEVICES = 1_000
-START_NS = 1_767_225_600_000_000_000
-"""2026-01-01T00:00:00Z."""
 STEP_NS = 180_000
 """The longest time from one frame to the next; it is 90 microseconds on average."""
 RETRANSMITTED = 0.018
@@ -156,9 +156,8 @@ class Traffic:
     def data(self, link: Link, side: int, payload: bytes) -> None:
         """One segment with data, sometimes twice."""
         random, sequence = self.random.random, link.sequence[side]
-        link.sequence[side] = (sequence + len(payload)) & 0xFFFFFFFF
         self.truth.data_segments += 1
-        self.writer.segment(link, side, sequence, payload, PSH | ACK, int(random() * STEP_NS))
+        self.writer.data(link, side, payload, int(random() * STEP_NS))
         if random() < RETRANSMITTED:
             self.truth.retransmissions += 1
             self.truth.data_segments += 1
@@ -188,10 +187,7 @@ class Traffic:
     def bare(self, link: Link, side: int, flags: int) -> None:
         """A segment without data, with these flags."""
         self.truth.empty_segments += 1
-        sequence = link.sequence[side]
-        self.writer.segment(link, side, sequence, b"", flags, int(self.random.random() * STEP_NS))
-        if flags & (SYN | FIN):
-            link.sequence[side] = (sequence + 1) & 0xFFFFFFFF
+        self.writer.bare(link, side, flags, int(self.random.random() * STEP_NS))
 
     def maybe_acknowledge(self, connection: Connection, side: int) -> None:
         """A segment without data, unless data will acknowledge soon."""
@@ -360,6 +356,14 @@ class Traffic:
             self.maybe_acknowledge(connection, 0)
 
 
+def measure(out: Out, frames: Sequence[int] = SIZES, wrong: float = 0.0) -> None:
+    """Print the paths of captures, which are made where they are not there."""
+    for size in frames:
+        path, truth = capture(size, wrong=wrong)
+        out(str(path))
+        say(f"{truth.frames:,} frames, {truth.total:,} packets")
+
+
 def generate(
     path: Path, frames: int, *, seed: int = 1, devices: int = DEVICES, giant: float = 0.0, wrong: float = 0.0
 ) -> Truth:
@@ -367,12 +371,8 @@ def generate(
 
     ``wrong``: the share of packets that break the specification, so that a linter has something to report.
     """
-    with path.open("wb") as file:
-        writer = Writer(file, START_NS)
-        writer.start()
-        truth = Traffic(writer, seed, devices, giant, wrong).run(frames)
-        writer.flush()
-    return truth
+    with writing(path) as writer:
+        return Traffic(writer, seed, devices, giant, wrong).run(frames)
 
 
 def capture(

@@ -15,7 +15,7 @@ import resource
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -28,6 +28,7 @@ import mqttscope.report.findings
 from mqttscope.cli.main import main
 from mqttscope.lint.catalogue import all_rules
 from tests.bench.adversarial import KINDS, Kind, generate
+from tests.bench.printing import Out, heading, row
 
 FACTOR = 4
 """From one size to the next."""
@@ -137,33 +138,31 @@ def _run(words: list[str], capture: Path, said: Path) -> NoReturn:
     os._exit(code if isinstance(code, int) else int(code is not None))
 
 
-def measure(
-    out: Callable[[str], None], kinds: Iterable[str] = (), commands: Iterable[str] = (), scale: float = 1.0
-) -> bool:
+def measure(out: Out, kind: Iterable[str] = (), command: Iterable[str] = (), scale: float = 1.0) -> bool:
     """Measure and print a table; returns whether nothing grows too fast."""
-    for name in {*kinds} - {one.__name__ for one in KINDS} | {*commands} - {*COMMANDS}:
+    for name in {*kind} - {one.__name__ for one in KINDS} | {*command} - {*COMMANDS}:
         raise SystemExit(f"there is no {name}")
-    chosen = [one for one in KINDS if not kinds or one.__name__ in kinds]
-    asked = {name: words for name, words in COMMANDS.items() if not commands or name in commands}
+    chosen = [one for one in KINDS if not kind or one.__name__ in kind]
+    asked = {name: words for name, words in COMMANDS.items() if not command or name in command}
     rows: list[list[Growth]] = []
     load()
     with tempfile.TemporaryDirectory() as folder:
-        out(f"| kind | sizes | {' | '.join(asked)} |\n|---|---|{'--:|' * len(asked)}")
-        for kind in chosen:
-            counts = tuple(max(4, round(KINDS[kind] * scale)) * FACTOR**step for step in range(SIZES))
+        heading(out, "kind", "sizes", *asked, texts=2)
+        for one in chosen:
+            counts = tuple(max(4, round(KINDS[one] * scale)) * FACTOR**step for step in range(SIZES))
             captures = [Path(folder) / f"{count}.pcapng" for count in counts]
             for count, capture in zip(counts, captures, strict=True):
-                generate(kind, count, capture)
-            row = [_grown(kind, name, words, counts, captures) for name, words in asked.items()]
-            rows.append(row)
-            out(f"| {kind.__name__} | {counts[0]:,} to {counts[-1]:,} | {' | '.join(map(_cell, row))} |")
+                generate(one, count, capture)
+            rows.append([_grown(one, name, words, counts, captures) for name, words in asked.items()])
+            row(out, one.__name__, f"{counts[0]:,} to {counts[-1]:,}", *map(_cell, rows[-1]))
             for capture in captures:
                 capture.unlink()
-    failed = [one for row in rows for one in row if one.fails]
+    figures = [figure for some in rows for figure in some]
+    failed = [figure for figure in figures if figure.fails]
     out("")
-    for one in failed:
-        out(f"{one.command} grows too fast with {one.kind}: {_cell(one)}, allowed is {one.allowed:.2f}")
-    judged = sum(one.exponent is not None for row in rows for one in row)
+    for figure in failed:
+        out(f"{figure.command} grows too fast with {figure.kind}: {_cell(figure)}, allowed is {figure.allowed:.2f}")
+    judged = sum(figure.exponent is not None for figure in figures)
     out(f"{len(failed)} of {judged} grow faster than n log n with a margin of {MARGIN}")
     return not failed
 

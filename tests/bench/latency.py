@@ -7,7 +7,6 @@ arrives.  Neither is a broker: what is measured is the way between them.
 from __future__ import annotations
 
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -16,15 +15,13 @@ import time
 from pathlib import Path
 
 from mqttscope.mqtt import Connack, Connect, ProtocolVersion, Publish, encode
+from tests.bench.printing import Out, heading, row, spread
+from tests.bench.traffic import steadily
 
 RATE = 2_000
 SECONDS = 5.0
 PAYLOAD_BYTES = 100
-MODES = {
-    "record, lint": (),
-    "record": ("--no-lint",),
-    "record, lint, show": ("--show",),
-}
+MODES: dict[str, tuple[str, ...]] = {"record, lint": (), "record": ("--no-lint",), "record, lint, show": ("--show",)}
 
 
 def one_way(port: int, listening: socket.socket, rate: int, seconds: float) -> list[float]:
@@ -51,11 +48,7 @@ def one_way(port: int, listening: socket.socket, rate: int, seconds: float) -> l
 
     thread = threading.Thread(target=listen)
     thread.start()
-    began = time.perf_counter()
-    for number in range(count):
-        wait = began + number / rate - time.perf_counter()
-        if wait > 0:
-            time.sleep(wait)
+    for _ in steadily(count, rate):
         client.sendall(_message(time.perf_counter_ns()))
     thread.join(30)
     client.close()
@@ -88,20 +81,14 @@ def through(options: tuple[str, ...], listening: socket.socket, folder: Path, ra
         proxy.wait(10)
 
 
-def report(rate: int = RATE, seconds: float = SECONDS) -> str:
-    """A table of medians and 99th percentiles."""
-    rows = ["| | median | 99 % | added median |", "|---|---|---|---|"]
+def measure(out: Out, rate: int = RATE, seconds: float = SECONDS) -> None:
+    """Print medians and 99th percentiles."""
+    out(f"{rate:,} messages per second, {PAYLOAD_BYTES} bytes each\n")
+    heading(out, "", "median", "99 %", "added median")
     with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as listening:
-        direct = one_way(listening.getsockname()[1], listening, rate, seconds)
-        plain = statistics.median(direct)
-        for name, took in (
-            ("direct", direct),
-            *((name, through(options, listening, Path(folder), rate, seconds)) for name, options in MODES.items()),
-        ):
-            median, last = statistics.median(took), statistics.quantiles(took, n=100)[98]
-            rows.append(f"| {name} | {median:.3f} ms | {last:.3f} ms | {median - plain:.3f} ms |")
-    return "\n".join(rows)
-
-
-if __name__ == "__main__":
-    sys.stdout.write(f"{RATE:,} messages per second, {PAYLOAD_BYTES} bytes each\n\n{report()}\n")
+        ways = {"direct": one_way(listening.getsockname()[1], listening, rate, seconds)}
+        for name, options in MODES.items():
+            ways[name] = through(options, listening, Path(folder), rate, seconds)
+    for name, took in ways.items():
+        median, late, _ = spread(took)
+        row(out, name, f"{median:.3f} ms", f"{late:.3f} ms", f"{median - spread(ways['direct'])[0]:.3f} ms")

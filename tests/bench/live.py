@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import multiprocessing
-import statistics
 import tempfile
 import time
-from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from pathlib import Path
 
 from tests.bench import traffic
+from tests.bench.printing import Out, heading, row, spread
 from tests.bench.sniffer import sniffing
 from tests.proxy.rig import mosquitto
 
@@ -19,7 +18,7 @@ SECONDS = 60.0
 EVERY_SECONDS = 10.0
 
 
-def measure(out: Callable[[str], None], rate: int = RATE, seconds: float = SECONDS, *, lint: bool = False) -> bool:
+def measure(out: Out, rate: int = RATE, seconds: float = SECONDS, *, lint: bool = False) -> bool:
     """Publish, watch, print a table and a verdict; whether every packet was shown."""
     with (
         tempfile.TemporaryDirectory(prefix="mqttscope-live-") as name,
@@ -28,7 +27,8 @@ def measure(out: Callable[[str], None], rate: int = RATE, seconds: float = SECON
         # A process of its own: what it takes is not to delay the reading of lines here.
         ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool,
     ):
-        out("| seconds | PUBLISH shown | RSS MB | % of a processor | dumpcap % | dropped |\n|--:|--:|--:|--:|--:|--:|")
+        columns = "PUBLISH shown", "RSS MB", "% of a processor", "dumpcap %", "dropped"
+        heading(out, "seconds", *columns, texts=0)
         publishing = pool.submit(traffic.publish, broker.port, rate, seconds)
         while not sniffer.packets["publish"] and not publishing.done():
             time.sleep(0.01)
@@ -40,24 +40,22 @@ def measure(out: Callable[[str], None], rate: int = RATE, seconds: float = SECON
             now, took, row_at = sniffer.sample(), time.monotonic() - row_at, time.monotonic()
             own = (now.cpu_seconds - before.cpu_seconds) / took
             dumpcap = (now.dumpcap_cpu_seconds - before.dumpcap_cpu_seconds) / took
-            out(
-                f"| {row_at - began:.0f} | {sniffer.packets['publish']:,} | {now.megabytes:.1f} | {own:.0%} |"
-                f" {dumpcap:.0%} | {sniffer.dropped:,} |"
-            )
+            shares = f"{own:.0%}", f"{dumpcap:.0%}", f"{sniffer.dropped:,}"
+            row(out, f"{row_at - began:.0f}", f"{sniffer.packets['publish']:,}", f"{now.megabytes:.1f}", *shares)
             before = now
         sent, came = publishing.result()
         sniffer.settle(lambda: sniffer.packets["publish"] >= sent + came)
         code = sniffer.end()
     shown = sniffer.packets["publish"]
-    late = sorted(one / 1e6 for one in sniffer.late)
     out(
         f"\n{sent:,} published, {came:,} delivered: {sent + came:,} PUBLISH packets, {shown:,} shown;"
         f" {sniffer.dropped:,} frames dropped; exit code {code}."
     )
-    if len(late) > 1:
+    if sniffer.late:
+        median, late, latest = spread([one / 1e6 for one in sniffer.late])
         out(
-            f"From the time of the frame to the line: median {statistics.median(late):.1f} ms,"
-            f" 99 % {late[int(len(late) * 0.99)]:.1f} ms, at most {late[-1]:.1f} ms."
+            f"From the time of the frame to the line: median {median:.1f} ms, 99 % {late:.1f} ms,"
+            f" at most {latest:.1f} ms."
         )
     for told in sniffer.told:
         out(f"> {told}")

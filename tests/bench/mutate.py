@@ -9,18 +9,16 @@
 from __future__ import annotations
 
 import asyncio
-import resource
 import shutil
 import statistics
 import subprocess
 import tempfile
-import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import orjson
 
@@ -37,6 +35,8 @@ from mqttscope.replay.script import Script, read_scripts
 from mqttscope.report.broker_test.outcome import CASE
 from mqttscope.transport.target import parse_broker
 from tests.bench import traffic
+from tests.bench.compare import Usage, usage_of
+from tests.bench.printing import Out, heading, row
 from tests.cli.running import capture, command, environment
 from tests.proxy.rig import mosquitto
 
@@ -62,11 +62,7 @@ stream after the last byte, so that the broker answers and closes (``-q 0`` impl
 
 
 def measure(
-    out: Callable[[str], None],
-    number: int = CASES,
-    rounds: int = ROUNDS,
-    reactions: int = REACTION_CASES,
-    seeds: int = SEEDS,
+    out: Out, cases: int = CASES, rounds: int = ROUNDS, reactions: int = REACTION_CASES, seeds: int = SEEDS
 ) -> bool:
     """Both tables; whether everything could be measured."""
     absent = missing()
@@ -77,7 +73,7 @@ def measure(
         tempfile.TemporaryDirectory(prefix="mqttscope-mutate-") as name,
         mosquitto(Path(name), traffic.BROKER, verbose=False) as broker,
     ):
-        same = speed(out, Path(name), broker.port, number, rounds)
+        same = speed(out, Path(name), broker.port, cases, rounds)
         asyncio.run(variety(out, broker.port, reactions, seeds))
     return same
 
@@ -103,21 +99,20 @@ class Took:
     """What a command took for its cases."""
 
     cases: int
-    seconds: float
-    cpu_seconds: float
+    usage: Usage
 
     @property
     def rate(self) -> float:
         """Cases per second."""
-        return self.cases / self.seconds
+        return self.cases / self.usage.seconds
 
     @property
     def cpu_ms(self) -> float:
         """Processor milliseconds for each case; the broker's are not counted."""
-        return 1_000 * self.cpu_seconds / self.cases
+        return 1_000 * (self.usage.user + self.usage.system) / self.cases
 
 
-def speed(out: Callable[[str], None], folder: Path, port: int, number: int, rounds: int) -> bool:
+def speed(out: Out, folder: Path, port: int, number: int, rounds: int) -> bool:
     """The table of cases per second; whether ``mutate`` played exactly the cases that nc got."""
     path = capture(CAPTURE)
     chosen = asyncio.run(first_cases(port, path, number))
@@ -136,15 +131,12 @@ def speed(out: Callable[[str], None], folder: Path, port: int, number: int, roun
     for _ in range(rounds):
         for name, run in runs.items():
             rows[name].append(run())
-    out(f"| {len(chosen):,} cases, {rounds} rounds | cases/s | processor ms per case | times the first |")
-    out("|---|--:|--:|--:|")
+    heading(out, f"{len(chosen):,} cases, {rounds} rounds", "cases/s", "processor ms per case", "times the first")
     first = next(iter(rows.values()))
     for name, found in rows.items():
         ratio = statistics.median(one.rate / own.rate for one, own in zip(found, first, strict=True))
-        rate, cpu = (
-            statistics.median(values) for values in zip(*((one.rate, one.cpu_ms) for one in found), strict=True)
-        )
-        out(f"| {name} | {rate:.1f} | {cpu:.1f} | {ratio:.2f} |")
+        rate, cpu = (statistics.median(getattr(one, figure) for one in found) for figure in ("rate", "cpu_ms"))
+        row(out, name, f"{rate:.1f}", f"{cpu:.1f}", f"{ratio:.2f}")
     if not same:
         out("\nNot the same cases: `mutate` played others than nc got.")
     return same
@@ -176,47 +168,33 @@ def mutate(port: int, path: Path, pattern: str, number: int) -> tuple[Took, dict
     """One run of ``mutate`` from its start to its end; what it tells of its cases, by their numbers."""
     words = command("mutate", path, "--broker", f"mqtt://127.0.0.1:{port}", "--mutation", pattern, "--seed", "1")
     options = ("--cases", str(number), "--longest", str(SHORTEST_S), "--wait", str(PATIENCE_S), "--format", "jsonl")
-    took, text = timed([*words, *options])
-    rows = [row for row in map(orjson.loads, text.splitlines()) if row["event"] == "case"]
-    took.cases = len(rows)
-    return took, {row["number"]: row["case"] for row in rows if row["number"] is not None}
+    with tempfile.TemporaryFile() as output:
+        usage = usage_of([*words, *options], codes=(0, 1), output=output, env=environment())
+        output.seek(0)
+        rows = [one for one in map(orjson.loads, output) if one["event"] == "case"]
+    return Took(len(rows), usage), {one["number"]: one["case"] for one in rows if one["number"] is not None}
 
 
 def loop(port: int, lines: Path, options: str, number: int) -> Took:
     """The same cases, typed into a shell: one line after the other, with the answers as hexadecimal text."""
     script = f'while read -r line; do echo "$line" | xxd -r -p | nc {options} 127.0.0.1 {port} | xxd -p; done'
     with lines.open("rb") as source:
-        took, _ = timed(["bash", "-c", script], source)
-    took.cases = number
-    return took
-
-
-def timed(words: Sequence[str | bytes], source: IO[bytes] | int = subprocess.DEVNULL) -> tuple[Took, bytes]:
-    """Run a command to its end; what it printed."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    began = time.perf_counter()
-    done = subprocess.run(words, stdin=source, capture_output=True, env=environment(), check=False)
-    seconds = time.perf_counter() - began
-    if done.returncode > 1:
-        raise RuntimeError(done.stderr.decode())
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Took(1, seconds, cpu), done.stdout
+        return Took(number, usage_of(["bash", "-c", script], codes=(0, 1), stdin=source, env=environment()))
 
 
 # Distinct reactions
 
 
-async def variety(out: Callable[[str], None], port: int, number: int, seeds: int) -> None:
+async def variety(out: Out, port: int, number: int, seeds: int) -> None:
     """The table of distinct reactions."""
     columns = ("structured", "random", "ratio", "only structured", "only random")
-    out(f"\n| distinct reactions in {number:,} cases | {' | '.join(columns)} |")
-    out("|---|--:|--:|--:|--:|--:|")
+    out("")
+    heading(out, f"distinct reactions in {number:,} cases", *columns)
     for seed in range(1, seeds + 1):
         found = [await reactions(port, pattern, number, seed) for pattern in (STRUCTURED, RANDOM)]
-        both = " | ".join(str(len(one)) for one in found)
-        only = f"{len(found[0] - found[1])} | {len(found[1] - found[0])}"
-        out(f"| seed {seed} | {both} | {len(found[0]) / len(found[1]):.2f} | {only} |")
+        counts = [len(one) for one in found]
+        only = len(found[0] - found[1]), len(found[1] - found[0])
+        row(out, f"seed {seed}", *map(str, counts), f"{counts[0] / counts[1]:.2f}", *map(str, only))
 
 
 async def reactions(port: int, pattern: str, number: int, seed: int) -> set[Seen]:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +16,7 @@ from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.context import WIDE
 from tests.bench import generate
 from tests.bench.compare import ours
+from tests.bench.printing import Out, heading, row
 
 FRAMES = 1_000_000
 GIANT_FRAMES = 1_750_000
@@ -127,19 +128,19 @@ def ingest(capture: Path, *arguments: str) -> Run:
         return Run(seconds, tree, size_mb(lake))
 
 
-def measure(out: Callable[[str], None], frames: int = FRAMES, giant_frames: int = GIANT_FRAMES) -> bool:
+def measure(out: Out, frames: Sequence[int] = ()) -> None:
     """Print tables for a small and a large capture of many connections, where Spark begins to pay, and a table for a
     capture that is nearly all one connection."""
-    few = frames // 10
-    small, large = (_table(out, "of many connections", size, (*WAYS, *_NARROWLY)) for size in (few, frames))
+    many, giant = [*frames, *(FRAMES, GIANT_FRAMES)[len(frames) :]][:2]
+    few = many // 10
+    small, large = (_table(out, "of many connections", size, (*WAYS, *_NARROWLY)) for size in (few, many))
     out("")
     for name in WAYS:
         if name != "in process":
-            there = break_even((few, small["in process"], small[name]), (frames, large["in process"], large[name]))
+            there = break_even((few, small["in process"], small[name]), (many, large["in process"], large[name]))
             out(f"{name}: " + ("never faster than in process" if there is None else f"faster from {there:,} frames on"))
-    if giant_frames:
-        _table(out, f"{GIANT:.0%} of them of one connection", giant_frames, ("in process", "Spark, two cores"), GIANT)
-    return True
+    if giant:
+        _table(out, f"{GIANT:.0%} of them of one connection", giant, ("in process", "Spark, two cores"), GIANT)
 
 
 _NARROWLY = {f"{name}, no wide rules": (*WAYS[name], *NARROW) for name in ("in process", "Spark, two cores")}
@@ -157,22 +158,19 @@ def break_even(small: tuple[int, float, float], large: tuple[int, float, float])
     return max(0, round(few + (second_few - first_few) / gain))
 
 
-def _table(
-    out: Callable[[str], None], what: str, frames: int, names: Iterable[str], giant: float = 0.0
-) -> dict[str, float]:
+def _table(out: Out, what: str, frames: int, names: Iterable[str], giant: float = 0.0) -> dict[str, float]:
     """Print a table; returns the seconds of each way."""
     capture, _ = generate.capture(frames, giant=giant)
     size = capture.stat().st_size
     out(f"\n### {frames:,} frames, {size / 1e6:,.0f} MB, {what}\n")
-    out("| engine | seconds | frames/s | processor s | command MB | Java MB | worker MB | scratch MB | lake MB |")
-    out("|---|--:|--:|--:|--:|--:|--:|--:|--:|")
+    memory = "command MB", "Java MB", "worker MB", "scratch MB", "lake MB"
+    heading(out, "engine", "seconds", "frames/s", "processor s", *memory)
     found = {}
     for name in names:
         run = ingest(capture, *{**WAYS, **_NARROWLY}[name])
         peak = run.tree.peak_mb
-        peaks = " | ".join(f"{peak[kind]:,.0f}" if kind in peak else "-" for kind in ("python", "java", "worker"))
-        disk = f"{run.tree.scratch_mb:,.0f} | {run.lake_mb:,.0f}"
-        rate = f"{frames / run.seconds:,.0f}"
-        out(f"| {name} | {run.seconds:.1f} | {rate} | {run.tree.processor:.1f} | {peaks} | {disk} |")
+        peaks = [f"{peak[kind]:,.0f}" if kind in peak else "-" for kind in ("python", "java", "worker")]
+        times = f"{run.seconds:.1f}", f"{frames / run.seconds:,.0f}", f"{run.tree.processor:.1f}"
+        row(out, name, *times, *peaks, f"{run.tree.scratch_mb:,.0f}", f"{run.lake_mb:,.0f}")
         found[name] = run.seconds
     return found

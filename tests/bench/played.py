@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from mqttscope.capture.write import PcapngWriter
@@ -25,10 +24,9 @@ from mqttscope.mqtt import (
     encode,
 )
 from mqttscope.transport.wire import Endpoint, Made, Wire
+from tests.bench.frames import START_NS
 
 V3_1_1 = ProtocolVersion.V3_1_1
-START_NS = 1_767_225_600_000_000_000
-"""2026-01-01T00:00:00Z."""
 SECOND = 1_000_000_000
 MS = 1_000_000
 PAYLOAD = bytes(100)
@@ -39,49 +37,27 @@ Said = tuple[int, bool, ControlPacket | None]
 """When, by the client or not, and what; ``None`` is the end."""
 
 
-@dataclass(slots=True)
-class _Conversation:
-    """One connection on its way into a file."""
-
-    wire: Wire
-    received: list[int] = field(default_factory=lambda: [0, 0])
-
-    def say(self, now: int, from_client: bool, packet: ControlPacket | None) -> Iterable[Made]:
-        if packet is None:
-            yield from self.wire.close(True, now)
-            yield from self.wire.close(False, now + MS)
-            return
-        data = encode(packet, V3_1_1)
-        yield from self.wire.data(from_client, data, now, self.received[from_client])
-        self.received[not from_client] += len(data)
-
-
 def write(path: Path, conversations: Iterable[Iterator[Said]]) -> None:
     """Conversations as a capture, in the order of time."""
     numbers = itertools.count(1).__next__
-    queue: list[tuple[int, int, bool, ControlPacket | None]] = []
-    talks: list[tuple[_Conversation, Iterator[Said]]] = []
-    with path.open("wb") as file:
-        writer = PcapngWriter(file)
-        for index, said in enumerate(conversations):
-            client = Endpoint.of((f"198.51.{100 + index // 250}.{1 + index % 250}", 40_000 + index % 20_000))
-            talks.append((_Conversation(Wire(client, BROKER, "bench", numbers, 1_000, 2_000)), said))
-            now, from_client, packet = next(said)
-            queue.append((now, index, from_client, packet))
-        heapq.heapify(queue)
-        begun: set[int] = set()
-        while queue:
-            now, index, from_client, packet = heapq.heappop(queue)
-            talk, said = talks[index]
-            if index not in begun:
-                begun.add(index)
-                for made in talk.wire.open(now - MS):
-                    writer.write(made[0])
-            for made in talk.say(now, from_client, packet):
-                writer.write(made[0])
-            following = next(said, None)
-            if following is not None:
-                heapq.heappush(queue, (following[0], index, *following[1:]))
+    wires: dict[int, Wire] = {}
+    with PcapngWriter(path) as writer:
+        for index, (now, from_client, packet) in heapq.merge(
+            *(zip(itertools.repeat(index), said) for index, said in enumerate(conversations)),
+            key=lambda row: row[1][0],
+        ):
+            made: list[Made] = []
+            if index not in wires:
+                client = Endpoint.of((f"198.51.{100 + index // 250}.{1 + index % 250}", 40_000 + index % 20_000))
+                wires[index] = Wire(client, BROKER, "bench", numbers, 1_000, 2_000)
+                made += wires[index].open(now - MS)
+            wire = wires[index]
+            if packet is None:
+                made += [*wire.close(True, now), *wire.close(False, now + MS)]
+            else:
+                made += wire.data(from_client, encode(packet, V3_1_1), now, wire.sent(not from_client))
+            for one in made:
+                writer.write(one.frame)
 
 
 def publisher(messages: int, qos: int, topic: str) -> Iterator[Said]:
@@ -92,11 +68,8 @@ def publisher(messages: int, qos: int, topic: str) -> Iterator[Said]:
     for number in range(messages):
         now += 100_000
         identifier = 1 + number % 60_000 if qos else None
-        yield (
-            now + 2 * MS,
-            True,
-            Publish(qos=qos, topic_name=topic, packet_identifier=identifier, payload=PAYLOAD),
-        )
+        publish = Publish(qos=qos, topic_name=topic, packet_identifier=identifier, payload=PAYLOAD)
+        yield now + 2 * MS, True, publish
         if identifier is not None:
             yield now + 2 * MS + 50_000, False, Puback(identifier)
     yield now + SECOND, True, Disconnect()

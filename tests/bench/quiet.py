@@ -10,7 +10,6 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
@@ -19,8 +18,9 @@ from typing import TYPE_CHECKING, BinaryIO
 from mqttscope.cli.pipeline.common import RowOptions
 from mqttscope.lint.finding import Scope
 from tests.bench.devices import PINGREQ, PINGRESP, device, payloads
-from tests.bench.frames import ACK, PSH, SYN, Link, Writer, link
+from tests.bench.frames import START_NS, Link, Writer, link
 from tests.bench.pipeline import Tree
+from tests.bench.printing import Out, heading, row
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +31,6 @@ CONNECTIONS = (5_000, 50_000)
 BATCHES = 8
 FEW = 3
 """Connections that ping in a quiet batch."""
-START_NS = 1_767_225_600_000_000_000
 _STEP_NS = 20_000
 _PAUSE_NS = 100_000_000
 """Short enough that no rule asks about the others in between."""
@@ -55,8 +54,8 @@ class Crowd:
         """Some of them ping, and the server answers."""
         self._writer.now_ns += _PAUSE_NS
         for number in range(count):
-            self._send(self._links[number * 17 % len(self._links)], 0, PINGREQ)
-            self._send(self._links[number * 17 % len(self._links)], 1, PINGRESP)
+            for side, packet in enumerate((PINGREQ, PINGRESP)):
+                self._writer.data(self._links[number * 17 % len(self._links)], side, packet, _STEP_NS)
         self.flush()
 
     def flush(self) -> None:
@@ -68,20 +67,11 @@ class Crowd:
         one = device(number, self._random)
         client = bytes((10, 1 + number // 65_536, number >> 8 & 255, number & 255))
         made = link(4, (client, b"\x0a\xfa\0\x01"), (20_000 + number % 40_000, 1883), 0, (number * 977, number * 1_013))
-        for side, flags in ((0, SYN), (1, SYN | ACK), (0, ACK)):
-            self._writer.segment(made, side, made.sequence[side], b"", flags, _STEP_NS)
-            if flags & SYN:
-                made.sequence[side] += 1
+        self._writer.handshake(made, _STEP_NS)
         self._links.append(made)
-        self._send(made, 0, one.connect(clean=True))
-        self._send(made, 1, one.connack(present=False))
-        for side, packet in enumerate(one.subscribe()):
-            self._send(made, side, packet)
-        self._send(made, 0, one.publish(0, b"", body, 0.9))
-
-    def _send(self, made: Link, side: int, packet: bytes) -> None:
-        self._writer.segment(made, side, made.sequence[side], packet, PSH | ACK, _STEP_NS)
-        made.sequence[side] += len(packet)
+        opening = one.connect(clean=True), one.connack(present=False), *one.subscribe(), one.publish(0, b"", body, 0.9)
+        for number, packet in enumerate(opening):
+            self._writer.data(made, number % 2, packet, _STEP_NS)
 
 
 @dataclass(slots=True)
@@ -95,26 +85,24 @@ class Costs:
     """Bytes of files that are new or longer."""
 
 
-def measure(out: Callable[[str], None], connections: tuple[int, ...] = CONNECTIONS, batches: int = BATCHES) -> bool:
-    """Print a table of both."""
+def measure(out: Out, connections: int = 0, batches: int = BATCHES) -> None:
+    """Print a table of both, of one number of connections or of the usual ones."""
     from mqttscope.spark.session import spark_session
 
     spark = spark_session(configuration={"spark.master": "local[2]", "spark.driver.memory": "1g"})
-    out("| open connections | rules | batch | seconds | processor s | KB written |")
-    out("|--:|---|---|--:|--:|--:|")
+    heading(out, "open connections", "rules", "batch", "seconds", "processor s", "KB written", texts=3)
     everything = RowOptions().lake()
     within = replace(everything, rules=tuple(one for one in everything.rules if one.scope is not Scope.BROKER))
-    for count in connections:
+    for count in (connections,) if connections else CONNECTIONS:
         for rules, options in (("without those of servers", within), ("all", everything)):
             costs = follow(spark, count, batches, options)
             # The second batch takes those that speak out of the files of all others.
             rows = [("first", 0, 1), ("second", 1, 2), ("third and later, median", 2, len(costs.seconds))]
             for name, begin, end in rows:
                 values = [statistics.median(one[begin:end]) for one in (costs.seconds, costs.processor, costs.written)]
-                told = f"{values[0]:.1f} | {values[1]:.1f} | {values[2] / 1_000:,.0f}"
-                out(f"| {count:,} | {rules} | {name} | {told} |")
+                figures = f"{values[0]:.1f}", f"{values[1]:.1f}", f"{values[2] / 1_000:,.0f}"
+                row(out, f"{count:,}", rules, name, *figures)
     spark.stop()
-    return True
 
 
 def follow(spark: SparkSession, connections: int, batches: int, options: LakeOptions) -> Costs:

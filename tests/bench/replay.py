@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import resource
-import socket
 import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
@@ -20,11 +18,12 @@ from paho.mqtt.enums import CallbackAPIVersion
 from mqttscope.capture import open_capture
 from mqttscope.cli.replaying import raise_limit
 from mqttscope.dissect import dissect
-from mqttscope.mqtt import Connect, Publish, Subscribe, Subscription, encode
+from mqttscope.mqtt import Publish, encode
 from mqttscope.replay.drivers.run import BrokerTarget, Pace, Replay
 from mqttscope.replay.script import read_scripts
 from mqttscope.transport.target import parse_broker
 from tests.bench import played, traffic
+from tests.bench.printing import Out, heading, row, spread
 from tests.cli.running import command, environment
 from tests.proxy.rig import mosquitto
 
@@ -37,7 +36,7 @@ TOPIC = "bench/replay"
 QUIET_SECONDS = 20.0
 
 
-def measure(out: Callable[[str], None], messages: int = MESSAGES, rounds: int = ROUNDS) -> bool:
+def measure(out: Out, messages: int = MESSAGES, rounds: int = ROUNDS) -> bool:
     """All of it; whether everything came and the aims are met."""
     with tempfile.TemporaryDirectory(prefix="mqttscope-replay-") as name:
         folder = Path(name)
@@ -46,9 +45,9 @@ def measure(out: Callable[[str], None], messages: int = MESSAGES, rounds: int = 
         return punctuality(out, folder) and met
 
 
-def throughput(out: Callable[[str], None], folder: Path, messages: int, rounds: int) -> bool:
+def throughput(out: Out, folder: Path, messages: int, rounds: int) -> bool:
     """Messages per second as the broker passes them on, ours and paho's in turn."""
-    out("| QoS | messages | replay, messages/s | paho-mqtt, messages/s | replay to paho |\n|--:|--:|--:|--:|--:|")
+    heading(out, "QoS", "messages", "replay, messages/s", "paho-mqtt, messages/s", "replay to paho", texts=0)
     met = True
     with mosquitto(folder, traffic.BROKER, verbose=False) as broker:
         for qos in (0, 1):
@@ -61,20 +60,15 @@ def throughput(out: Callable[[str], None], folder: Path, messages: int, rounds: 
                 theirs.append(rate(broker.port, messages, None, qos))
             ratio = statistics.median(one / other for one, other in zip(ours, theirs, strict=True))
             met = met and ratio >= 1
-            medians = f"{statistics.median(ours):,.0f} | {statistics.median(theirs):,.0f}"
-            out(f"| {qos} | {messages:,} | {medians} | {ratio:.2f} |")
+            medians = [f"{statistics.median(rates):,.0f}" for rates in (ours, theirs)]
+            row(out, str(qos), f"{messages:,}", *medians, f"{ratio:.2f}")
     return met
 
 
 def rate(port: int, messages: int, words: list[str | bytes] | None, qos: int = 0) -> float:
     """Messages per second between the first and the last that a subscriber gets; of paho-mqtt without ``words``."""
     length = len(encode(Publish(topic_name=TOPIC, payload=played.PAYLOAD), played.V3_1_1))
-    with socket.create_connection(("127.0.0.1", port)) as subscriber:
-        subscriber.sendall(encode(Connect(client_identifier="counter"), played.V3_1_1))
-        subscriber.sendall(encode(Subscribe(1, subscriptions=[Subscription(TOPIC, 0)]), played.V3_1_1))
-        left = 4 + 5
-        while left:
-            left -= len(subscriber.recv(left))
+    with traffic.subscribed(port, TOPIC) as subscriber:
         subscriber.settimeout(QUIET_SECONDS)
         with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
             publishing = pool.submit(_run, words) if words else pool.submit(publish_with_paho, port, messages, qos)
@@ -105,7 +99,7 @@ def publish_with_paho(port: int, messages: int, qos: int) -> None:
     client.loop_stop()
 
 
-def crowd(out: Callable[[str], None], folder: Path, connections: int = CROWD) -> bool:
+def crowd(out: Out, folder: Path, connections: int = CROWD) -> bool:
     """Many connections that are open at the same time."""
     capture = folder / "crowd.pcapng"
     played.write(capture, [played.member(number, connections) for number in range(connections)])
@@ -117,7 +111,7 @@ def crowd(out: Callable[[str], None], folder: Path, connections: int = CROWD) ->
     return not failed and answered == 10 * connections and not replay.context.gates.missed
 
 
-def punctuality(out: Callable[[str], None], folder: Path, speed: float = SPEED) -> bool:
+def punctuality(out: Out, folder: Path, speed: float = SPEED) -> bool:
     """A day of sparse traffic, much faster: how late each step is."""
     capture = folder / "day.pcapng"
     played.write(capture, [played.day(number) for number in range(SENSORS)])
@@ -128,14 +122,13 @@ def punctuality(out: Callable[[str], None], folder: Path, speed: float = SPEED) 
             if entry.from_client and entry.source is not None:
                 due = replay.context.timeline.due_ns(entry.source.timestamp_ns)
                 late.append((due, (entry.timestamp_ns - replay.started_ns - due) / 1e6))
-    late.sort()
-    values = sorted(value for _, value in late)
+    last = max(late)[1]
+    median, most, latest = spread([value for _, value in late])
     out(
         f"\n24 hours at {speed:g} times their speed: {len(late):,} steps in {replay.seconds:.1f} s; late by "
-        f"{statistics.median(values):.2f} ms (median), {values[int(len(values) * 0.99)]:.2f} ms (99 %), "
-        f"{values[-1]:.2f} ms (at most), {late[-1][1]:.2f} ms (the last one)."
+        f"{median:.2f} ms (median), {most:.2f} ms (99 %), {latest:.2f} ms (at most), {last:.2f} ms (the last one)."
     )
-    return late[-1][1] < 50
+    return last < 50
 
 
 def _replayed(capture: Path, pace: Pace, folder: Path) -> tuple[Replay, float]:

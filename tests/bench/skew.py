@@ -11,20 +11,20 @@ import os
 import re
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 from pathlib import Path
 
-from mqttscope.capture import open_capture
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lint.catalogue import select
 from mqttscope.lint.context import WIDE
 from mqttscope.lint.finding import Scope
 from mqttscope.lint.rule import Rule
-from mqttscope.net.frame import Frame
-from tests.bench.frames import Link, Writer, link
-from tests.bench.generate import START_NS, Traffic
+from tests.bench.frames import Link, link, writing
+from tests.bench.generate import Traffic
+from tests.bench.printing import Out, heading, row
+from tests.lake.parts import frames_of
 
 FRAMES = 100_000
 CORES = 2
@@ -55,17 +55,14 @@ class SkewedTraffic(Traffic):
 
 def generate(path: Path, frames: int, devices: int = 1_000) -> None:
     """Write a capture of that many frames."""
-    with path.open("wb") as file:
-        writer = Writer(file, START_NS)
-        writer.start()
+    with writing(path) as writer:
         SkewedTraffic(writer, 1, devices, CLIENT).run(frames)
-        writer.flush()
 
 
 def shares(path: Path) -> tuple[float, float]:
     """The shares of the first server and of the first client in the frames of a capture."""
     server, client = IPv4Address(10 << 24 | 2).packed, IPv4Address((10 << 24) + 256).packed
-    frames = [one.data[26:34] for one in open_capture([path]) if isinstance(one, Frame)]
+    frames = [one.data[26:34] for one in frames_of(path)]
     found = [sum(one in (pair[:4], pair[4:]) for pair in frames) / len(frames) for one in (server, client)]
     return found[0], found[1]
 
@@ -118,7 +115,7 @@ def ingest(capture: Path, folder: Path, rules: Iterable[Rule]) -> list[Stage]:
     return stages(written)
 
 
-def measure(out: Callable[[str], None], frames: int = FRAMES) -> bool:
+def measure(out: Out, frames: Sequence[int] = (FRAMES,)) -> None:
     """Print a table of stages for all rules, without those of broker scope, and without all that look beyond one
     connection."""
     rules = [rule() for rule in select().values()]
@@ -129,16 +126,16 @@ def measure(out: Callable[[str], None], frames: int = FRAMES) -> bool:
     }
     with tempfile.TemporaryDirectory(prefix="mqttscope-skew-") as made:
         capture = Path(made) / "skewed.pcapng"
-        generate(capture, frames)
+        generate(capture, frames[0])
         server, client = shares(capture)
         out(
-            f"{frames:,} frames, {capture.stat().st_size / 1e6:.0f} MB: {server:.0%} of them of one server, "
+            f"{frames[0]:,} frames, {capture.stat().st_size / 1e6:.0f} MB: {server:.0%} of them of one server, "
             f"{client:.0%} of one client; {CORES} cores, {TASKS} tasks"
         )
         for name, chosen in ways.items():
-            out(f"\n| {name} | tasks | longest s | all s | longest/all |\n|---|--:|--:|--:|--:|")
+            out("")
+            heading(out, name, "tasks", "longest s", "all s", "longest/all")
             for stage in ingest(capture, Path(made) / name.replace(" ", "-"), chosen):
                 longest, total = max(stage.milliseconds) / 1e3, sum(stage.milliseconds) / 1e3
-                count, share = len(stage.milliseconds), longest / total
-                out(f"| {stage.name} | {count} | {longest:.1f} | {total:.1f} | {share:.0%} |")
-    return True
+                figures = f"{longest:.1f}", f"{total:.1f}", f"{longest / total:.0%}"
+                row(out, stage.name, str(len(stage.milliseconds)), *figures)

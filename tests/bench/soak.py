@@ -10,12 +10,13 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from mqttscope.capture import open_capture
 from mqttscope.net.frame import CaptureError, Frame
 from tests.bench.compare import ours
+from tests.bench.printing import Out, heading, row
 from tests.bench.sniffer import Sniffer, sniffing
 from tests.bench.traffic import BROKER, Crowd
 from tests.proxy.rig import mosquitto
@@ -28,7 +29,7 @@ EVERY_SECONDS = 20
 """One row of the table for so many samples, of which there is one per second."""
 
 
-def measure(out: Callable[[str], None], connections: int = CONNECTIONS, rate: float = RATE) -> bool:
+def measure(out: Out, connections: int = CONNECTIONS, rate: float = RATE) -> bool:
     """Let clients come, watch, print a table and a verdict; whether everything is as it should be."""
     with (
         tempfile.TemporaryDirectory(prefix="mqttscope-soak-") as name,
@@ -67,19 +68,16 @@ def measure(out: Callable[[str], None], connections: int = CONNECTIONS, rate: fl
     return not wrong
 
 
-async def _watch(
-    out: Callable[[str], None], crowd: Crowd, sniffer: Sniffer, ring: Path, connections: int, rate: float
-) -> int:
+async def _watch(out: Out, crowd: Crowd, sniffer: Sniffer, ring: Path, connections: int, rate: float) -> int:
     """Print a row every `EVERY_SECONDS` while clients come; the most files there were."""
-    out("| seconds | connections | frames | RSS MB | dumpcap MB | files | dropped |\n|--:|--:|--:|--:|--:|--:|--:|")
+    heading(out, "seconds", "connections", "frames", "RSS MB", "dumpcap MB", "files", "dropped", texts=0)
     coming = asyncio.create_task(crowd.come(connections, rate))
     began, samples, most, highest = time.monotonic(), 0, 0, 0.0
 
-    def row() -> None:
-        out(
-            f"| {time.monotonic() - began:.0f} | {crowd.over:,} | {sniffer.frame:,} | {highest:.1f} |"
-            f" {now.dumpcap_megabytes:.1f} | {files} | {sniffer.dropped:,} |"
-        )
+    def show() -> None:
+        memory = f"{highest:.1f}", f"{now.dumpcap_megabytes:.1f}"
+        counts = f"{crowd.over:,}", f"{sniffer.frame:,}", *memory, str(files), f"{sniffer.dropped:,}"
+        row(out, f"{time.monotonic() - began:.0f}", *counts)
 
     while not coming.done():
         await asyncio.wait([coming], timeout=1.0)
@@ -87,13 +85,13 @@ async def _watch(
         now, files = sniffer.sample(), len(list(ring.iterdir()))
         most, highest = max(most, files), max(highest, now.megabytes)
         if samples % EVERY_SECONDS == 0:
-            row()
+            show()
             highest = 0.0
     await coming
     sniffer.settle(lambda: sniffer.packets.total() >= crowd.sent.total())
     now, files = sniffer.sample(), len(list(ring.iterdir()))
     highest = now.megabytes
-    row()
+    show()
     return max(most, files)
 
 

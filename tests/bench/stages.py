@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -15,6 +15,8 @@ from mqttscope.net.flow import FlowOpened, StreamData
 from mqttscope.net.flows import FlowTable
 from mqttscope.net.segment import Segment
 from mqttscope.report.jsonl import JsonLines
+from tests.bench import generate
+from tests.bench.printing import Out, heading, row
 
 ROUNDS = 5
 
@@ -90,20 +92,22 @@ STAGES: tuple[tuple[str, Callable[[Path], None]], ...] = (
 )
 
 
-def stages(path: Path, frames: int, rounds: int) -> str:
-    """Microseconds of processor time per frame of each stage, as a Markdown table."""
+def measure(out: Out, frames: Sequence[int] = (250_000,), rounds: int = ROUNDS) -> None:
+    """Print microseconds of processor time per frame of each stage."""
     gc.set_threshold(200_000, 20, 50)  # as the command line has it
-    taken: dict[str, list[float]] = {name: [] for name, _ in STAGES}
-    for _ in range(rounds):
-        for name, stage in STAGES:
-            gc.collect()
-            begun = time.process_time()
-            stage(path)
-            taken[name].append((time.process_time() - begun) / frames * 1e6)
-    lines = ["| stage | µs per frame | in all |", "|---|--:|--:|"]
-    before = 0.0
-    for name, values in taken.items():
-        now = median(values)
-        lines.append(f"| {name} | {max(0.0, now - before):.2f} | {now:.2f} |")
-        before = now
-    return "\n".join(lines)
+    for size in frames:
+        path, _ = generate.capture(size)
+        out(f"\n### Time by stage, {size:,} frames\n")
+        taken: dict[str, list[float]] = {name: [] for name, _ in STAGES}
+        for _ in range(rounds):
+            for name, stage in STAGES:
+                gc.collect()
+                begun = time.process_time()
+                stage(path)
+                taken[name].append((time.process_time() - begun) / size * 1e6)
+        heading(out, "stage", "µs per frame", "in all")
+        before = 0.0
+        for name, values in taken.items():
+            now = median(values)
+            row(out, name, f"{max(0.0, now - before):.2f}", f"{now:.2f}")
+            before = now

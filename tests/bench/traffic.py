@@ -8,6 +8,7 @@ import struct
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 
 from mqttscope.mqtt import (
     Connack,
@@ -37,12 +38,18 @@ _SUBACK = encode(Suback(1, reason_codes=[0]), V3_1_1)
 _DISCONNECT = encode(Disconnect(), V3_1_1)
 
 
+def steadily(count: int, rate: float) -> Iterator[int]:
+    """Numbers from 0 on, each when its time has come."""
+    began = time.perf_counter()
+    for number in range(count):
+        time.sleep(max(0.0, began + number / rate - time.perf_counter()))
+        yield number
+
+
 def publish(port: int, rate: int, seconds: float) -> tuple[int, int]:
     """Publish at a steady rate to one subscriber; how many messages were sent, and how many came."""
     message = encode(Publish(topic_name="bench/live", payload=bytes(PAYLOAD_BYTES)), V3_1_1)
-    subscriber, publisher = _client(port, "to"), _client(port, "from")
-    subscriber.sendall(encode(Subscribe(1, subscriptions=[Subscription("bench/live", 0)]), V3_1_1))
-    _expect(subscriber, _SUBACK)
+    subscriber, publisher = subscribed(port, "bench/live"), _client(port, "from")
     count, came = int(rate * seconds), 0
     subscriber.settimeout(QUIET_SECONDS)
 
@@ -56,11 +63,7 @@ def publish(port: int, rate: int, seconds: float) -> tuple[int, int]:
 
     listening = threading.Thread(target=listen)
     listening.start()
-    began = time.perf_counter()
-    for number in range(count):
-        wait = began + number / rate - time.perf_counter()
-        if wait > 0:
-            time.sleep(wait)
+    for _ in steadily(count, rate):
         publisher.sendall(message)
     listening.join()
     for one in (publisher, subscriber):
@@ -140,6 +143,14 @@ async def _answered(reader: asyncio.StreamReader, expected: tuple[bytes, ...]) -
     came = await reader.readexactly(sum(map(len, expected)))
     if came not in (b"".join(expected), b"".join(reversed(expected))):
         raise ValueError(f"not what was awaited: {came[:20].hex()}")
+
+
+def subscribed(port: int, topic: str) -> socket.socket:
+    """A client that has subscribed to a topic."""
+    made = _client(port, "to")
+    made.sendall(encode(Subscribe(1, subscriptions=[Subscription(topic, 0)]), V3_1_1))
+    _expect(made, _SUBACK)
+    return made
 
 
 def _client(port: int, name: str) -> socket.socket:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 import subprocess
 from collections import Counter
@@ -12,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from mqttscope.capture import PcapngWriter, open_capture
 from mqttscope.dissect import dissect
 from mqttscope.events import PacketEvent
 from mqttscope.mqtt import Connect, Publish, Subscribe
@@ -21,6 +19,7 @@ from mqttscope.redact.check import Check
 from tests.conftest import ROOT
 from tests.corpus.tshark import moved, tshark_version
 from tests.each import each
+from tests.lake.parts import frames_of
 from tests.redact.redacting import redacted, reread, shapes, written
 from tests.secrets.leaks import Secrets
 
@@ -32,7 +31,7 @@ LONGEST = 24
 
 @cache
 def before(path: Path) -> tuple[Frame, ...]:
-    return tuple(one for one in open_capture([path]) if isinstance(one, Frame))
+    return tuple(frames_of(path))
 
 
 @cache
@@ -111,15 +110,11 @@ def test_tshark_reads_all_without_a_new_expert_warning() -> None:
 def experts(captures: Iterable[Iterable[Frame]]) -> Counter[tuple[int, str, str]]:
     """Frame, severity and text of what tshark minds in captures that are read as one."""
     tshark_version()
-    data = io.BytesIO()
-    with PcapngWriter(data) as writer:
-        for number, frames in enumerate(captures):
-            for frame in frames:
-                writer.write(moved(frame, number))
+    data = written(moved(frame, number) for number, frames in enumerate(captures) for frame in frames)
     fields = ("frame.number", "_ws.expert.severity", "_ws.expert.group", "_ws.expert.message")
     command = ["tshark", "-n", "-r", "-", "-T", "fields", "-Y", "_ws.expert.severity >= 0x600000", "-E", "separator=|"]
     for name in fields:
         command += ["-e", name]
-    done = subprocess.run(command, input=data.getvalue(), capture_output=True, check=True, timeout=120)
+    done = subprocess.run(command, input=data, capture_output=True, check=True, timeout=120)
     rows = (line.split("|", 3) for line in done.stdout.decode("utf-8", "replace").splitlines())
     return Counter((int(row[0]), row[1], row[2]) for row in rows)

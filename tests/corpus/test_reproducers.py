@@ -148,20 +148,9 @@ def test_the_test(site: Path, broker: Broker, tmp_path: Path) -> None:
 
     def run(**variables: str) -> str:
         given = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "MQTTSCOPE_BROKER": f"mqtt://127.0.0.1:{broker.port}"}
-        words = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-p",
-            "mqttscope.pytest_plugin",
-            "-p",
-            "no:cacheprovider",
-            "-W",
-            "error",
-        ]
-        done = forked.run(
-            [*words, "reproduce.py"], cwd=tmp_path, env=environment({**given, **variables}), text=True, timeout=120
-        )
+        plugins = ["-p", "mqttscope.pytest_plugin", "-p", "no:cacheprovider"]
+        words = [sys.executable, "-m", "pytest", *plugins, "-W", "error", "reproduce.py"]
+        done = forked.run(words, cwd=tmp_path, env=environment({**given, **variables}), text=True, timeout=120)
         return str(done.stdout + done.stderr)
 
     assert "1 passed" in run(MQTTSCOPE_PASSWORD=PASSWORD)

@@ -7,6 +7,7 @@ import signal
 import socket
 import ssl
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from tests.cli.running import inspected
 from tests.dissect.talk import V5, only, wire
 from tests.live import capturing, need_capture, sniff
 from tests.net.framing import frame, request
-from tests.proxy.rig import certificates, mosquitto
+from tests.proxy.rig import Broker, certificates, mosquitto
 
 pytestmark = [pytest.mark.broker, pytest.mark.tshark]
 SCRIPT = (
@@ -69,35 +70,55 @@ def packets(path: Path, keys: bytes | None) -> tuple[list[tuple[str, bytes]], li
     return found, only(events, ConnectionClosed)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("websocket", [False, True], ids=["tcp", "websocket"])
-@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=["1.2", "1.3"])
-def test_the_same_packets_with_and_without_tls(version: ssl.TLSVersion, websocket: bool, tmp_path: Path) -> None:
+each_version = pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=["1.2", "1.3"])
+each_transport = pytest.mark.parametrize("websocket", [False, True], ids=["tcp", "websocket"])
+
+
+@contextmanager
+def brokers(folder: Path, *, websocket: bool) -> Iterator[tuple[Path, Broker, ssl.SSLContext]]:
+    """The script as it is captured without TLS, a broker with TLS, and what a client of it needs."""
+    plain = folder / "plain.pcapng"
     protocol = "protocol websockets\n" if websocket else ""
-    plain, secure, log = tmp_path / "plain.pcapng", tmp_path / "tls.pcapng", tmp_path / "keys.txt"
-    with certificates(tmp_path) as made:
-        with mosquitto(tmp_path, protocol) as broker, capturing(broker.port, plain):
+    with certificates(folder) as made:
+        with mosquitto(folder, protocol) as broker, capturing(broker.port, plain):
             for _ in range(2):
                 play(socket.create_connection(("127.0.0.1", broker.port)), websocket=websocket)
-        context = ssl.create_default_context(cafile=made.ca)
+        with mosquitto(folder, f"{protocol}certfile {made.cert}\nkeyfile {made.key}") as broker:
+            yield plain, broker, ssl.create_default_context(cafile=made.ca)
+
+
+def play_with_tls(broker: Broker, context: ssl.SSLContext, *, websocket: bool) -> None:
+    """Say the script twice; the second connection resumes the session of the first."""
+    session = None
+    for _ in range(2):
+        raw = socket.create_connection(("127.0.0.1", broker.port))
+        inside = context.wrap_socket(raw, server_hostname="127.0.0.1", session=session)
+        play(inside, websocket=websocket)
+        session = inside.session
+
+
+def same(found: list[tuple[str, Any]], expected: list[tuple[str, Any]]) -> None:
+    """The same packets, in the same order in each direction."""
+    assert len(expected) > 2 * 30
+    assert sorted(found) == sorted(expected)
+    for direction in ("client_to_server", "server_to_client"):
+        assert [one for way, one in found if way == direction] == [one for way, one in expected if way == direction]
+
+
+@pytest.mark.long
+@each_transport
+@each_version
+def test_the_same_packets_with_and_without_tls(version: ssl.TLSVersion, websocket: bool, tmp_path: Path) -> None:
+    secure, log = tmp_path / "tls.pcapng", tmp_path / "keys.txt"
+    with brokers(tmp_path, websocket=websocket) as (plain, broker, context), capturing(broker.port, secure):
         context.minimum_version = context.maximum_version = version
         context.keylog_filename = str(log)
-        listener = f"{protocol}certfile {made.cert}\nkeyfile {made.key}"
-        with mosquitto(tmp_path, listener) as broker, capturing(broker.port, secure):
-            session = None
-            for _ in range(2):
-                raw = socket.create_connection(("127.0.0.1", broker.port))
-                inside = context.wrap_socket(raw, server_hostname="127.0.0.1", session=session)
-                play(inside, websocket=websocket)
-                session = inside.session
+        play_with_tls(broker, context, websocket=websocket)
 
     expected, _ = packets(plain, None)
     found, connections = packets(secure, log.read_bytes())
 
-    assert len(expected) > 2 * 30
-    assert sorted(found) == sorted(expected)
-    for direction in ("client_to_server", "server_to_client"):
-        assert [raw for way, raw in found if way == direction] == [raw for way, raw in expected if way == direction]
+    same(found, expected)
     assert [one.connection.decrypted for one in connections] == [True, True]
     assert [one.connection.websocket is not None for one in connections] == [websocket, websocket]
 
@@ -108,41 +129,24 @@ def said(packet: dict[str, Any]) -> tuple[str, str]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("websocket", [False, True], ids=["tcp", "websocket"])
-@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=["1.2", "1.3"])
+@each_transport
+@each_version
 def test_live_with_a_key_log_that_grows(version: ssl.TLSVersion, websocket: bool, tmp_path: Path) -> None:
-    """The key log does not exist when the capture begins; the second connection resumes the session of the first."""
+    """The key log does not exist when the capture begins."""
     need_capture()
-    protocol = "protocol websockets\n" if websocket else ""
-    plain, log = tmp_path / "plain.pcapng", tmp_path / "keys.txt"
-    with certificates(tmp_path) as made:
-        with mosquitto(tmp_path, protocol) as broker, capturing(broker.port, plain):
-            for _ in range(2):
-                play(socket.create_connection(("127.0.0.1", broker.port)), websocket=websocket)
-        context = ssl.create_default_context(cafile=made.ca)
+    log = tmp_path / "keys.txt"
+    with brokers(tmp_path, websocket=websocket) as (plain, broker, context):
         context.minimum_version = context.maximum_version = version
-        with mosquitto(tmp_path, f"{protocol}certfile {made.cert}\nkeyfile {made.key}") as broker:
-            running = sniff(
-                "--port", str(broker.port), "--keylog", log, "--format", "jsonl", first=b"does not exist yet"
-            )
-            try:
-                context.keylog_filename = str(log)
-                session = None
-                for _ in range(2):
-                    raw = socket.create_connection(("127.0.0.1", broker.port))
-                    inside = context.wrap_socket(raw, server_hostname="127.0.0.1", session=session)
-                    play(inside, websocket=websocket)
-                    session = inside.session
-            finally:
-                running.send_signal(signal.SIGINT)
-                out, err = running.communicate(timeout=30)
+        words = "--port", str(broker.port), "--keylog", log, "--format", "jsonl"
+        running = sniff(*words, first=b"does not exist yet")
+        try:
+            context.keylog_filename = str(log)
+            play_with_tls(broker, context, websocket=websocket)
+        finally:
+            running.send_signal(signal.SIGINT)
+            out, err = running.communicate(timeout=30)
 
     events = [json.loads(line) for line in out.splitlines()]
-    found = [said(one) for one in events if one["event"] == "packet"]
-    expected = [said(one) for one in inspected(plain).packets]
     assert running.returncode == 0, err
-    assert len(expected) > 2 * 30
-    assert sorted(found) == sorted(expected)
-    for direction in ("client_to_server", "server_to_client"):
-        assert [one for way, one in found if way == direction] == [one for way, one in expected if way == direction]
+    same([said(one) for one in events if one["event"] == "packet"], [said(one) for one in inspected(plain).packets])
     assert [one["tls"]["decrypted"] for one in events if one["event"] == "connection_closed"] == [True, True]

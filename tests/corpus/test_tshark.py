@@ -1,7 +1,7 @@
 """Every field of every packet of the project's captures, against tshark; and where tshark is wrong, what is right.
 
 tshark is the oracle wherever it can be: its frames, flags, identifiers, codes, properties, texts and payloads must be
-ours.  What it gets wrong is listed by capture with the reason, and each such capture has its own test of what is right.
+ours.  What it gets wrong is listed by capture with the reason; what is right there is a matter of `test_committed`.
 """
 
 from __future__ import annotations
@@ -89,6 +89,12 @@ def seen_untold(name: str) -> list[Seen]:
     return asked((*map(capture, (*PLAIN, *WEBSOCKET)),), IN_ORDER)[capture(name)]
 
 
+def only_with_tshark_4_0() -> None:
+    """Skip a test of what is wrong in tshark 4.0."""
+    if not tshark_version().startswith("4.0."):
+        pytest.skip(f"tshark {tshark_version()} may be right by now")
+
+
 def ours(found: Found) -> list[tuple[int, list[Fact], str | None]]:
     """Frame, facts and topic of every packet of which all fields were read, by frame and number."""
     rows = []
@@ -133,8 +139,7 @@ def test_the_same_packets_with_the_same_fields_in_the_same_frames(name: str) -> 
 
 @pytest.mark.parametrize("name", sorted({*WRONG, *WRONG_TOPICS}))
 def test_what_is_listed_as_wrong_is_wrong(name: str) -> None:
-    if not tshark_version().startswith("4.0."):
-        pytest.skip(f"tshark {tshark_version()} may be right by now")
+    only_with_tshark_4_0()
     theirs, own = seen_by_tshark(name), ours(read(capture(name)))
 
     if name in WRONG:
@@ -143,29 +148,17 @@ def test_what_is_listed_as_wrong_is_wrong(name: str) -> None:
         assert [topic or "" for _, _, topic in own] != ["".join(one.resolved) for one in theirs]
 
 
-@pytest.mark.parametrize("name", sorted(WRONG))
-def test_where_tshark_is_wrong_the_packets_are_those_that_were_sent(name: str) -> None:
-    found = read(capture(name))
-
-    assert found.types() == expected(name)["packets"]
-    assert len({(one.connection.number, one.direction) for one in found.malformed}) == expected(name)["malformed"]
-
-
 def test_aliases_are_kept_per_direction() -> None:
     found = read(capture("alias-both-directions"))
 
-    assert found.topics() == expected("alias-both-directions")["topics"]
     uses = [(event.direction, event.topic) for event in found.packets if event.type == "publish"]
     assert uses[2:4] == [("client_to_server", "client/topic"), ("server_to_client", "server/topic")]
 
 
 def test_an_alias_means_what_it_meant_at_the_time() -> None:
-    name = "v5-topic-alias-client"
-    shown = two_pass(capture(name))
-
-    assert read(capture(name)).topics() == expected(name)["topics"]
-    if tshark_version().startswith("4.0."):
-        assert any(len(set(topics)) > 1 for topics in shown), "tshark -2 knows only the last meaning"
+    only_with_tshark_4_0()
+    shown = two_pass(capture("v5-topic-alias-client"))
+    assert any(len(set(topics)) > 1 for topics in shown), "tshark -2 knows only the last meaning"
 
 
 def test_a_remaining_length_may_be_split_over_segments() -> None:
@@ -175,20 +168,10 @@ def test_a_remaining_length_may_be_split_over_segments() -> None:
     assert not found.malformed
 
 
-@pytest.mark.parametrize("name", some(WEBSOCKET, 3))
-def test_mqtt_over_websocket_is_read_where_tshark_sees_none(name: str) -> None:
-    found = read(capture(name))
-
-    assert found.types() == expected(name)["packets"]
-    if tshark_version().startswith("4.0."):
-        assert seen_untold(name) == []
-
-
-@pytest.mark.parametrize("name", ["port-18830", "strange-port", "strange-port-joined"])
-def test_other_ports_are_found_without_being_told(name: str) -> None:
-    assert read(capture(name)).types() == expected(name)["packets"]
-    if tshark_version().startswith("4.0."):
-        assert seen_untold(name) == []
+@pytest.mark.parametrize("name", some([*WEBSOCKET, "port-18830", "strange-port", "strange-port-joined"], 3))
+def test_tshark_sees_no_mqtt_over_websocket_and_on_other_ports(name: str) -> None:
+    only_with_tshark_4_0()
+    assert seen_untold(name) == []
 
 
 def test_properties_are_recognised_without_a_connect() -> None:
@@ -226,5 +209,4 @@ def test_a_length_of_five_bytes_is_said_and_not_passed_over() -> None:
 def test_a_lost_segment_is_said() -> None:
     found = read(capture("lost-segment"))
 
-    assert len(found.gaps) == expected("lost-segment")["gaps"] > 0
-    assert all(gap.reason == "not_captured" for gap in found.gaps)
+    assert {gap.reason for gap in found.gaps} == {"not_captured"}

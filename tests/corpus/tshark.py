@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 import subprocess
 from collections.abc import Iterator
@@ -11,7 +10,6 @@ from functools import cache
 from pathlib import Path
 from xml.etree import ElementTree
 
-from mqttscope.capture import PcapngWriter, open_capture
 from mqttscope.mqtt import (
     Auth,
     Connack,
@@ -34,6 +32,7 @@ from mqttscope.net.frame import Frame
 from mqttscope.net.headers import segment
 from mqttscope.net.segment import Segment, is_ipv4_key
 from tests import tools
+from tests.lake.parts import as_pcapng, frames_of
 
 Fact = tuple[str, int | str | bytes]
 
@@ -90,21 +89,15 @@ def tshark(paths: tuple[Path, ...], *preferences: str, decode_as: tuple[int, ...
         command += ["-o", one]
     for port in decode_as:
         command += ["-d", f"tcp.port=={port},mqtt"]
-    data = io.BytesIO()
-    counts = []
-    with PcapngWriter(data) as out:
-        for number, path in enumerate(paths):
-            frames = [moved(one, number) for one in open_capture([path]) if isinstance(one, Frame)]
-            counts.append(len(frames))
-            for frame in frames:
-                out.write(frame)
-    done = subprocess.run(command, input=data.getvalue(), capture_output=True, check=True, timeout=120)
+    captures = [[moved(one, number) for one in frames_of(path)] for number, path in enumerate(paths)]
+    data = as_pcapng(frame for frames in captures for frame in frames)
+    done = subprocess.run(command, input=data, capture_output=True, check=True, timeout=120)
     packets = list(_packets(ElementTree.fromstring(done.stdout)))
     found, before = dict[Path, list[Seen]](), 0
-    for path, count in zip(paths, counts, strict=True):
-        mine = [one for one in packets if before < one.frame <= before + count]
+    for path, frames in zip(paths, captures, strict=True):
+        mine = [one for one in packets if before < one.frame <= before + len(frames)]
         found[path] = [replace(one, frame=one.frame - before) for one in mine]
-        before += count
+        before += len(frames)
     assert all(one.frame <= before for one in packets)
     return found
 

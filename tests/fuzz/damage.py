@@ -27,10 +27,11 @@ from click.testing import CliRunner
 from mqttscope.cli.main import group
 from mqttscope.net.frame import Frame
 from tests.capture.test_pcapng import statistics
-from tests.fuzz.files import pcap, pcapng
+from tests.fuzz.files import pcap
 from tests.fuzz.material import captures, frames
 from tests.fuzz.mutation import INTERESTING
 from tests.fuzz.wrapping import fragments, wrapped
+from tests.lake.parts import as_pcapng
 
 COMMANDS = (
     ("inspect",), ("inspect", "--format", "jsonl"), ("lint", "--select", "ALL"), ("stats",),
@@ -86,7 +87,7 @@ def _of_links() -> Iterator[bytes]:
         for piece in fragments(datagram):
             by_link.setdefault(101, []).append(_frame(0, one, 101, piece))
     for found in by_link.values():
-        yield pcapng(tuple(found[:_FEW]))
+        yield as_pcapng(found[:_FEW])
 
 
 def _frame(number: int, like: Frame, link_type: int, data: bytes) -> Frame:

@@ -15,7 +15,6 @@ from mqttscope.mqtt.codec import field_span, packet_end
 from mqttscope.mqtt.packets import Connect
 from mqttscope.mqtt.view import malformed_view, view
 from tests.fuzz.material import streams
-from tests.fuzz.target import unique
 from tests.mqtt.cases import CASES
 from tests.mqtt.checks import assert_sound
 from tests.mqtt.conversation import conversation
@@ -61,18 +60,14 @@ def _check_malformed(found: Malformed, version: ProtocolVersion) -> None:
 
 def seeds() -> Iterator[bytes]:
     """The table of packets and the packets of the captures."""
-
-    def all_of_them() -> Iterator[bytes]:
-        yield from (case.raw for case in CASES)
-        for version in ProtocolVersion:
-            yield from conversation(version)
-        for data in streams():
-            at = 0
-            while at < len(data):
-                body, end = packet_end(data, at, len(data))
-                if body <= 0 or end > len(data):
-                    break
-                yield data[at:end]
-                at = end
-
-    return unique(all_of_them(), MAX_LENGTH)
+    yield from (case.raw for case in CASES)
+    for version in ProtocolVersion:
+        yield from conversation(version)
+    for data in streams():
+        at = 0
+        while at < len(data):
+            body, end = packet_end(data, at, len(data))
+            if body <= 0 or end > len(data):
+                break
+            yield data[at:end]
+            at = end

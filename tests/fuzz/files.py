@@ -16,11 +16,13 @@ from itertools import islice
 import lz4.frame
 import zstandard
 
-from mqttscope.capture import PcapngWriter, open_capture
+from mqttscope.capture import open_capture
 from mqttscope.capture.compressed import is_compressed
 from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
+from tests.capture.test_pcap import pcap_file
+from tests.capture.test_pcapng import enhanced, interface, of_everything, option, statistics
 from tests.fuzz.material import captures, frames, names
-from tests.fuzz.target import unique
+from tests.lake.parts import as_pcapng
 
 MAX_LENGTH = 6_000
 MAX_COMPRESSED = 700
@@ -80,28 +82,24 @@ def _read(data: bytes, chunk_size: int) -> list[Item]:
 
 def seeds() -> Iterator[bytes]:
     """Captures in every format and compression."""
-
-    def all_of_them() -> Iterator[bytes]:
-        yield from (raw for _, raw in captures())
-        for name in list(names())[::9]:
-            some = frames(name)[:3]
-            for order in "<>":
-                for magic in (0xA1B2C3D4, 0xA1B23C4D, 0xA1B2CD34):
-                    yield pcap(some, order, magic)
-        plain = pcap(frames("v5-qos")[:6], "<", 0xA1B2C3D4)
-        modern = pcapng(frames("v5-qos")[:6])
-        for raw in (plain, modern):
-            yield raw
-            yield gzip.compress(raw, mtime=0)
-            yield gzip.compress(raw[:100], mtime=0) + gzip.compress(raw[100:], mtime=0)
-            yield zstandard.ZstdCompressor(write_checksum=True).compress(raw)
-            yield b"\x50\x2a\x4d\x18\x04\0\0\0abcd" + zstandard.ZstdCompressor(level=19).compress(raw)
-            yield lz4.frame.compress(raw)
-            yield lz4.frame.compress(raw, block_checksum=True, content_checksum=True, block_linked=False)
-            yield lz4.frame.compress(raw, compression_level=-10, store_size=False)
-        yield all_blocks("<") + all_blocks(">")
-
-    return unique(all_of_them(), MAX_LENGTH)
+    yield from (raw for _, raw in captures())
+    for name in list(names())[::9]:
+        some = frames(name)[:3]
+        for order in "<>":
+            for magic in (0xA1B2C3D4, 0xA1B23C4D, 0xA1B2CD34):
+                yield pcap(some, order, magic)
+    plain = pcap(frames("v5-qos")[:6], "<", 0xA1B2C3D4)
+    modern = as_pcapng(frames("v5-qos")[:6])
+    for raw in (plain, modern):
+        yield raw
+        yield gzip.compress(raw, mtime=0)
+        yield gzip.compress(raw[:100], mtime=0) + gzip.compress(raw[100:], mtime=0)
+        yield zstandard.ZstdCompressor(write_checksum=True).compress(raw)
+        yield b"\x50\x2a\x4d\x18\x04\0\0\0abcd" + zstandard.ZstdCompressor(level=19).compress(raw)
+        yield lz4.frame.compress(raw)
+        yield lz4.frame.compress(raw, block_checksum=True, content_checksum=True, block_linked=False)
+        yield lz4.frame.compress(raw, compression_level=-10, store_size=False)
+    yield all_blocks("<") + all_blocks(">")
 
 
 _HEADER = struct.pack("<IHHIIII", 0xA1B2C3D4, 2, 4, 0, 0, 1 << 20, 1)
@@ -113,7 +111,7 @@ def _huge_frame() -> bytes:
 
 
 def _huge_block() -> bytes:
-    return pcapng(()) + struct.pack("<II", 0x0BAD, FRAME_LIMIT) + bytes(_MANY)
+    return as_pcapng(()) + struct.pack("<II", 0x0BAD, FRAME_LIMIT) + bytes(_MANY)
 
 
 BOMBS: dict[str, Callable[[], bytes]] = {
@@ -130,51 +128,22 @@ BOMBS: dict[str, Callable[[], bytes]] = {
 
 def pcap(some: tuple[Frame, ...], order: str, magic: int) -> bytes:
     """Frames as pcap."""
-    parts = [struct.pack(order + "IHHIIII", magic, 2, 4, 0, 0, 262_144, 1)]
     unit = 1 if magic == 0xA1B23C4D else 1_000
-    for one in some:
-        second, rest = divmod(one.timestamp_ns, 1_000_000_000)
-        parts.append(struct.pack(order + "IIII", second, rest // unit, len(one.data), one.original_length))
-        if magic == 0xA1B2CD34:
-            parts.append(bytes(8))
-        parts.append(one.data)
-    return b"".join(parts)
-
-
-def pcapng(some: tuple[Frame, ...]) -> bytes:
-    """Frames as pcapng."""
-    out = io.BytesIO()
-    with PcapngWriter(out) as writer:
-        for one in some:
-            writer.write(one)
-    return out.getvalue()
+    times = [divmod(one.timestamp_ns, 1_000_000_000) for one in some]
+    records = [(second, rest // unit, one.data) for one, (second, rest) in zip(some, times, strict=True)]
+    return pcap_file(records, order=order, magic=magic, snap_length=262_144)
 
 
 def all_blocks(order: str) -> bytes:
-    """One block of every kind that is read, and one that is not."""
-
-    def block(kind: int, body: bytes) -> bytes:
-        length = struct.pack(order + "I", len(body) + 12 + (-len(body) & 3))
-        return struct.pack(order + "I", kind) + length + body + bytes(-len(body) & 3) + length
-
-    def option(code: int, value: bytes) -> bytes:
-        return struct.pack(order + "HH", code, len(value)) + value + bytes(-len(value) & 3)
-
-    end = option(0, b"")
-    count = struct.pack(order + "Q", 7)
+    """One block of every kind that is read, and one that is not; of two interfaces."""
+    end = option(0, b"", order)
+    times = option(9, b"\x09", order) + option(14, bytes(8), order)
+    other = interface(order, link_type=101, options=option(9, b"\x8a", order) + end)
+    dropped = option(4, struct.pack(order + "Q", 7), order) + end
     return b"".join(
         (
-            block(0x0A0D0D0A, struct.pack(order + "IHHq", 0x1A2B3C4D, 1, 0, -1)),
-            block(1, struct.pack(order + "HHI", 1, 0, 96) + option(9, b"\x09") + option(14, bytes(8)) + end),
-            block(1, struct.pack(order + "HHI", 101, 0, 0) + option(9, b"\x8a") + end),
-            block(6, struct.pack(order + "IIIII", 0, 1, 2, 5, 9) + b"frame\0\0\0" + option(4, count) + end),
-            block(6, struct.pack(order + "IIIII", 1, 1, 2, 4, 4) + b"data"),
-            block(2, struct.pack(order + "HHIIII", 0, 3, 1, 2, 4, 4) + b"data"),
-            block(3, struct.pack(order + "I", 4) + b"data"),
-            block(
-                5, struct.pack(order + "III", 0, 1, 2) + option(4, count) + option(5, count) + option(7, count) + end
-            ),
-            block(10, struct.pack(order + "II", 0x544C534B, 3) + b"key"),
-            block(0x0BAD, b"whatever"),
+            of_everything(order), interface(order, snap_length=96, options=times + end), other,
+            enhanced(b"frame", order=order, index=1, options=dropped), enhanced(b"data", order=order, index=2),
+            statistics(order, received=7, interface_drops=7, system_drops=7),
         )
-    )
+    )  # fmt: skip

@@ -15,7 +15,7 @@ from mqttscope.net.headers import segment
 from mqttscope.net.segment import UNREAD, Fragment, NotSegment, Segment, endpoints, ports, reverse_key
 from tests.fuzz.laws import check_dissection, check_flows
 from tests.fuzz.material import frames, names
-from tests.fuzz.target import Input, unique
+from tests.fuzz.target import Input
 from tests.fuzz.wrapping import LINK_TYPES, fragments, wrapped
 
 MAX_LENGTH = 6_000
@@ -74,18 +74,14 @@ def written(link_type: int, data: bytes, how: int = 1) -> bytes:
 
 def seeds() -> Iterator[bytes]:
     """Frames of the captures: as they are, after every link type, fragmented."""
-
-    def all_of_them() -> Iterator[bytes]:
-        for name in names():
-            captured = [one.data for one in frames(name)]
-            for start in range(0, min(len(captured), 48), 16):
-                yield b"".join(written(1, one) for one in captured[start : start + 16])
-        for name in ("v5-qos", "ipv6"):
-            datagrams = [one.data[14:] for one in frames(name)[:6]]
-            for frame in zip(*(wrapped(one) for one in datagrams), strict=True):
-                yield b"".join(written(link, data) for link, data in frame)
-        pieces = [piece for one in frames("v5-qos")[:12] for piece in fragments(one.data[14:])]
-        yield b"".join(written(101, one) for one in pieces)
-        yield b"".join(written(101, one) for one in reversed(pieces))
-
-    return unique(all_of_them(), MAX_LENGTH)
+    for name in names():
+        captured = [one.data for one in frames(name)]
+        for start in range(0, min(len(captured), 48), 16):
+            yield b"".join(written(1, one) for one in captured[start : start + 16])
+    for name in ("v5-qos", "ipv6"):
+        datagrams = [one.data[14:] for one in frames(name)[:6]]
+        for frame in zip(*(wrapped(one) for one in datagrams), strict=True):
+            yield b"".join(written(link, data) for link, data in frame)
+    pieces = [piece for one in frames("v5-qos")[:12] for piece in fragments(one.data[14:])]
+    yield b"".join(written(101, one) for one in pieces)
+    yield b"".join(written(101, one) for one in reversed(pieces))

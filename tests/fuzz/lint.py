@@ -22,8 +22,8 @@ from mqttscope.report.base import View
 from mqttscope.report.findings.base import Summary
 from mqttscope.report.findings.shown import FORMATS, make_reporter
 from tests.fuzz import segments
-from tests.fuzz.reports import Text
-from tests.fuzz.target import Input
+from tests.fuzz.target import Input, unique
+from tests.report.make import Lines
 
 MAX_LENGTH = segments.MAX_LENGTH
 RULES = list(all_rules().values())
@@ -54,12 +54,12 @@ def _check_place(one: Finding) -> None:
 
 
 def _check_format(name: str, findings: list[Finding], summary: Summary) -> None:
-    sink = Text()
+    sink = Lines()
     reporter = make_reporter(name, sink, View(width=80))
     for one in findings:
         reporter.feed(one)
     reporter.close(summary)
-    shown = sink.whole()
+    shown = sink.data.decode()
     if name in ("json", "sarif", "gitlab"):
         json.loads(shown)
     elif name == "junit":
@@ -76,4 +76,4 @@ def _check_format(name: str, findings: list[Finding], summary: Summary) -> None:
 
 def seeds() -> Iterator[bytes]:
     """Some of those of `segments`."""
-    return islice(segments.seeds(), 1, None, 3)
+    return islice(unique(segments), 1, None, 3)

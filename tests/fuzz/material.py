@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 
-from mqttscope.capture import open_capture
 from mqttscope.dissect import segments
 from mqttscope.net.flow import Flow, StreamData
 from mqttscope.net.flows import FlowTable
 from mqttscope.net.frame import Frame
 from mqttscope.net.segment import Segment
 from tests.conftest import ROOT
+from tests.lake.parts import frames_of
 
 CAPTURES = ROOT / "captures"
 MAX_CAPTURE_BYTES = 12_000
@@ -33,8 +33,7 @@ def captures() -> tuple[tuple[str, bytes], ...]:
 @cache
 def frames(name: str) -> tuple[Frame, ...]:
     """All frames of a capture."""
-    path = str(CAPTURES / name / "capture.pcapng")
-    return tuple(one for one in open_capture([path]) if isinstance(one, Frame))
+    return tuple(frames_of(CAPTURES / name / "capture.pcapng"))
 
 
 def names() -> Iterator[str]:

@@ -29,7 +29,8 @@ from mqttscope.stats.as_json import document
 from mqttscope.stats.as_text import render
 from mqttscope.stats.collect import Statistics
 from tests.fuzz import segments
-from tests.fuzz.target import Input
+from tests.fuzz.target import Input, unique
+from tests.report.make import Lines
 
 MAX_LENGTH = segments.MAX_LENGTH
 CONNECT = bytes.fromhex("10 0d 00 04 4d 51 54 54 04 02 00 3c 00 01 63")
@@ -39,19 +40,6 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 PAYLOADS = ("auto", "text", "hex", "json", "cbor", "msgpack", "none")
 TIMES = ("iso", "relative", "delta")
 WIDTHS = (40, 80, 100, 0)
-
-
-class Text:
-    """A sink that keeps what is written."""
-
-    def __init__(self) -> None:
-        self.parts: list[bytes] = []
-
-    def write(self, data: bytes) -> None:
-        self.parts.append(data)
-
-    def whole(self) -> str:
-        return b"".join(self.parts).decode()
 
 
 def check(data: bytes) -> None:
@@ -70,7 +58,7 @@ def check(data: bytes) -> None:
         show_secrets=bool(limits & 0x10),
         unicode=bool(limits & 0x20),
     )
-    sinks = Text(), Text(), Text(), Text()
+    sinks = Lines(), Lines(), Lines(), Lines()
     reporters: Iterable[Reporter] = (
         TextLines(sinks[0], view), Tree(sinks[1], view), Ladder(sinks[2], view), Table(sinks[3], view),
     )  # fmt: skip
@@ -83,8 +71,8 @@ def check(data: bytes) -> None:
         reporter.close()
     statistics.finish()
     for sink in sinks[:3]:
-        _check_lines(sink.whole(), view)
-    rows = list(csv.reader(io.StringIO(sinks[3].whole())))
+        _check_lines(sink.data.decode(), view)
+    rows = list(csv.reader(io.StringIO(sinks[3].data.decode())))
     assert len({len(row) for row in rows}) <= 1, "rows of different lengths"
     _check_lines(render(statistics, view).decode(), view)
     json.loads(dumps(document(statistics)))
@@ -103,4 +91,4 @@ def _check_lines(shown: str, view: View) -> None:
 def seeds() -> Iterator[bytes]:
     """Some of those of `segments`, since writing everything takes long, and a topic that commands the terminal."""
     yield b"\x28" + segments.written(0, SYN) + segments.written(0, PSH | ACK, CONNECT + COMMANDING)
-    yield from islice(segments.seeds(), 0, None, 4)
+    yield from islice(unique(segments), 0, None, 4)

@@ -14,7 +14,7 @@ from mqttscope.net.flows import FlowTable
 from mqttscope.net.segment import ACK, FIN, PSH, RST, SYN, Segment, direction_key, reverse_key
 from tests.fuzz.laws import check_dissection, check_flows
 from tests.fuzz.material import conversations, names
-from tests.fuzz.target import Input, unique
+from tests.fuzz.target import Input
 
 MAX_LENGTH = 4_000
 KEYS = tuple(
@@ -92,28 +92,25 @@ def seeds() -> Iterator[bytes]:
     """The conversations of the captures: in order, without handshake, with pieces exchanged, repeated and left out."""
     opening = written(0, SYN) + written(1, SYN | ACK) + written(0, ACK)
     ending = written(0, FIN | ACK) + written(1, FIN | ACK) + written(0, ACK)
+    flows = (said for name in names() for said in conversations(name))
+    for number, said in enumerate(flows):
+        if said:
+            pieces = [written(0 if side else 1, PSH | ACK, data) for side, data in said]
+            yield (
+                bytes((number & 1,)) + opening + b"".join(pieces) + ending,
+                b"\x00" + b"".join(pieces[1:]),
+                b"\x56" + opening + b"".join(pieces[:2] + pieces[3:]) + written(1, RST | ACK),
+                b"\x00" + opening + b"".join(one + one for one in pieces) + ending,
+                b"\x02" + opening + b"".join(_overtaken(said)) + ending,
+            )[number % 5]
 
-    def all_of_them() -> Iterator[bytes]:
-        flows = (said for name in names() for said in conversations(name))
-        for number, said in enumerate(flows):
-            if said:
-                pieces = [written(0 if side else 1, PSH | ACK, data) for side, data in said]
-                yield (
-                    bytes((number & 1,)) + opening + b"".join(pieces) + ending,
-                    b"\x00" + b"".join(pieces[1:]),
-                    b"\x56" + opening + b"".join(pieces[:2] + pieces[3:]) + written(1, RST | ACK),
-                    b"\x00" + opening + b"".join(one + one for one in pieces) + ending,
-                    b"\x02" + opening + b"".join(_overtaken(said)) + ending,
-                )[number % 5]
 
-    def _overtaken(said: tuple[tuple[bool, bytes], ...]) -> Iterator[bytes]:
-        for side, data in said:
-            who = 0 if side else 1
-            if 1 < len(data) < 32:
-                yield written(who, ACK, data[1:], ahead=1)
-                yield written(who, ACK, data[:1])
-                yield written(who, ACK, data[1:])
-            else:
-                yield written(who, ACK, data)
-
-    return unique(all_of_them(), MAX_LENGTH)
+def _overtaken(said: tuple[tuple[bool, bytes], ...]) -> Iterator[bytes]:
+    for side, data in said:
+        who = 0 if side else 1
+        if 1 < len(data) < 32:
+            yield written(who, ACK, data[1:], ahead=1)
+            yield written(who, ACK, data[:1])
+            yield written(who, ACK, data[1:])
+        else:
+            yield written(who, ACK, data)

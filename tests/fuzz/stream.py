@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
-from itertools import pairwise
 from random import Random
 
 from mqttscope.mqtt import PacketStream, ProtocolVersion
 from mqttscope.mqtt.stream import MAX_SEARCH_BYTES, StreamItem
 from tests.fuzz.material import streams
-from tests.fuzz.target import Input, unique
+from tests.fuzz.target import Input, cuts
 from tests.mqtt.checks import facts, run
 from tests.mqtt.conversation import conversation
 
@@ -65,16 +64,13 @@ def _parts(raw: bytes, random: Random, *, gaps: int) -> list[bytes | int]:
 
 
 def _recut(parts: list[bytes | int], random: Random, pieces: int) -> list[bytes | int]:
-    """The same with every piece of bytes cut further: into about ``pieces``, or into single bytes for 1."""
+    """The same with every piece of bytes cut further."""
     cut: list[bytes | int] = []
     for part in parts:
         if isinstance(part, int):
             cut.append(part)
-        elif pieces == 1:
-            cut += [part[at : at + 1] for at in range(len(part))]
         else:
-            edges = sorted({0, len(part), *(random.randint(0, len(part)) for _ in range(pieces))})
-            cut += [part[start:end] for start, end in pairwise(edges)]
+            cut += cuts(part, random, pieces)
     return cut
 
 
@@ -92,13 +88,9 @@ def _written_down(parts: list[bytes | int], stream: PacketStream) -> list[Stream
 def seeds() -> Iterator[bytes]:
     """The streams of the captures and of the tests, in every mode."""
     flags = (0, 1, 2, 4, 12, 0x10, 0x31, 0x22, 0x94)
-
-    def all_of_them() -> Iterator[bytes]:
-        for number, data in enumerate(streams()):
-            yield bytes((flags[number % len(flags)], number & 0xFF)) + data[: MAX_LENGTH - 2]
-        for version in ProtocolVersion:
-            data = b"".join(conversation(version))
-            for number, flag in enumerate(flags):
-                yield bytes((flag, number)) + data[: MAX_LENGTH - 2]
-
-    return unique(all_of_them(), MAX_LENGTH)
+    for number, data in enumerate(streams()):
+        yield bytes((flags[number % len(flags)], number & 0xFF)) + data[: MAX_LENGTH - 2]
+    for version in ProtocolVersion:
+        data = b"".join(conversation(version))
+        for number, flag in enumerate(flags):
+            yield bytes((flag, number)) + data[: MAX_LENGTH - 2]

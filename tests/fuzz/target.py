@@ -8,6 +8,10 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
+from random import Random
+from typing import Any
 
 NAMES = ("decode", "stream", "headers", "segments", "reports", "files", "websocket", "filter", "lint")
 """Every target, by the name of its module."""
@@ -34,7 +38,8 @@ def load(name: str) -> Target:
     module = importlib.import_module(f"tests.fuzz.{name}")
     law = (module.__doc__ or "").partition("\n")[0]
     dictionary = getattr(module, "dictionary", lambda: ())
-    return Target(name, law, module.check, module.seeds, dictionary, module.MAX_LENGTH)
+    seeds = partial(unique, module)
+    return Target(name, law, module.check, seeds, dictionary, module.MAX_LENGTH)
 
 
 @dataclass(slots=True)
@@ -59,10 +64,12 @@ class Input:
         return self.take(self.left())
 
 
-def unique(seeds: Iterable[bytes], max_length: int) -> Iterator[bytes]:
-    """Seeds that fit, each once."""
-    seen: set[bytes] = set()
-    for seed in seeds:
-        if len(seed) <= max_length and seed not in seen:
-            seen.add(seed)
-            yield seed
+def cuts(data: bytes, random: Random, pieces: int) -> list[bytes]:
+    """Bytes in about as many pieces, cut anywhere; for 1 in single bytes."""
+    edges = {random.randint(0, len(data)) for _ in range(pieces)} if pieces > 1 else set(range(len(data)))
+    return [data[start:end] for start, end in pairwise(sorted({0, len(data), *edges}))]
+
+
+def unique(module: Any) -> Iterator[bytes]:
+    """The seeds of a target that fit, each once."""
+    return (seed for seed in dict.fromkeys(module.seeds()) if len(seed) <= module.MAX_LENGTH)

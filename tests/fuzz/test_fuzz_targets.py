@@ -24,7 +24,7 @@ from tests.fuzz import decode, files, headers, lint, reports, segments, stream, 
 from tests.fuzz import filter as filters
 from tests.fuzz.material import frames
 from tests.fuzz.mutation import mutations
-from tests.fuzz.target import NAMES, Target, load
+from tests.fuzz.target import NAMES, Target, load, unique
 from tests.fuzz.wrapping import fragments, wrapped
 
 MUTATIONS = 300 if EXHAUSTIVE else 120
@@ -168,7 +168,7 @@ def _as_it_came(text: str, **_: Any) -> str:
 def test_what_is_broken_on_purpose_is_noticed(
     module: Any, owner: str, broken: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seeds = list(module.seeds())  # made of the captures, so before anything is broken
+    seeds = list(unique(module))  # made of the captures, so before anything is broken
     monkeypatch.setattr(owner, broken)
 
     def check_all() -> None:

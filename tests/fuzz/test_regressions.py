@@ -9,18 +9,19 @@ import json
 import pytest
 
 from mqttscope.capture.compressed import ByteSource
-from mqttscope.dissect import Options, dissect_segments
 from mqttscope.mqtt import ProtocolVersion
-from mqttscope.net.http_upgrade import FRAMES, Problem, accept_for
+from mqttscope.net.http_upgrade import FRAMES, Problem
 from mqttscope.net.segment import ACK, SYN, Segment, direction_key, reverse_key
 from mqttscope.net.tls_hello import TlsObserver, looks_like_tls
 from mqttscope.net.websocket import Inflater, MessageData, Side, WebSocket
 from mqttscope.report.jsonl import JsonLines
+from tests.dissect.talk import Talk
 from tests.fuzz.laws import check_dissection
 from tests.fuzz.target import load
+from tests.net.framing import request, response
+from tests.report.make import Lines
 
-KEY = direction_key(bytes((10, 0, 0, 1, 10, 0, 0, 2)), (50_000).to_bytes(2, "big") + (8080).to_bytes(2, "big"))
-MQTT_KEY = KEY[:-2] + (1883).to_bytes(2, "big")
+MQTT_KEY = direction_key(bytes((10, 0, 0, 1, 10, 0, 0, 2)), (50_000).to_bytes(2, "big") + (1883).to_bytes(2, "big"))
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 7, 31])
@@ -70,34 +71,16 @@ def test_a_compressed_message_that_ends_inside_a_block_is_an_error_and_leaves_no
 
 
 def test_an_upgrade_that_is_not_utf_8_can_be_written_as_json() -> None:
-    key = "dGhlIHNhbXBsZSBub25jZQ=="
-    request = (
-        b"GET /mqtt\xff HTTP/1.1\r\nHost: \xfe\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: "
-        + key.encode()
-        + b"\r\nSec-WebSocket-Protocol: mqtt, \xfd\r\nSec-WebSocket-Version: 13\r\n\r\n"
-    )
-    response = (
-        "HTTP/1.1 101 Yes\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-        f"Sec-WebSocket-Accept: {accept_for(key)}\r\nSec-WebSocket-Protocol: mqtt\r\n\r\n"
-    ).encode()
-    back = reverse_key(KEY)
-    lines: list[bytes] = []
-
-    class Sink:
-        def write(self, data: bytes) -> None:
-            lines.append(data)
-
-    reporter = JsonLines(Sink())
-    segments = [
-        Segment(KEY, 0, 0, SYN, 9_000, b"", 0, 1, 1, "a"),
-        Segment(back, 0, 1, SYN | ACK, 9_000, b"", 0, 2, 2, "a"),
-        Segment(KEY, 1, 1, ACK, 9_000, request, 0, 3, 3, "a"),
-        Segment(back, 1, 1 + len(request), ACK, 9_000, response, 0, 4, 4, "a"),
-    ]
-    for event in dissect_segments(segments, Options()):
+    asked = request().replace(b"/mqtt ", b"/mqtt\xff ").replace(b"broker", b"\xfe")
+    talk = Talk(port=8080).handshake()
+    talk.client(asked.replace(b"Protocol: mqtt", b"Protocol: mqtt, \xfd"))
+    talk.server(response())
+    sink = Lines()
+    reporter = JsonLines(sink)
+    for event in talk.events():
         reporter.feed(event)
 
-    opened = json.loads(lines[0])
+    opened = json.loads(sink.lines[0])
     assert opened["event"] == "connection_opened"
     assert opened["websocket"]["path"] == {"length": 6, "hex": b"/mqtt\xff".hex()}
     assert opened["websocket"]["host"] == "***"  # it may hold a name and a password

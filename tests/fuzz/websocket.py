@@ -7,13 +7,11 @@ kind, two bytes of length and the bytes (of a gap, the length alone).
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import pairwise
 from random import Random
 
-from mqttscope.net.http_upgrade import FRAMES, HTTP, MAX_EARLY_BYTES, Problem, accept_for, looks_like_upgrade
+from mqttscope.net.http_upgrade import FRAMES, HTTP, MAX_EARLY_BYTES, Problem, looks_like_upgrade
 from mqttscope.net.tls_hello import MAX_HANDSHAKE_BYTES, TlsObserver, looks_like_tls, looks_like_tls_records
 from mqttscope.net.websocket import (
     MAX_CONTROL_BYTES,
@@ -29,22 +27,13 @@ from mqttscope.net.websocket import (
     Side,
     WebSocket,
     WebSocketEvent,
-    unmask,
 )
 from tests.fuzz.material import conversations, names
-from tests.fuzz.target import Input, unique
+from tests.fuzz.target import Input, cuts
+from tests.net.framing import deflate, frame, request, response
 
 MAX_LENGTH = 4_000
 _DATA, _GAP, _CLOSE = 0, 1, 2
-KEY = "dGhlIHNhbXBsZSBub25jZQ=="
-REQUEST = (
-    "GET /mqtt HTTP/1.1\r\nHost: broker\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-    f"Sec-WebSocket-Key: {KEY}\r\nSec-WebSocket-Protocol: mqtt\r\nSec-WebSocket-Version: 13\r\n"
-)
-RESPONSE = (
-    "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-    f"Sec-WebSocket-Accept: {accept_for(KEY)}\r\nSec-WebSocket-Protocol: mqtt\r\n"
-)
 DEFLATE = "Sec-WebSocket-Extensions: permessage-deflate\r\n"
 
 Piece = tuple[int, bool, bytes, int]
@@ -108,11 +97,8 @@ def _recut(pieces: list[Piece], random: Random, count: int) -> list[Piece]:
     for kind, side, data, length in pieces:
         if kind != _DATA:
             cut.append((kind, side, data, length))
-        elif count == 1:
-            cut += [(kind, side, data[at : at + 1], 0) for at in range(len(data))]
         else:
-            edges = sorted({0, len(data), *(random.randint(0, len(data)) for _ in range(count))})
-            cut += [(kind, side, data[start:end], 0) for start, end in pairwise(edges)]
+            cut += [(kind, side, piece, 0) for piece in cuts(data, random, count)]
     return cut
 
 
@@ -213,61 +199,41 @@ def gap(from_client: bool, length: int) -> bytes:
     return bytes((0xE0 if from_client else 0xE1,)) + length.to_bytes(2, "big")
 
 
-def frame(first: int, payload: bytes, key: bytes = b"") -> bytes:
-    """A WebSocket frame."""
-    mask = 0x80 if key else 0
-    size = len(payload)
-    length = bytes((mask | size,)) if size < 126 else bytes((mask | 126,)) + size.to_bytes(2, "big")
-    return bytes((first,)) + length + key + (unmask(payload, key) if key else payload)
-
-
 def seeds() -> Iterator[bytes]:
     """The conversations of the captures, and frames of every kind after an exchange."""
-
-    def all_of_them() -> Iterator[bytes]:
-        for name in names():
-            if name.startswith(("websocket", "tls")):
-                for said in conversations(name):
-                    written_down = b"".join(written(side, data) for side, data in said)
-                    yield b"\x00\x01" + written_down[: MAX_LENGTH - 2]
-                    yield b"\x01\x02" + b"".join(written(side, data) for side, data in said[2:])
-        mask = b"\x12\x34\x56\x78"
-        opening = written(True, f"{REQUEST}\r\n".encode()) + written(False, f"{RESPONSE}\r\n".encode())
-        compressed = written(True, f"{REQUEST}{DEFLATE}\r\n".encode()) + written(
-            False, f"{RESPONSE}{DEFLATE}\r\n".encode()
-        )
-        publish = b"\x30\x0e\x00\x03a/btext text"
-        kinds = [
-            frame(0x82, publish, mask), frame(0x02, publish[:4], mask) + frame(0x80, publish[4:], mask),
-            frame(0x89, b"ping", mask), frame(0x88, b"\x03\xe8done", mask), frame(0x81, b"text", mask),
-            frame(0x82, publish * 12, mask), frame(0x82, publish),
-        ]  # fmt: skip
-        for kind in kinds:
-            yield b"\x00\x03" + opening + written(True, kind + kind)
-            yield b"\x02\x04" + written(True, kind) + gap(True, 3) + written(True, kind)
-        for takeover in (True, False):
-            compressor = zlib.compressobj(9, zlib.DEFLATED, -15)
-            packed = b""
-            for _ in range(3):
-                if not takeover:
-                    compressor = zlib.compressobj(9, zlib.DEFLATED, -15)
-                whole = (compressor.compress(publish) + compressor.flush(zlib.Z_SYNC_FLUSH)).removesuffix(
-                    b"\0\0\xff\xff"
-                )
-                packed += frame(0x42, whole[:5]) + frame(0x80, whole[5:])
-            yield b"\x00\x05" + compressed + written(False, packed)
-            yield bytes((0x0E if takeover else 0x06, 6)) + written(False, packed) + gap(False, 4)
-            yield b"\x02\x07" + written(False, packed)
-        yield b"\x00\x08" + written(True, REQUEST.encode() + b"\r\n" + kinds[0]) + b"\xf0\0\0"
-        yield b"\x00\x09" + gap(True, 9) + written(False, RESPONSE.encode() + b"\r\n" + kinds[-1]) + b"\xf1\0\0"
-        refused = b"HTTP/1.1 401 No\r\nContent-Length: 4\r\n\r\nbody"
-        yield b"\x00\x0a" + written(True, REQUEST.encode() + b"\r\n") + written(False, refused) + opening
-
-    return unique(all_of_them(), MAX_LENGTH)
+    for name in names():
+        if name.startswith(("websocket", "tls")):
+            for said in conversations(name):
+                written_down = b"".join(written(side, data) for side, data in said)
+                yield b"\x00\x01" + written_down[: MAX_LENGTH - 2]
+                yield b"\x01\x02" + b"".join(written(side, data) for side, data in said[2:])
+    mask = b"\x12\x34\x56\x78"
+    opening = written(True, request()) + written(False, response())
+    compressed = written(True, request(DEFLATE)) + written(False, response(DEFLATE))
+    publish = b"\x30\x0e\x00\x03a/btext text"
+    kinds = [
+        frame(publish, key=mask), frame(publish[:4], 0x02, mask) + frame(publish[4:], 0x80, mask),
+        frame(b"ping", 0x89, mask), frame(b"\x03\xe8done", 0x88, mask), frame(b"text", 0x81, mask),
+        frame(publish * 12, key=mask), frame(publish),
+    ]  # fmt: skip
+    for kind in kinds:
+        yield b"\x00\x03" + opening + written(True, kind + kind)
+        yield b"\x02\x04" + written(True, kind) + gap(True, 3) + written(True, kind)
+    for takeover in (True, False):
+        messages = deflate([publish] * 3, takeover)
+        packed = b"".join(frame(one[:5], 0x42) + frame(one[5:], 0x80) for one in messages)
+        yield b"\x00\x05" + compressed + written(False, packed)
+        yield bytes((0x0E if takeover else 0x06, 6)) + written(False, packed) + gap(False, 4)
+        yield b"\x02\x07" + written(False, packed)
+    yield b"\x00\x08" + written(True, request() + kinds[0]) + b"\xf0\0\0"
+    yield b"\x00\x09" + gap(True, 9) + written(False, response() + kinds[-1]) + b"\xf1\0\0"
+    refused = b"HTTP/1.1 401 No\r\nContent-Length: 4\r\n\r\nbody"
+    yield b"\x00\x0a" + written(True, request()) + written(False, refused) + opening
 
 
 def dictionary() -> Iterator[bytes]:
     """Words of the HTTP exchange."""
-    for line in f"{REQUEST}{RESPONSE}{DEFLATE}Transfer-Encoding: chunked\r\nContent-Length: 0".split("\r\n"):
-        yield line.encode()
-        yield line.partition(":")[0].encode()
+    other = b"Transfer-Encoding: chunked\r\nContent-Length: 0"
+    for line in (request(DEFLATE) + response() + other).split(b"\r\n"):
+        yield line
+        yield line.partition(b":")[0]

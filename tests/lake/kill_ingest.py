@@ -19,15 +19,12 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from deltalake import DeltaTable
-
 from mqttscope.capture.locations import find
 from mqttscope.lake import delta
 from mqttscope.lake.manifest import PENDING, read_manifest
-from mqttscope.lake.schemas import TABLES
 from mqttscope.lake.store import Place, Store, StorePath, place
-from mqttscope.lake.writer import read_table, write_lake
-from tests.lake.reading import options
+from mqttscope.lake.writer import write_lake
+from tests.lake.reading import all_rows, options, rows_for_others
 
 
 def forked(work: Callable[[], Any]) -> Any:
@@ -84,26 +81,12 @@ def killed(lake: Place, capture: str, moment: int) -> bool:
     return True
 
 
-def rows(lake: Place) -> dict[str, list[str]]:
-    """What mqttscope reads."""
-    return {name: sorted(map(repr, read_table(lake, name).to_pylist())) for name in TABLES}
-
-
-def in_tables(lake: Place) -> dict[str, list[str]]:
-    """What everyone else reads."""
-    found = {}
-    for name in TABLES:
-        table = DeltaTable(delta._uri(lake / name), storage_options=delta._options(lake))
-        found[name] = sorted(map(repr, table.to_pyarrow_table().to_pylist()))
-    return found
-
-
 def again(lake: Place, capture: str) -> dict[str, Any]:
     """What is read after a kill, and after the same ingest has been run again."""
-    pending, before, read = is_pending(lake), rows(lake), read_manifest(lake).generation
+    pending, before, read = is_pending(lake), all_rows(lake), read_manifest(lake).generation
     ingest(lake, capture)
     return {
-        "pending": pending, "read": read, "before": before, "after": rows(lake), "in_tables": in_tables(lake),
+        "pending": pending, "read": read, "before": before, "after": all_rows(lake), "in_tables": rows_for_others(lake),
         "generation": read_manifest(lake).generation,
     }  # fmt: skip
 

@@ -15,10 +15,13 @@ import pyarrow as pa
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect_segments, segments
 from mqttscope.events import Event, MalformedEvent, PacketEvent
+from mqttscope.lake import delta
 from mqttscope.lake.kernel import KEY_STATE, SEGMENT_COLUMNS, cross_kernel, kernel
 from mqttscope.lake.options import LakeOptions
-from mqttscope.lake.schemas import EVENT_TABLES, OPEN
+from mqttscope.lake.schemas import EVENT_TABLES, OPEN, TABLES
+from mqttscope.lake.store import Place
 from mqttscope.lake.tables import Collector
+from mqttscope.lake.writer import read_table
 from mqttscope.lint.catalogue import all_rules, usual_rule
 from mqttscope.lint.rule import Rule
 from mqttscope.net.segment import Segment, group_key
@@ -113,6 +116,21 @@ def by_kernel(
     return tables
 
 
+def in_runs(parts: Sequence[Sequence[Segment]], given: LakeOptions) -> Tables:
+    """Runs of the kernel one after the other, each with the state that the one before left; the last one ends."""
+    tables: Tables = {}
+    states: list[tuple[Any, ...]] = []
+    for number, found in enumerate(parts, 1):
+        given_rows, last_ns = [*states, *segment_rows(found)], found[-1].timestamp_ns
+        made = by_kernel(given_rows, given, more=number < len(parts), watermark_ns=last_ns)
+        states = [remembered_row(row["flow"], row["state"]) for row in made.pop("state", [])]
+        for name, rows in made.items():
+            if not name.startswith(OPEN):
+                tables.setdefault(name, []).extend(rows)
+    assert not states
+    return tables
+
+
 class Fold:
     """Ingests one after the other, as an engine with two stages makes them: what flows and keys remember continues."""
 
@@ -120,18 +138,23 @@ class Fold:
         self.options = options
         self.findings: list[Row] = []
         self.open: list[Row] = []
-        self.flows: list[tuple[Any, ...]] = []
-        """What is remembered of flows, as input rows."""
+        self.states: list[Row] = []
+        """What is remembered of flows."""
         self.keys: list[Row] = []
         """What is remembered of keys."""
         self.flow_keys: dict[bytes, set[str]] = {}
         """The keys of the flows of the last ingest."""
 
-    def ingest(self, found: list[Segment]) -> None:
+    @property
+    def rows(self) -> list[Row]:
+        """Findings, those of what is open as well."""
+        return [*self.findings, *self.open]
+
+    def ingest(self, found: Sequence[Segment]) -> None:
         last = found[-1].timestamp_ns
-        rows = [*self.flows, *segment_rows(found)]
+        rows = [*(remembered_row(row["flow"], row["state"]) for row in self.states), *segment_rows(found)]
         tables = by_kernel(rows, self.options, more=True, watermark_ns=last)
-        self.flows = [remembered_row(row["flow"], row["state"]) for row in tables.get("state", [])]
+        self.states = tables.get("state", [])
         self.open = tables.get("open/findings", [])
         self.findings += tables.get("findings", [])
         self.flow_keys = {}
@@ -162,6 +185,28 @@ def ordered(tables: Tables, *, places: bool = True) -> Tables:
         rows = tables.get(name, [])
         rows = rows if places else [placeless(row) for row in rows]
         found[name] = sorted(rows, key=lambda row: json.dumps(row, default=str, sort_keys=True))
+    return found
+
+
+def tables_of(lake: Place) -> Tables:
+    """What mqttscope reads of a lake."""
+    return {name: read_table(lake, name).to_pylist() for name in TABLES}
+
+
+def all_rows(lake: Place, *, places: bool = True) -> dict[str, list[str]]:
+    """The rows of all tables as text, in an order of their own."""
+    tables = tables_of(lake)
+    return {name: sorted(repr(row if places else placeless(row)) for row in rows) for name, rows in tables.items()}
+
+
+def rows_for_others(lake: Place) -> dict[str, list[str]]:
+    """What everyone else reads of a lake, in the form of `all_rows`."""
+    from deltalake import DeltaTable
+
+    found = {}
+    for name in TABLES:
+        table = DeltaTable(delta._uri(lake / name), storage_options=delta._options(lake))
+        found[name] = sorted(map(repr, table.to_pyarrow_table().to_pylist()))
     return found
 
 

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from tests import tools
-
-tools.package("pyarrow")
-
 import pyarrow as pa
+import pytest
 
 from mqttscope.lake import aggregates
 from mqttscope.lake.aggregates import clients, sessions, topics

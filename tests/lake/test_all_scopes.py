@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests import tools
-
-tools.package("pyarrow")
-
-from mqttscope.capture import PcapngWriter, open_capture
+from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect
 from mqttscope.events import MalformedEvent, PacketEvent
 from mqttscope.lake.keys import connection_id
@@ -31,12 +27,12 @@ from mqttscope.lint.engine import Linter
 from mqttscope.lint.examples import Conversation, segments
 from mqttscope.lint.finding import Confidence
 from mqttscope.lint.rule import Rule
-from mqttscope.net.frame import Frame
 from mqttscope.net.segment import Segment, direction_key, flow_key
 from mqttscope.secrets.findings import Hiding, conceal
 from tests.capture.test_pcapng import statistics
 from tests.conftest import EXHAUSTIVE
 from tests.dissect.secure import as_frame
+from tests.lake.parts import at_random, cut, frames_of, write_frames, write_parts
 from tests.lake.reading import CAPTURES, Fold, Row, all_of_them, options, read_segments
 
 SCOPES = {rule.code: str(rule.scope) if rule.scope in WIDE else "connection" for rule in all_of_them()}
@@ -58,8 +54,13 @@ def linted(paths: Sequence[Path], **changes: Any) -> list[Row]:
     return rows
 
 
+def timed(rows: list[Row]) -> list[Row]:
+    """Rows with times in the form of those of `finding_row`."""
+    return [row | {"timestamp": row["timestamp_ns"] // 1000} for row in rows]
+
+
 def in_lake(folder: Path) -> list[Row]:
-    return [row | {"timestamp": row["timestamp_ns"] // 1000} for row in read_table(folder, "findings").to_pylist()]
+    return timed(read_table(folder, "findings").to_pylist())
 
 
 def same(found: list[Row], wanted: list[Row]) -> None:
@@ -67,34 +68,6 @@ def same(found: list[Row], wanted: list[Row]) -> None:
         return sorted(rows, key=lambda row: (row["connection_id"], row["scope"], row["finding_in_connection"]))
 
     assert ordered(found) == ordered(wanted)
-
-
-def frames_of(path: Path) -> list[Frame]:
-    return [one for one in open_capture([path]) if isinstance(one, Frame)]
-
-
-def cut(frames: list[Frame], folder: Path, files: int, seed: int) -> list[Path]:
-    """A capture as several files, cut at random frames."""
-    edges = sorted(random.Random(seed).sample(range(1, len(frames)), min(files, len(frames)) - 1))
-    made = []
-    for number, (start, stop) in enumerate(zip([0, *edges], [*edges, len(frames)], strict=True)):
-        made.append(folder / f"{number:02d}.pcapng")
-        with made[-1].open("wb") as file:
-            out = PcapngWriter(file)
-            for frame in frames[start:stop]:
-                out.write(frame)
-    return made
-
-
-def begins(path: Path) -> int:
-    return next(one.timestamp_ns for one in open_capture([path]) if isinstance(one, Frame))
-
-
-def ingests(files: Sequence[Path], lake: Path, count: int, seed: int) -> None:
-    """Take files into a lake one group after the other, in the order of time."""
-    edges = sorted(random.Random(seed).sample(range(1, len(files)), count - 1))
-    for start, stop in zip([0, *edges], [*edges, len(files)], strict=True):
-        write_lake(files[start:stop], lake, options())
 
 
 @pytest.mark.long
@@ -114,10 +87,10 @@ def test_all_captures_in_pieces(tmp_path: Path) -> None:
             # Several are made at the same time between the same endpoints: of different ingests, one of them is late.
             continue
         taken |= flows
-        (tmp_path / path.parent.name).mkdir()
-        files += cut(frames_of(path), tmp_path / path.parent.name, 2 + number % 4, number)
-    files.sort(key=begins)
-    ingests(files, tmp_path / "lake", 6, 3)
+        files += cut(path, tmp_path, 2 + number % 4, number)
+    files.sort(key=lambda path: frames_of(path)[0].timestamp_ns)
+    for some in at_random(files, 6, 3):
+        write_lake(some, tmp_path / "lake", options())
 
     same(in_lake(tmp_path / "lake"), linted(files))
 
@@ -128,6 +101,14 @@ MOST = 250
 CONVERSATIONS = [one for rule in WIDE_RULES for one in (*rule.good, *rule.bad)]
 
 
+def elsewhere(found: Iterable[Segment], client: bytes, server: bytes, later_ns: int) -> Iterator[Segment]:
+    """The segments of a conversation between other hosts, later."""
+    for one in found:
+        out = one.key[:4] == bytes((10, 0, 0, 4))
+        key = direction_key(client + server if out else server + client, one.key[8:12])
+        yield replace(one, key=key, timestamp_ns=one.timestamp_ns + later_ns)
+
+
 def town(chance: random.Random, conversations: int | Sequence[Conversation]) -> list[Segment]:
     """Conversations of the rules of wide scope at a time, some with servers and Client Identifiers that they share.
 
@@ -135,14 +116,11 @@ def town(chance: random.Random, conversations: int | Sequence[Conversation]) -> 
     """
     if isinstance(conversations, int):
         conversations = [chance.choice(CONVERSATIONS) for _ in range(conversations)]
-    made = []
+    made: list[Segment] = []
     for number, talk in enumerate(conversations):
         late_ns = chance.randrange(60_000_000_000)
         client, server = bytes((10, 0, number, 4)), bytes((198, 51, 100, chance.choice((0, 1, number + 2))))
-        for one in segments(talk):
-            out = one.key[:4] == bytes((10, 0, 0, 4))
-            key = direction_key(client + server if out else server + client, one.key[8:12])
-            made.append(replace(one, key=key, timestamp_ns=one.timestamp_ns + late_ns))
+        made += elsewhere(segments(talk), client, server, late_ns)
     made.sort(key=lambda one: one.timestamp_ns)
     return made
 
@@ -159,9 +137,9 @@ def ingested(
 
     ``drops``: files say at their ends that frames were dropped.
     """
-    found = [as_frame(replace(one, frame=number)) for number, one in enumerate(town(chance, conversations), 1)]
+    found = [*map(as_frame, town(chance, conversations))]
     with tempfile.TemporaryDirectory() as name:
-        parts = cut(found, Path(name), files, chance.randrange(1_000_000))
+        parts = write_parts(found, Path(name), files, chance.randrange(1_000_000))
         for part in parts:
             if drops:
                 part.write_bytes(part.read_bytes() + statistics(interface_drops=3))
@@ -193,13 +171,12 @@ def test_what_is_certain_where_every_connection_was_captured() -> None:
 @settings(max_examples=8, deadline=None)
 @given(chance=st.randoms(use_true_random=False), files=st.integers(1, 5))
 def test_kernels_find_the_same(chance: random.Random, files: int) -> None:
-    found = [as_frame(replace(one, frame=number)) for number, one in enumerate(town(chance, 6), 1)]
-    fold = Fold(options())
+    found, fold = [*map(as_frame, town(chance, 6))], Fold(options())
     with tempfile.TemporaryDirectory() as name:
-        parts = cut(found, Path(name), files, chance.randrange(1_000_000))
+        parts = write_parts(found, Path(name), files, chance.randrange(1_000_000))
         for part in parts:
             fold.ingest(read_segments(part))
-        same([row | {"timestamp": row["timestamp_ns"] // 1000} for row in [*fold.findings, *fold.open]], linted(parts))
+        same(timed(fold.rows), linted(parts))
 
 
 @pytest.mark.long
@@ -207,29 +184,24 @@ def test_kernels_find_the_same(chance: random.Random, files: int) -> None:
 def test_a_capture_may_be_read_in_two_goes(rule: Rule, tmp_path: Path) -> None:
     """What the stages write down in between is all that they need: cut in the middle, near the end, or everywhere."""
     for talk in rule.bad:
-        path = tmp_path / "talk.pcapng"
-        with PcapngWriter(path) as out:
-            for number, one in enumerate(segments(talk), 1):
-                out.write(as_frame(replace(one, frame=number)))
+        path = write_frames(tmp_path / "talk.pcapng", map(as_frame, segments(talk)))
         found, wanted = read_segments(path), linted([path])
         last = len(found) - 1
         for edge in range(1, len(found)) if EXHAUSTIVE else sorted({len(found) // 2, last - 1, last} - {0}):
             fold = Fold(options())
             fold.ingest(found[:edge])
             fold.ingest(found[edge:])
-            same([row | {"timestamp": row["timestamp_ns"] // 1000} for row in [*fold.findings, *fold.open]], wanted)
+            same(timed(fold.rows), wanted)
 
 
 def test_passwords_are_told_apart_though_state_that_is_written_has_none(tmp_path: Path) -> None:
     """A file ends between each CONNECT and its answer."""
     talk = all_rules()["SEC305"].bad[0]
-    found = [as_frame(replace(one, frame=number)) for number, one in enumerate(segments(talk), 1)]
-    fold = Fold(options())
-    parts = cut(found, tmp_path, len(found), 0)
-    for part in parts:
+    found, fold = [*map(as_frame, segments(talk))], Fold(options())
+    for part in write_parts(found, tmp_path, len(found), 0):
         fold.ingest(read_segments(part))
 
-    rows = [row for row in [*fold.findings, *fold.open] if row["rule"] == "SEC305"]
+    rows = [row for row in fold.rows if row["rule"] == "SEC305"]
     assert [row["severity"] for row in rows] == ["warning"]
     assert "several passwords" in rows[0]["message"]
 

@@ -6,13 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests import tools
-
-tools.package("pyarrow")
-
 import pyarrow.parquet as pq
+import pytest
 
 from mqttscope.lake import carried as module
 from mqttscope.lake.carried import MANY, ROWS, Carried

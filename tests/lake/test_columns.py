@@ -7,13 +7,8 @@ import sys
 from random import Random
 from typing import Any
 
-import pytest
-
-from tests import tools
-
-tools.package("pyarrow")
-
 import pyarrow as pa
+import pytest
 
 from mqttscope.lake.columns import array_of, batch_of
 from mqttscope.lake.schemas import INTERNAL, TABLES

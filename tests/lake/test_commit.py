@@ -8,15 +8,11 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-
-import pytest
-
-from tests import tools
-
-tools.package("pyarrow")
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from deltalake import DeltaTable
 
 from mqttscope.lake import commit as module
@@ -37,9 +33,10 @@ from mqttscope.lake.schemas import EVENT_TABLES, TABLES
 from mqttscope.lake.writer import write_lake
 from tests.cli.running import environment
 from tests.conftest import EXHAUSTIVE
-from tests.lake.reading import options
+from tests.lake.parts import cut
+from tests.lake.reading import all_rows, options, tables_of
 from tests.lake.test_files import rows
-from tests.lake.test_writer import SEVERAL, cut, same, tables_of
+from tests.lake.test_writer import SEVERAL, same
 
 
 def test_one_writes_at_a_time(tmp_path: Path) -> None:
@@ -352,24 +349,27 @@ def test_files_that_nobody_needs_are_taken_away_now_and_then(tmp_path: Path, mon
     assert numbers(tmp_path) == in_table(tmp_path) == list(range(6))
 
 
+def killed_anywhere(lakes: str, step: int, *words: str) -> list[dict[str, Any]]:
+    """What became of ingests that were killed, which `tests.lake.kill_ingest` says; each was run again."""
+    program = [sys.executable, "-m", "tests.lake.kill_ingest", lakes, "1" if EXHAUSTIVE else str(step), *words]
+    done = subprocess.run(program, capture_output=True, text=True, env=environment(), check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    found: list[dict[str, Any]] = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {one["generation"] for one in found} == {2}
+    # Places before the manifest to come was written, and after it.
+    assert {one["pending"] for one in found if one["read"] == 1} == {False, True}
+    return found
+
+
 @pytest.mark.long
 def test_an_ingest_that_is_killed_anywhere(tmp_path: Path) -> None:
     """SIGKILL at places all over an ingest: before, between and after the transactions of the tables."""
     parts = cut(SEVERAL[0], tmp_path, 2)
-    words = [sys.executable, "-m", "tests.lake.kill_ingest", str(tmp_path), "1" if EXHAUSTIVE else "9"]
-    done = subprocess.run([*words, *map(str, parts)], capture_output=True, text=True, env=environment(), check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    found = [json.loads(line) for line in done.stdout.splitlines()]
-    write_lake(parts[:1], tmp_path / "first", options())
-    write_lake(parts[:1], tmp_path / "second", options())
-    write_lake(parts[1:], tmp_path / "second", options())
-    begun, whole = (
-        {name: sorted(map(repr, rows)) for name, rows in tables_of(tmp_path / name).items()}
-        for name in ("first", "second")
-    )
+    found = killed_anywhere(str(tmp_path), 9, *map(str, parts))
+    steps = []
+    for part in parts:
+        write_lake([part], tmp_path / "lake", options())
+        steps.append(all_rows(tmp_path / "lake"))
     for one in found:
-        assert one["before"] == (begun if one["read"] == 1 else whole)
-        assert one["after"] == one["in_tables"] == whole
-        assert one["generation"] == 2
-    # Places before the manifest to come was written, and after it.
-    assert {one["pending"] for one in found if one["read"] == 1} == {False, True}
+        assert one["before"] == steps[one["read"] - 1]
+        assert one["after"] == one["in_tables"] == steps[1]

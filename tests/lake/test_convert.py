@@ -6,30 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from tests import tools
-
-tools.package("pyarrow")
-
-from deltalake import DeltaTable
-
 from mqttscope.lake import convert as module
 from mqttscope.lake.convert import convert_lake
 from mqttscope.lake.manifest import LakeError, check_files, read_manifest
-from mqttscope.lake.schemas import TABLES
 from mqttscope.lake.writer import read_table, write_lake
 from tests.each import some
 from tests.lake.earlier import make_earlier
-from tests.lake.reading import options
-from tests.lake.test_writer import SEVERAL, cut, same, tables_of
-
-
-def in_tables(lake: Path) -> dict[str, list[str]]:
-    return {name: sorted(map(repr, DeltaTable(str(lake / name)).to_pyarrow_table().to_pylist())) for name in TABLES}
+from tests.lake.parts import cut
+from tests.lake.reading import all_rows, options, rows_for_others, tables_of
+from tests.lake.test_writer import SEVERAL, same_as_once
 
 
 @pytest.mark.parametrize("schema", some([1, 2], 2))
-def test_rows_are_what_they_were(schema: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lake = tmp_path / "lake"
+def test_rows_are_what_they_were(schema: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lake: Path) -> None:
     parts = cut(SEVERAL[0], tmp_path, 3)
     for part in parts[:2]:
         write_lake([part], lake, options())
@@ -51,7 +40,7 @@ def test_rows_are_what_they_were(schema: int, tmp_path: Path, monkeypatch: pytes
     assert convert_lake(lake)
     assert not convert_lake(lake)
     assert tables_of(lake) == rows
-    assert in_tables(lake) == {name: sorted(map(repr, found)) for name, found in rows.items()}
+    assert rows_for_others(lake) == all_rows(lake)
     manifest = read_manifest(lake)
     check_files(lake, manifest)
     assert {path.relative_to(lake).as_posix() for path in lake.glob("*/*.parquet")} >= manifest.all_files()
@@ -61,17 +50,15 @@ def test_rows_are_what_they_were(schema: int, tmp_path: Path, monkeypatch: pytes
             write_lake(parts[2:], lake, options(payload_limit=1))
         return
     write_lake(parts[2:], lake, options())
-    write_lake(parts, tmp_path / "once", options())
-    same(tables_of(lake), tables_of(tmp_path / "once"))
+    same_as_once(lake, parts)
 
 
-def test_what_cannot_be_converted_is_said(tmp_path: Path) -> None:
+def test_what_cannot_be_converted_is_said(tmp_path: Path, lake: Path) -> None:
     with pytest.raises(LakeError, match="none does not exist"):
         convert_lake(tmp_path / "none")
     (tmp_path / "empty").mkdir()
     with pytest.raises(LakeError, match="holds no lake"):
         convert_lake(tmp_path / "empty")
-    lake = tmp_path / "lake"
     write_lake([SEVERAL[0]], lake)
     make_earlier(lake)
     (name,) = read_manifest(lake).files["messages"]

@@ -7,10 +7,6 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests import tools
-
-tools.package("pyarrow")
-
 from mqttscope.lake.declared import (
     packet_columns,
     packet_fields,

@@ -9,13 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-from tests import tools
-
-tools.package("deltalake")
-
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable, Schema
 
 from mqttscope.installation import extra_command
@@ -26,8 +21,9 @@ from mqttscope.lake.manifest import LakeError, Manifest, read_manifest
 from mqttscope.lake.schemas import TABLES
 from mqttscope.lake.writer import read_table, write_lake
 from tests.conftest import ROOT
-from tests.lake.reading import options
-from tests.lake.test_writer import SEVERAL, cut, same, tables_of
+from tests.lake.parts import cut
+from tests.lake.reading import options, tables_of
+from tests.lake.test_writer import SEVERAL, same_as_once
 from tests.spark.collection import CUT, DAMAGED, collection, usual_options, wide
 
 READERS = {"pyarrow", "duckdb", "duckdb, by files", "polars", "polars, lazily"}
@@ -115,8 +111,7 @@ def test_tables_that_another_program_has_changed(tmp_path: Path) -> None:
             write_lake(parts[2:], lake, options())
         DeltaTable(str(lake / "packets")).restore(version)
     write_lake(parts[2:], lake, options())
-    write_lake(parts, tmp_path / "once", options())
-    same(tables_of(lake), tables_of(tmp_path / "once"))
+    same_as_once(lake, parts)
     found = DeltaTable(str(lake / "packets")).to_pyarrow_table().to_pylist()
     assert ordered(found) == ordered(read_table(lake, "packets").to_pylist())
 

@@ -9,24 +9,20 @@ from uuid import uuid4
 
 import pytest
 
-from tests import tools
-
-tools.package("pyarrow")
-
 import mqttscope
 from mqttscope.capture.locations import find
 from mqttscope.lake import shared_commit
 from mqttscope.lake.manifest import NAME, PENDING, LakeError, read_manifest
 from mqttscope.lake.store import COPY, Store, StorePath, place
 from mqttscope.lake.writer import write_lake
-from tests.cli.running import capture, invoke
+from tests.cli.running import invoke
 from tests.emulators import ACCOUNT, CONTAINER, KEY, azurite, fake_gcs_server, signature
-from tests.lake.kill_ingest import in_tables, rows
-from tests.lake.reading import options
+from tests.lake.reading import all_rows, options, rows_for_others
+from tests.lake.test_shared_commit import FIRST, SECOND, interrupt
+from tests.lake.test_store import check_like_a_path
 
 pytestmark = pytest.mark.long
 
-FIRST, SECOND = capture("v5-qos"), capture("v311-retained")
 PARTS = {"a.pcapng": FIRST, "b.pcapng": SECOND}
 
 
@@ -55,26 +51,10 @@ def put(store: StorePath, name: str, data: bytes) -> None:
 
 
 def test_it_is_like_a_path(store: StorePath) -> None:
-    one = store / "packets" / "1.parquet"
-    assert not one.exists()
-    for call in (one.stat, one.read_bytes, one.unlink):
-        with pytest.raises(FileNotFoundError):
-            call()
-    one.unlink(missing_ok=True)
-    assert store.store.top() == []
-    with one.open_output() as file:
-        file.write(b"abc")
-        assert one.exists() == store.store.empties
-    assert (one.stat().st_size, one.read_bytes()) == (3, b"abc")
-    with one.open() as file:
-        file.seek(1)
-        assert file.read() == b"bc"
+    check_like_a_path(store)
     put(store, "empty", b"")
     assert (store / "empty").read_bytes() == b""
-    assert {name: found.st_size for name, found in store.store.files().items()} == {"packets/1.parquet": 3, "empty": 0}
-    assert sorted(store.store.top()) == ["empty", "packets"]
-    one.unlink()
-    assert not one.exists()
+    assert store.store.files()["empty"].st_size == 0
 
 
 def test_captures_and_lake_in_one_store(store: StorePath, base: tuple[str, dict[str, str]], tmp_path: Any) -> None:
@@ -87,7 +67,7 @@ def test_captures_and_lake_in_one_store(store: StorePath, base: tuple[str, dict[
         done = write_lake(find([source], settings, read_manifest(lake).objects), lake, options(), settings=settings)
         assert done.captures == [f"{uri}/day/{name}"]
         write_lake(find([source], settings), here, options(), settings=settings)
-        assert rows(lake) == in_tables(lake) == rows(here)
+        assert all_rows(lake) == rows_for_others(lake) == all_rows(here)
     again = write_lake(find([f"{uri}/day/"], settings), lake, options(), settings=settings)
     assert (again.captures, len(again.known)) == ([], 2)
     assert read_manifest(lake).generation == 2
@@ -96,7 +76,7 @@ def test_captures_and_lake_in_one_store(store: StorePath, base: tuple[str, dict[
         assert [row["topic"] for row in found] == ["home/mode"]
     words = [word for name, value in settings.items() for word in ("--fs", f"{name}={value}")]
     asked = invoke("pipeline", "sql", "select count(*) as n from packets", "--lake", f"{uri}/lake", *words)
-    assert (asked.code, asked.out.split()[-1]) == (0, str(len(rows(here)["packets"])).encode()), asked.err
+    assert (asked.code, asked.out.split()[-1]) == (0, str(len(all_rows(here)["packets"])).encode()), asked.err
     # Without --single-writer nothing is written.
     refused = invoke("pipeline", "ingest", FIRST, "--lake", f"{uri}/other", *words)
     assert (refused.code, "--single-writer says so" in refused.err) == (3, True)
@@ -105,14 +85,7 @@ def test_captures_and_lake_in_one_store(store: StorePath, base: tuple[str, dict[
 
 
 def test_who_comes_second_is_refused(store: StorePath, monkeypatch: pytest.MonkeyPatch) -> None:
-    commit = shared_commit.commit
-
-    def second(root: StorePath, before: Any, after: Any) -> None:
-        monkeypatch.setattr(shared_commit, "commit", commit)
-        write_lake([SECOND], store, options())
-        commit(root, before, after)
-
-    monkeypatch.setattr(shared_commit, "commit", second)
+    interrupt(monkeypatch, shared_commit, "commit", lambda *_: True, lambda: write_lake([SECOND], store, options()))
     with pytest.raises(LakeError, match="was changed by another ingest in the meantime; run this one again"):
         write_lake([FIRST], store, options())
     assert set(read_manifest(store).captures.values()) == {str(SECOND)}
@@ -151,7 +124,7 @@ def test_an_ingest_that_is_killed_while_an_object_is_empty(
     write_lake([SECOND], store, options())
     for path in (FIRST, SECOND):
         write_lake([path], tmp_path / "here", options())
-    assert rows(store) == in_tables(store) == rows(tmp_path / "here")
+    assert all_rows(store) == rows_for_others(store) == all_rows(tmp_path / "here")
 
 
 def test_a_signature_is_as_good_as_a_key(base: tuple[str, dict[str, str]], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +134,7 @@ def test_a_signature_is_as_good_as_a_key(base: tuple[str, dict[str, str]], monke
     monkeypatch.setenv("AZURE_STORAGE_SAS_TOKEN", signature())
     lake = place(f"{base[0]}/{uuid4().hex}", base[1], single_writer=True)
     write_lake([FIRST], lake, options())
-    assert rows(lake) == in_tables(lake)
+    assert all_rows(lake) == rows_for_others(lake)
     monkeypatch.setenv("AZURE_STORAGE_SAS_TOKEN", signature().replace("sig=", "sig=A"))
     with pytest.raises(LakeError, match="403 ") as caught:
         read_manifest(place(lake.store.uri, base[1]))  # type: ignore[union-attr]

@@ -8,21 +8,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests import tools
-
-tools.package("pyarrow")
-
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from mqttscope.lake import files as module
 from mqttscope.lake.files import LakeFiles, add_errors, known_errors, remember_errors
 from mqttscope.lake.manifest import LakeError, Manifest, read_manifest
 from mqttscope.lake.writer import read_table, write_lake
 from mqttscope.net.frame import CaptureError
-from tests.lake.test_writer import SEVERAL, tables_of
+from tests.lake.reading import tables_of
+from tests.lake.test_writer import SEVERAL
 
 
 def rows(count: int, start: int = 0) -> pa.RecordBatch:
@@ -145,8 +141,7 @@ def test_a_capture_that_is_whole_by_now_is_not_blamed(tmp_path: Path) -> None:
     assert errors(lake) == [("a.pcapng", "is empty")]
 
 
-def test_what_cannot_be_opened_has_a_row_and_what_is_not_there_has_none(tmp_path: Path) -> None:
-    lake = tmp_path / "lake"
+def test_what_cannot_be_opened_has_a_row_and_what_is_not_there_has_none(lake: Path) -> None:
     faults = {"b\udcff.pcap": DENIED, "typo.pcap": "does not exist", "x*": "matches no file"}
     faults |= {"in": "is a directory without captures"}
 

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from tests import tools
-
-tools.package("pyarrow")
-tools.package("msgspec")
-
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect_segments, segments
 from mqttscope.lake.finding_collector import Judge, Sums
@@ -18,18 +13,16 @@ from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Finding
 from mqttscope.lint.quality import Quality
 from mqttscope.lint.rule import Rule
-from mqttscope.net.segment import Segment
 from tests.cli.running import capture
 from tests.lake.failing import FAILING
-from tests.lake.reading import segment_rows
+from tests.lake.reading import read_segments, segment_rows
 
 
 def judged(name: str, rules: tuple[str, ...], more: tuple[Rule, ...] = ()) -> Judge:
     """A capture of one flow, judged as a task would."""
     options = LakeOptions(rules=(*(usual_rule(rule) for rule in select(rules, (), ()).values()), *more))
     judge = Judge(options)
-    found = [one for one in segments(open_capture([capture(name)])) if isinstance(one, Segment)]
-    rows = (Row._make(one) for one in segment_rows(found))
+    rows = (Row._make(one) for one in segment_rows(read_segments(capture(name))))
     for _ in run_flows(rows, options, judge, []):
         pass
     assert judge.linter is not None
@@ -51,11 +44,17 @@ def test_findings_are_those_of_the_linter_but_for_how_packets_are_counted() -> N
     assert judge.sums.quality == linter.quality
 
 
-def test_rules_that_fail_are_counted() -> None:
-    one, other = (judged(name, ("CON",), FAILING).sums for name in ("failing-device", "joined-v5"))
+def added_up(more: tuple[Rule, ...] = ()) -> tuple[Sums, Sums, Sums]:
+    """What two tasks count, and both together."""
+    one, other = (judged(name, ("CON",), more).sums for name in ("failing-device", "joined-v5"))
     both = Sums()
     for sums in (one, other):
         both.add(load(dump(sums)))
+    return one, other, both
+
+
+def test_rules_that_fail_are_counted() -> None:
+    one, other, both = added_up(FAILING)
 
     assert both.failures.counts["TST292"] == both.connections > 1
     assert both.failures.counts["TST291"] > 1
@@ -64,10 +63,7 @@ def test_rules_that_fail_are_counted() -> None:
 
 
 def test_sums_of_tasks_add_up() -> None:
-    one, other = judged("failing-device", ("CON",)).sums, judged("joined-v5", ("CON",)).sums
-    both = Sums()
-    for sums in (one, other):
-        both.add(load(dump(sums)))
+    one, other, both = added_up()
 
     assert both.connections == both.quality.connections == one.connections + other.connections
     assert both.quality.joined == other.quality.joined > 0

@@ -7,14 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests import tools
-
-tools.package("pyarrow")
-
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from mqttscope.capture import open_capture
 from mqttscope.capture.files import Part
@@ -28,8 +23,9 @@ from mqttscope.lake.tables import Collector
 from mqttscope.lake.writer import read_table, write_lake
 from tests.bench.generate import generate
 from tests.each import each
+from tests.lake.parts import cut
 from tests.lake.reading import CAPTURES, Row, options, read_segments
-from tests.lake.test_writer import SEVERAL, cut
+from tests.lake.test_writer import SEVERAL
 
 
 def open_slowly(names: list[str], *, parts: dict[str, Part], direct: object) -> Any:
@@ -112,9 +108,8 @@ def test_two_processes_make_the_tables_of_one(tmp_path: Path) -> None:
 
 
 def test_one_process_reads_again_where_two_have_not_read_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lake: Path
 ) -> None:
-    lake = tmp_path / "lake"
     with monkeypatch.context() as patch:
         patch.setattr(Intake, "_what_was_read", lambda _: (os.getpid(),))
         done = write_lake([SEVERAL[0]], lake, options(), beside=beside)

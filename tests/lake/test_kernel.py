@@ -5,14 +5,11 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from tests import tools
-
-tools.package("pyarrow")
 
 from mqttscope.dissect import Dissector, Options, dissect_segments
 from mqttscope.lake.kernel import KEY_STATE, cross_kernel, errors_of, kernel, state_row
@@ -38,15 +35,16 @@ from tests.dissect.scenes import mixed_tape
 from tests.dissect.talk import Talk, Tape, connect, publish
 from tests.each import sampled
 from tests.lake.failing import FAILING
+from tests.lake.parts import at_random
 from tests.lake.reading import (
     CAPTURES,
     Fold,
     Row,
-    Tables,
     batches_of,
     by_kernel,
     collect,
     in_process,
+    in_runs,
     options,
     ordered,
     read_segments,
@@ -57,18 +55,13 @@ from tests.lake.reading import (
 from tests.lake.telling import BOTH, OfBroker
 
 
-def cut(found: list[Segment], files: int, seed: int) -> list[tuple[Any, ...]]:
+def in_files(found: list[Segment], files: int, seed: int) -> list[tuple[Any, ...]]:
     """The rows of a capture that was cut into so many files, whose rows come in any order."""
-    chance = random.Random(seed)
-    edges = sorted(chance.sample(range(1, len(found)), min(files, len(found)) - 1)) if files > 1 else []
     rows = []
-    for number, (start, stop) in enumerate(zip([0, *edges], [*edges, len(found)], strict=True)):
-        part = [
-            dataclasses.replace(one, capture=f"part{number}", frame=frame)
-            for frame, one in enumerate(found[start:stop], 1)
-        ]
+    for number, some in enumerate(at_random(found, files, seed)):
+        part = [dataclasses.replace(one, capture=f"part{number}", frame=frame) for frame, one in enumerate(some, 1)]
         rows.append(segment_rows(part, number))
-    chance.shuffle(rows)
+    random.Random(seed).shuffle(rows)
     return [row for part in rows for row in part]
 
 
@@ -81,7 +74,7 @@ def test_tables_do_not_depend_on_files(path: Path) -> None:
     assert whole == ordered(usual(path))
     bare = ordered(whole, places=False)
     for files in (3, len(found)):
-        assert ordered(by_kernel(cut(found, files, files), given), places=False) == bare
+        assert ordered(by_kernel(in_files(found, files, files), given), places=False) == bare
 
 
 def test_other_transports() -> None:
@@ -92,30 +85,19 @@ def test_other_transports() -> None:
     assert ordered(by_kernel(segment_rows(found), given)) == ordered(wanted)
 
 
-def fold(found: list[Segment], given: LakeOptions, edges: list[int]) -> Tables:
-    """One run after the other, each with the state that the one before left."""
-    tables: Tables = {}
-    states: list[tuple[Any, ...]] = []
-    for start, stop in zip([0, *edges], [*edges, len(found)], strict=True):
-        more = stop < len(found)
-        last = found[stop - 1].timestamp_ns
-        got = by_kernel([*states, *segment_rows(found[start:stop])], given, more=more, watermark_ns=last)
-        states = [remembered_row(row["flow"], row["state"]) for row in got.pop("state", [])]
-        for name, rows in got.items():
-            tables.setdefault(name, []).extend(rows)
-    assert not states
-    return tables
+def is_in_order(found: list[Segment]) -> bool:
+    """What comes late in time is no part of a stream."""
+    return [one.timestamp_ns for one in found] == sorted(one.timestamp_ns for one in found)
 
 
 @pytest.mark.long
 @sampled("path", CAPTURES, ids=lambda path: path.parent.name)
 def test_a_stream_of_runs_gives_what_one_run_gives(path: Path) -> None:
     found, given = read_segments(path), options()
-    if [one.timestamp_ns for one in found] != sorted(one.timestamp_ns for one in found):
+    if not is_in_order(found):
         pytest.skip("what comes late in time is no part of a stream")
-    edges = sorted(random.Random(3).sample(range(1, len(found)), min(5, len(found) - 1)))
 
-    assert ordered(fold(found, given, edges)) == ordered(by_kernel(segment_rows(found), given))
+    assert ordered(in_runs(at_random(found, 6, 3), given)) == ordered(by_kernel(segment_rows(found), given))
 
 
 def test_damaged_segments_wait_between_runs_as_in_one() -> None:
@@ -123,10 +105,11 @@ def test_damaged_segments_wait_between_runs_as_in_one() -> None:
     found, given = read_segments(path), options()
     whole = ordered(by_kernel(segment_rows(found), given))
     edges = [place + 1 for place, segment in enumerate(found) if segment.checksum == WRONG]
+    parts = [found[start:stop] for start, stop in pairwise([0, *edges, len(found)])]
 
     assert len(edges) == 17
     assert whole == ordered(in_process([path], given))
-    assert ordered(fold(found, given, edges)) == whole
+    assert ordered(in_runs(parts, given)) == whole
 
 
 def test_what_is_open_has_rows_as_if_it_ended() -> None:
@@ -261,24 +244,21 @@ def test_rules_across_connections_see_what_one_engine_sees_that_reads_everything
 
     whole = Fold(given)
     whole.ingest(found)
-    rows = [*whole.findings, *whole.open]
+    rows = whole.rows
     assert said(rows) == sorted(
         (one.rule, one.message, one.frame, one.fingerprint, str(one.confidence)) for one in wanted
     )
 
-    if CAPTURES.index(path) % 6 or [one.timestamp_ns for one in found] != sorted(one.timestamp_ns for one in found):
-        return  # what comes late in time is no part of a stream
+    if CAPTURES.index(path) % 6 or not is_in_order(found):
+        return
     parts = Fold(given)
-    edges = sorted(random.Random(5).sample(range(1, len(found)), min(4, len(found) - 1)))
-    for start, stop in zip([0, *edges], [*edges, len(found)], strict=True):
-        parts.ingest(found[start:stop])
-    assert said([*parts.findings, *parts.open]) == said(rows)
+    for some in at_random(found, 5, 5):
+        parts.ingest(some)
+    assert said(parts.rows) == said(rows)
     numbers = Counter((row["connection_id"], row["scope"]) for row in rows)
-    counted = Counter((row["connection_id"], row["scope"]) for row in [*parts.findings, *parts.open])
-    assert counted == numbers
-    for key, count in numbers.items():
-        mine = [row for row in [*parts.findings, *parts.open] if (row["connection_id"], row["scope"]) == key]
-        assert sorted(row["finding_in_connection"] for row in mine) == list(range(count))
+    wanted_numbers = [(*key, number) for key, count in numbers.items() for number in range(count)]
+    found_numbers = [(row["connection_id"], row["scope"], row["finding_in_connection"]) for row in parts.rows]
+    assert sorted(found_numbers) == sorted(wanted_numbers)
 
 
 def test_rules_of_one_connection_beside_change_nothing() -> None:

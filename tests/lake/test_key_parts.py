@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tests import tools
-
-tools.package("pyarrow")
-
-from mqttscope.lake.kernel import cross_kernel
 from mqttscope.lake.key_parts import OF_A_CONNECTION, models_of, rows_of_key
 from mqttscope.lake.memory import key_memory
 from mqttscope.lake.tracker import KeyMemory, OpenConnection
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Scope
 from mqttscope.net.segment import Segment, group_key
-from tests.lake.reading import CAPTURES, all_of_them, by_kernel, options, read_segments, segment_rows
+from tests.lake.reading import CAPTURES, Fold, all_of_them, options, read_segments
 
 RICH = ("equal-identifiers", "misdelivered", "retained-mishandled", "wills-mishandled")
 CUTS = 6
@@ -27,21 +22,15 @@ def restless(found: list[Segment]) -> Iterator[tuple[bool, int]]:
     """Of each server of a capture that was read so far: whether its connections cannot be left out, and what is found
     if they end.
     """
-    given, last = options(), found[-1].timestamp_ns
-    rows = segment_rows(found)
-    first = by_kernel(rows, given, more=True, watermark_ns=last)
-    keys: dict[bytes, set[str]] = {}
-    for row in first.get("flow_keys", []):
-        keys.setdefault(row["flow"], set()).add(row["key"])
-    again = [(row[0], key.encode(), *row[2:]) for row in rows for key in keys.get(row[1], ())]
-    second = by_kernel(again, given, cross_kernel, more=True, watermark_ns=last)
-    for name in sorted({key for some in keys.values() for key in some}):
-        states = [row for row in first.get("state", []) if name in row["keys"]]
+    fold = Fold(options())
+    fold.ingest(found)
+    for name in sorted({key for keys in fold.flow_keys.values() for key in keys}):
+        states = [row for row in fold.states if name in row["keys"]]
         ends = {row["flow"]: row["ending_ns"] for row in states}
-        asked = [row for row in second.get("scope_state", []) if row["key"] == name and row["next_ns"] is not None]
+        asked = [row for row in fold.keys if row["key"] == name and row["next_ns"] is not None]
         waits = any(row["next_ns"] <= (ends.get(row["flow"]) or 0) for row in asked)
         own = {one for row in states for one in row["connections"]}
-        said = sum(row["connection_id"] in own for row in second.get("open/findings", []))
+        said = sum(row["connection_id"] in own and row["scope"] != "connection" for row in fold.open)
         yield None in ends.values() or waits, said
 
 

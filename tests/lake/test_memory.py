@@ -10,20 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from tests import tools
-
-tools.package("pyarrow")
-
 from mqttscope.dissect import Dissector
 from mqttscope.dissect.flow_state import Over
 from mqttscope.events import DiscardedEvent
 from mqttscope.lake import memory as memories
-from mqttscope.lake import tracker
 from mqttscope.lake.memory import connection_of, remembered, resume
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.state import dump, load
 from mqttscope.lake.tables import Collector
-from mqttscope.lake.tracker import Tracker
 from mqttscope.lake.writer import read_table, write_lake
 from mqttscope.net.flow_expiry import LINGER_NS
 from mqttscope.net.segment import FIN, Segment
@@ -255,16 +249,6 @@ def test_a_part_of_which_nothing_more_comes_was_not_idle(tmp_path: Path) -> None
 
     rows = read_table(tmp_path / "lake", "connections").to_pylist()
     assert {row["closed_how"] for row in rows if row["late"]} == {"capture_end"}
-
-
-def test_holes_are_bounded() -> None:
-    one = Tracker("id")
-    for number in range(tracker.MAX_HOLES + 5):
-        one.note_hole(number % 2 == 0, number * 10, 3)
-
-    assert len(one.holes) == tracker.MAX_HOLES
-    covered = [hole for hole in one.holes if hole.from_client]
-    assert any(hole.start <= 0 and hole.end >= 23 for hole in covered)
 
 
 def test_the_kernel_gives_the_same(found: list[Segment], tmp_path: Path) -> None:

@@ -6,10 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from tests import tools
-
-tools.package("pyarrow")
-
 from mqttscope.dissect import Options
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lint.finding import Scope

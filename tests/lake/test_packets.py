@@ -5,10 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests import tools
-
-tools.package("pyarrow")
-
 from mqttscope.lake.declared import packet_columns, packet_fields
 from mqttscope.lake.packets import malformed_of, packet_of, topic_of, unparsed_of, version_of
 from mqttscope.mqtt.codec import decode

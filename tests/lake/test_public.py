@@ -1,28 +1,34 @@
-"""Nothing that a lake remembers holds a secret, wherever an ingest ends; the next one continues all the same."""
+"""Nothing that a lake remembers or has on disk holds a secret, wherever an ingest ends, whatever it is made of.
+
+Files are searched byte by byte, packed and unpacked.  The next ingest continues all the same.
+"""
 
 from __future__ import annotations
 
+import gzip
 import zlib
-from itertools import zip_longest
+from collections.abc import Iterator
+from itertools import pairwise, zip_longest
+from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
-
-from tests import tools
-
-tools.package("pyarrow")
-tools.package("msgspec")
 
 from mqttscope.dissect import Options
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.state import load
+from mqttscope.lake.writer import write_lake
 from mqttscope.net.segment import Segment
-from tests.dissect.talk import Talk
+from tests.dissect.secure import write
+from tests.dissect.talk import Talk, Tape
 from tests.each import some
-from tests.lake.reading import Tables, all_of_them, by_kernel, ordered, remembered_row, segment_rows
+from tests.lake.reading import Tables, all_of_them, by_kernel, in_runs, ordered, segment_rows
 from tests.secrets.leaks import Secrets
-from tests.secrets.mutants import Scene, _frame_of, scenes
+from tests.secrets.mutants import Mutant, Scene, _frame_of, mutant, scenes
 from tests.secrets.sinks import _flat
+from tests.secrets.splices import splice
+from tests.secrets.test_fuzz import says
 
 SCENES = [one for one in scenes() if one.name != "long"]
 
@@ -93,12 +99,16 @@ def test_wherever_an_ingest_ends_it_keeps_no_secret(scene: Scene) -> None:
         assert secrets.leak(bytes_of(got)) is None, f"after {stop} segments of {len(found)}"
 
 
-def test_the_search_finds_what_is_kept_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The state before this was thought of."""
-    scene = SCENES[0]
-    found = talk(scene, 7)
+def keep_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Remember state as it is."""
     monkeypatch.setattr("mqttscope.lake.kernel.PUBLIC", None)
     monkeypatch.setattr("mqttscope.lake.kernel.forget_secrets", lambda flow: None)
+
+
+def test_the_search_finds_what_is_kept_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = SCENES[0]
+    found = talk(scene, 7)
+    keep_secrets(monkeypatch)
     got = by_kernel(segment_rows(found[:20]), options(), more=True, watermark_ns=found[19].timestamp_ns)
     assert Secrets(scene.secrets).leak(bytes_of(got)) is not None
 
@@ -110,15 +120,76 @@ def test_the_next_ingest_goes_on_as_if_there_had_been_one(scene: Scene, size: in
     found, given = talk(scene, size), options()
     whole = ordered(by_kernel(segment_rows(found), given))
     for stop in range(1, len(found), 1 if size > 5 else 3):
-        assert ordered(fold(found, given, stop)) == whole, f"after {stop} segments"
+        assert ordered(in_runs([found[:stop], found[stop:]], given)) == whole, f"after {stop} segments"
 
 
-def fold(found: list[Segment], given: LakeOptions, stop: int) -> Tables:
-    """Two runs, the second with the state of the first."""
-    first = by_kernel(segment_rows(found[:stop]), given, more=True, watermark_ns=found[stop - 1].timestamp_ns)
-    states = [remembered_row(row["flow"], row["state"]) for row in first.pop("state", [])]
-    second = by_kernel([*states, *segment_rows(found[stop:])], given)
-    tables = {name: rows for name, rows in first.items() if not name.startswith("open/")}
-    for name, rows in second.items():
-        tables.setdefault(name, []).extend(rows)
-    return tables
+SOME = 12
+"""Mutants of each of the two kinds."""
+
+
+def contents(folder: Path) -> Iterator[tuple[str, bytes]]:
+    """Every file of a folder as it is, and what is packed in it."""
+    for path in sorted(folder.rglob("*")):
+        if not path.is_file():
+            continue
+        name, data = str(path.relative_to(folder)), path.read_bytes()
+        yield name, name.encode() + b"\n" + data
+        if data[:2] == b"\x1f\x8b":
+            yield f"{name} unpacked", gzip.decompress(data)
+        if data[:4] == b"PAR1":
+            yield f"{name} columns", b"\n".join(_columns(path))
+
+
+def _columns(path: Path) -> Iterator[bytes]:
+    """The values of all columns, those of states inflated and read."""
+    parts: list[bytes] = []
+    for column in pq.read_table(path).columns:
+        for value in column.to_pylist():
+            _flat(value, parts)
+            if not isinstance(value, bytes):
+                continue
+            parts += [zlib.decompress(value[at + 1 :]) for at in (0, 9) if value[at : at + 1] == b"z"]
+            try:
+                _flat_state(load(value), parts, set())
+            except Exception:
+                continue
+    return iter(parts)
+
+
+def lake_of(segments: list[Segment], folder: Path, stops: tuple[int, ...]) -> Path:
+    """A lake that took a capture in several ingests, the last connection still open at the end of each."""
+    lake, given = folder / "lake", options()
+    edges = [0, *sorted({min(len(segments), one) for one in stops}), len(segments)]
+    for number, (start, stop) in enumerate(pairwise(edges)):
+        if start == stop:
+            continue
+        tape = Tape()
+        tape.segments = segments[start:stop]
+        write_lake([write(tape, folder / f"{number}.pcapng")], lake, given)
+    return lake
+
+
+def leaks(lake: Path, secrets: Secrets) -> list[str]:
+    return [f"{name}: {found}" for name, data in contents(lake) if (found := secrets.leak(data)) is not None]
+
+
+@pytest.mark.parametrize("scene", some(SCENES, 3), ids=lambda scene: scene.name)
+def test_no_file_holds_a_secret(scene: Scene, tmp_path: Path) -> None:
+    found = talk(scene, 60)
+    assert leaks(lake_of(found, tmp_path, (4, 6)), Secrets(scene.secrets)) == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(SOME))
+@pytest.mark.parametrize("kind", [mutant, splice], ids=["mutant", "splice"])
+def test_no_file_holds_a_secret_of_what_is_damaged(kind: object, seed: int, tmp_path: Path) -> None:
+    made: Mutant = kind(seed + 400)  # type: ignore[operator]
+    secrets = Secrets(made.scene.secrets)
+    found = leaks(lake_of(made.segments, tmp_path, (len(made.segments) // 2,)), secrets)
+    assert found == [] or says(made, secrets), made.name
+
+
+def test_the_search_of_files_finds_what_is_kept_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep_secrets(monkeypatch)
+    found = talk(SCENES[0], 60)
+    assert leaks(lake_of(found, tmp_path, (5,)), Secrets(SCENES[0].secrets)) != []

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from tests import tools
-
-tools.package("pyarrow")
 
 from mqttscope.capture import open_capture
 from mqttscope.dissect import Options, dissect, dissect_segments
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import TABLES
 from mqttscope.lint.engine import Linter
+from mqttscope.lint.rule import Rule
 from mqttscope.report.base import View
 from mqttscope.report.findings.shown import make_reporter
 from mqttscope.secrets.forms import LENGTH
@@ -110,29 +108,26 @@ def check_numbers(wanted: list[Row], tables: Tables) -> None:
     assert found == [(one["connection"], one["frame"]) for one in wanted if one["event"] in SHOWN]
 
 
-class Sink:
-    def __init__(self) -> None:
-        self.lines: list[Row] = []
-
-    def write(self, data: bytes, /) -> object:
-        self.lines.append(json.loads(data))
-        return None
+def linted(path: Path, rules: Iterable[Rule], reading: Options | None = None) -> list[Row]:
+    """The lines of ``lint``."""
+    sink = Lines()
+    report = make_reporter("jsonl", sink, View(width=0, payload_limit=256, secret_length=LENGTH))
+    linter = Linter(rules)
+    for event in dissect(open_capture([path]), reading):
+        for finding in linter.feed(event):
+            report.feed(finding)
+    return sink.lines
 
 
 @pytest.mark.long
 @each("path", CAPTURES, ids=lambda path: path.parent.name)
 def test_findings_are_those_of_the_linter(path: Path) -> None:
-    sink = Sink()
-    report = make_reporter("jsonl", sink, View(width=0, payload_limit=256, secret_length=LENGTH))
-    linter = Linter([rule for rule in all_of_them() if rule.scope in ("packet", "connection")])
     given = options()
-    for event in dissect(open_capture([path]), given.reading()):
-        for finding in linter.feed(event):
-            report.feed(finding)
+    lines = linted(path, [rule for rule in all_of_them() if rule.scope in ("packet", "connection")], given.reading())
     tables = in_process([path], given)
 
     found = [as_json.finding(row) for row in tables.get("findings", [])]
-    assert found == [{name: value for name, value in one.items() if name != "connection"} for one in sink.lines]
+    assert found == [{name: value for name, value in one.items() if name != "connection"} for one in lines]
     names = {(row["connection_id"], row["scope"], row["finding_in_connection"]) for row in tables.get("findings", [])}
     assert len(names) == len(found)
 
@@ -145,16 +140,11 @@ def test_findings_of_one_connection_are_those_of_the_command_line() -> None:
     """
     compared = 0
     for path in CAPTURES:
-        sink = Sink()
-        report = make_reporter("jsonl", sink, View(width=0, payload_limit=256, secret_length=LENGTH))
-        linter = Linter(options().narrow_rules())
-        for event in dissect(open_capture([path])):
-            for finding in linter.feed(event):
-                report.feed(finding)
         tables = usual(path)
         if len(tables["connections"]) == 1:
-            assert [as_json.finding(row) | {"connection": 0} for row in tables.get("findings", [])] == sink.lines
-            compared += len(sink.lines)
+            lines = linted(path, options().narrow_rules())
+            assert [as_json.finding(row) | {"connection": 0} for row in tables.get("findings", [])] == lines
+            compared += len(lines)
     assert compared > 50
 
 
@@ -191,7 +181,7 @@ def test_payloads_are_kept_only_where_asked_for() -> None:
 def test_other_transports() -> None:
     given = options(dissect=Options(ports={8080: "ws", 22: "mqtt"}))
     lines = Lines()
-    for event in dissect_segments(mixed_tape().segments, Options(ports={8080: "ws", 22: "mqtt"})):
+    for event in dissect_segments(mixed_tape().segments, given.dissect):
         lines.feed(event)
     tables = collect(dissect_segments(mixed_tape().segments, given.reading()), given)
 

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
-from tests import tools
-
-tools.package("pyarrow")
-
 import pyarrow as pa
+import pytest
 
 from mqttscope.lake.schemas import (
     EVENT_TABLES,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -12,10 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from tests import tools
-
-tools.package("pyarrow")
 
 import mqttscope
 from mqttscope.installation import extra_command
@@ -25,10 +20,9 @@ from mqttscope.lake.manifest import ALIVE_S, NAME, PENDING, LakeError, read_mani
 from mqttscope.lake.schemas import TABLES
 from mqttscope.lake.store import Place, Store, StorePath, place
 from mqttscope.lake.writer import read_table, write_lake
-from tests.cli.running import capture, environment
-from tests.conftest import EXHAUSTIVE
-from tests.lake.kill_ingest import in_tables, rows
-from tests.lake.reading import options
+from tests.cli.running import capture
+from tests.lake.reading import all_rows, options, rows_for_others
+from tests.lake.test_commit import killed_anywhere
 from tests.lake.test_store import Bucket, forgetful
 from tests.lake.test_store import store as store
 
@@ -45,14 +39,14 @@ def steps(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, list[str]]
     folder, found = tmp_path_factory.mktemp("steps") / "lake", []
     for one in (FIRST, SECOND, THIRD):
         ingest(one, folder)
-        found.append(rows(folder))
+        found.append(all_rows(folder))
     return found
 
 
 def test_a_lake_in_a_store_is_that_of_a_folder(store: StorePath, steps: list[dict[str, list[str]]]) -> None:
     for number, path in enumerate((FIRST, SECOND)):
         ingest(path, store)
-        assert rows(store) == in_tables(store) == steps[number]
+        assert all_rows(store) == rows_for_others(store) == steps[number]
     settings = store.store.settings
     with mqttscope.lake.open(store.store.uri, settings=settings) as lake:
         assert {name: sorted(map(repr, lake[name])) for name in TABLES} == steps[1]
@@ -92,31 +86,6 @@ def test_damage_is_noticed(store: StorePath) -> None:
         ingest(SECOND, store)
 
 
-@pytest.mark.long
-def test_who_comes_second_is_refused_and_leaves_nothing(
-    store: StorePath, steps: list[dict[str, list[str]]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ingest(FIRST, store)
-    first = read_manifest(store)
-    commit = shared_commit.commit
-
-    def second(root: StorePath, before: Any, after: Any) -> None:
-        """Another ingest commits as a whole between the reading and the commit of the first one."""
-        monkeypatch.setattr(shared_commit, "commit", commit)
-        ingest(SECOND, store)
-        commit(root, before, after)
-
-    monkeypatch.setattr(shared_commit, "commit", second)
-    with pytest.raises(LakeError, match="was changed by another ingest in the meantime; run this one again"):
-        ingest(THIRD, store)
-    assert rows(store) == in_tables(store) == steps[1]
-    # Nothing is there but what counts, and what the generation before had.
-    known = read_manifest(store).all_files() | first.all_files()
-    assert {one for one in store.store.files() if one.endswith(".parquet") and "_delta_log" not in one} == known
-    ingest(THIRD, store)
-    assert rows(store) == in_tables(store) == steps[2]
-
-
 def interrupt(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, when: Callable[..., bool], do: Any) -> None:
     """Do something else at a moment, once: before the call of which a condition holds."""
     real = getattr(owner, name)
@@ -129,6 +98,24 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, when: Call
         return real(*given, **more)
 
     monkeypatch.setattr(owner, name, called)
+
+
+@pytest.mark.long
+def test_who_comes_second_is_refused_and_leaves_nothing(
+    store: StorePath, steps: list[dict[str, list[str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ingest(FIRST, store)
+    first = read_manifest(store)
+    # Another ingest commits as a whole between the reading and the commit of the first one.
+    interrupt(monkeypatch, shared_commit, "commit", lambda *_: True, lambda: ingest(SECOND, store))
+    with pytest.raises(LakeError, match="was changed by another ingest in the meantime; run this one again"):
+        ingest(THIRD, store)
+    assert all_rows(store) == rows_for_others(store) == steps[1]
+    # Nothing is there but what counts, and what the generation before had.
+    known = read_manifest(store).all_files() | first.all_files()
+    assert {one for one in store.store.files() if one.endswith(".parquet") and "_delta_log" not in one} == known
+    ingest(THIRD, store)
+    assert all_rows(store) == rows_for_others(store) == steps[2]
 
 
 @pytest.mark.long
@@ -157,7 +144,7 @@ def test_who_comes_meanwhile_completes_the_commit_and_both_end(
         interrupt(monkeypatch, Store, "replace", lambda _, name, *__: name == NAME, other)
     ingest(SECOND, store)
     assert seen == [3]
-    assert rows(store) == in_tables(store) == steps[2]
+    assert all_rows(store) == rows_for_others(store) == steps[2]
     assert read_manifest(store).generation == read_manifest(store, PENDING).generation == 3
 
 
@@ -178,7 +165,7 @@ def test_an_answer_that_got_lost_is_no_defeat(
         patched.setattr(Store, "is_conditional", lambda _: True)
         patched.setattr(shared_commit, "_PAUSE_S", 0.001)
         ingest(SECOND, store)
-    assert rows(store) == in_tables(store) == steps[1]
+    assert all_rows(store) == rows_for_others(store) == steps[1]
 
 
 @pytest.mark.long
@@ -200,7 +187,7 @@ def test_a_store_without_conditions_is_refused(
         alone = place(store.store.uri, store.store.settings, single_writer=True)
         ingest(FIRST, alone)
         ingest(SECOND, alone)
-        assert rows(alone) == in_tables(alone) == steps[1]
+        assert all_rows(alone) == rows_for_others(alone) == steps[1]
 
 
 @pytest.mark.long
@@ -251,15 +238,6 @@ def test_an_ingest_that_is_killed_anywhere(bucket: Bucket, store: StorePath, ste
             found = {name: sorted(row.replace(uri, str(one)) for row in made) for name, made in found.items()}
         return found
 
-    words = [sys.executable, "-m", "tests.lake.kill_ingest", store.store.uri, "1" if EXHAUSTIVE else "17"]
-    done = subprocess.run(
-        [*words, *parts, json.dumps(settings)],
-        capture_output=True, text=True, env=environment(), check=False,
-    )  # fmt: skip
-    assert (done.returncode, done.stderr) == (0, "")
-    found = [json.loads(line) for line in done.stdout.splitlines()]
-    for one in found:
-        assert here(one["before"]) == steps[one["read"] - 1]
-        assert here(one["after"]) == here(one["in_tables"]) == steps[1]
-        assert one["generation"] == 2
-    assert {one["pending"] for one in found if one["read"] == 1} == {False, True}
+    for killed in killed_anywhere(store.store.uri, 17, *parts, json.dumps(settings)):
+        assert here(killed["before"]) == steps[killed["read"] - 1]
+        assert here(killed["after"]) == here(killed["in_tables"]) == steps[1]

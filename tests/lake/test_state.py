@@ -11,17 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from tests import tools
-
-tools.package("pyarrow")
-tools.package("msgspec")
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mqttscope.capture import open_capture
-from mqttscope.dissect import Dissector, Options, segments
+from mqttscope.dissect import Dissector, Options
 from mqttscope.lake import state
 from mqttscope.lake.memory import connection_of
 from mqttscope.lake.state import MAGIC, VERSION, NotSerializableError, StateError, dump, load
@@ -36,11 +29,11 @@ from mqttscope.net.websocket import Inflater
 from mqttscope.report.findings.json import FINDING
 from mqttscope.report.jsonl import JsonLines
 from mqttscope.session.inflight import Exchange
-from tests.conftest import ROOT
 from tests.dissect.scenes import mixed_tape
 from tests.each import sampled
+from tests.lake.reading import CAPTURES, read_segments
+from tests.report.make import Lines
 
-CAPTURES = sorted(ROOT.glob("captures/*/capture.pcapng"))
 CUTS = 25
 """Cuts of each flow, at most."""
 
@@ -198,15 +191,6 @@ def flows(found: list[Segment]) -> Iterator[list[Segment]]:
     yield from apart.values()
 
 
-class Lines:
-    def __init__(self) -> None:
-        self.lines: list[bytes] = []
-
-    def write(self, data: bytes, /) -> object:
-        self.lines.append(data)
-        return None
-
-
 class Run:
     """One flow, with everything that is remembered of it."""
 
@@ -256,16 +240,14 @@ def check(found: list[Segment], options: Options) -> int:
                 cut.again()
                 cuts += 1
             cut.feed(one)
-        assert cut.sink.lines == whole.sink.lines
+        assert cut.sink.data == whole.sink.data
         assert cut.findings == whole.findings
     return cuts
 
 
 @sampled("path", CAPTURES, ids=lambda path: path.parent.name, every=16)
 def test_a_flow_goes_on_wherever_it_was_cut(path: Path) -> None:
-    found = [one for one in segments(open_capture([path])) if isinstance(one, Segment)]
-
-    assert check(found, Options(count_by_connection=True))
+    assert check(read_segments(path), Options(count_by_connection=True))
 
 
 def test_other_transports_go_on_too() -> None:

@@ -8,10 +8,6 @@ from uuid import uuid4
 
 import pytest
 
-from tests import tools
-
-tools.package("pyarrow")
-
 from mqttscope.lake.store import PROBE, Store, StorePath, is_store, opened, place
 from tests.each import each
 
@@ -66,7 +62,8 @@ def test_what_delta_is_told(uri: str, settings: dict[str, str], single: bool, op
     assert store.delta_uri == uri.replace("s3a:", "s3:").replace("abfs:", "abfss:")
 
 
-def test_it_is_like_a_path(store: StorePath) -> None:
+def check_like_a_path(store: StorePath) -> None:
+    """A place in a store is used as a path is."""
     one = store / "packets" / "1.parquet"
     assert (str(one), one.name, one.key) == (f"{store}/packets/1.parquet", "1.parquet", "packets/1.parquet")
     assert not one.exists()
@@ -74,10 +71,11 @@ def test_it_is_like_a_path(store: StorePath) -> None:
         with pytest.raises(FileNotFoundError):
             call()
     one.unlink(missing_ok=True)
+    assert store.store.top() == []
     with one.open_output() as file:
         file.write(b"abc")
-        # It is there when it is closed, and not before.
-        assert not one.exists()
+        # It is there when it is closed, and not before, or empty.
+        assert one.exists() == store.store.empties
     assert one.exists()
     assert (one.stat().st_size, one.read_bytes()) == (3, b"abc")
     with opened(one) as file:
@@ -91,6 +89,11 @@ def test_it_is_like_a_path(store: StorePath) -> None:
     assert sorted(store.store.top()) == ["manifest.json", "packets"]
     one.unlink()
     assert not one.exists()
+
+
+def test_it_is_like_a_path(store: StorePath) -> None:
+    assert not store.store.empties
+    check_like_a_path(store)
 
 
 def test_a_store_that_cannot_be_reached_is_an_error_of_the_system(bucket: Bucket) -> None:

@@ -8,10 +8,6 @@ from uuid import uuid4
 
 import pytest
 
-from tests import tools
-
-tools.package("pyarrow")
-
 from mqttscope.capture import locations
 from mqttscope.capture.locations import find, open_location
 from mqttscope.lake import writer as writing
@@ -20,8 +16,7 @@ from mqttscope.lake.store import Place, place
 from mqttscope.lake.writer import Ingested, write_lake
 from tests.capture.doubled import recorded, two_taps, write
 from tests.cli.running import capture
-from tests.lake.kill_ingest import rows
-from tests.lake.reading import options
+from tests.lake.reading import all_rows, options
 from tests.lake.test_store import Bucket
 
 QOS, ALIAS = capture("v5-qos"), capture("v5-topic-alias-client")
@@ -51,10 +46,11 @@ class Site:
     def ingest_here(self, lake: Path, **changes: Any) -> Ingested:
         return write_lake(find([str(self.folder)]), lake, options(**changes))
 
-    def rows_of(self, lake: Place) -> dict[str, list[str]]:
+    def all_rows(self, lake: Place) -> dict[str, list[str]]:
         """Rows of a lake, as if the captures lay here."""
         return {
-            name: sorted(one.replace(self.uri, str(self.folder)) for one in made) for name, made in rows(lake).items()
+            name: sorted(one.replace(self.uri, str(self.folder)) for one in made)
+            for name, made in all_rows(lake).items()
         }
 
 
@@ -84,7 +80,7 @@ def test_tables_are_those_of_captures_on_this_machine(site: Site, tmp_path: Path
         assert done.captures == [f"{site.uri}/{name}"]
         assert (len(done.grown), done.rows, done.open_flows) == (len(wanted.grown), wanted.rows, wanted.open_flows)
     assert done.grown == [f"{site.uri}/b.pcapng"]
-    assert site.rows_of(lake) == rows(here)
+    assert site.all_rows(lake) == all_rows(here)
     assert set(read_manifest(lake).captures.values()) == {f"{site.uri}/{name}" for name in ("a.pcapng", "b.pcapng")}
     again = site.ingest(lake)
     assert (again.captures, len(again.known)) == ([], 2)
@@ -151,7 +147,7 @@ def test_what_changes_while_others_are_read_is_left_to_the_next_ingest(
     assert begun == [1]
     assert done.captures == [f"{site.uri}/a.pcapng"]
     why = "is another file" if how == "replaced" else "does not exist"
-    (row,) = [one for one in rows(lake)["ingest_errors"] if "since it was found" in one]
+    (row,) = [one for one in all_rows(lake)["ingest_errors"] if "since it was found" in one]
     assert f"{why} since it was found" in row
     site.put("b.pcapng", QOS.read_bytes())
     assert site.ingest(lake).captures == [f"{site.uri}/b.pcapng"]
@@ -180,7 +176,7 @@ def test_names_are_no_patterns(site: Site, tmp_path: Path) -> None:
     site.put("-", ALIAS.read_bytes())
     assert len(site.ingest(lake).captures) == 2
     site.ingest_here(tmp_path / "here")
-    assert site.rows_of(lake) == rows(tmp_path / "here")
+    assert site.all_rows(lake) == all_rows(tmp_path / "here")
 
     site.put("x?1.pcapng", capture("reordered").read_bytes())
     site.put("x?2.pcapng", capture("port-reused").read_bytes())
@@ -200,4 +196,4 @@ def test_taps_in_a_store(site: Site, lake: Place, tmp_path: Path) -> None:
     told = [line.replace(f"{site.uri}/", "") for line in done.taps.told()]
     assert told == [line.replace(f"{site.folder}/", "") for line in wanted.taps.told()]
     assert "its times are corrected" in told[0]
-    assert site.rows_of(lake) == rows(tmp_path / "here")
+    assert site.all_rows(lake) == all_rows(tmp_path / "here")

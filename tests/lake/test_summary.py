@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests import tools
-
-tools.package("pyarrow")
-
 from mqttscope.lake.manifest import Manifest, read_manifest
 from mqttscope.lake.schemas import EVENT_TABLES
 from mqttscope.lake.summary import summarize
@@ -15,10 +11,9 @@ from mqttscope.lake.writer import read_table, write_lake
 from tests.spark.collection import CUT, DAMAGED, collection, usual_options, wide
 
 
-def test_only_what_is_new_counts(tmp_path: Path) -> None:
+def test_only_what_is_new_counts(tmp_path: Path, lake: Path) -> None:
     one, two, three = collection(tmp_path / "captures", [CUT, DAMAGED, "planted-violations"])
     begun, _ = wide(tmp_path / "wide", 3)
-    lake = tmp_path / "lake"
     first = summarize(lake, Manifest(), write_lake([one], lake, usual_options()))
     before = read_manifest(lake)
     second = summarize(lake, before, write_lake([two, three, begun], lake, usual_options()))

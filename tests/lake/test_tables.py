@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests import tools
-
-tools.package("pyarrow")
-
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect, dissect_segments
 from mqttscope.dissect import segments as segments_of
@@ -15,14 +11,12 @@ from mqttscope.lake.keys import Drop
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import FLOW_KEYS, TABLES, event_schema
 from mqttscope.lake.tables import Collector, batch, event_batch
-from mqttscope.net.frame import CaptureDrops, Frame
-from mqttscope.net.segment import Segment
+from mqttscope.net.frame import CaptureDrops
+from tests.cli.running import capture
 from tests.lake import reading
+from tests.lake.parts import frames_of
 
-tools.package("pyarrow")
-
-
-(PLANTED,) = (path for path in reading.CAPTURES if path.parent.name == "planted-violations")
+PLANTED = capture("planted-violations")
 
 
 def sure(tables: reading.Tables) -> list[tuple[str, int, str]]:
@@ -32,10 +26,10 @@ def sure(tables: reading.Tables) -> list[tuple[str, int, str]]:
 @pytest.mark.parametrize("frame", [0, 60, 100, 10_000])
 def test_findings_of_flows_are_as_sure_as_those_of_all_together(frame: int) -> None:
     given = reading.options(rules=tuple(reading.options().narrow_rules()))
-    frames = [one for one in open_capture([PLANTED]) if isinstance(one, Frame)]
+    frames = frames_of(PLANTED)
     drops = CaptureDrops(str(PLANTED), 0, None, 3)
     together = reading.collect(dissect_segments(segments_of([*frames[:frame], drops, *frames[frame:]])), given)
-    found = [one for one in segments_of(frames) if isinstance(one, Segment)]
+    found = reading.read_segments(PLANTED)
     last_ns = max((one.timestamp_ns for one in found if one.frame <= frame), default=None)
 
     apart = reading.by_kernel(reading.segment_rows(found), given, drops={str(PLANTED): Drop(0, frame, last_ns)})
@@ -46,7 +40,7 @@ def test_findings_of_flows_are_as_sure_as_those_of_all_together(frame: int) -> N
 
 
 def test_what_an_earlier_run_knew_holds_from_the_beginning() -> None:
-    found = [one for one in segments_of(open_capture([PLANTED])) if isinstance(one, Segment)]
+    found = reading.read_segments(PLANTED)
     name = str(PLANTED)
     given = reading.options()
 
@@ -55,11 +49,8 @@ def test_what_an_earlier_run_knew_holds_from_the_beginning() -> None:
     assert sure(both) == sure(reading.by_kernel(reading.segment_rows(found), given, dropping={name}))
 
 
-PATH = next(path for path in reading.CAPTURES if path.parent.name == "planted-violations")
-
-
 def run(collector: Collector) -> Collector:
-    for event in dissect(open_capture([PATH]), collector.options.reading()):
+    for event in dissect(open_capture([PLANTED]), collector.options.reading()):
         collector.feed(event)
     return collector
 
@@ -67,7 +58,7 @@ def run(collector: Collector) -> Collector:
 def test_batches_come_when_there_are_enough_rows() -> None:
     collector = Collector(LakeOptions(batch_rows=3))
     sizes = []
-    for event in dissect(open_capture([PATH]), collector.options.reading()):
+    for event in dissect(open_capture([PLANTED]), collector.options.reading()):
         collector.feed(event)
         sizes += [found.num_rows for _, found in collector.batches()]
     assert set(sizes) == {3}

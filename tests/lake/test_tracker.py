@@ -7,10 +7,6 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests import tools
-
-tools.package("pyarrow")
-
 from mqttscope.capture import open_capture
 from mqttscope.dissect import Options, dissect, dissect_segments
 from mqttscope.lake.options import LakeOptions
@@ -19,13 +15,16 @@ from mqttscope.lake.tables import Collector
 from mqttscope.lake.tracker import MAX_HOLES, Exchanges, Hole, KeyMemory, OpenConnection, Tracker
 from mqttscope.lint.finding import Scope
 from mqttscope.mqtt import ControlPacket, ProtocolVersion, packets
+from tests.cli.running import capture
 from tests.dissect.talk import Talk, Tape, connect
-from tests.lake.reading import CAPTURES, Row, all_of_them, collect, collected, ordered, usual
+from tests.each import each
+from tests.lake.reading import Row, all_of_them, collect, collected, ordered, usual
 
 MS = 1_000_000
+V5 = ProtocolVersion.V5
 
 
-def messages(*spoken: tuple[str, ControlPacket], version: ProtocolVersion = ProtocolVersion.V5) -> list[Row]:
+def messages(*spoken: tuple[str, ControlPacket], version: ProtocolVersion = V5) -> list[Row]:
     tape = Tape()
     talk = Talk(tape).handshake()
     talk.client(connect(int(version)), version=version)
@@ -40,25 +39,28 @@ def publish(qos: int, identifier: int | None = 1, **values: Any) -> packets.Publ
     return packets.Publish(qos=qos, packet_identifier=identifier, topic_name="a", payload=b"x", **values)
 
 
-def only(rows: list[Row], *names: str) -> tuple[Any, ...]:
-    (row,) = rows
-    return tuple(row[name] for name in names)
+@each("spoken, version, expected", [
+    ([("client", publish(0, None))], V5, {
+        "state": "sent", "ended": None, "completed_ns": None, "qos": 0, "topic": "a", "packet_in_connection": 2,
+    }),
+    ([("client", publish(1)), ("client", publish(1, dup=True)), ("server", packets.Puback(1, 0x10))], V5, {
+        "state": "completed", "ended": "answer", "latency_ns": 2 * MS, "retransmissions": 1,
+        "acknowledge_reason_code": 0x10,
+    }),
+    ([("client", publish(2)), ("server", packets.Pubrec(1, 0x97))], V5, {
+        "state": "refused", "ended": "answer", "latency_ns": MS,
+    }),
+    ([("client", publish(1)), ("server", packets.Puback(1))], ProtocolVersion.V3_1_1, {
+        "state": "completed", "acknowledge_reason_code": None,
+    }),
+    ([("client", publish(1, dup=True))], V5, {"dup": True, "retransmissions": 0}),
+], ids=["QoS 0", "QoS 1", "refused by PUBREC", "no reason codes before 5.0", "seen with DUP first"])  # fmt: skip
+def test_what_becomes_of_a_message(
+    spoken: list[tuple[str, ControlPacket]], version: ProtocolVersion, expected: Row
+) -> None:
+    (row,) = messages(*spoken, version=version)
 
-
-def test_qos_0_is_sent_and_that_is_all() -> None:
-    found = messages(("client", publish(0, None)))
-
-    assert only(found, "state", "ended", "completed_ns", "qos", "topic", "packet_in_connection") == (
-        "sent", None, None, 0, "a", 2,
-    )  # fmt: skip
-
-
-def test_qos_1_is_completed_by_its_puback() -> None:
-    found = messages(("client", publish(1)), ("client", publish(1, dup=True)), ("server", packets.Puback(1, 0x10)))
-
-    assert only(found, "state", "ended", "latency_ns", "retransmissions", "acknowledge_reason_code") == (
-        "completed", "answer", 2 * MS, 1, 0x10,
-    )  # fmt: skip
+    assert {name: row[name] for name in expected} == expected
 
 
 def test_qos_2_goes_through_all_its_steps() -> None:
@@ -76,18 +78,6 @@ def test_qos_2_goes_through_all_its_steps() -> None:
     states = [messages(*steps[:count])[0]["state"] for count in range(1, 4)]
     assert states == ["sent", "received", "released"]
     assert messages(*steps[:2])[0]["ended"] == "connection"
-
-
-def test_a_pubrec_that_refuses_ends_it() -> None:
-    found = messages(("client", publish(2)), ("server", packets.Pubrec(1, 0x97)))
-
-    assert only(found, "state", "ended", "latency_ns") == ("refused", "answer", MS)
-
-
-def test_before_5_there_are_no_reason_codes() -> None:
-    found = messages(("client", publish(1)), ("server", packets.Puback(1)), version=ProtocolVersion.V3_1_1)
-
-    assert only(found, "state", "acknowledge_reason_code") == ("completed", None)
 
 
 def test_an_identifier_that_is_used_again_takes_its_place() -> None:
@@ -109,11 +99,7 @@ def test_directions_have_identifiers_of_their_own() -> None:
     assert not list(Exchanges().close())
 
 
-def test_a_message_seen_with_dup_first_says_so() -> None:
-    assert only(messages(("client", publish(1, dup=True))), "dup", "retransmissions") == (True, 0)
-
-
-PATH = next(path for path in CAPTURES if path.parent.name == "planted-violations")
+PATH = capture("planted-violations")
 
 
 def test_trackers_are_plain_data() -> None:

@@ -6,34 +6,31 @@ import gzip
 import json
 import random
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
-from tests import tools
-
-tools.package("pyarrow")
-
-import pyarrow.parquet as pq
-
-from mqttscope.capture import PcapngWriter, fingerprint, open_capture
+from mqttscope.capture import fingerprint
 from mqttscope.dissect import Options
 from mqttscope.lake import commit, files
 from mqttscope.lake import writer as writing
 from mqttscope.lake.manifest import LakeError, read_manifest
 from mqttscope.lake.options import LakeOptions
-from mqttscope.lake.schemas import EVENT_TABLES, TABLES
+from mqttscope.lake.schemas import EVENT_TABLES
 from mqttscope.lake.writer import Ingested, read_table, write_lake
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.context import WIDE
 from mqttscope.lint.rule import Rule
-from mqttscope.net.frame import Frame
 from tests.capture.test_pcapng import enhanced, interface, option, section, statistics
 from tests.conftest import ROOT
 from tests.each import some
 from tests.lake.earlier import make_earlier
-from tests.lake.reading import CAPTURES, PLACES, Tables, all_of_them, options, ordered, read_segments, usual
+from tests.lake.parts import cut, frames_of
+from tests.lake.reading import CAPTURES, Tables, all_of_them, options, ordered, read_segments, usual
+from tests.lake.reading import tables_of as tables_of
 
 SUMS = ("topics", "clients", "sessions")
 SEVERAL = [path for path in CAPTURES if path.parent.name in {
@@ -42,39 +39,21 @@ SEVERAL = [path for path in CAPTURES if path.parent.name in {
 }]  # fmt: skip
 
 
-def tables_of(folder: Path) -> Tables:
-    return {name: read_table(folder, name).to_pylist() for name in TABLES}
-
-
 def first_ns(path: Path) -> int:
-    return next(one.timestamp_ns for one in open_capture([path]) if isinstance(one, Frame))
+    return frames_of(path)[0].timestamp_ns
 
 
-def cut(path: Path, folder: Path, files: int, seed: int = 1) -> list[Path]:
-    """A capture as several files, cut at random frames."""
-    frames = [one for one in open_capture([path]) if isinstance(one, Frame)]
-    edges = sorted(random.Random(seed).sample(range(1, len(frames)), min(files, len(frames)) - 1))
-    made = []
-    for number, (start, stop) in enumerate(zip([0, *edges], [*edges, len(frames)], strict=True)):
-        target = folder / f"{path.parent.name}-{number:02d}.pcapng"
-        with target.open("wb") as file:
-            out = PcapngWriter(file)
-            for frame in frames[start:stop]:
-                out.write(frame)
-        made.append(target)
-    return made
-
-
-def placeless(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: placeless(one) for name, one in value.items() if name not in PLACES}
-    return [placeless(one) for one in value] if isinstance(value, list) else value
-
-
-def same(one: Tables, other: Tables, *, ended: bool = True) -> None:
+def same(one: Tables, other: Tables) -> None:
     assert ordered(one, places=False) == ordered(other, places=False)
     for name in SUMS:
         assert one[name] == other[name]
+
+
+def same_as_once(lake: Path, captures: Sequence[str | Path]) -> None:
+    """The tables of a lake are those that one ingest of the captures makes."""
+    once = lake.parent / f"{lake.name} at once"
+    write_lake(captures, once, options())
+    same(tables_of(lake), tables_of(once))
 
 
 def closing(tables: Tables) -> Tables:
@@ -186,7 +165,7 @@ def test_what_is_written_while_it_is_read_is_left_to_the_next_ingest(tmp_path: P
 
 
 @pytest.mark.parametrize("how", some(["compressed", "renamed", "replaced"], 3))
-def test_what_is_rotated_while_others_are_read_is_left_to_the_next_ingest(how: str, tmp_path: Path) -> None:
+def test_what_is_rotated_while_others_are_read_is_left_to_the_next_ingest(how: str, tmp_path: Path, lake: Path) -> None:
     first, tap = tmp_path / "a.pcapng", tmp_path / "tap.pcapng"
     early, late, third = (path.read_bytes() for path in sorted(SEVERAL[:3], key=lambda one: first_ns(one)))
     first.write_bytes(early)
@@ -201,7 +180,6 @@ def test_what_is_rotated_while_others_are_read_is_left_to_the_next_ingest(how: s
             if how == "replaced":
                 tap.write_bytes(third)
 
-    lake = tmp_path / "lake"
     done = write_lake([first, tap], lake, options(), progress=rotate)
     assert done.captures == [str(first)]
     assert len(read_manifest(lake).captures) == len(read_manifest(lake).begins) == 1
@@ -215,11 +193,10 @@ def test_what_is_rotated_while_others_are_read_is_left_to_the_next_ingest(how: s
     assert message == f"{'is another file' if how == 'replaced' else 'does not exist'} since it was found"
 
 
-def test_a_capture_that_is_gone_costs_nothing_but_itself(tmp_path: Path) -> None:
+def test_a_capture_that_is_gone_costs_nothing_but_itself(tmp_path: Path, lake: Path) -> None:
     gone, poisoned = tmp_path / "gone.pcapng", tmp_path / "poisoned.pcapng"
     drops = statistics(interface_drops=1 << 63, received=1 << 63)
     poisoned.write_bytes(SEVERAL[1].read_bytes() + drops + b"\0" * 7)
-    lake = tmp_path / "lake"
 
     done = write_lake([SEVERAL[0], gone, poisoned], lake, options())
 
@@ -243,8 +220,8 @@ def test_every_step_shows_what_is_known_by_then(tmp_path: Path) -> None:
     for number in range(3):
         done = write_lake([parts[number]], tmp_path / "steps", options())
         assert done.captures == [str(parts[number])]
-        write_lake(parts[: number + 1], tmp_path / f"alone{number}", options())
-        same(tables_of(tmp_path / "steps"), tables_of(tmp_path / f"alone{number}"))
+        same_as_once(tmp_path / "steps", parts[: number + 1])
+        shutil.rmtree(tmp_path / "steps at once")
     assert read_manifest(tmp_path / "steps").generation == 3
 
 
@@ -293,8 +270,7 @@ def test_an_ingest_that_breaks_off_leaves_the_lake_as_it_was(
     assert tables_of(tmp_path / "lake") == before
 
     write_lake(parts[1:], tmp_path / "lake", options())
-    write_lake(parts, tmp_path / "whole", options())
-    same(tables_of(tmp_path / "lake"), tables_of(tmp_path / "whole"))
+    same_as_once(tmp_path / "lake", parts)
     named = read_manifest(tmp_path / "lake").all_files() | first.table_files()
     assert {path.relative_to(tmp_path / "lake").as_posix() for path in (tmp_path / "lake").glob("*/*.parquet")} == named
 
@@ -327,8 +303,7 @@ def test_errors_of_captures_are_rows(tmp_path: Path) -> None:
     assert row["capture"] == str(damaged)
 
 
-def test_what_cannot_be_is_said(tmp_path: Path) -> None:
-    lake = tmp_path / "lake"
+def test_what_cannot_be_is_said(tmp_path: Path, lake: Path) -> None:
     with pytest.raises(LakeError, match=r"nothing is done: .*none.pcap does not exist since it was found"):
         write_lake([tmp_path / "none.pcap"], lake)
     assert not lake.exists()
@@ -374,8 +349,7 @@ def test_progress_sees_how_many_segments_there_were(tmp_path: Path, monkeypatch:
     assert read_table(tmp_path / "lake", "packets", ["type"]).num_columns == 1
 
 
-def test_a_flipped_bit_in_any_file_is_noticed(tmp_path: Path) -> None:
-    lake = tmp_path / "lake"
+def test_a_flipped_bit_in_any_file_is_noticed(tmp_path: Path, lake: Path) -> None:
     parts = cut(SEVERAL[0], tmp_path, 2)
     write_lake(parts[:1], lake, options())
     manifest = read_manifest(lake)
@@ -408,8 +382,7 @@ def test_a_lake_without_checksums_is_read_and_gets_them(tmp_path: Path) -> None:
     assert manifest.checksums.keys() == manifest.all_files()
 
 
-def test_a_lake_of_an_earlier_release_is_read_and_not_written(tmp_path: Path) -> None:
-    lake = tmp_path / "lake"
+def test_a_lake_of_an_earlier_release_is_read_and_not_written(tmp_path: Path, lake: Path) -> None:
     parts = cut(SEVERAL[0], tmp_path, 2)
     write_lake(parts[:1], lake, options())
     wanted = read_table(lake, "connections").drop_columns(["late", "also_closed"]).to_pylist()
@@ -431,10 +404,9 @@ TICKS = (0, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)
 @pytest.mark.parametrize("resolution", [0, 6, 9, 0x80])
 def test_captures_of_the_ends_of_time(ticks: int, resolution: int, tmp_path: Path) -> None:
     """Times as early and as late as there are, in between, and counts near 2^64."""
-    frames = [one for one in open_capture([SEVERAL[0]]) if isinstance(one, Frame)]
     path = tmp_path / "a.pcapng"
     parts = [section(), interface(options=option(9, bytes((resolution,)))), interface()]
-    for number, one in enumerate(frames):
+    for number, one in enumerate(frames_of(SEVERAL[0])):
         near = max(0, ticks - number) if number % 3 == 2 else one.timestamp_ns // 1_000
         parts.append(enhanced(one.data, near, index=0 if number % 3 == 2 else 1))
     drops = statistics(interface_drops=(1 << 64) - 1, system_drops=(1 << 64) - 1, received=(1 << 64) - 1)
@@ -455,7 +427,7 @@ def test_captures_of_the_ends_of_time(ticks: int, resolution: int, tmp_path: Pat
 def test_times_are_those_of_the_capture_and_latencies_leave_a_step_of_its_clock_out(tmp_path: Path, name: str) -> None:
     source = ROOT / "tests" / "data" / "captures" / "field" / f"{name}.pcap"
     write_lake([source], tmp_path / "lake", options())
-    frames = {one.number: one.timestamp_ns for one in open_capture([source]) if isinstance(one, Frame)}
+    frames = {one.number: one.timestamp_ns for one in frames_of(source)}
     tables = tables_of(tmp_path / "lake")
 
     assert len(tables["packets"]) > 10

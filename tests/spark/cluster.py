@@ -188,17 +188,3 @@ def check_job(found: dict[str, Any], python: str) -> None:
     assert f", {python}). Install them" in found["missing"]
     # The tasks would have continued for minutes.
     assert found["interrupted_s"] < 60
-
-
-def tables(lake: Path, *, places: bool = True) -> dict[str, list[Any]]:
-    """All tables of a lake, in an order of their own."""
-    from mqttscope.lake.schemas import TABLES
-    from mqttscope.lake.writer import read_table
-    from tests.lake.reading import placeless
-
-    found = {}
-    for name in TABLES:
-        rows = read_table(lake, name).to_pylist()
-        rows = rows if places else [placeless(row) for row in rows]
-        found[name] = sorted(rows, key=lambda row: json.dumps(row, default=str, sort_keys=True))
-    return found

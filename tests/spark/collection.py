@@ -10,10 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from mqttscope.capture import PcapngWriter, open_capture
 from mqttscope.lake.options import LakeOptions
-from mqttscope.lake.schemas import TABLES
-from mqttscope.lake.writer import read_table
 from mqttscope.lint.catalogue import select, usual_rule
 from mqttscope.mqtt.codec import encode
 from mqttscope.mqtt.constants import ProtocolVersion
@@ -32,7 +29,8 @@ from mqttscope.mqtt.packets import (
 from mqttscope.mqtt.parts import Subscription
 from mqttscope.net.frame import Frame
 from mqttscope.transport.wire import Endpoint, Wire
-from tests.lake.reading import CAPTURES
+from tests.lake.parts import frames_of, moved, write_frames
+from tests.lake.reading import CAPTURES, all_rows
 
 BEGIN_NS, APART_NS = 1_700_000_000_000_000_000, 100_000_000_000_000
 """Far enough from each other for every time-out."""
@@ -53,10 +51,11 @@ def collection(folder: Path, names: Iterable[str] = ()) -> list[str]:
     found = [path for path in CAPTURES if not wanted or path.parent.name in wanted]
     made = []
     for number, path in enumerate(found):
-        frames = [one for one in open_capture([path]) if isinstance(one, Frame)]
-        target = folder / f"{path.parent.name}.pcapng"
         name = path.parent.name
-        _write(target, frames, BEGIN_NS + number * APART_NS - frames[0].timestamp_ns, fragmented=name == FRAGMENTED)
+        frames = moved(frames_of(path), BEGIN_NS + number * APART_NS)
+        if name == FRAGMENTED:
+            frames = [piece for at, frame in enumerate(frames) for piece in in_fragments(frame, at)]
+        target = write_frames(folder / f"{name}.pcapng", frames)
         data = bytearray(target.read_bytes())
         if name == DAMAGED:
             at = 0
@@ -66,21 +65,6 @@ def collection(folder: Path, names: Iterable[str] = ()) -> list[str]:
         target.write_bytes(data[:-10] if name == CUT else data)
         made.append(str(target))
     return made
-
-
-def _write(path: Path, frames: Iterable[Frame], later_ns: int, *, fragmented: bool) -> None:
-    with path.open("wb") as file:
-        out = PcapngWriter(file)
-        number = 0
-        for frame in frames:
-            for data in in_fragments(frame.data, number) if fragmented else (frame.data,):
-                number += 1
-                out.write(
-                    replace(
-                        frame, data=data, number=number, timestamp_ns=frame.timestamp_ns + later_ns,
-                        original_length=len(data),
-                    )
-                )  # fmt: skip
 
 
 def wide(folder: Path, behind: int) -> tuple[str, str]:
@@ -119,25 +103,31 @@ def wide(folder: Path, behind: int) -> tuple[str, str]:
         50_003, (True, Connect(client_identifier="wall", clean_start=False)), (False, Connack(session_present=True)),
         (True, Pingreq()), (False, Pingresp()),
     )  # fmt: skip
-    one, other = folder / "wide-1.pcapng", folder / "wide-2.pcapng"
     middle = len(frames) // 2
-    _write(one, frames[:middle], 0, fragmented=False)
-    _write(other, frames[middle:], 0, fragmented=False)
+    one = write_frames(folder / "wide-1.pcapng", frames[:middle])
+    other = write_frames(folder / "wide-2.pcapng", frames[middle:])
     return str(one), str(other)
 
 
-def in_fragments(data: bytes, identification: int) -> list[bytes]:
+def in_fragments(frame: Frame, identification: int) -> list[Frame]:
     """An Ethernet frame with IPv4 as two frames with fragments, where its datagram is long enough."""
-    header, body = data[14:34], data[34:]
-    if data[12:14] != b"\x08\0" or header[0] != 0x45 or len(body) < 64:
-        return [data]
+    header, body = frame.data[14:34], frame.data[34:]
+    if frame.data[12:14] != b"\x08\0" or header[0] != 0x45 or len(body) < 64:
+        return [frame]
     made = []
     for part, flags in ((body[:48], 0x2000), (body[48:], 6)):
         fixed = struct.pack("!2sHHH", header[:2], 20 + len(part), identification & 0xFFFF, flags)
-        made.append(data[:14] + fixed + header[8:] + part)
+        data = frame.data[:14] + fixed + header[8:] + part
+        made.append(replace(frame, data=data, original_length=len(data)))
     return made
 
 
-def tables(lake: Path) -> dict[str, list[str]]:
-    """All rows of all tables, as text, sorted."""
-    return {name: sorted(map(repr, read_table(lake, name).to_pylist())) for name in TABLES}
+tables = all_rows
+"""All rows of all tables of a lake, as text, sorted."""
+
+
+def same_tables(ours: Path, measure: Path) -> None:
+    """Two lakes have the same rows."""
+    found, wanted = tables(ours), tables(measure)
+    for name, rows in wanted.items():
+        assert found[name] == rows, name

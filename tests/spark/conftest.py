@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests import tools
+from tests.lake.conftest import NeedyModule
+from tests.lake.conftest import lake as lake
 from tests.spark.cluster import SMALL
 
 if TYPE_CHECKING:
@@ -22,6 +25,28 @@ QUICK = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 """Queries that run once are not compiled.  Tests of commands, clusters and servers do as Spark does by itself."""
+
+
+PACKAGES = {
+    "test_plan.py": ("pyarrow",), "test_rows.py": ("pyarrow",), "test_scan.py": ("pyarrow",),
+    # They say by themselves what they need.
+    "test_cluster.py": (), "test_connect.py": (), "test_java.py": (),
+}  # fmt: skip
+"""What modules need that do without PySpark."""
+
+
+class SparkModule(NeedyModule):
+    """A module that needs PySpark, unless less is known to do."""
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        """Skip the module if a package is missing."""
+        self.packages = PACKAGES.get(self.path.name, ("pyspark", "pyarrow", "msgspec"))
+        return super().collect()
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module:
+    """Look for the packages of a module."""
+    return SparkModule.from_parent(parent, path=module_path)
 
 
 @pytest.fixture(scope="session")

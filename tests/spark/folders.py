@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from mqttscope.capture import PcapngWriter, open_capture
 from mqttscope.net.frame import Frame
 from tests.capture.test_pcap import pcap_file
-from tests.conftest import ROOT
+from tests.cli.running import capture
+from tests.lake import parts
+from tests.lake.parts import as_pcapng, moved
 from tests.spark.collection import wide
 
 SECOND = 1_000_000_000
@@ -20,13 +19,7 @@ BEGIN_NS = 1_795_207_680 * SECOND
 
 def frames_of(name: str) -> list[Frame]:
     """The frames of a committed capture."""
-    return [one for one in open_capture([ROOT / "captures" / name / "capture.pcapng"]) if isinstance(one, Frame)]
-
-
-def moved(frames: Sequence[Frame], begin_ns: int) -> list[Frame]:
-    """The same at another time."""
-    shift = begin_ns - frames[0].timestamp_ns
-    return [replace(one, timestamp_ns=one.timestamp_ns + shift) for one in frames]
+    return parts.frames_of(capture(name))
 
 
 def one_after_the_other(names: Iterable[str], begin_ns: int) -> list[Frame]:
@@ -43,29 +36,17 @@ def as_pcap(frames: Sequence[Frame]) -> bytes:
     return pcap_file(records, magic=0xA1B23C4D, network=frames[0].link_type)
 
 
-def as_pcapng(frames: Sequence[Frame]) -> bytes:
-    """A pcapng file."""
-    file = io.BytesIO()
-    out = PcapngWriter(file)
-    for one in frames:
-        out.write(one)
-    return file.getvalue()
-
-
-def parts(frames: Sequence[Frame], count: int) -> list[Sequence[Frame]]:
+def in_pieces(frames: Sequence[Frame], count: int) -> list[Sequence[Frame]]:
     """Frames in so many pieces of about the same length."""
     edges = [len(frames) * number // count for number in range(count + 1)]
     return [frames[start:stop] for start, stop in pairwise(edges)]
 
 
-def _wide(folder: Path) -> list[Frame]:
-    return [one for one in open_capture([*wide(folder, 1)]) if isinstance(one, Frame)]
-
-
 def rotated(folder: Path) -> dict[Path, bytes]:
     """Two taps whose files rotate: a pcap set with connections that time out, and a pcapng set beside it."""
     # Rules of session and broker scope find something in these, over several files.
-    tap = moved(_wide(folder.parent / "wide"), BEGIN_NS - 600 * SECOND)
+    together = [one for path in wide(folder.parent / "wide", 1) for one in parts.frames_of(Path(path))]
+    tap = moved(together, BEGIN_NS - 600 * SECOND)
     tap += one_after_the_other(
         ["v311-will", "v311-retained", "v311-session-present", "v311-redelivery", "keep-alive", "v5-reason-codes",
          "v5-will-delay", "v5-topic-alias-client", "v5-shared-subscription", "v5-session-present"], BEGIN_NS,
@@ -75,5 +56,7 @@ def rotated(folder: Path) -> dict[Path, bytes]:
     other = one_after_the_other(
         ["session-taken-over", "planted-violations", "failing-device", "auth-exchange"], BEGIN_NS + 5 * SECOND
     )
-    made = {folder / f"tap_{number:05d}.pcap": as_pcap(some) for number, some in enumerate(parts(tap, 6))}
-    return made | {folder / f"dev_{number:05d}.pcapng": as_pcapng(some) for number, some in enumerate(parts(other, 3))}
+    made = {folder / f"tap_{number:05d}.pcap": as_pcap(some) for number, some in enumerate(in_pieces(tap, 6))}
+    return made | {
+        folder / f"dev_{number:05d}.pcapng": as_pcapng(some) for number, some in enumerate(in_pieces(other, 3))
+    }

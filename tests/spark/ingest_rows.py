@@ -7,16 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tests import tools
-
-tools.package("pyspark")
-
 import pyarrow as pa
 
 from mqttscope.spark.ingest_tasks import TaskReport, Work, fold_flows
-from tests.lake.reading import CAPTURES, TYPES, options
+from tests.cli.running import capture
+from tests.lake.reading import TYPES, options, read_segments, segment_rows
 
-(QOS,) = (path for path in CAPTURES if path.parent.name == "v5-qos")
+QOS = capture("v5-qos")
+ROWS = segment_rows(read_segments(QOS))
 EXTRA = (("message", pa.string()), ("offset", pa.int64()), ("count", pa.int64()), ("notice", pa.string()))
 
 

@@ -18,20 +18,8 @@ def tcp(payload: bytes, *, port: int = 50_000, sequence: int = 1) -> bytes:
 
 def ip(body: bytes, *, fragment: int = 0, identification: int = 1, protocol: int = 6) -> bytes:
     """An Ethernet frame with an IPv4 datagram or a fragment of one."""
-    header = struct.pack(
-        "!BBHHHBBH4s4s",
-        0x45,
-        0,
-        20 + len(body),
-        identification,
-        fragment,
-        64,
-        protocol,
-        0,
-        b"\x0a\0\0\1",
-        b"\x0a\0\0\2",
-    )
-    return bytes(12) + b"\x08\0" + header + body
+    header = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(body), identification, fragment, 64, protocol, 0)
+    return bytes(12) + b"\x08\0" + header + b"\x0a\0\0\1\x0a\0\0\2" + body
 
 
 def frames(count: int, size: int = 80, *, port: int = 50_000) -> list[bytes]:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
-
-import pytest
-
-from tests import tools
-
-tools.package("pyspark")
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 from mqttscope.lake import aggregates, writer
 from mqttscope.lake.manifest import Manifest, read_manifest
@@ -22,9 +18,6 @@ from mqttscope.lake.writer import next_generation, write_lake
 from mqttscope.spark import aggregates as queries
 from tests.cli.running import capture
 from tests.spark.collection import usual_options
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 
 def messages(random: Random, count: int) -> list[dict[str, Any]]:

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-
-from tests import tools
-
-tools.package("pyspark")
+from pyspark.sql import SparkSession
 
 from mqttscope.capture.locations import find
 from mqttscope.dissect.clock_watch import Clock
@@ -18,26 +14,20 @@ from mqttscope.lake.writer import read_table, write_lake
 from mqttscope.spark import clock_steps
 from mqttscope.spark.clock_steps import find_clock
 from mqttscope.spark.ingest import ingest
-from tests.cli.running import capture, invoke
+from tests.cli.running import capture
 from tests.conftest import ROOT
-from tests.lake.test_writer import cut
-from tests.spark.collection import tables, usual_options
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.lake.parts import cut
+from tests.spark.collection import same_tables, usual_options
+from tests.spark.test_linting import Same
+from tests.spark.test_linting import same as same
 
 FIELD = ROOT / "tests" / "data" / "captures" / "field"
 NAMES = ("clock-set-back", "clock-set-forward")
 
 
-@pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("name", NAMES)
-def test_findings_are_the_same(name: str) -> None:
-    words = "lint", str(FIELD / f"{name}.pcap"), "--format", "json", "--select", "ALL"
-    here, there = invoke(*words), invoke(*words, "--engine", "spark")
-
-    assert "the clock was set" in here.err
-    assert (there.code, there.out, there.err) == (here.code, here.out, here.err)
+def test_findings_are_the_same(same: Same, name: str) -> None:
+    assert "the clock was set" in same(FIELD / f"{name}.pcap", "--format", "json", "--select", "ALL").err
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -57,9 +47,7 @@ def test_tables_are_the_same(spark: SparkSession, tmp_path: Path, name: str) -> 
 
     assert "clock_step" in read_table(ours, "ingest_errors")["event"].to_pylist()
     assert read_manifest(ours).shift_ns == read_manifest(measure).shift_ns != 0
-    one, other = tables(ours), tables(measure)
-    for table, rows in other.items():
-        assert one[table] == rows, table
+    same_tables(ours, measure)
 
 
 def test_executors_find_what_one_process_does(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import ROOT
-from tests.spark.cluster import SMALL, Ingest, check_job, needs_spark, run_job, standalone, tables
+from tests.spark.cluster import SMALL, Ingest, check_job, needs_spark, run_job, standalone
 
 CONFIGURATION = {
     "spark.driver.memory": "700m",
@@ -25,7 +25,7 @@ def test_a_standalone_cluster(tmp_path: Path, bucket: tuple[Any, dict[str, str]]
     """Files and a store give the tables that one process gives."""
     needs_spark()
     from mqttscope.lake.writer import write_lake
-    from tests.lake.reading import options
+    from tests.lake.reading import all_rows, options
 
     captures = sorted(ROOT.glob("captures/v5-[rs]*/capture.pcapng"))
     client, settings = bucket
@@ -45,5 +45,5 @@ def test_a_standalone_cluster(tmp_path: Path, bucket: tuple[Any, dict[str, str]]
         )
 
     check_job(found, python)
-    assert tables(tmp_path / "files") == tables(tmp_path / "expected")
-    assert tables(tmp_path / "store", places=False) == tables(tmp_path / "expected", places=False)
+    assert all_rows(tmp_path / "files") == all_rows(tmp_path / "expected")
+    assert all_rows(tmp_path / "store", places=False) == all_rows(tmp_path / "expected", places=False)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from tests.spark.cluster import Ingest, check_job, connect_server, needs_spark, run_job, tables
+from tests.spark.cluster import Ingest, check_job, connect_server, needs_spark, run_job
 
 
 @pytest.mark.long
@@ -15,7 +15,7 @@ def test_a_server_of_spark_connect(tmp_path: Path) -> None:
     """Gives the tables that one process gives."""
     needs_spark("grpc")
     from mqttscope.lake.writer import write_lake
-    from tests.lake.reading import options
+    from tests.lake.reading import all_rows, options
 
     captures = sorted(ROOT.glob("captures/v5-[rs]*/capture.pcapng"))
     write_lake(captures, tmp_path / "expected", options())
@@ -25,4 +25,4 @@ def test_a_server_of_spark_connect(tmp_path: Path) -> None:
         found = run_job(tmp_path, python, {"spark.master": address}, [ingest])
 
     check_job(found, python)
-    assert tables(tmp_path / "lake") == tables(tmp_path / "expected")
+    assert all_rows(tmp_path / "lake") == all_rows(tmp_path / "expected")

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest.mock import patch
 
 import pytest
-
-from tests import tools
-
-tools.package("pyspark")
+from pyspark.sql import DataFrame, SparkSession
 
 from mqttscope.capture import open_capture
 from mqttscope.capture.ranges import boundaries, measure, read_head, split
@@ -30,9 +27,6 @@ from tests.spark.test_scan import SCHEMA, tasks
 LOOKED_UP = pytest.mark.skipif(
     " " in sys.executable, reason="Spark does not look for data sources where the path of its Python has a blank"
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 CAPTURES = [str(ROOT / "captures" / "*" / "capture.pcap*")]
 

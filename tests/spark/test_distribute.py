@@ -6,22 +6,13 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-
-from tests import tools
-
-tools.package("pyarrow")
-tools.package("msgspec")
-tools.package("pyspark")
+from pyspark.sql import SparkSession
 
 from mqttscope.spark import distribute as module
 from mqttscope.spark.distribute import NEEDED, archive, is_local, look, ship, write_archive
 from tests.conftest import ROOT
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 FROM_ZIP = """if True:
     import sys, sysconfig

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import pytest
-
-from tests import tools
-
-tools.package("pyspark")
+from typing import Any
 
 import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
 
 from mqttscope.analysis.answer import Answer, UnknownQueryError
 from mqttscope.analysis.dialects import SPARK
 from mqttscope.analysis.fleet import PARTS, add_overview
 from mqttscope.analysis.local import LocalEngine
-from mqttscope.analysis.questions import Lake, Selection
+from mqttscope.analysis.questions import Engine, Lake, Selection
 from mqttscope.analysis.talk import add_talk
 from mqttscope.analysis.views import VIEWS
 from mqttscope.lake.writer import read_table
@@ -30,11 +26,6 @@ from tests.analysis.conftest import lake as lake
 from tests.analysis.test_dialects import HOSTILE
 from tests.analysis.test_questions import CASES, NAMES, ROWS
 from tests.each import some
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from mqttscope.analysis.questions import Engine
 
 SINCE_NS, UNTIL_NS = 1_795_532_613_000_000_000, 1_795_534_904_000_000_000
 ASKED = {

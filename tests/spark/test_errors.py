@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
-from tests import tools
-
-tools.package("pyspark")
-
 from pyspark.errors import AnalysisException, PySparkException, PythonException
 
 from mqttscope.spark.errors import SPARK_ERRORS, cause, is_of_query, sentence

@@ -6,15 +6,12 @@ import gzip
 import io
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
-
-from tests import tools
-
-tools.package("pyarrow")
-tools.package("pyspark")
 
 from mqttscope.capture.fingerprint import CHECK_BYTES, ends_crc, fingerprint_at
 from mqttscope.capture.pcap import Interface, ReaderState
@@ -129,11 +126,10 @@ def test_the_content_of_what_was_read_is_found_under_whatever_name(tmp_path: Pat
     assert content_now(str(tmp_path / "none" / "a.pcap"), 2_000, head, tail, 2_100) is None
 
 
-def test_tasks_between_two_offsets(tmp_path: Path) -> None:
+def test_tasks_between_two_offsets(follower: Follower, tmp_path: Path) -> None:
     content = pcap(frames(9))
     put(tmp_path / "a.pcap", content[:800])
     put(tmp_path / "b.pcap", pcap(frames(2)), quiet=True)
-    follower = Follower([str(tmp_path)])
     start = Offset()
     middle = follower.step(start)
     put(tmp_path / "a.pcap", content)
@@ -150,10 +146,9 @@ def test_tasks_between_two_offsets(tmp_path: Path) -> None:
     assert tasks(end, end) == []
 
 
-def test_a_capture_that_goes_on_after_its_end(tmp_path: Path) -> None:
+def test_a_capture_that_goes_on_after_its_end(follower: Follower, tmp_path: Path) -> None:
     content = pcap(frames(9))
     put(tmp_path / "a.pcap", content[:800], quiet=True)
-    follower = Follower([str(tmp_path)])
     start = follower.step(Offset())
     put(tmp_path / "a.pcap", content, quiet=True)
     assert (tmp_path / "a.pcap").stat().st_mtime == PAST
@@ -161,6 +156,12 @@ def test_a_capture_that_goes_on_after_its_end(tmp_path: Path) -> None:
     (task,) = tasks(start, follower.step(start))
     assert (task.start, task.frames_before) == (774, 5)
     assert task.told_link_types == {1}
+
+
+@pytest.fixture
+def follower(tmp_path: Path) -> Follower:
+    """Of the folder of the test."""
+    return Follower([str(tmp_path)])
 
 
 def complete(offset: Offset) -> dict[str, bool]:
@@ -194,10 +195,9 @@ def test_what_was_followed_by_another_of_its_set_is_complete(
     assert found["tap_00001_20260101.pcap"] is (expected or second.endswith(".gz"))
 
 
-def test_what_has_no_frame_yet_has_no_place(tmp_path: Path) -> None:
+def test_what_has_no_frame_yet_has_no_place(follower: Follower, tmp_path: Path) -> None:
     put(tmp_path / "a.pcap", pcap([]))
     put(tmp_path / "b.pcap", pcap(frames(1)))
-    follower = Follower([str(tmp_path)])
     first = follower.step(Offset())
     assert [one.file for one in first.captures.values()] == [0]
     assert follower.step(first) is first
@@ -206,10 +206,9 @@ def test_what_has_no_frame_yet_has_no_place(tmp_path: Path) -> None:
     assert complete(follower.step(first)) == {"b.pcap": False, "a.pcap": True}
 
 
-def test_what_is_only_called_a_capture_is_followed_once_it_has_content(tmp_path: Path) -> None:
+def test_what_is_only_called_a_capture_is_followed_once_it_has_content(follower: Follower, tmp_path: Path) -> None:
     for name, content in (("bad.pcap", b"text"), ("none.txt", b"text"), ("empty.pcap", b"")):
         put(tmp_path / name, content, quiet=True)
-    follower = Follower([str(tmp_path)])
     first = follower.step(Offset())
     assert complete(first) == {"bad.pcap": True}
 
@@ -254,76 +253,62 @@ def test_what_cannot_be_read_is_said_once(tmp_path: Path) -> None:
     assert [Path(name).name for name in second.unread] == ["pipe", "pipe.pcap"]
 
 
-@pytest.mark.parametrize("content", [pcap(frames(1)), b"text"])
-def test_what_must_not_be_read_is_said_until_it_may(
-    content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("a.pcap", "b"):
-        put(tmp_path / name, content, quiet=True)
-    locked = [True]
+DENIED = "cannot be opened: Permission denied"
+
+
+def deny(*_: object) -> NoReturn:
+    raise PermissionError(13, "Permission denied")
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """A path, and what is below it, cannot be opened."""
     real = open
 
-    def opened(path: Any, *words: Any, **options: Any) -> Any:
-        if locked[0] and str(path).startswith(str(tmp_path)):
-            raise PermissionError(13, "Permission denied")
-        return real(path, *words, **options)
+    def opened(name: Any, *words: Any, **options: Any) -> Any:
+        return deny() if str(name).startswith(str(path)) else real(name, *words, **options)
 
-    monkeypatch.setattr("builtins.open", opened)
-    follower = Follower([str(tmp_path)])
-    first = follower.step(Offset())
-    assert complete(first) == {}
-    assert [(Path(one.name).name, one.message) for one in first.said] == [
-        (name, "cannot be opened: Permission denied") for name in ("a.pcap", "b")
-    ]
-    assert follower.step(first) is first
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("builtins.open", opened)
+        yield
 
-    locked[0] = False
+
+@pytest.mark.parametrize("content", [pcap(frames(1)), b"text"])
+def test_what_must_not_be_read_is_said_until_it_may(content: bytes, follower: Follower, tmp_path: Path) -> None:
+    for name in ("a.pcap", "b"):
+        put(tmp_path / name, content, quiet=True)
+    with locked(tmp_path):
+        first = follower.step(Offset())
+        assert complete(first) == {}
+        assert [(Path(one.name).name, one.message) for one in first.said] == [("a.pcap", DENIED), ("b", DENIED)]
+        assert follower.step(first) is first
+
     assert complete(follower.step(first)) == {"a.pcap": True} | ({"b": True} if content != b"text" else {})
 
 
-def test_a_folder_that_cannot_be_entered_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def listed(path: str) -> list[str]:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr("mqttscope.spark.follower.os.listdir", listed)
-    (said,) = Follower([str(tmp_path)]).step(Offset()).said
-    assert (said.name, said.message) == (str(tmp_path), "cannot be opened: Permission denied")
-
-
-def test_a_capture_that_cannot_be_read_for_a_while_is_the_same_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_capture_that_cannot_be_read_for_a_while_is_the_same_later(tmp_path: Path) -> None:
     path, content = tmp_path / "a.pcap", pcap(frames(9))
     put(path, content[:300])
     follower = Follower([str(path)])
     first = follower.step(Offset())
-    real = open
-
-    def locked(name: Any, *words: Any, **options: Any) -> Any:
-        if str(name) == str(path):
-            raise PermissionError(13, "Permission denied")
-        return real(name, *words, **options)
-
-    monkeypatch.setattr("builtins.open", locked)
-    put_at = os.stat(path).st_mtime
-    os.utime(path, (put_at - 1000, put_at - 1000))
-    second = follower.step(first)
-    assert [(one.message, one.frames) for one in second.said] == [("cannot be opened: Permission denied", 0)]
+    with locked(path):
+        put_at = os.stat(path).st_mtime
+        os.utime(path, (put_at - 1000, put_at - 1000))
+        second = follower.step(first)
+    assert [(one.message, one.frames) for one in second.said] == [(DENIED, 0)]
     assert second.captures == first.captures
 
-    monkeypatch.setattr("builtins.open", real)
     put(path, content, quiet=True)
     third = follower.step(second)
     assert (third.said, third.files, complete(third)) == ([], 2, {"a.pcap": True})
 
 
-def test_captures_with_the_same_bytes_are_read_once(tmp_path: Path) -> None:
+def test_captures_with_the_same_bytes_are_read_once(follower: Follower, tmp_path: Path) -> None:
     for name in ("a.pcap", "b.pcap"):
         put(tmp_path / name, pcap(frames(5)))
     other = bytearray(pcap(frames(5)))
     other[len(other) // 2] ^= 1
     put(tmp_path / "c.pcap", bytes(other))
-    follower = Follower([str(tmp_path)])
     first = follower.step(Offset())
     assert [Path(name).name for name in first.passed] == ["b.pcap"]
 
@@ -336,10 +321,9 @@ def test_captures_with_the_same_bytes_are_read_once(tmp_path: Path) -> None:
     assert set(complete(second)) == {"a.pcap", "b.pcap", "c.pcap", "d.pcap", "e.pcap.gz", "f.pcap.gz", "a.pcap.gz"}
 
 
-def test_what_was_compressed_before_it_was_read_to_its_end_is_read_on(tmp_path: Path) -> None:
+def test_what_was_compressed_before_it_was_read_to_its_end_is_read_on(follower: Follower, tmp_path: Path) -> None:
     content = pcap(frames(30))
     put(tmp_path / "a.pcap", content[: len(content) // 2])
-    follower = Follower([str(tmp_path)])
     first = follower.step(Offset())
     (tmp_path / "a.pcap").unlink()
     put(tmp_path / "a.pcap.1.gz", gzip.compress(content))
@@ -360,10 +344,9 @@ def test_what_was_compressed_before_it_was_read_to_its_end_is_read_on(tmp_path: 
     assert follower.step(third) is third
 
 
-def test_another_capture_may_have_the_name_of_one_that_was_compressed(tmp_path: Path) -> None:
+def test_another_capture_may_have_the_name_of_one_that_was_compressed(follower: Follower, tmp_path: Path) -> None:
     content = pcap(frames(30))
     put(tmp_path / "a.pcap", content[: len(content) // 2])
-    follower = Follower([str(tmp_path)])
     first = follower.step(Offset())
     put(tmp_path / "a.pcap.1.gz", gzip.compress(content))
     (tmp_path / "a.pcap").write_bytes(pcap(frames(40), seconds=1_700_000_100))
@@ -383,13 +366,10 @@ def test_a_folder_that_cannot_be_read_for_a_while_loses_nothing(
     put(tmp_path / "a", pcap(frames(9))[:300])
     first = Follower([str(tmp_path)]).step(Offset())
 
-    def listed(path: str) -> list[str]:
-        raise PermissionError(13, "Permission denied")
-
     with monkeypatch.context() as patched:
-        patched.setattr("mqttscope.spark.follower.os.listdir", listed)
+        patched.setattr("mqttscope.spark.follower.os.listdir", deny)
         second = Follower([str(tmp_path)]).step(first)
-    assert [Path(one.name).name for one in second.said] == [tmp_path.name]
+    assert [(one.name, one.message) for one in second.said] == [(str(tmp_path), DENIED)]
     assert second.captures == first.captures
     assert Follower([str(tmp_path)]).step(second) is second
 

@@ -7,21 +7,20 @@ import json
 import os
 import random
 from collections import Counter
+from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from zlib import crc32
 
 import pytest
-
-from tests import tools
-
-tools.package("pyspark")
-
 from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 
 from mqttscope.analysis.fleet import add_overview
 from mqttscope.analysis.local import LocalEngine
 from mqttscope.analysis.questions import Lake
+from mqttscope.capture.fingerprint import HEAD_BYTES, KnownFingerprints
 from mqttscope.capture.locations import Location, NoCapturesError
 from mqttscope.lake.commit import lake_lock
 from mqttscope.lake.manifest import LakeError, read_manifest
@@ -34,18 +33,16 @@ from mqttscope.spark import dataframes
 from mqttscope.spark import ingest as module
 from mqttscope.spark.engine import SparkEngine
 from mqttscope.spark.errors import SPARK_ERRORS, cause
-from mqttscope.spark.ingest import good_partitions, ingest, overlapping
+from mqttscope.spark.ingest import Looked, good_partitions, ingest, look, overlapping, tell_apart
 from tests.capture.test_pcapng import enhanced, interface, statistics
 from tests.conftest import ROOT
 from tests.each import some
 from tests.lake.fleet import content, segments, written
+from tests.lake.parts import as_pcapng, moved
 from tests.lake.reading import CAPTURES
-from tests.spark.collection import CUT, DAMAGED, FRAGMENTED, collection, tables, usual_options, wide
-from tests.spark.folders import BEGIN_NS, as_pcap, as_pcapng, frames_of, moved, one_after_the_other
+from tests.spark.collection import CUT, DAMAGED, FRAGMENTED, collection, same_tables, tables, usual_options, wide
+from tests.spark.folders import BEGIN_NS, as_pcap, frames_of, one_after_the_other
 from tests.spark.troubled import troubled
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 FEW = ("v5-topic-alias-client", "planted-violations")
 
@@ -54,6 +51,11 @@ def files_of(lake: Path) -> set[str]:
     """Its files, but for those of the logs of tables."""
     files = {path.relative_to(lake).as_posix() for path in lake.rglob("*") if path.is_file()}
     return {name for name in files if "/_delta_log/" not in name}
+
+
+def frames_in(lake: Path) -> list[int]:
+    """The frames whose packets a lake has."""
+    return sorted(read_table(lake, "packets")["frame"].to_pylist())
 
 
 def files_of_versions(lake: Path) -> set[str]:
@@ -87,9 +89,7 @@ def test_tables_of_several_ingests_are_those_that_are_written_in_process(
         assert sorted(done.captures) == sorted(wanted.captures)
         assert (done.rows, done.open_flows) == (wanted.rows, wanted.open_flows)
         assert (done.known, done.faults, done.out_of_order) == ([], {}, [])
-    one, other = tables(ours), tables(measure)
-    for name, rows in other.items():
-        assert one[name] == rows, name
+    same_tables(ours, measure)
     assert {row["scope"] for row in read_table(ours, "findings").to_pylist()} == {"connection", "session", "broker"}
     assert {Path(row["capture"]).stem for row in read_table(ours, "ingest_errors").to_pylist()} == {DAMAGED, CUT}
 
@@ -121,13 +121,10 @@ def test_of_captures_that_have_grown_the_rest_is_read(spark: SparkSession, tmp_p
 
         assert done.grown == wanted.grown == ([] if size < len(content) // 2 else captures[1:])
         assert (done.rows, done.out_of_order, done.overlapping) == (wanted.rows, [], [])
-    one, other = tables(ours), tables(measure)
-    for name, rows in other.items():
-        assert one[name] == rows, name
+    same_tables(ours, measure)
     assert read_manifest(ours).begins == read_manifest(measure).begins
     write_lake([before, growing], tmp_path / "once", given)
-    numbers = [sorted(read_table(lake, "packets")["frame"].to_pylist()) for lake in (ours, tmp_path / "once")]
-    assert numbers[0] == numbers[1]
+    assert frames_in(ours) == frames_in(tmp_path / "once")
 
 
 @pytest.mark.long
@@ -148,9 +145,8 @@ def test_what_is_written_while_it_is_read_is_left_to_the_next_ingest(
     assert ingest(spark, [str(growing)], lake, usual_options()).grown == [str(growing)]
     write_lake([growing], tmp_path / "once", usual_options())
 
-    numbers = [sorted(read_table(one, "packets")["frame"].to_pylist()) for one in (lake, tmp_path / "once")]
-    assert rows["packets"] < len(numbers[0])
-    assert numbers[0] == numbers[1]
+    assert frames_in(lake) == frames_in(tmp_path / "once")
+    assert rows["packets"] < len(frames_in(lake))
 
 
 @pytest.mark.long
@@ -198,7 +194,7 @@ def test_faulty_captures_have_rows_each_once(spark: SparkSession, tmp_path: Path
 
     assert (done.rows, done.known_errors) == (wanted.rows, wanted.known_errors)
     assert done.rows["ingest_errors"] == 5
-    assert tables(ours) == tables(measure)
+    same_tables(ours, measure)
     assert read_manifest(ours).faulty == read_manifest(measure).faulty
     before = files_of(ours)
     again = ingest(spark, captures, ours, given)
@@ -219,7 +215,7 @@ def test_captures_that_drop_frames_overlap_and_go_back_in_time(spark: SparkSessi
 
         assert done.overlapping == wanted.overlapping == part[1:]
         assert done.out_of_order == wanted.out_of_order
-    assert tables(tmp_path / "ours") == tables(tmp_path / "measure")
+    same_tables(tmp_path / "ours", tmp_path / "measure")
     events = {row["event"] for row in read_table(tmp_path / "ours", "ingest_errors").to_pylist()}
     assert events == {"capture_drops"}
 
@@ -245,10 +241,9 @@ def failed(done: Ingested) -> list[tuple[str, str, int, str]]:
 
 @pytest.mark.long
 def test_an_ingest_that_fails_leaves_the_lake_as_it_was(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lake: Path
 ) -> None:
     one, other = collection(tmp_path / "captures", FEW)
-    lake = tmp_path / "lake"
     write_lake([one], lake, usual_options())
     before, files = tables(lake), files_of(lake)
 
@@ -275,7 +270,7 @@ def test_an_ingest_that_fails_leaves_the_lake_as_it_was(
     (lake / "packets" / "0000000002-stray-0.parquet").write_bytes(b"of an ingest that was killed")
     ingest(spark, [other], lake, usual_options())
     write_lake([one, other], tmp_path / "whole", usual_options())
-    assert tables(lake) == tables(tmp_path / "whole")
+    same_tables(lake, tmp_path / "whole")
     assert files_of(lake) == files_of_versions(lake)
 
 
@@ -302,9 +297,8 @@ def test_captures_in_a_store(spark: SparkSession, bucket: tuple[Any, dict[str, s
     }
 
 
-def test_what_cannot_be_is_said_before_anything_is_done(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_cannot_be_is_said_before_anything_is_done(spark: SparkSession, tmp_path: Path, lake: Path) -> None:
     (capture,) = collection(tmp_path, FEW[:1])
-    lake = tmp_path / "lake"
     with pytest.raises(NoCapturesError, match=r"none\.pcap does not exist"):
         ingest(spark, [f"{tmp_path}/none.pcap"], lake)
     assert not lake.exists()
@@ -356,9 +350,7 @@ def test_captures_that_come_late(order: tuple[int, ...], spark: SparkSession, tm
         wanted = write_lake([parts[number]], measure, given)
         assert (done.out_of_order, done.open_flows) == (wanted.out_of_order, wanted.open_flows)
 
-    one, other = tables(ours), tables(measure)
-    for name, rows in other.items():
-        assert one[name] == rows, name
+    same_tables(ours, measure)
     write_lake([whole], tmp_path / "lake", given)
     assert Counter(map(content, read_table(ours, "packets").to_pylist())) == Counter(
         map(content, read_table(tmp_path / "lake", "packets").to_pylist())
@@ -380,10 +372,42 @@ def test_a_capture_with_counts_and_times_that_need_more_than_64_bits(spark: Spar
     for _ in range(2):
         ingest(spark, [str(path), str(other)], ours, given)
         write_lake([path, other], measure, given)
-    assert tables(ours) == tables(measure)
+    same_tables(ours, measure)
     (told,) = [row for row in read_table(ours, "ingest_errors").to_pylist() if row["event"] == "capture_drops"]
     assert told["dropped"] == (1 << 63) - 1
     for engine in (SparkEngine(spark, ours), LocalEngine(ours)):
         report = FleetReport(str(ours), Asked())
         add_overview(report, Lake(engine, report.asked))
         assert report.trust.dropped == (1 << 63) - 1
+
+
+def locations(folder: Path) -> list[Location]:
+    for name in "abc":
+        (folder / name).write_bytes(name.encode() * 3_000_000)
+    (folder / "copy").write_bytes((folder / "b").read_bytes())
+    made = [Location(name, str(folder / name), 3_000_000) for name in ("a", "b", "copy", "none", "c")]
+    return [*made, Location("faulty", "faulty", fault="is a directory without captures")]
+
+
+def test_executors_read_what_is_much(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = locations(tmp_path)[:-1]
+    known = KnownFingerprints.of({sha256(b"b" * 1_000_000).hexdigest(): [1_000_000, crc32(b"b" * HEAD_BYTES)]})
+    here = look(spark, found, {}, known)
+    monkeypatch.setattr(module, "HERE_BYTES", 1)
+    monkeypatch.setattr(module, "TASK_BYTES", 4_000_000)
+
+    assert look(spark, found, {}, known) == here
+    of_a = sha256(b"a" * 3_000_000).hexdigest()
+    assert here[0] == Looked(of_a, of_a, 3_000_000, crc32(b"a" * HEAD_BYTES))
+    assert here[3] == Looked(fault="does not exist")
+
+
+def test_what_is_new_known_and_faulty(tmp_path: Path) -> None:
+    known = sha256(b"c" * 3_000_000).hexdigest()
+    # Few bytes on this machine need no session.
+    found = tell_apart(None, locations(tmp_path), {known: "c"}, {})  # type: ignore[arg-type]
+
+    assert [one.name for one in found.fresh.values()] == ["a", "b"]
+    assert [name for name, _ in found.known] == ["copy", "c"]
+    assert found.known[1][1] == known
+    assert found.faults == {"faulty": "is a directory without captures", "none": "does not exist"}

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import pytest
-
-from tests import tools
-
-tools.package("pyspark")
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
 
 from mqttscope.lake.kernel import SEGMENT_COLUMNS, cross_kernel
 from mqttscope.lake.keys import Drop
@@ -22,15 +18,9 @@ from mqttscope.spark import ingest_flows
 from mqttscope.spark.ingest_tasks import Asides, IngestFailedError, TaskReport, ingest_keys
 from mqttscope.spark.rows import DROPS, ERROR, SUMMARY
 from mqttscope.spark.tables import parquet_paths
-from tests.lake.reading import (
-    batches_of,
-    by_kernel,
-    ordered,
-    read_segments,
-    segment_rows,
-)
+from tests.lake.reading import batches_of, by_kernel, ordered
 from tests.lake.telling import BOTH
-from tests.spark.ingest_rows import INPUT, QOS, aside, folded, work
+from tests.spark.ingest_rows import INPUT, ROWS, aside, folded, work
 
 
 def test_the_columns_of_the_input() -> None:
@@ -80,10 +70,6 @@ def test_paths_are_no_patterns(tmp_path: Path) -> None:
     ]
 
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-
 def test_rules_across_connections_that_fail_are_named(tmp_path: Path) -> None:
     rows = [pa.RecordBatch.from_pydict({"flow": [b"k"], "kind_order": [0]})]
 
@@ -93,9 +79,8 @@ def test_rules_across_connections_that_fail_are_named(tmp_path: Path) -> None:
 
 def of_a_key() -> list[tuple[Any, ...]]:
     """The segments of a capture under the key that the rules give them."""
-    rows = segment_rows(read_segments(QOS))
-    (key,) = {row["key"] for row in by_kernel(rows, LakeOptions(rules=BOTH))["flow_keys"]}
-    return [(row[0], key.encode(), *row[2:]) for row in rows]
+    (key,) = {row["key"] for row in by_kernel(ROWS, LakeOptions(rules=BOTH))["flow_keys"]}
+    return [(row[0], key.encode(), *row[2:]) for row in ROWS]
 
 
 def test_the_task_writes_what_the_kernel_finds(tmp_path: Path) -> None:

@@ -8,14 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests import tools
-
-tools.package("pyspark")
-
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from mqttscope.lake import kernel as kernels
 from mqttscope.lake.keys import Drop
@@ -42,15 +37,13 @@ from mqttscope.spark.ingest_tasks import (
 )
 from mqttscope.spark.rows import DROPS, ERROR, READ, SUMMARY
 from mqttscope.spark.scan import NEVER
-from tests.lake.reading import ordered, read_segments, segment_rows, usual
-from tests.spark.ingest_rows import QOS, aside, batches, folded, work
+from tests.lake.reading import ordered, usual
+from tests.spark.ingest_rows import QOS, ROWS, aside, batches, folded, work
 
 
 @pytest.mark.parametrize("size", [1, 7, 5_000])
 def test_tables_are_written_and_only_names_come_back(tmp_path: Path, size: int) -> None:
-    rows = segment_rows(read_segments(QOS))
-
-    report = folded(work(tmp_path, more=False), aside(SUMMARY, count=0), segments=rows, size=size)
+    report = folded(work(tmp_path, more=False), aside(SUMMARY, count=0), segments=ROWS, size=size)
 
     tables = {
         kind: [row for name in names for row in pq.read_table(tmp_path / name).to_pylist()]
@@ -70,14 +63,13 @@ def test_tables_are_written_and_only_names_come_back(tmp_path: Path, size: int) 
 
 def test_the_watermark_is_the_last_segment_of_all_ranges(tmp_path: Path) -> None:
     """It is known before the first segment, and so ends flows that were idle for long by then."""
-    rows = segment_rows(read_segments(QOS))
-    last = max(row[2] for row in rows)
+    last = max(row[2] for row in ROWS)
     day = 86_400_000_000_000
 
-    near = folded(work(tmp_path), aside(SUMMARY, count=0, timestamp_ns=last), aside(SUMMARY, count=0), segments=rows)
-    far = folded(work(tmp_path), aside(SUMMARY, count=0, timestamp_ns=last + day), segments=rows)
-    told = folded(work(tmp_path, watermark_ns=last + day), segments=rows)
-    earlier = folded(work(tmp_path, before_ns=last + day), aside(SUMMARY, count=0, timestamp_ns=last), segments=rows)
+    near = folded(work(tmp_path), aside(SUMMARY, count=0, timestamp_ns=last), aside(SUMMARY, count=0), segments=ROWS)
+    far = folded(work(tmp_path), aside(SUMMARY, count=0, timestamp_ns=last + day), segments=ROWS)
+    told = folded(work(tmp_path, watermark_ns=last + day), segments=ROWS)
+    earlier = folded(work(tmp_path, before_ns=last + day), aside(SUMMARY, count=0, timestamp_ns=last), segments=ROWS)
 
     assert near.last_ns == last
     assert near.rows["state"] > 0
@@ -88,21 +80,19 @@ def test_the_watermark_is_the_last_segment_of_all_ranges(tmp_path: Path) -> None
 
 
 def test_captures_from_before_are_named(tmp_path: Path) -> None:
-    rows = segment_rows(read_segments(QOS))
-    times = sorted(row[2] for row in rows)
+    times = sorted(row[2] for row in ROWS)
 
-    assert folded(work(tmp_path, before_ns=times[0]), segments=rows).late == []
-    assert folded(work(tmp_path, before_ns=times[1]), segments=rows).late == [str(QOS)]
+    assert folded(work(tmp_path, before_ns=times[0]), segments=ROWS).late == []
+    assert folded(work(tmp_path, before_ns=times[1]), segments=ROWS).late == [str(QOS)]
 
 
 def test_fragments_stop_a_task_where_that_is_wanted(tmp_path: Path) -> None:
-    rows = segment_rows(read_segments(QOS))
     seen = aside(SUMMARY, count=2, file=7), aside(SUMMARY, count=0, file=8)
 
-    stopped = folded(work(tmp_path, stops_at_fragments=True), *seen, segments=rows)
+    stopped = folded(work(tmp_path, stops_at_fragments=True), *seen, segments=ROWS)
     assert (stopped.fragmented, stopped.files) == ([7], {})
     assert list(tmp_path.iterdir()) == []
-    assert folded(work(tmp_path), *seen, segments=rows).rows["packets"] > 0
+    assert folded(work(tmp_path), *seen, segments=ROWS).rows["packets"] > 0
 
 
 def test_the_first_drops_of_a_capture_have_a_place_in_its_time() -> None:
@@ -122,12 +112,11 @@ def test_a_program_error_names_the_place(tmp_path: Path, monkeypatch: pytest.Mon
     def fail(*_: Any, **__: Any) -> Any:
         raise ZeroDivisionError("nothing to divide by")
 
-    rows = segment_rows(read_segments(QOS))
     monkeypatch.setattr(kernels, "run_flows", fail)
     with pytest.raises(
         IngestFailedError, match=r"v5-qos/capture\.pcapng, from frame \d+ on: ZeroDivisionError: nothing to div"
     ):
-        folded(work(tmp_path), segments=rows)
+        folded(work(tmp_path), segments=ROWS)
     assert list(tmp_path.rglob("*.parquet")) == []
 
 
@@ -150,19 +139,18 @@ def test_cycles_are_looked_for_seldom_while_flows_are_read_and_no_longer(
             yield one
             seen.append(gc.get_threshold())
 
-    rows = segment_rows(read_segments(QOS))
-    assert [*fold_flows(noted(batches(segments=rows)), work(tmp_path))]
+    assert [*fold_flows(noted(batches(segments=ROWS)), work(tmp_path))]
     # The first batch is looked at for rows without a flow, before anything is read.
     assert set(seen[1:]) == {SELDOM}
     assert gc.get_threshold() == before
     seen.clear()
-    assert [*ingest_keys(noted(batches(segments=[(row[0], b"10.0.0.2:1883", *row[2:]) for row in rows])),
+    assert [*ingest_keys(noted(batches(segments=[(row[0], b"10.0.0.2:1883", *row[2:]) for row in ROWS])),
         work(tmp_path), Asides())]  # fmt: skip
     assert set(seen) == {SELDOM}
     assert gc.get_threshold() == before
     monkeypatch.setattr(kernels, "run_flows", lambda *_, **__: 1 / 0)
     with pytest.raises(IngestFailedError, match="ZeroDivisionError"):
-        folded(work(tmp_path), segments=rows)
+        folded(work(tmp_path), segments=ROWS)
     assert gc.get_threshold() == before
 
 
@@ -170,7 +158,7 @@ def test_a_lake_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "packets").write_bytes(b"no folder")
 
     with pytest.raises(LakeError, match=f"{tmp_path} cannot be written: File exists"):
-        folded(work(tmp_path, more=False), segments=segment_rows(read_segments(QOS)))
+        folded(work(tmp_path, more=False), segments=ROWS)
     assert list(tmp_path.rglob("*.parquet")) == []
 
 
@@ -203,7 +191,7 @@ def test_a_report_comes_back_as_it_was_sent() -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 3, 10])
 def test_rows_without_a_flow_come_first_wherever_batches_end(size: int) -> None:
-    rows = segment_rows(read_segments(QOS))[:4]
+    rows = ROWS[:4]
     notes = aside(ERROR, message="a"), aside(SUMMARY), aside(DROPS)
 
     found, rest = asides(batches(*notes, segments=rows, size=size))

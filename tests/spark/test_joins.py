@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import pytest
-
-from tests import tools
-
-tools.package("pyspark")
 
 import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from mqttscope.analysis import joins as queries
@@ -24,9 +19,6 @@ from tests.analysis.asking import WORDS, rows_of
 from tests.analysis.conftest import lake as lake
 from tests.analysis.test_joins import FIXED, conversations, expiry
 from tests.analysis.test_shapes import SHAPES
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 
 @pytest.fixture(scope="module")

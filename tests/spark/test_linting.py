@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-
-from tests import tools
-
-tools.package("pyarrow")
-tools.package("pyspark")
+from pyspark.sql import SparkSession
 
 from mqttscope.capture import open_capture
 from mqttscope.capture.locations import find
@@ -23,15 +19,12 @@ from mqttscope.lint.engine import Linter
 from mqttscope.mqtt.packets import Pingreq, Pingresp
 from mqttscope.spark.linting import judge
 from tests.cli.made import client, closes, on, opened, server, site, write_capture
-from tests.cli.running import capture, invoke
+from tests.cli.running import Done, capture, invoke
 from tests.cli.test_lint_quality import INSIDE, OUTSIDE, later
 from tests.conftest import ROOT
 from tests.each import some
 from tests.spark.collection import collection
 from tests.spark.troubled import troubled
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @pytest.fixture
@@ -40,59 +33,57 @@ def captures(tmp_path: Path) -> list[str]:
     return collection(tmp_path / "captures")
 
 
-@pytest.mark.usefixtures("spark")
+Same = Callable[..., Done]
+
+
+@pytest.fixture
+def same(spark: SparkSession) -> Same:
+    """What ``lint`` says in one process, which it says with Spark as well."""
+
+    def said(*words: str | Path) -> Done:
+        here, there = invoke("lint", *words), invoke("lint", *words, "--engine", "spark")
+        if "jsonl" in words:
+            assert there.lines == here.lines
+        assert (there.code, there.out, there.err) == (here.code, here.out, here.err)
+        return here
+
+    return said
+
+
 @pytest.mark.long
-def test_every_finding_is_the_same(captures: list[str]) -> None:
-    here = invoke("lint", *captures, "--format", "jsonl", "--select", "ALL")
-    there = invoke("lint", *captures, "--format", "jsonl", "--select", "ALL", "--engine", "spark")
-
-    assert len(here.lines) > 400
-    assert there.lines == here.lines
-    assert (there.code, there.err) == (here.code, here.err)
+def test_every_finding_is_the_same(same: Same, captures: list[str]) -> None:
+    assert len(same(*captures, "--format", "jsonl", "--select", "ALL").lines) > 400
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("spark")
-def test_connections_that_begin_alike_are_told_apart() -> None:
+def test_connections_that_begin_alike_are_told_apart(same: Same) -> None:
     """Two captures that were made with the same addresses, times and sequence numbers."""
-    words = "lint", str(capture("failing-device")), str(capture("planted-violations")), "--format", "jsonl", "--every"
-    here, there = invoke(*words), invoke(*words, "--engine", "spark")
+    alike = capture("failing-device"), capture("planted-violations")
 
-    assert len(here.lines) > 10
-    assert there.lines == here.lines
+    assert len(same(*alike, "--format", "jsonl", "--every").lines) > 10
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("spark")
-def test_captures_that_drop_frames_overlap_and_go_back_in_time(tmp_path: Path) -> None:
+def test_captures_that_drop_frames_overlap_and_go_back_in_time(same: Same, tmp_path: Path) -> None:
     """The order of findings and all numbers as well: time-outs, drops and clocks have the same place."""
-    words = "lint", *troubled(tmp_path, 16, overlap=True, jitter=True), "--format", "jsonl", "--select", "ALL"
-    here, there = invoke(*words), invoke(*words, "--engine", "spark")
+    found = same(*troubled(tmp_path, 16, overlap=True, jitter=True), "--format", "jsonl", "--select", "ALL")
 
-    assert {line["confidence"] for line in here.lines} >= {"certain", "likely"}
-    assert there.lines == here.lines
-    assert (there.code, there.err) == (here.code, here.err)
+    assert {line["confidence"] for line in found.lines} >= {"certain", "likely"}
 
 
-@pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("name", some(["planted-violations", "v5-flow-control"], 2))
-def test_one_capture_gives_the_same_bytes(name: str) -> None:
-    words = "lint", str(capture(name)), "--format", "json", "--select", "ALL"
-
-    assert invoke(*words, "--engine", "spark").out == invoke(*words).out
+def test_one_capture_gives_the_same_bytes(same: Same, name: str) -> None:
+    same(capture(name), "--format", "json", "--select", "ALL")
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("spark")
-def test_what_is_certain_where_every_connection_was_captured(tmp_path: Path) -> None:
+def test_what_is_certain_where_every_connection_was_captured(same: Same, tmp_path: Path) -> None:
     speaks = client(Pingreq(), after=40), server(Pingresp())
     made = write_capture(tmp_path / "a.pcapng", *opened(), *on(1, *opened()), *speaks)
-    words = "lint", str(made), "--format", "jsonl", "--complete", "10.0.0.2:1883", "--complete", "10.0.0.9:1883"
-    here, there = invoke(*words), invoke(*words, "--engine", "spark")
+    found = same(made, "--format", "jsonl", "--complete", "10.0.0.2:1883", "--complete", "10.0.0.9:1883")
 
-    assert [one["confidence"] for one in here.lines if one["rule"] == "SES307"] == ["certain"]
-    assert (there.code, there.out, there.err) == (here.code, here.out, here.err)
-    assert "10.0.0.9:1883: no connection" in here.err
+    assert [one["confidence"] for one in found.lines if one["rule"] == "SES307"] == ["certain"]
+    assert "10.0.0.9:1883: no connection" in found.err
 
 
 @pytest.mark.long
@@ -127,7 +118,6 @@ def test_rules_that_fail_on_executors_are_reported(spark: SparkSession) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(
     "selected",
     [
@@ -137,45 +127,34 @@ def test_rules_that_fail_on_executors_are_reported(spark: SparkSession) -> None:
     ],
     ids=" ".join,
 )
-def test_a_part_of_the_findings(selected: tuple[str, ...], captures: list[str]) -> None:
+def test_a_part_of_the_findings(same: Same, selected: tuple[str, ...], captures: list[str]) -> None:
     """Rules see everything; what waits for the client to be known comes where it is."""
     if "nobody" in selected:
         # What is not there is in none of them.
         captures = captures[:4]
-    words = "lint", *captures, "--format", "jsonl", "--select", "ALL", *selected
-    here, there = invoke(*words), invoke(*words, "--engine", "spark")
+    found = same(*captures, "--format", "jsonl", "--select", "ALL", *selected)
 
-    assert bool(here.lines) is ("nobody" not in selected)
-    assert there.lines == here.lines
-    assert (there.code, there.err) == (here.code, here.err)
+    assert bool(found.lines) is ("nobody" not in selected)
 
 
 @pytest.mark.long
-@pytest.mark.usefixtures("spark")
-def test_many_clients_are_one_note_and_silent_captures_are_nothing_to_judge(tmp_path: Path) -> None:
+def test_many_clients_are_one_note_and_silent_captures_are_nothing_to_judge(same: Same, tmp_path: Path) -> None:
     pumps = site(tmp_path / "site.pcapng")
     silent = write_capture(tmp_path / "silent.pcapng", client(b"SSH-2.0-a\r\n"), closes("client"), to="10.0.0.2:22")
-    for words in (
-        (pumps, "--format", "json"),
-        (silent, pumps, "--format", "junit", "--require-packets", "100"),
-        (silent, "--format", "json"),
-    ):
-        here, there = invoke("lint", *words), invoke("lint", *words, "--engine", "spark")
-        assert (there.code, there.out, there.err) == (here.code, here.out, here.err)
-    assert here.code == 3
-    assert "nothing to judge: " in here.err
+    same(pumps, "--format", "json")
+    same(silent, pumps, "--format", "junit", "--require-packets", "100")
+    found = same(silent, "--format", "json")
+
+    assert found.code == 3
+    assert "nothing to judge: " in found.err
 
 
-@pytest.mark.usefixtures("spark")
-def test_what_captures_lack_is_the_same(tmp_path: Path) -> None:
+def test_what_captures_lack_is_the_same(same: Same, tmp_path: Path) -> None:
     """A capture of each kind, so far apart in time that no connection is in two of them."""
     makers = [make for make, _ in (*INSIDE.values(), *OUTSIDE.values())]
     paths = [later(make(tmp_path / f"{at:02}.pcapng"), at * 14_400) for at, make in enumerate(makers)]
     for level in ("usable", "complete"):
-        words = "lint", *paths, "--format", "json", "--require-quality", level
-        here, there = invoke(*words), invoke(*words, "--engine", "spark")
-        summary = json.loads(here.out)["summary"]
-        assert len(summary["shortfalls"]) == (len(INSIDE) if level == "usable" else len(paths))
-        assert json.loads(there.out)["summary"] == summary
-        assert (there.code, there.err, there.out) == (here.code, here.err, here.out)
-        assert here.code == 3
+        found = same(*paths, "--format", "json", "--require-quality", level)
+        shortfalls = json.loads(found.out)["summary"]["shortfalls"]
+        assert len(shortfalls) == (len(INSIDE) if level == "usable" else len(paths))
+        assert found.code == 3

@@ -15,44 +15,38 @@ import random
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import pytest
-
-from tests import tools
-
-tools.package("pyspark")
+from typing import Any
 
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
+import pytest
+from pyspark.sql import SparkSession
 
-from mqttscope.capture import PcapngWriter, open_capture
+from mqttscope.capture import open_capture
 from mqttscope.lake.manifest import read_manifest
 from mqttscope.lake.schemas import TABLES
 from mqttscope.lake.writer import read_table, write_lake
 from mqttscope.lint.context import WIDE
 from mqttscope.lint.examples import Conversation, segments
 from mqttscope.net.frame import Frame
-from mqttscope.net.segment import direction_key
 from mqttscope.spark.ingest import ingest
 from mqttscope.spark.watch import watch
-from tests.bench.frames import MSS
-from tests.bench.generate import START_NS, STEP_NS, generate
+from tests.bench.frames import MSS, START_NS
+from tests.bench.generate import STEP_NS, generate
 from tests.cli.running import command, environment, invoke
 from tests.conftest import EXHAUSTIVE
 from tests.dissect.secure import as_frame
 from tests.lake import as_json
+from tests.lake.parts import write_frames
 from tests.lake.reading import PLACES, Row, all_of_them, options
+from tests.lake.test_all_scopes import elsewhere
 from tests.spark.growth import PAST
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 FRAMES = int(os.environ.get("MQTTSCOPE_MILLION_FRAMES", 1_000_000 if EXHAUSTIVE else 8_000))
 PAYLOAD_LIMIT = 256
@@ -348,9 +342,7 @@ def busy_capture(folder: Path, frames: int, seed: int) -> Path:
     generate(calm, frames - among, seed=seed, devices=max(20, min(1_000, frames // 150)))
     generated = (one for one in open_capture([calm]) if isinstance(one, Frame))
     examples = _conversations(random.Random(seed), among, frames * STEP_NS // 2)
-    with PcapngWriter(target) as out:
-        for frame in heapq.merge(generated, examples, key=lambda one: one.timestamp_ns):
-            out.write(frame)
+    write_frames(target, heapq.merge(generated, examples, key=lambda one: one.timestamp_ns))
     calm.unlink()
     return target
 
@@ -366,10 +358,7 @@ def _conversations(chance: random.Random, frames: int, length_ns: int) -> list[F
         client = bytes((172, 16 + (number >> 16), *own))
         server = bytes((198, 18, *chance.choice((own, own, (255, 254), (255, 255)))))
         later_ns = START_NS + chance.randrange(length_ns) - found[0].timestamp_ns
-        for each in found:
-            out = each.key[:4] == bytes((10, 0, 0, 4))
-            key = direction_key(client + server if out else server + client, each.key[8:12])
-            made.append(as_frame(replace(each, key=key, timestamp_ns=each.timestamp_ns + later_ns)))
+        made += map(as_frame, elsewhere(found, client, server, later_ns))
     made.sort(key=lambda one: one.timestamp_ns)
     return made
 
@@ -389,9 +378,5 @@ def rotated(capture: Path, folder: Path, files: int, frames: int) -> list[str]:
     for number in range(files):
         # The last one takes what is left.
         size = None if number == files - 1 else frames // files
-        target = folder / f"busy_{number:05d}.pcapng"
-        with PcapngWriter(target) as out:
-            for frame in islice(found, size):
-                out.write(frame)
-        made.append(str(target))
+        made.append(str(write_frames(folder / f"busy_{number:05d}.pcapng", islice(found, size))))
     return made

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests import tools
-
-tools.package("pyarrow")
-
 from mqttscope.capture.locations import Location, find
 from mqttscope.capture.ranges import SPLIT_BYTES, WHOLE, Range, Settled, Split
 from mqttscope.spark.plan import (

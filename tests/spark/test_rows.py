@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
-
-from tests import tools
-
-pa = tools.package("pyarrow")
 
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, CaptureSecrets
 from mqttscope.net.segment import Segment, direction_key, flow_key, group_key, reverse_key

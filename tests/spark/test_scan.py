@@ -7,11 +7,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pyarrow as pa
 import pytest
-
-from tests import tools
-
-pa = tools.package("pyarrow")
 
 from mqttscope.capture.locations import Location, find
 from mqttscope.capture.ranges import Range

@@ -6,20 +6,16 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-
-from tests import tools
-
-tools.package("pyspark")
+from pyspark.sql import SparkSession
 
 from mqttscope.spark import session as module
-from mqttscope.spark.session import SparkUnavailableError, cancelling, spark_session
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from mqttscope.spark.session import SparkUnavailableError, cancel, cancelling, followed, is_connect, spark_session
+from tests import tools
 
 
 def test_a_session_that_is_given_is_taken() -> None:
@@ -242,6 +238,7 @@ def test_what_java_says_without_its_names(line: str) -> None:
 
 SCRIPT = """
 import sys
+import time
 from mqttscope.spark.session import SparkUnavailableError, spark_session
 try:
     spark_session(configuration=dict(one.split("=", 1) for one in sys.argv[2:]), log=sys.argv[1])
@@ -264,3 +261,20 @@ def test_what_keeps_spark_from_starting_is_said_in_one_line(tmp_path: Path) -> N
     assert done.stdout.startswith("Spark does not start: ")
     assert done.stdout.rstrip().endswith(f"{log} has all of it")
     assert log.read_text()
+
+
+def test_tasks_that_are_done(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "EVERY_S", 0.02)
+    shown: list[tuple[int, int]] = []
+
+    def slowly(batches: Any) -> Any:
+        time.sleep(0.2)
+        yield from batches
+
+    with followed(spark, lambda done, total: shown.append((done, total))):
+        assert spark.range(0, 4, 1, 4).mapInArrow(slowly, "id bigint").count() == 4
+
+    assert not is_connect(spark)
+    assert {total for _, total in shown} >= {4}
+    assert all(done <= total for done, total in shown)
+    cancel(spark)

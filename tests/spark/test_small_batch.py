@@ -6,13 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests import tools
-
-tools.package("pyspark")
-
 import pyarrow as pa
+import pytest
 
 from mqttscope.lake import carried, key_parts
 from mqttscope.lake.commit import commit

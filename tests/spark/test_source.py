@@ -1,4 +1,4 @@
-"""The data source by itself: options, columns, filters.  With Spark: test_reading.py."""
+"""The data source by itself: options, columns, filters.  With Spark: test_dataframes.py."""
 
 from __future__ import annotations
 
@@ -7,11 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from tests import tools
-
-tools.package("pyspark")
-
 from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 

@@ -12,11 +12,6 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-from tests import tools
-
-tools.package("pyspark")
-
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 from pyspark.sql.types import StringType, StructField, StructType
 
@@ -40,15 +35,20 @@ def notes(rows: list[dict[str, Any]], kind: str) -> list[tuple[Any, ...]]:
     return sorted((Path(row["capture"]).name, row["message"], row["frame"]) for row in rows if row["kind"] == kind)
 
 
+@pytest.fixture
+def stream(tmp_path: Path) -> Stream:
+    """Of the folder of the test."""
+    return Stream(tmp_path)
+
+
 def quieten(folder: Path) -> None:
     for path in folder.iterdir():
         os.utime(path, (PAST, PAST))
 
 
-def test_everything_that_may_lie_in_a_folder(tmp_path: Path) -> None:
+def test_everything_that_may_lie_in_a_folder(stream: Stream, tmp_path: Path) -> None:
     everything(tmp_path)
     quieten(tmp_path)
-    stream = Stream(tmp_path)
 
     assert comparable(stream.all()) == comparable(batch_rows(tmp_path))
     assert len(stream.batches) == 1
@@ -95,10 +95,9 @@ def test_any_growth_gives_the_rows_of_the_whole(
     assert comparable(again) == comparable(found)
 
 
-def test_a_record_that_is_half_written_waits(tmp_path: Path) -> None:
+def test_a_record_that_is_half_written_waits(stream: Stream, tmp_path: Path) -> None:
     content = pcap(frames(3))
     put(tmp_path / "a.pcap", content[:-1])
-    stream = Stream(tmp_path)
 
     assert [row["frame"] for row in stream.step() if row["kind"] == "segment"] == [1, 2]
     assert stream.step() == []
@@ -109,10 +108,9 @@ def test_a_record_that_is_half_written_waits(tmp_path: Path) -> None:
     assert stream.step() == []
 
 
-def test_a_half_record_at_the_end_is_told_once(tmp_path: Path) -> None:
+def test_a_half_record_at_the_end_is_told_once(stream: Stream, tmp_path: Path) -> None:
     content = pcap(frames(3))
     put(tmp_path / "a.pcap", content[:-1], quiet=True)
-    stream = Stream(tmp_path)
 
     rows = stream.step()
     assert notes(rows, "error") == [("a.pcap", "ends inside a frame record (149 of 150 bytes are there)", 2)]
@@ -123,11 +121,10 @@ def test_a_half_record_at_the_end_is_told_once(tmp_path: Path) -> None:
     assert notes(rows, "read") == [("a.pcap", "growing", 3)]
 
 
-def test_a_set_that_rotates(tmp_path: Path) -> None:
+def test_a_set_that_rotates(stream: Stream, tmp_path: Path) -> None:
     put(tmp_path / "tap_00002.pcap", pcap(frames(4), seconds=1_700_000_100))
     put(tmp_path / "tap_00001.pcap", pcap(frames(3))[:-5])
     put(tmp_path / "other.pcap", pcap(frames(2), seconds=1_600_000_000))
-    stream = Stream(tmp_path)
 
     rows = stream.step()
     # The oldest comes first.
@@ -142,11 +139,10 @@ def test_a_set_that_rotates(tmp_path: Path) -> None:
     assert notes(stream.step(), "read") == [("tap_00001.pcap", "complete", 3)]
 
 
-def test_what_goes_wrong_is_told(tmp_path: Path) -> None:
+def test_what_goes_wrong_is_told(stream: Stream, tmp_path: Path) -> None:
     for name in ("gone", "replaced", "shrunk"):
         put(tmp_path / f"{name}.pcap", pcap(frames(30)))
     put(tmp_path / "done.pcap", pcap(frames(2)), quiet=True)
-    stream = Stream(tmp_path)
     stream.step()
     (tmp_path / "gone.pcap").unlink()
     (tmp_path / "replaced.pcap").write_bytes(pcap(frames(40, port=7)))
@@ -165,10 +161,9 @@ def test_what_goes_wrong_is_told(tmp_path: Path) -> None:
     assert stream.step() == []
 
 
-def test_what_has_gone_between_two_offsets_is_told(tmp_path: Path) -> None:
+def test_what_has_gone_between_two_offsets_is_told(stream: Stream, tmp_path: Path) -> None:
     put(tmp_path / "a.pcap", pcap(frames(3)))
     put(tmp_path / "b.pcap", pcap(frames(30)))
-    stream = Stream(tmp_path)
     stream.step()
     (tmp_path / "a.pcap").unlink()
     (tmp_path / "b.pcap").write_bytes(pcap(frames(4)))
@@ -179,10 +174,9 @@ def test_what_has_gone_between_two_offsets_is_told(tmp_path: Path) -> None:
     assert errors[1].startswith("has changed: frame 30 ended at")
 
 
-def test_names_that_change(tmp_path: Path) -> None:
+def test_names_that_change(stream: Stream, tmp_path: Path) -> None:
     put(tmp_path / "a.pcap", pcap(frames(30))[:-7])
     put(tmp_path / "a.pcap.1", pcap(frames(40), seconds=1_600_000_000), quiet=True)
-    stream = Stream(tmp_path)
     stream.step()
     (tmp_path / "a.pcap.1").rename(tmp_path / "a.pcap.2")
     (tmp_path / "a.pcap").rename(tmp_path / "a.pcap.1")
@@ -195,11 +189,10 @@ def test_names_that_change(tmp_path: Path) -> None:
     assert notes(rows, "error") == []
 
 
-def test_compressed_captures_are_read_when_they_are_complete(tmp_path: Path) -> None:
+def test_compressed_captures_are_read_when_they_are_complete(stream: Stream, tmp_path: Path) -> None:
     packed = gzip.compress(pcap(frames(9)))
     put(tmp_path / "a.pcap.gz", packed[:40])
     put(tmp_path / "b.pcap", pcap(frames(3), seconds=1_600_000_000), quiet=True)
-    stream = Stream(tmp_path)
 
     assert {row["capture"] for row in stream.step()} == {str(tmp_path / "b.pcap")}
     put(tmp_path / "a.pcap.gz", packed, quiet=True)
@@ -259,10 +252,9 @@ def test_frozen_for_a_run_that_ends(tmp_path: Path) -> None:
     assert one.latestOffset(end, ReadAllAvailable()) is end
 
 
-def test_offsets_stay_small(tmp_path: Path) -> None:
+def test_offsets_stay_small(stream: Stream, tmp_path: Path) -> None:
     for number in range(400):
         put(tmp_path / f"tap_{number:05d}.pcap", pcap(frames(3), seconds=1_700_000_000 + 10 * number), quiet=True)
-    stream = Stream(tmp_path)
     stream.step()
 
     assert len(stream.offset) < 400 * 60

@@ -5,16 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import pytest
-
-from tests import tools
-
-tools.package("pyspark")
-
 from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 
 import mqttscope.spark as package
 from mqttscope.lake import schemas
@@ -22,11 +17,8 @@ from mqttscope.lake.manifest import LakeError, read_manifest
 from mqttscope.lake.writer import read_table, write_lake
 from mqttscope.spark import tables
 from tests.conftest import ROOT
+from tests.lake.parts import cut
 from tests.lake.reading import options
-from tests.lake.test_writer import cut
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def test_all_tables_are_there() -> None:

@@ -14,20 +14,16 @@ import time
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-
-from tests import tools
-
-tools.package("pyspark")
+from pyspark.sql import DataFrame, SparkSession
 
 from mqttscope.lake.carried import Carried
 from mqttscope.lake.commit import lake_lock
 from mqttscope.lake.manifest import LakeError, read_manifest
 from mqttscope.lake.options import LakeOptions
-from mqttscope.lake.schemas import TABLES
-from mqttscope.lake.writer import read_table, write_lake
+from mqttscope.lake.writer import Ingested, read_table, write_lake
 from mqttscope.lint.finding import Scope
 from mqttscope.spark import ingest_flows
 from mqttscope.spark import watch as module
@@ -36,116 +32,138 @@ from mqttscope.spark.session import running_session
 from mqttscope.spark.watch import Taken, Watcher, watch
 from tests.bench.quiet import Crowd
 from tests.conftest import ROOT
+from tests.lake.parts import as_pcapng, moved
 from tests.lake.reading import options
 from tests.spark.cluster import SMALL, needs_spark
-from tests.spark.collection import usual_options
-from tests.spark.folders import BEGIN_NS, as_pcap, as_pcapng, frames_of, moved, one_after_the_other, parts, rotated
+from tests.spark.collection import tables, usual_options
+from tests.spark.folders import BEGIN_NS, as_pcap, frames_of, in_pieces, one_after_the_other, rotated
 from tests.spark.growth import PAST, put
 from tests.spark.samples import fragmented, frames, pcap
 from tests.spark.troubled import troubled
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+
+class Site:
+    """A folder of captures, and the lake that is made of it."""
+
+    def __init__(self, spark: SparkSession, root: Path) -> None:
+        self.spark, self.root = spark, root
+        self.folder, self.lake = root / "in", root / "lake"
+        self.folder.mkdir()
+
+    def put(self, name: str, content: bytes, *, quiet: bool = False) -> Path:
+        """Write a capture, or continue to write it."""
+        put(self.folder / name, content, quiet=quiet)
+        return self.folder / name
+
+    def once(self, given: LakeOptions | None = None, **more: Any) -> list[Taken]:
+        """Take in what is there; returns the batches."""
+        told: list[Taken] = []
+        watch(self.spark, [str(self.folder)], self.lake, given or options(), once=True, tell=told.append, **more)
+        return told
+
+    def ingest(self) -> Ingested:
+        """Read what is there and is not known, without a stream."""
+        return ingest(self.spark, [str(self.folder)], self.lake, options())
+
+    def in_process(self, *captures: Path, given: LakeOptions | None = None) -> dict[str, list[str]]:
+        """The rows of a lake that is made in process of captures, or of all that are there."""
+        write_lake(sorted(captures or self.folder.iterdir()), self.root / "one", given or options())
+        return tables(self.root / "one")
+
+    def is_as_in_process(self, *captures: Path, given: LakeOptions | None = None) -> bool:
+        """Whether a watch has made the rows of a lake that is made in process."""
+        return tables(self.lake) == self.in_process(*captures, given=given)
 
 
-def tables(lake: Path) -> dict[str, list[str]]:
-    return {name: sorted(map(repr, read_table(lake, name).to_pylist())) for name in TABLES}
+@pytest.fixture
+def site(spark: SparkSession, tmp_path: Path) -> Site:
+    return Site(spark, tmp_path)
 
 
-def once(spark: SparkSession, folder: Path, lake: Path, **given: Any) -> list[Taken]:
-    """Take in what is there; returns the batches."""
-    told: list[Taken] = []
-    watch(spark, [str(folder)], lake, given.pop("options", options()), once=True, tell=told.append, **given)
-    return told
+ROTATED = ["v5-qos", "v5-topic-alias-client", "session-taken-over"]
 
 
-@pytest.mark.long
-def test_captures_that_grow_and_rotate(spark: SparkSession, tmp_path: Path) -> None:
-    folder, lake = tmp_path / "in", tmp_path / "lake"
-    folder.mkdir()
-    whole = rotated(folder)
+def with_a_late_part(names: list[str]) -> bytes:
+    """Captures one after the other, and another one hours later: what ended before would be new if it came again."""
+    late = as_pcapng(moved(frames_of("v5-flow-control"), BEGIN_NS + 4 * 3600 * 1_000_000_000))
+    return as_pcapng(one_after_the_other(names, BEGIN_NS)) + late
+
+
+def begin_to_rotate(site: Site) -> dict[Path, bytes]:
+    """Watch when some files of taps that rotate are there, and one of them in part; returns all of them."""
+    whole = rotated(site.folder)
     for path, content in whole.items():
         if path.name < "dev_00002" or "tap_00000" < path.name < "tap_00003":
             put(path, content[: len(content) * 2 // 3] if path.name.startswith("tap_00002") else content)
-    first = once(spark, folder, lake)
+    return whole
+
+
+@pytest.mark.long
+def test_captures_that_grow_and_rotate(site: Site) -> None:
+    whole = begin_to_rotate(site)
+    first = site.once()
     for path, content in whole.items():
         put(path, content, quiet=True)
-    second = once(spark, folder, lake, max_bytes=15_000)
+    second = site.once(max_bytes=15_000)
 
     assert [one.batch for one in (*first, *second)] == list(range(len(first) + len(second)))
     assert len(second) > 1
     assert second[0].waiting > 0
     assert second[-1].waiting == 0
-    write_lake(sorted(folder.iterdir()), tmp_path / "one", options())
-    expected = tables(tmp_path / "one")
-    assert tables(lake) == expected
+    assert site.is_as_in_process()
     # They are complete, so that they are known now.
-    assert ingest(spark, [str(folder)], lake, options()).captures == []
-    assert once(spark, folder, lake) == []
-    assert tables(lake) == expected
+    assert site.ingest().captures == []
+    assert site.once() == []
+    assert tables(site.lake) == tables(site.root / "one")
 
 
 @pytest.mark.long
-def test_captures_that_are_compressed_before_they_are_read_to_their_ends(spark: SparkSession, tmp_path: Path) -> None:
-    folder, lake = tmp_path / "in", tmp_path / "lake"
-    folder.mkdir()
-    whole = rotated(folder)
-    for path, content in whole.items():
-        if path.name < "dev_00002" or "tap_00000" < path.name < "tap_00003":
-            put(path, content[: len(content) * 2 // 3] if path.name.startswith("tap_00002") else content)
-    once(spark, folder, lake)
+def test_captures_that_are_compressed_before_they_are_read_to_their_ends(site: Site) -> None:
+    whole = begin_to_rotate(site)
+    site.once()
     for path, content in whole.items():
         path.unlink(missing_ok=True)
         put(path.with_name(f"{path.name}.gz"), gzip.compress(content), quiet=True)
-    taken = once(spark, folder, lake)
+    taken = site.once()
     for path, content in whole.items():
         put(path, content)
-    write_lake(sorted(whole), tmp_path / "one", options())
 
     assert [error for one in taken for error in one.errors] == []
-    found = {name: sorted(row.replace(".gz'", "'") for row in rows) for name, rows in tables(lake).items()}
-    assert found == tables(tmp_path / "one")
-    assert ingest(spark, [str(folder)], lake, options()).captures == []
+    found = {name: sorted(row.replace(".gz'", "'") for row in rows) for name, rows in tables(site.lake).items()}
+    assert found == site.in_process(*whole)
+    assert site.ingest().captures == []
 
 
 @pytest.mark.long
-def test_drops_count_from_their_place_on_in_every_batch(spark: SparkSession, tmp_path: Path) -> None:
-    folder, lake = tmp_path / "in", tmp_path / "lake"
+def test_drops_count_from_their_place_on_in_every_batch(site: Site) -> None:
     # One in which nothing after the silence says that the clock was set: a stream does not look for that.
-    captures = troubled(folder, 3)
-    for name in captures:
+    for name in troubled(site.folder, 3):
         put(Path(name), Path(name).read_bytes(), quiet=True)
 
-    assert len(once(spark, folder, lake, options=usual_options(), max_bytes=2_500)) > 2
+    assert len(site.once(usual_options(), max_bytes=2_500)) > 2
 
-    write_lake(captures, tmp_path / "one", usual_options())
-    assert tables(lake) == tables(tmp_path / "one")
-    assert {row["event"] for row in read_table(lake, "ingest_errors").to_pylist()} == {"capture_drops"}
-    assert "heuristic" in set(read_table(lake, "findings").to_pydict()["confidence"])
+    assert site.is_as_in_process(given=usual_options())
+    assert {row["event"] for row in read_table(site.lake, "ingest_errors").to_pylist()} == {"capture_drops"}
+    assert "heuristic" in set(read_table(site.lake, "findings").to_pydict()["confidence"])
 
 
 @pytest.mark.long
-def test_rules_that_fail_are_reported_with_their_batch(spark: SparkSession, tmp_path: Path) -> None:
+def test_rules_that_fail_are_reported_with_their_batch(spark: SparkSession, site: Site) -> None:
     spark.sparkContext.addPyFile(str(ROOT / "tests" / "lake" / "failing.py"))
-    given, folder = LakeOptions(rules=import_module("failing").FAILING), tmp_path / "in"
-    folder.mkdir()
+    given = LakeOptions(rules=import_module("failing").FAILING)
     source = ROOT / "captures" / "v5-qos" / "capture.pcapng"
-    put(folder / "a.pcapng", source.read_bytes(), quiet=True)
-    (taken,) = once(spark, folder, tmp_path / "lake", options=given)
-    wanted = write_lake([source], tmp_path / "one", given)
+    path = site.put("a.pcapng", source.read_bytes(), quiet=True)
+    (taken,) = site.once(given)
+    wanted = write_lake([source], site.root / "one", given)
 
     assert taken.failures.told(given.rules) == wanted.failures_told != []
-    assert {one.capture for one in taken.failures.errors} == {str(folder / "a.pcapng")}
+    assert {one.capture for one in taken.failures.errors} == {str(path)}
     # What was taken is not linted again.
-    assert once(spark, folder, tmp_path / "lake", options=given) == []
+    assert site.once(given) == []
 
 
-def test_a_batch_that_comes_again_changes_nothing(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder, lake = tmp_path / "in", tmp_path / "lake"
-    folder.mkdir()
-    put(folder / "a.pcapng", as_pcapng(frames_of("session-taken-over")))
+def test_a_batch_that_comes_again_changes_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.put("a.pcapng", as_pcapng(frames_of("session-taken-over")))
     taken: list[bool] = []
 
     class Twice(Watcher):
@@ -156,31 +174,25 @@ def test_a_batch_that_comes_again_changes_nothing(
             taken.append(before == (tables(self._root), read_manifest(self._root)))
 
     monkeypatch.setattr(module, "Watcher", Twice)
-    assert len(once(spark, folder, lake)) == 1
+    assert len(site.once()) == 1
     assert taken == [True]
 
 
 @pytest.mark.long
-def test_a_checkpoint_of_another_lake_would_lose_captures(spark: SparkSession, tmp_path: Path) -> None:
-    folder, lake = tmp_path / "in", tmp_path / "lake"
-    folder.mkdir()
-    put(folder / "a.pcapng", as_pcapng(frames_of("session-taken-over")))
-    assert len(once(spark, folder, lake)) == 1
-    for one in lake.iterdir():
+def test_a_checkpoint_of_another_lake_would_lose_captures(site: Site) -> None:
+    site.put("a.pcapng", as_pcapng(frames_of("session-taken-over")))
+    assert len(site.once()) == 1
+    for one in site.lake.iterdir():
         if one.is_dir() and one.name != "stream":
             shutil.rmtree(one)
-    (lake / "manifest.json").unlink()
+    (site.lake / "manifest.json").unlink()
     with pytest.raises(LakeError, match="is of another lake; remove it to read all captures from the beginning"):
-        once(spark, folder, lake)
+        site.once()
 
 
 @pytest.mark.long
-def test_a_quiet_batch_reads_and_writes_what_it_concerns(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder, lake = tmp_path / "in", tmp_path / "lake"
-    folder.mkdir()
-    divided: list[tuple[int, int]] = []
+def test_a_quiet_batch_reads_and_writes_what_it_concerns(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake, divided = site.lake, list[tuple[int, int]]()
 
     class Noted(Carried):
         def take_flows(self) -> Any:
@@ -189,14 +201,14 @@ def test_a_quiet_batch_reads_and_writes_what_it_concerns(
 
     monkeypatch.setattr(ingest_flows, "Carried", Noted)
     without = replace(options(), rules=tuple(rule for rule in options().rules if rule.scope is not Scope.BROKER))
-    with (folder / "tap.pcapng").open("wb") as file:
+    with (site.folder / "tap.pcapng").open("wb") as file:
         crowd = Crowd(file, 40)
-        told = once(spark, folder, lake, options=without)
+        told = site.once(without)
         crowd.ping(3)
-        told += once(spark, folder, lake, options=without)
+        told += site.once(without)
         before = read_manifest(lake)
         crowd.ping(3)
-        told += once(spark, folder, lake, options=without)
+        told += site.once(without)
     after = read_manifest(lake)
     new = set(after.state_files) - set(before.state_files)
 
@@ -206,144 +218,123 @@ def test_a_quiet_batch_reads_and_writes_what_it_concerns(
     assert sum(after.rows[name] for name in after.open_files["connections"]) == 40
     assert len(set(after.open_files["connections"]) - set(before.open_files["connections"])) == 1
     assert {one.parent.name for one in lake.glob("*/*.parquet")}.isdisjoint({"flow_keys"})
-    write_lake([folder / "tap.pcapng"], tmp_path / "one", without)
-    assert tables(lake) == tables(tmp_path / "one")
+    assert site.is_as_in_process(given=without)
     # Whoever reads a lake in process continues with the same.
-    (folder / "later.pcapng").write_bytes(as_pcapng(frames_of("session-taken-over")))
-    for one in (lake, tmp_path / "one"):
-        write_lake([folder / "later.pcapng"], one, without)
-    assert tables(lake) == tables(tmp_path / "one")
+    later = site.put("later.pcapng", as_pcapng(frames_of("session-taken-over")))
+    write_lake([later], lake, without)
+    assert site.is_as_in_process(later, given=without)
 
 
 @pytest.mark.long
-def test_fragments_that_come_in_different_batches(spark: SparkSession, tmp_path: Path) -> None:
-    folder, lake = tmp_path / "in", tmp_path / "lake"
-    folder.mkdir()
+def test_fragments_that_come_in_different_batches(spark: SparkSession, site: Site) -> None:
     content = pcap(fragmented())
-    put(folder / "a.pcap", content[:450])
-    once(spark, folder, lake)
-    (waiting,) = read_manifest(lake).streams.values()
-    assert (lake / waiting["fragments"]).exists()
-    put(folder / "a.pcap", content, quiet=True)
-    once(spark, folder, lake)
+    site.put("a.pcap", content[:450])
+    site.once()
+    (waiting,) = read_manifest(site.lake).streams.values()
+    assert (site.lake / waiting["fragments"]).exists()
+    site.put("a.pcap", content, quiet=True)
+    site.once()
 
-    write_lake([folder / "a.pcap"], tmp_path / "one", options())
-    found, wanted = tables(lake), tables(tmp_path / "one")
+    found, wanted = tables(site.lake), site.in_process()
     # What was delivered is not kept between two batches, so that data which differs is not noticed when it comes again.
     for rows in (found, wanted):
         rows["connections"] = [re.sub(r"(['\"]overlaps['\"]): ?\d+", r"\1", str(row)) for row in rows["connections"]]
     assert found == wanted
-    assert read_manifest(lake).last_ns == read_manifest(tmp_path / "one").last_ns
-    assert len(list(lake.glob("stream/*/fragments-*"))) == 1
+    assert read_manifest(site.lake).last_ns == read_manifest(site.root / "one").last_ns
+    assert len(list(site.lake.glob("stream/*/fragments-*"))) == 1
     assert running_session() is spark
 
 
 @pytest.mark.long
-def test_what_was_ingested_is_known_and_goes_on(spark: SparkSession, tmp_path: Path) -> None:
-    folder, lake = tmp_path / "in", tmp_path / "lake"
-    folder.mkdir()
-    found = frames_of("planted-violations")
-    some, rest = parts(found, 2)
-    put(folder / "a_1.pcap", as_pcap(some))
-    write_lake([folder / "a_1.pcap"], lake, options())
-    put(folder / "a_2.pcap", as_pcap(rest), quiet=True)
-    put(folder / "usb.pcap", pcap(frames(9), network=189), quiet=True)
-    (batch,) = once(spark, folder, lake)
+def test_what_was_ingested_is_known_and_goes_on(site: Site) -> None:
+    some, rest = in_pieces(frames_of("planted-violations"), 2)
+    first = site.put("a_1.pcap", as_pcap(some))
+    write_lake([first], site.lake, options())
+    site.put("a_2.pcap", as_pcap(rest), quiet=True)
+    site.put("usb.pcap", pcap(frames(9), network=189), quiet=True)
+    (batch,) = site.once()
 
     assert batch.rows["ingest_errors"] == 1
-    os.utime(folder / "a_1.pcap", (PAST, PAST))
-    write_lake(sorted(folder.iterdir()), tmp_path / "one", options())
-    assert tables(lake) == tables(tmp_path / "one")
+    os.utime(first, (PAST, PAST))
+    assert site.is_as_in_process()
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("packed", [False, True])
-def test_of_what_was_ingested_while_it_grew_the_rest_is_read(packed: bool, spark: SparkSession, tmp_path: Path) -> None:
-    folder, lake = tmp_path / "in", tmp_path / "lake"
-    folder.mkdir()
-    growing, compressed = folder / "a.pcapng", folder / "a.pcapng.gz"
-    content = as_pcapng(one_after_the_other(["v5-qos", "v5-topic-alias-client", "session-taken-over"], BEGIN_NS))
-    put(growing, content[: len(content) // 3])
-    write_lake([growing], lake, options())
+def test_of_what_was_ingested_while_it_grew_the_rest_is_read(packed: bool, site: Site) -> None:
+    content = as_pcapng(one_after_the_other(ROTATED, BEGIN_NS))
+    growing = site.put("a.pcapng", content[: len(content) // 3])
+    write_lake([growing], site.lake, options())
     if packed:
         growing.unlink()
-        put(compressed, gzip.compress(content), quiet=True)
+        site.put("a.pcapng.gz", gzip.compress(content), quiet=True)
     else:
         put(growing, content[: len(content) // 2])
-        once(spark, folder, lake)
+        site.once()
         put(growing, content, quiet=True)
-    once(spark, folder, lake)
+    site.once()
     put(growing, content)
-    write_lake([growing], tmp_path / "one", options())
 
-    found, wanted = tables(lake), tables(tmp_path / "one")
+    found, wanted = tables(site.lake), site.in_process(growing)
     # What ended inside a record has said so.
     assert (len(found.pop("ingest_errors")), wanted.pop("ingest_errors")) == (1, [])
     assert {name: sorted(row.replace(".gz'", "'") for row in rows) for name, rows in found.items()} == wanted
-    assert write_lake([growing], lake, options()).captures == []
+    assert write_lake([growing], site.lake, options()).captures == []
+
+
+def frames_in(lake: Path) -> list[int]:
+    """The frames of a capture whose packets a lake has."""
+    rows = read_table(lake, "packets").to_pylist()
+    return sorted(row["frame"] for row in rows if "a.pcapng" in row["capture"])
 
 
 @pytest.mark.long
-def test_what_an_ingest_read_in_between_is_not_read_again(spark: SparkSession, tmp_path: Path) -> None:
-    folder, lake = tmp_path / "in", tmp_path / "lake"
-    folder.mkdir()
-    growing = folder / "a.pcapng"
-    # Flows that have ended by then would be other ones when they came again.
-    content = as_pcapng(one_after_the_other(["v5-qos", "session-taken-over"], BEGIN_NS))
-    content += as_pcapng(moved(frames_of("v5-flow-control"), BEGIN_NS + 4 * 3600 * 1_000_000_000))
+def test_what_an_ingest_read_in_between_is_not_read_again(site: Site) -> None:
+    content = with_a_late_part(["v5-qos", "session-taken-over"])
     for size in (len(content) // 3, len(content) // 2, len(content)):
-        put(growing, content[:size])
+        growing = site.put("a.pcapng", content[:size])
         if size == len(content) // 2:
-            assert write_lake([growing], lake, options()).captures == [str(growing)]
+            assert write_lake([growing], site.lake, options()).captures == [str(growing)]
         else:
-            once(spark, folder, lake)
-    write_lake([growing], tmp_path / "one", options())
+            site.once()
+    site.in_process()
 
-    frames = [sorted(read_table(one, "packets")["frame"].to_pylist()) for one in (lake, tmp_path / "one")]
-    assert frames[0] == frames[1]
+    assert frames_in(site.lake) == frames_in(site.root / "one") != []
 
 
 @pytest.mark.long
-def test_how_much_of_a_capture_is_in_the_lake_is_known_in_every_batch(spark: SparkSession, tmp_path: Path) -> None:
-    folder, lake = tmp_path / "in", tmp_path / "lake"
-    folder.mkdir()
-    content = as_pcapng(one_after_the_other(["v5-qos", "session-taken-over"], BEGIN_NS))
-    content += as_pcapng(moved(frames_of("v5-flow-control"), BEGIN_NS + 4 * 3600 * 1_000_000_000))
-    put(folder / "a.pcapng", content[: len(content) // 2])
-    write_lake([folder / "a.pcapng"], lake, options())
-    (folder / "a.pcapng").unlink()
-    put(folder / "a.pcapng.gz", gzip.compress(content), quiet=True)
-    put(folder / "0.pcap", as_pcap(moved(frames_of("planted-violations"), BEGIN_NS - 3600 * 1_000_000_000)), quiet=True)
+def test_how_much_of_a_capture_is_in_the_lake_is_known_in_every_batch(site: Site) -> None:
+    content = with_a_late_part(["v5-qos", "session-taken-over"])
+    growing = site.put("a.pcapng", content[: len(content) // 2])
+    write_lake([growing], site.lake, options())
+    growing.unlink()
+    packed = site.put("a.pcapng.gz", gzip.compress(content), quiet=True)
+    older = moved(frames_of("planted-violations"), BEGIN_NS - 3600 * 1_000_000_000)
+    site.put("0.pcap", as_pcap(older), quiet=True)
     # The other one is older, and comes first.
-    assert len(once(spark, folder, lake, max_bytes=1_000)) > 1
-    write_lake([folder / "a.pcapng.gz"], tmp_path / "one", options())
+    assert len(site.once(max_bytes=1_000)) > 1
+    site.in_process(packed)
 
-    rows = [read_table(one, "packets").to_pylist() for one in (lake, tmp_path / "one")]
-    frames = [sorted(row["frame"] for row in some if "a.pcapng" in row["capture"]) for some in rows]
-    assert frames[0] == frames[1]
+    assert frames_in(site.lake) == frames_in(site.root / "one") != []
 
 
 @pytest.mark.long
-def test_what_was_watched_is_known_to_an_ingest_and_what_cannot_be_read_is_said(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    folder, lake = tmp_path / "in", tmp_path / "lake"
-    folder.mkdir()
-    put(folder / "b\udcff.pcapng", as_pcapng(frames_of("v5-qos")), quiet=True)
-    put(folder / "text.pcap", b"text", quiet=True)
-    put(folder / "cut.pcap", as_pcap(frames_of("ipv6"))[:-5], quiet=True)
-    os.mkfifo(folder / "pipe.pcap")
-    (batch,) = once(spark, folder, lake)
+def test_what_was_watched_is_known_to_an_ingest_and_what_cannot_be_read_is_said(site: Site) -> None:
+    site.put("b\udcff.pcapng", as_pcapng(frames_of("v5-qos")), quiet=True)
+    site.put("text.pcap", b"text", quiet=True)
+    site.put("cut.pcap", as_pcap(frames_of("ipv6"))[:-5], quiet=True)
+    os.mkfifo(site.folder / "pipe.pcap")
+    (batch,) = site.once()
 
-    errors = {Path(row["capture"]).name: row["message"] for row in read_table(lake, "ingest_errors").to_pylist()}
+    errors = {Path(row["capture"]).name: row["message"] for row in read_table(site.lake, "ingest_errors").to_pylist()}
     assert batch.rows["ingest_errors"] == len(errors) == 3
     assert errors["pipe.pcap"] == "is no regular file"
-    assert once(spark, folder, lake) == []
-    assert {row["capture"] for row in read_table(lake, "packets").to_pylist()} == {
-        f"{folder}/b\\xff.pcapng", f"{folder}/cut.pcap"
+    assert site.once() == []
+    assert {row["capture"] for row in read_table(site.lake, "packets").to_pylist()} == {
+        f"{site.folder}/b\\xff.pcapng", f"{site.folder}/cut.pcap"
     }  # fmt: skip
 
-    done = ingest(spark, [str(folder)], lake, options())
+    done = site.ingest()
     assert (done.captures, len(done.known), done.rows) == ([], 3, {})
     assert {(Path(one.capture).name, one.message) for one in done.known_errors} == {
         (name, message) for name, message in errors.items() if name != "pipe.pcap"
@@ -351,31 +342,29 @@ def test_what_was_watched_is_known_to_an_ingest_and_what_cannot_be_read_is_said(
 
 
 @pytest.mark.long
-def test_what_is_not_there_yet_is_waited_for(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_is_not_there_yet_is_waited_for(site: Site) -> None:
     """Folders without captures, then with a faulty one, then with another one of that name, then compressed ones."""
-    folder, lake = tmp_path / "in", tmp_path / "lake"
-    folder.mkdir()
-    assert [one.rows for one in once(spark, folder, lake)] in ([], [{}])
+    assert [one.rows for one in site.once()] in ([], [{}])
     content = as_pcap(frames_of("ipv6"))
-    put(folder / "a.pcap", content[:-5], quiet=True)
-    (first,) = once(spark, folder, lake)
+    path = site.put("a.pcap", content[:-5], quiet=True)
+    (first,) = site.once()
     assert [Path(one.capture).name for one in first.errors] == ["a.pcap"]
 
-    put(folder / "copy.pcap", content[:-5], quiet=True)
-    (second,) = once(spark, folder, lake)
+    site.put("copy.pcap", content[:-5], quiet=True)
+    (second,) = site.once()
     assert [(Path(one.capture).name, one.message) for one in second.errors] == [("copy.pcap", first.errors[0].message)]
-    (folder / "a.pcap").unlink()
-    put(folder / "a.pcap", as_pcap(moved(frames_of("v5-qos"), 1_795_300_000_000_000_000)), quiet=True)
-    (third,) = once(spark, folder, lake)
+    path.unlink()
+    put(path, as_pcap(moved(frames_of("v5-qos"), 1_795_300_000_000_000_000)), quiet=True)
+    (third,) = site.once()
     assert third.rows["packets"] > 10
-    assert read_table(lake, "ingest_errors").num_rows == 2
+    assert read_table(site.lake, "ingest_errors").num_rows == 2
 
     # A tool rotates and compresses.
-    (folder / "a.pcap.1.gz").write_bytes(gzip.compress((folder / "a.pcap").read_bytes()))
-    (folder / "a.pcap").unlink()
-    (fourth,) = once(spark, folder, lake, quiet_seconds=0)
+    (site.folder / "a.pcap.1.gz").write_bytes(gzip.compress(path.read_bytes()))
+    path.unlink()
+    (fourth,) = site.once(quiet_seconds=0)
     assert fourth.rows.get("packets", 0) == 0
-    done = ingest(spark, [str(folder)], lake, options())
+    done = site.ingest()
     assert (done.captures, done.rows) == ([], {})
     assert [(Path(one.capture).name, one.message) for one in done.known_errors] == [
         ("copy.pcap", first.errors[0].message)
@@ -383,10 +372,8 @@ def test_what_is_not_there_yet_is_waited_for(spark: SparkSession, tmp_path: Path
 
 
 @pytest.mark.long
-def test_it_ends_when_it_is_told_to(spark: SparkSession, tmp_path: Path) -> None:
-    folder, lake = tmp_path / "in", tmp_path / "lake"
-    folder.mkdir()
-    put(folder / "a.pcapng", as_pcapng(frames_of("v5-qos")))
+def test_it_ends_when_it_is_told_to(spark: SparkSession, site: Site) -> None:
+    site.put("a.pcapng", as_pcapng(frames_of("v5-qos")))
     over, told = threading.Event(), list[Taken]()
 
     def tell(taken: Taken) -> None:
@@ -394,24 +381,22 @@ def test_it_ends_when_it_is_told_to(spark: SparkSession, tmp_path: Path) -> None
         if len(told) == 2:
             over.set()
         # Another capture comes while it runs.
-        put(folder / "b.pcapng", as_pcapng(moved(frames_of("ipv6"), 1_795_300_000_000_000_000)))
+        site.put("b.pcapng", as_pcapng(moved(frames_of("ipv6"), 1_795_300_000_000_000_000)))
 
-    watch(spark, [str(folder)], lake, options(), interval_s=0.1, tell=tell, over=over)
+    watch(spark, [str(site.folder)], site.lake, options(), interval_s=0.1, tell=tell, over=over)
     assert len(told) == 2
     assert not spark.streams.active
-    assert {Path(row["capture"]).name for row in read_table(lake, "packets").to_pylist()} == {"a.pcapng", "b.pcapng"}
-    assert read_table(lake, "topics").num_rows > 2
+    captures = {Path(row["capture"]).name for row in read_table(site.lake, "packets").to_pylist()}
+    assert captures == {"a.pcapng", "b.pcapng"}
+    assert read_table(site.lake, "topics").num_rows > 2
 
 
-def test_what_cannot_be(spark: SparkSession, tmp_path: Path) -> None:
-    folder, lake = tmp_path / "in", tmp_path / "lake"
-    folder.mkdir()
-    with lake_lock(lake), pytest.raises(LakeError, match="is being written by another ingest or watch"):
-        once(spark, folder, lake)
-    put(folder / "a.pcap", pcap(frames(3)))
-    write_lake([folder / "a.pcap"], lake, options())
+def test_what_cannot_be(site: Site) -> None:
+    with lake_lock(site.lake), pytest.raises(LakeError, match="is being written by another ingest or watch"):
+        site.once()
+    write_lake([site.put("a.pcap", pcap(frames(3)))], site.lake, options())
     with pytest.raises(LakeError, match=r"was written with other options: --payload-limit was \d+ and is 7;"):
-        once(spark, folder, lake, options=LakeOptions(payload_limit=7))
+        site.once(LakeOptions(payload_limit=7))
 
 
 class Clock:

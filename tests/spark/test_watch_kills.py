@@ -18,15 +18,12 @@ from pathlib import Path
 
 import pytest
 
-from tests import tools
-
-tools.package("pyspark")
-
 from mqttscope.lake.manifest import read_manifest
-from mqttscope.lake.schemas import TABLES
 from mqttscope.lake.writer import read_table, write_lake
 from mqttscope.spark.session import CONFIGURATION
+from tests import tools
 from tests.conftest import ROOT
+from tests.spark.collection import tables
 from tests.spark.folders import rotated
 from tests.spark.growth import put
 from tests.spark.kill_watch import ARGUMENTS, options
@@ -133,10 +130,6 @@ class Killed:
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         return self._is_in_the_middle()
-
-
-def tables(lake: Path) -> dict[str, list[str]]:
-    return {name: sorted(map(repr, read_table(lake, name).to_pylist())) for name in TABLES}
 
 
 @pytest.mark.exhaustive
