@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -14,48 +13,8 @@ from mqttscope.transport import sockets
 from mqttscope.transport.recording import Recording
 from mqttscope.transport.websocket import frame
 from mqttscope.transport.wire import Made
+from tests.transport.linking import Transport
 from tests.transport.wires import V4
-
-
-class Transport(asyncio.Transport):
-    """Notes what is asked of it, and never sends."""
-
-    def __init__(self, *, tls: bool = False) -> None:
-        super().__init__({"sslcontext": object() if tls else None})
-        self.asked: list[str] = []
-        self.written = b""
-        self.waiting = 0
-        self.tls = tls
-
-    def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
-        self.written += data
-
-    def get_write_buffer_size(self) -> int:
-        return self.waiting
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        assert high == HIGH_WATER_BYTES
-
-    def can_write_eof(self) -> bool:
-        return not self.tls
-
-    def write_eof(self) -> None:
-        self.asked.append("eof")
-
-    def close(self) -> None:
-        self.asked.append("close")
-
-    def is_closing(self) -> bool:
-        return bool({"close", "abort"} & set(self.asked))
-
-    def abort(self) -> None:
-        self.asked.append("abort")
-
-    def pause_reading(self) -> None:
-        self.asked.append("pause")
-
-    def resume_reading(self) -> None:
-        self.asked.append("resume")
 
 
 class Kept(Recording):
@@ -94,6 +53,7 @@ def scene() -> Scene:
 
 
 def test_a_client_is_read_once_its_broker_is_there(scene: Scene) -> None:
+    assert scene.client.high_water_bytes == scene.server.high_water_bytes == HIGH_WATER_BYTES
     assert scene.client.asked == ["pause", "resume"]
     assert scene.server.asked == []
     assert scene.recording.flags == [SYN, SYN | ACK, ACK]

@@ -7,7 +7,6 @@ import errno
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -290,12 +289,6 @@ def test_two_cannot_listen_at_the_same_place() -> None:
         with pytest.raises(OSError, match="in use") as caught:
             second.start()
     assert caught.value.errno == errno.EADDRINUSE
-
-
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[rig.Certificates]:
-    with rig.certificates(tmp_path_factory.mktemp("tls")) as made:
-        yield made
 
 
 def test_a_client_that_closes_tls_closes_the_other_side(certificates: rig.Certificates) -> None:
