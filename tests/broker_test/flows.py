@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from mqttscope.broker_test.conversation import Conversation
 from mqttscope.broker_test.drivers.health import Process
 from mqttscope.broker_test.drivers.probe_client import BrokerAccess
 from mqttscope.broker_test.drivers.run import BrokerTest, CaseResult
 from mqttscope.broker_test.fit import Numbered, Numbering, fitted, flow_of
+from mqttscope.broker_test.verdict import Ruling
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.mqtt import Connect, Properties, ProtocolVersion, Puback, Publish, Suback, Subscribe, Subscription
 from mqttscope.mqtt.packets import Auth, Connack, Disconnect, Pingreq, Pingresp, Pubcomp, Pubrec, Pubrel
 from mqttscope.mutate import Case, Chance, apply, mutation
 from mqttscope.replay.script import Script
 from mqttscope.transport.target import Target, parse_broker
-from tests.broker_test.broken import METHOD, Fault, broken
+from tests.broker_test.broken import METHOD, Fault, broken, broken_command
+from tests.proxy.rig import free_port
 from tests.replay.recordings import conversation
 
 # Rules are imported when they are first needed, which pytest's rewriting of modules does not stand deep inside a loop.
@@ -91,13 +97,50 @@ def trial_of(port: int, process: Process | None = None, *, patience_s: float = P
     return BrokerTest(BrokerAccess(target(port)), patience_s, process)
 
 
-async def tried(name: str, fault: Fault, version: ProtocolVersion = V5, process: Process | None = None) -> CaseResult:
+def spawned(fault: str, *, patience_s: float = PATIENCE_S) -> BrokerTest:
+    """A trial of a broker with a fault, which it starts as a program."""
+    port = free_port()
+    return trial_of(port, Process(command=broken_command(port, fault)), patience_s=patience_s)
+
+
+@asynccontextmanager
+async def begun(test: BrokerTest) -> AsyncIterator[BrokerTest]:
+    """A trial from its beginning to its end."""
+    await test.begin()
+    try:
+        yield test
+    finally:
+        await test.end()
+
+
+@asynccontextmanager
+async def trial(
+    fault: Fault, process: Process | None = None, *, patience_s: float = PATIENCE_S
+) -> AsyncIterator[BrokerTest]:
+    """A trial that has begun, of a broker with a fault."""
+    async with broken(fault) as broker, begun(trial_of(broker.port, process, patience_s=patience_s)) as test:
+        yield test
+
+
+async def fit(test: BrokerTest, own: Script) -> Script:
+    """A connection made to fit the broker of a trial."""
+    return fitted(own, await test.connack(own))
+
+
+async def tried(name: str, fault: Fault, version: ProtocolVersion = V5) -> CaseResult:
     """One case against a broker with a fault."""
-    async with broken(fault) as broker:
-        test = trial_of(broker.port, process)
-        await test.begin()
-        own = fitted(script(version), await test.connack(script(version)))
-        try:
-            return await test.one(own, make_case(name, own))
-        finally:
-            await test.end()
+    async with trial(fault) as test:
+        own = await fit(test, script(version))
+        return await test.one(own, make_case(name, own))
+
+
+def ruled(found: CaseResult) -> Ruling:
+    """What a case came to."""
+    assert found.ruling is not None, found.not_played
+    return found.ruling
+
+
+def played(found: CaseResult) -> Conversation:
+    """What was said in a case."""
+    assert found.played is not None
+    return found.played.conversation
