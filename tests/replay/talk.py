@@ -35,7 +35,7 @@ from mqttscope.mqtt import (
 from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.verify import compare
 from mqttscope.replay.verify.difference import Difference
-from tests.replay.recordings import Builder
+from tests.replay.recordings import Builder, conversation
 
 START_NS = 1_767_323_045_000_000_000
 MS = 1_000_000
@@ -179,10 +179,27 @@ def packet(name: str, kind: str, words: list[str], version: ProtocolVersion = V5
     return made
 
 
+def read(words: str, version: ProtocolVersion = V5, name: str = "dev") -> ControlPacket:
+    """The packet that words describe."""
+    kind, *rest = words.split()
+    return packet(name, kind, rest, version)
+
+
+def whole(*lines: str, version: ProtocolVersion = V5, ended: tuple[str, str] = ("fin", "client")) -> Script:
+    """A connection in words: ``> publish a qos=1 id=1``."""
+    said = (line.split(" ", 1) for line in lines)
+    return conversation(*((arrow, read(words, version)) for arrow, words in said), ended=ended)
+
+
+def session(*lines: str, hello: str = "connect", ended: tuple[str, str] = ("fin", "client")) -> Script:
+    """As `whole`, but CONNECT, CONNACK, and the DISCONNECT of a client that ends it come of themselves."""
+    leave = ["> disconnect"] if ended == ("fin", "client") else []
+    return whole(f"> {hello}", "< connack", *lines, *leave, ended=ended)
+
+
 def said_bytes(name: str, line: str, version: ProtocolVersion = V5) -> bytes:
     """The bytes of the packet that a line describes."""
-    kind, *words = line.split()
-    return encode(packet(name, kind, words, version), version)
+    return encode(read(line, version, name), version)
 
 
 Different = dict[str, tuple[str, str, list[Found]]]

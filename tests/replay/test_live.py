@@ -8,7 +8,8 @@ from mqttscope.mqtt.properties import Properties
 from mqttscope.replay.live import MAX_BEYOND_BYTES, PACKET_BYTES, LiveConnection, Room, readdressed, sent_again
 from mqttscope.replay.script import Entry, Script
 from mqttscope.session.connection import CONNECTED, Connection
-from tests.replay.client.playing import begun, read, say, whole
+from tests.replay.client.playing import begun, say
+from tests.replay.talk import read, whole
 
 
 def test_room_is_limited_for_each_connection_and_for_all() -> None:

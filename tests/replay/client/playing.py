@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from mqttscope.mqtt import Connect, ControlPacket, ProtocolVersion
+from mqttscope.mqtt import Connect, ControlPacket
 from mqttscope.mqtt.codec import decode, encode
 from mqttscope.replay.client.exchanges import ClientSessions
 from mqttscope.replay.client.player import Action, ClientOptions, ClientPlayer
 from mqttscope.replay.live import LiveConnection, Room, Send
 from mqttscope.replay.script import Ending, Script
 from mqttscope.session.connection import Connection
-from tests.replay.recordings import V5, conversation, recordings
-from tests.replay.talk import packet
-
-
-def whole(*lines: str, version: ProtocolVersion = V5, ended: tuple[str, str] = ("fin", "client")) -> Script:
-    """A connection in words: ``> publish a qos=1 id=1``."""
-    said = (line.split(" ", 1) for line in lines)
-    return conversation(*((arrow, read(words, version)) for arrow, words in said), ended=ended)
-
-
-def session(*lines: str, ended: tuple[str, str] = ("fin", "client")) -> Script:
-    """As `whole`, but CONNECT, CONNACK, and the DISCONNECT of a client that ends it come of themselves."""
-    return whole("> connect", "< connack", *lines, *["> disconnect"] * (ended == ("fin", "client")), ended=ended)
+from tests.replay.recordings import recordings
+from tests.replay.talk import read
 
 
 def resumed(*lines: str) -> list[Script]:
@@ -30,12 +19,6 @@ def resumed(*lines: str) -> list[Script]:
     second = "> connect resume session_expiry_interval=100", *lines, "> disconnect"
     said = [(number, *line.split(" ", 1)) for number, part in enumerate((first, second)) for line in part]
     return recordings(*((number, arrow, read(words)) for number, arrow, words in said), ended={0: ("reset", "client")})
-
-
-def read(words: str, version: ProtocolVersion = V5) -> ControlPacket:
-    """The packet that words describe."""
-    kind, *rest = words.split()
-    return packet("dev", kind, rest, version)
 
 
 def player(

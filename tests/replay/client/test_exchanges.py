@@ -6,8 +6,9 @@ from mqttscope.mqtt import Disconnect, Properties, ProtocolVersion, Puback, Pubc
 from mqttscope.replay.client.exchanges import ClientSessions, Correspondence, Deliveries
 from mqttscope.replay.live import NoteKind, Unfinished
 from mqttscope.replay.script import Entry, Script
-from tests.replay.client.playing import begun, interrupted, player, resumed, say, sent, session, whole
+from tests.replay.client.playing import begun, interrupted, player, resumed, say, sent
 from tests.replay.recordings import V3_1, V5
+from tests.replay.talk import session, whole
 
 
 def test_equal_ones_in_their_order_and_each_once() -> None:

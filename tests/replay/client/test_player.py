@@ -25,8 +25,9 @@ from mqttscope.replay.client.exchanges import ClientSessions
 from mqttscope.replay.client.player import ClientOptions, Skip, Until, Wait
 from mqttscope.replay.live import Close, NoteKind, Send
 from mqttscope.replay.script import Ending
-from tests.replay.client.playing import begun, interrupted, player, resumed, say, sent, session, texts, whole
+from tests.replay.client.playing import begun, interrupted, player, resumed, say, sent, texts
 from tests.replay.recordings import EXHAUSTIVE, V3_1_1, V5, connack, connect, recordings
+from tests.replay.talk import session, whole
 
 EXACTLY_ONCE = ("> publish a qos=2 id=1", "< pubrec 1", "> pubrel 1", "< pubcomp 1")
 
