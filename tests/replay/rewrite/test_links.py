@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from mqttscope.lint.conversation_text import parse_packet
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.codec import encode
-from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.properties import EMPTY, Properties
 from mqttscope.replay.rewrite.links import (
     Changes,
@@ -58,56 +57,43 @@ def upper(text: str) -> str:
     return text.upper()
 
 
-TOPICS: list[tuple[ControlPacket, ControlPacket, list[str]]] = [
-    (packets.Publish(topic_name="a"), packets.Publish(topic_name="A"), ["Topic Name"]),
+TOPICS = [
+    ("publish a", "publish A", ["Topic Name"]),
+    ("publish - topic_alias=1 response_topic=r", "publish - topic_alias=1 response_topic=R", ["Response Topic"]),
     (
-        packets.Publish(topic_name="", properties=Properties(topic_alias=1, response_topic="r")),
-        packets.Publish(topic_name="", properties=Properties(topic_alias=1, response_topic="R")),
-        ["Response Topic"],
-    ),
-    (
-        packets.Connect(will=Will("a", properties=Properties(response_topic="r", will_delay_interval=3))),
-        packets.Connect(will=Will("A", properties=Properties(response_topic="R", will_delay_interval=3))),
+        "connect will=a will.response_topic=r will.will_delay_interval=3",
+        "connect will=A will.response_topic=R will.will_delay_interval=3",
         ["Will Topic", "Response Topic"],
     ),
-    (
-        packets.Subscribe(subscriptions=[Subscription("a", 1), Subscription("$share/g/b", 2, True)]),
-        packets.Subscribe(subscriptions=[Subscription("A", 1), Subscription("$share/g/B", 2, True)]),
-        ["Topic Filter", "Topic Filter"],
-    ),
-    (
-        packets.Unsubscribe(topic_filters=["a", "A", "$share/g/a"]),
-        packets.Unsubscribe(topic_filters=["A", "A", "$share/g/A"]),
-        ["Topic Filter", "Topic Filter"],
-    ),
+    ("subscribe 1 a:1 $share/g/b:2,no_local", "subscribe 1 A:1 $share/g/B:2,no_local", ["Topic Filter"] * 2),
+    ("unsubscribe 1 a A $share/g/a", "unsubscribe 1 A A $share/g/A", ["Topic Filter"] * 2),
 ]
 
 
-@pytest.mark.parametrize(("packet", "wanted", "counted"), TOPICS)
-def test_topics_are_changed_wherever_they_stand(
-    packet: ControlPacket, wanted: ControlPacket, counted: list[str]
-) -> None:
-    found: list[str] = []
+@each("words, wanted, counted", TOPICS)
+def test_topics_are_changed_wherever_they_stand(words: str, wanted: str, counted: list[str]) -> None:
+    packet, found = parse_packet(words.split()), list[str]()
     before = repr(packet)
 
-    assert with_topics(packet, upper, shared_too(upper), found.append) == wanted
+    assert with_topics(packet, upper, shared_too(upper), found.append) == parse_packet(wanted.split())
     assert found == counted
     assert repr(packet) == before
 
 
-@pytest.mark.parametrize(
-    "packet",
+@each(
+    "words",
     [
-        packets.Publish(topic_name="A", properties=EMPTY),
-        packets.Publish(topic_name="", properties=Properties(content_type="a")),
-        packets.Connect(),
-        packets.Connect(will=Will("A")),
-        packets.Subscribe(subscriptions=[Subscription("A")]),
-        packets.Unsubscribe(topic_filters=["A"]),
-        packets.Pingreq(),
+        "publish A properties",
+        "publish - content_type=a",
+        "connect",
+        "connect will=A",
+        "subscribe 1 A",
+        "unsubscribe 1 A",
+        "pingreq",
     ],
 )
-def test_what_does_not_change_is_the_same_packet(packet: ControlPacket) -> None:
+def test_what_does_not_change_is_the_same_packet(words: str) -> None:
+    packet = parse_packet(words.split())
     assert with_topics(packet, upper, upper, lambda thing: pytest.fail(thing)) is packet
 
 
