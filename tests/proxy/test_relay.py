@@ -22,7 +22,7 @@ from mqttscope.transport.target import parse_upstream
 from mqttscope.transport.wire import Endpoint
 from tests.proxy import rig
 from tests.proxy.rig import PATIENCE_S, free_port, is_reset, until
-from tests.proxy.upstream import connect, joined, made, read, recorded, reset, serving
+from tests.proxy.upstream import connect, joined, made, read, recorded, reset, send, serving
 
 CONNECT = encode(Connect(client_identifier="dev1"), ProtocolVersion.V3_1_1)
 
@@ -56,8 +56,7 @@ def test_a_client_may_close_its_half_and_listen_on(tmp_path: Path) -> None:
         client.sendall(b"question")
         client.shutdown(socket.SHUT_WR)
         assert read(upstream, 100) == b"question"
-        upstream.sendall(b"answer")
-        assert read(client, 6) == b"answer"
+        send(upstream, client, b"answer")
         upstream.close()
         assert client.recv(1) == b""
 
@@ -71,8 +70,7 @@ def test_a_server_may_close_its_half_too(tmp_path: Path) -> None:
         upstream.sendall(b"bye")
         upstream.shutdown(socket.SHUT_WR)
         assert read(client, 100) == b"bye"
-        client.sendall(b"wait")
-        assert read(upstream, 4) == b"wait"
+        send(client, upstream, b"wait")
         client.close()
         assert upstream.recv(1) == b""
 
@@ -82,8 +80,7 @@ def test_a_server_may_close_its_half_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize("who", ["client", "server"])
 def test_a_reset_is_passed_on(tmp_path: Path, who: str) -> None:
     with serving() as server, Proxy(server.url) as proxy, joined(proxy, server) as (client, upstream):
-        client.sendall(b"something")
-        assert read(upstream, 9) == b"something"
+        send(client, upstream, b"something")
         gone, left = (client, upstream) if who == "client" else (upstream, client)
         reset(gone)
         with pytest.raises(ConnectionResetError):
@@ -114,8 +111,7 @@ def test_who_does_not_read_holds_up_nobody_else_and_memory_stays_bounded(tmp_pat
                 quiet = 0
             except BlockingIOError:
                 quiet += 1
-                other.sendall(b"ping")
-                assert read(its_upstream, 4) == b"ping"
+                send(other, its_upstream, b"ping")
         assert quiet == 300, "the proxy took everything"
         running = proxy._relay
         assert running is not None
@@ -203,8 +199,7 @@ def test_clients_beyond_the_limit_are_closed() -> None:
         with joined(proxy, server) as (client, upstream):
             with connect(proxy) as another:
                 assert another.recv(1) == b""
-            client.sendall(b"fine")
-            assert read(upstream, 4) == b"fine"
+            send(client, upstream, b"fine")
         with connect(proxy) as third:
             until(lambda: proxy._relay is not None and proxy._relay.clients <= 1)
             del third
@@ -223,8 +218,7 @@ def test_without_descriptors_clients_wait(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(asyncio.SelectorEventLoop, "sock_accept", flaky)
     monkeypatch.setattr(module, "_BUSY_S", 0.01)
     with serving() as server, Proxy(server.url) as proxy, joined(proxy, server) as (client, upstream):
-        client.sendall(b"patience")
-        assert read(upstream, 8) == b"patience"
+        send(client, upstream, b"patience")
     assert proxy.notes == ["cannot accept: no; clients wait"]
 
 
@@ -241,8 +235,7 @@ def test_many_come_and_go() -> None:
     with serving() as server, Proxy(server.url) as proxy:
         for number in range(50):
             with joined(proxy, server) as (client, upstream):
-                client.sendall(CONNECT)
-                assert read(upstream, len(CONNECT)) == CONNECT
+                send(client, upstream, CONNECT)
                 if number % 2:
                     reset(client)
         assert len([one for one in proxy.packets() if one.type == "connect"]) == 50
@@ -254,8 +247,7 @@ def test_many_come_and_go() -> None:
 
 def test_when_the_proxy_ends_the_record_does_not_say_that_anybody_closed(tmp_path: Path) -> None:
     with serving() as server, Proxy(server.url) as proxy, joined(proxy, server) as (client, upstream):
-        client.sendall(CONNECT)
-        assert read(upstream, len(CONNECT)) == CONNECT
+        send(client, upstream, CONNECT)
         proxy.close()
         assert client.recv(1) == b""
         assert upstream.recv(1) == b""
@@ -268,8 +260,7 @@ def test_ipv6(tmp_path: Path) -> None:
     with serving() as server, Proxy(server.url, "[::1]:0") as proxy:
         assert proxy.address == f"[::1]:{proxy.port}"
         with socket.create_connection(("::1", proxy.port), PATIENCE_S) as client, server.accept() as upstream:
-            client.sendall(CONNECT)
-            assert read(upstream, len(CONNECT)) == CONNECT
+            send(client, upstream, CONNECT)
             assert recorded(proxy, tmp_path / "six.pcapng")[0] == CONNECT
 
 
@@ -279,8 +270,7 @@ def test_every_address_has_the_same_port() -> None:
         assert running is not None
         assert {port for _, port in running.addresses} == {proxy.port}
         with joined(proxy, server) as (client, upstream):
-            upstream.sendall(b"hello")
-            assert read(client, 5) == b"hello"
+            send(upstream, client, b"hello")
 
 
 def test_two_cannot_listen_at_the_same_place() -> None:

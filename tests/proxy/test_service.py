@@ -24,7 +24,7 @@ from mqttscope.proxy import Proxy, Seen, service
 from mqttscope.transport.target import AddressError
 from tests.cli.running import invoke
 from tests.proxy import rig
-from tests.proxy.upstream import Server, joined, read, serving
+from tests.proxy.upstream import Server, joined, read, send, serving
 
 V311 = ProtocolVersion.V3_1_1
 CONNECT = encode(Connect(client_identifier="dev1"), V311)
@@ -41,10 +41,8 @@ def server() -> Iterator[Server]:
 def misbehave(proxy: Proxy, server: Server) -> None:
     """A client that publishes to a topic with a wildcard."""
     with joined(proxy, server) as (client, upstream):
-        client.sendall(CONNECT)
-        assert read(upstream, len(CONNECT)) == CONNECT
-        upstream.sendall(CONNACK)
-        assert read(client, len(CONNACK)) == CONNACK
+        send(client, upstream, CONNECT)
+        send(upstream, client, CONNACK)
         client.sendall(WILDCARD)
 
 
@@ -171,8 +169,7 @@ def test_a_client_without_connect_is_no_client(server: Server) -> None:
 def test_half_a_connect_is_no_connect(server: Server) -> None:
     with Proxy(server.url) as proxy:
         with joined(proxy, server) as (client, upstream):
-            client.sendall(CONNECT[:8])
-            assert read(upstream, 8) == CONNECT[:8]
+            send(client, upstream, CONNECT[:8])
         with pytest.raises(AssertionError, match="no CONNECT passed in 1 connection"):
             proxy.assert_conformant()
     with pytest.raises(AssertionError, match="no CONNECT passed in 1 connection"):
@@ -184,8 +181,7 @@ def test_half_a_connect_is_no_connect(server: Server) -> None:
 def test_a_broker_without_connack_is_not_conformant(server: Server, *, closes: bool) -> None:
     with Proxy(server.url) as proxy:
         with joined(proxy, server) as (client, upstream):
-            client.sendall(CONNECT)
-            assert read(upstream, len(CONNECT)) == CONNECT
+            send(client, upstream, CONNECT)
             if closes:
                 upstream.close()
                 assert client.recv(1) == b""
@@ -200,10 +196,8 @@ def test_a_broker_without_connack_is_not_conformant(server: Server, *, closes: b
 def test_a_web_server_is_no_broker(server: Server) -> None:
     answer = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
     with Proxy(server.url) as proxy, joined(proxy, server) as (client, upstream):
-        client.sendall(CONNECT)
-        assert read(upstream, len(CONNECT)) == CONNECT
-        upstream.sendall(answer)
-        assert read(client, len(answer)) == answer
+        send(client, upstream, CONNECT)
+        send(upstream, client, answer)
         with pytest.raises(AssertionError, match=r"^nothing to judge: .* sent no CONNACK"):
             proxy.assert_conformant()
     with pytest.raises(AssertionError, match="the server answers in HTTP, not in MQTT"):
@@ -213,10 +207,8 @@ def test_a_web_server_is_no_broker(server: Server) -> None:
 def test_a_broker_that_refuses_has_answered(server: Server) -> None:
     refused = encode(Connack(reason_code=5), V311)
     with Proxy(server.url) as proxy, joined(proxy, server) as (client, upstream):
-        client.sendall(CONNECT)
-        assert read(upstream, len(CONNECT)) == CONNECT
-        upstream.sendall(refused)
-        assert read(client, len(refused)) == refused
+        send(client, upstream, CONNECT)
+        send(upstream, client, refused)
         proxy.assert_conformant()
 
 
