@@ -225,22 +225,25 @@ def packets(script: Script) -> list[ControlPacket | Malformed]:
     return [entry.packet for entry in script.entries]
 
 
-def told(script: Script) -> list[str]:
-    """Types and directions: ``>publish``."""
-    return [f"{'>' if entry.from_client else '<'}{entry.type}" for entry in script.entries]
+def told(script: Script) -> str:
+    """Directions and types: ``>publish <puback``."""
+    return " ".join(f"{'>' if entry.from_client else '<'}{entry.type}" for entry in script.entries)
 
 
 def links(scripts: list[Script]) -> list[tuple[int, int | None, int | None]]:
     """Which place answers which, and which sends which again."""
-    return [
-        (
-            entry.place,
-            None if entry.answers is None else entry.answers.place,
-            None if entry.resends is None else entry.resends.place,
-        )
-        for script in scripts
-        for entry in script.entries
-    ]
+    entries = [entry for script in scripts for entry in script.entries]
+    return [(one.place, one.answers and one.answers.place, one.resends and one.resends.place) for one in entries]
+
+
+def check_untouched(scripts: list[Script], copies: list[Script]) -> None:
+    """Copies have entries of their own, with the bytes and the links of the others."""
+    assert links(copies) == links(scripts)
+    for script, copy in zip(scripts, copies, strict=True):
+        for entry, other in zip(script.entries, copy.entries, strict=True):
+            assert other is not entry
+            assert other.packet is entry.packet
+            assert other.raw is entry.raw
 
 
 def check_links(scripts: list[Script]) -> None:

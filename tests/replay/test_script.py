@@ -2,43 +2,26 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect
 from mqttscope.mqtt import Disconnect
-from mqttscope.replay.script import Script, read_scripts
+from mqttscope.replay.script import read_scripts
 from tests import corpora
-from tests.conftest import ROOT
-from tests.replay.recordings import STEP_NS, Builder, connack, connect, publish
-
-
-def scripts(name: str) -> list[Script]:
-    path: Path = ROOT / "captures" / name / "capture.pcapng"
-    return read_scripts(dissect(open_capture([str(path)])))
+from tests.replay.recordings import STEP_NS, Builder, captured, connack, connect, publish
 
 
 def test_each_answer_names_what_it_answers() -> None:
-    _, sensor = scripts("v5-qos")
-    found = [
-        (one.type, one.answers.type if one.answers else None) for one in sensor.entries if one.type not in ("publish",)
-    ]
+    _, sensor = captured("v5-qos")
+    answered = [(one.type, one.answers and one.answers.type) for one in sensor.entries if one.type != "publish"]
+    acknowledgements = [(name, "publish") for name in ("puback", "pubrec", "pubrel", "pubcomp")]
 
-    assert found == [
-        ("connect", None),
-        ("connack", "connect"),
-        ("puback", "publish"),
-        ("pubrec", "publish"),
-        ("pubrel", "publish"),
-        ("pubcomp", "publish"),
-        ("disconnect", None),
-    ]
-    places = {one.place for script in scripts("v5-qos") for one in script.entries}
+    assert answered == [("connect", None), ("connack", "connect"), *acknowledgements, ("disconnect", None)]
+    places = {one.place for script in captured("v5-qos") for one in script.entries}
     assert places == set(range(len(places)))
 
 
 def test_endings_say_who_ended_it() -> None:
-    slow, office, again = scripts("v311-redelivery")
+    slow, office, again = captured("v311-redelivery")
 
     assert (slow.ending.how, slow.ending.by) == ("fin", "client")
     assert (office.ending.how, again.opened_place, slow.ended_place) == ("fin", 16, 16)
@@ -46,8 +29,8 @@ def test_endings_say_who_ended_it() -> None:
 
 
 def test_bytes_that_were_lost_are_counted() -> None:
-    assert all(not one.lost for one in scripts("v5-qos"))
-    assert sum(one.lost for one in scripts("lost-in-payload")) > 0
+    assert all(not one.lost for one in captured("v5-qos"))
+    assert sum(one.lost for one in captured("lost-in-payload")) > 0
 
 
 def test_the_first_end_is_the_end() -> None:

@@ -41,9 +41,7 @@ def test_nothing_asked_for_is_everything(name: str) -> None:
     copies, changes = select(scripts)
 
     assert not changes
-    assert recordings.links(copies) == recordings.links(scripts)
-    for script, copy in zip(scripts, copies, strict=True):
-        assert [entry.raw for entry in copy.entries] == [entry.raw for entry in script.entries]
+    recordings.check_untouched(scripts, copies)
 
 
 @each("name", recordings.NAMES)
@@ -98,15 +96,7 @@ def test_a_connection_that_is_open_at_the_start_keeps_what_it_is() -> None:
     )
     (script,), changes = select(scripts, start=seconds(13))
 
-    assert recordings.told(script) == [
-        ">connect",
-        "<connack",
-        ">subscribe",
-        "<suback",
-        ">unsubscribe",
-        "<unsuback",
-        ">publish",
-    ]
+    assert recordings.told(script) == ">connect <connack >subscribe <suback >unsubscribe <unsuback >publish"
     assert [entry.timestamp_ns // recordings.SECOND for entry in script.entries] == [13] * 6 + [15]
     assert script.opened_ns == 13 * recordings.SECOND
     recordings.check_links([script])
@@ -126,7 +116,7 @@ def test_answers_to_what_is_before_the_end_are_kept() -> None:
     )
     (script,), changes = select(scripts, end=seconds(4))
 
-    assert recordings.told(script) == [">connect", "<connack", ">publish", "<puback"]
+    assert recordings.told(script) == ">connect <connack >publish <puback"
     assert (script.ending.how, script.ending.by) == ("open", None)
     assert "1 connection open at the end of the span of time" in changes.sentences
 
@@ -196,17 +186,9 @@ def test_a_filter_keeps_what_the_protocol_needs() -> None:
     recorder.connection((">", packets.Publish(topic_name="b")), client="c2")
     (script,), changes = select(recorder.scripts, places={6, 8})
 
-    assert recordings.told(script) == [
-        ">connect",
-        "<connack",
-        ">subscribe",
-        "<suback",
-        ">publish",
-        "<puback",
-        "<publish",
-        ">pingreq",
-        "<pingresp",
-    ]
+    assert (
+        recordings.told(script) == ">connect <connack >subscribe <suback >publish <puback <publish >pingreq <pingresp"
+    )
     recordings.check_links([script])
     assert changes.sentences == [
         "4 client packets left out by the filter",
@@ -214,4 +196,4 @@ def test_a_filter_keeps_what_the_protocol_needs() -> None:
         "1 connection left out by the filter",
     ]
     (script,), _ = select(recorder.scripts, places={7})
-    assert recordings.told(script) == [">connect", "<connack", ">publish", "<puback", ">pingreq", "<pingresp"]
+    assert recordings.told(script) == ">connect <connack >publish <puback >pingreq <pingresp"
