@@ -25,37 +25,33 @@ TOLERATED_IN_3_1_1 = {"pubrel.packet_identifier:repeated", "pubrel:layout-of-5.0
 """Packets that are too long; in 5.0 there may be more after the identifier."""
 TOLERATED_SINCE_3_1_1 = {
     *(f"pingreq:reserved-flag-{bit}" for bit in range(4)),
-    "flow:wrong-direction-pingresp",
-    "flow:wrong-direction-suback",
-    "flow:wrong-direction-unsuback",
+    *(f"flow:wrong-direction-{name}" for name in ("pingresp", "suback", "unsuback")),
     "pingreq:extra-byte",
     "pingreq:reserved-flags-inverted",
     "publish:dup-with-qos-0",
     "pubrel:extra-byte",
 }
 TOLERATED_IN_5_0 = {
-    "connect.remaining_length:not-minimal",
-    "connect.will.properties.payload_format_indicator:maximum",
-    "connect.will.properties.payload_format_indicator:two",
+    *(
+        f"{name}.remaining_length:not-minimal"
+        for name in ("connect", "pingreq", "publish", "pubrel", "subscribe", "unsubscribe")
+    ),
+    *(
+        f"{owner}.properties.payload_format_indicator:{slug}"
+        for owner in ("connect.will", "publish")
+        for slug in ("maximum", "two")
+    ),
     "connect.will.properties.response_topic:empty",
+    *(f"publish.properties.response_topic:{slug}" for slug in ("empty", "wildcard-hash", "wildcard-plus")),
     "connect:authentication-data-alone",
     "flow:receive-maximum-overrun",
-    "pingreq.remaining_length:not-minimal",
-    "publish.properties.payload_format_indicator:maximum",
-    "publish.properties.payload_format_indicator:two",
-    "publish.properties.response_topic:empty",
-    "publish.properties.response_topic:wildcard-hash",
-    "publish.properties.response_topic:wildcard-plus",
     "publish.properties.subscription_identifier:zero",
-    "publish.remaining_length:not-minimal",
     "publish:subscription-identifier-from-client",
-    "pubrel.remaining_length:not-minimal",
-    "subscribe.remaining_length:not-minimal",
     "subscribe.subscriptions.no_local:on-shared",
-    "subscribe.subscriptions.topic_filter:share-filter-empty",
-    "subscribe.subscriptions.topic_filter:share-name-empty",
-    "subscribe.subscriptions.topic_filter:share-without-filter",
-    "unsubscribe.remaining_length:not-minimal",
+    *(
+        f"subscribe.subscriptions.topic_filter:share-{slug}"
+        for slug in ("filter-empty", "name-empty", "without-filter")
+    ),
     # PUBREL with a reason code that is not one of its own: all but 0x00 and 0x92.
     *(f"pubrel.reason_code:unknown-{code}" for code in ("03", "7f", "ff")),
     *(
@@ -67,15 +63,12 @@ TOLERATED_IN_5_0 = {
     ),
 }
 DEVIATIONS = {
-    V3_1: dict.fromkeys(REFUSED, Verdict.REFUSED_LEGAL),
-    V3_1_1: {
-        **dict.fromkeys(REFUSED, Verdict.REFUSED_LEGAL),
-        **dict.fromkeys(TOLERATED_SINCE_3_1_1 | TOLERATED_IN_3_1_1, Verdict.TOLERATED),
-    },
-    V5: {
-        **dict.fromkeys(REFUSED, Verdict.REFUSED_LEGAL),
-        **dict.fromkeys(TOLERATED_SINCE_3_1_1 | TOLERATED_IN_5_0, Verdict.TOLERATED),
-    },
+    version: dict.fromkeys(REFUSED, Verdict.REFUSED_LEGAL) | dict.fromkeys(tolerated, Verdict.TOLERATED)
+    for version, tolerated in (
+        (V3_1, set[str]()),
+        (V3_1_1, TOLERATED_SINCE_3_1_1 | TOLERATED_IN_3_1_1),
+        (V5, TOLERATED_SINCE_3_1_1 | TOLERATED_IN_5_0),
+    )
 }
 """By version: every mutation of the catalogue on `script` whose verdict is not ``conforming`` (mosquitto 2.0.11).
 
