@@ -16,13 +16,13 @@ from mqttscope.mqtt import Connect, ProtocolVersion, encode
 from mqttscope.net.segment import reverse_key
 from mqttscope.proxy import Proxy, relay
 from mqttscope.proxy.pair import HIGH_WATER_BYTES, Pair
-from mqttscope.transport import server as module
 from mqttscope.transport.recording import Recording
 from mqttscope.transport.target import parse_upstream
 from mqttscope.transport.wire import Endpoint
 from tests.proxy import rig
 from tests.proxy.rig import PATIENCE_S, free_port, is_reset, until
 from tests.proxy.upstream import connect, joined, made, read, recorded, reset, send, serving
+from tests.transport.linking import fail_to_accept
 
 CONNECT = encode(Connect(client_identifier="dev1"), ProtocolVersion.V3_1_1)
 
@@ -207,16 +207,7 @@ def test_clients_beyond_the_limit_are_closed() -> None:
 
 
 def test_without_descriptors_clients_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    accept = asyncio.SelectorEventLoop.sock_accept
-    failures = [errno.EMFILE, errno.ECONNABORTED]
-
-    async def flaky(loop: asyncio.SelectorEventLoop, sock: socket.socket) -> object:
-        if failures:
-            raise OSError(failures.pop(), "no")
-        return await accept(loop, sock)
-
-    monkeypatch.setattr(asyncio.SelectorEventLoop, "sock_accept", flaky)
-    monkeypatch.setattr(module, "_BUSY_S", 0.01)
+    fail_to_accept(monkeypatch, [errno.ECONNABORTED, errno.EMFILE])
     with serving() as server, Proxy(server.url) as proxy, joined(proxy, server) as (client, upstream):
         send(client, upstream, b"patience")
     assert proxy.notes == ["cannot accept: no; clients wait"]

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
+
+import pytest
 
 from mqttscope.capture import open_capture
 from mqttscope.mqtt import Connack, Connect, ControlPacket, ProtocolVersion, Publish, encode
 from mqttscope.net.frame import Frame
 from mqttscope.net.headers import segment
 from mqttscope.net.segment import Segment
+from mqttscope.transport import server
 from mqttscope.transport.recording import Recorder, Recording
 from mqttscope.transport.wire import Made
 from tests.transport.wires import complaints, streams
@@ -152,3 +156,16 @@ def sound_story(path: Path) -> tuple[bytes, bytes, list[str]]:
     """The story of a file in which tshark finds nothing wrong."""
     assert complaints(path) == []
     return story(path)
+
+
+def fail_to_accept(patch: pytest.MonkeyPatch, failures: list[int]) -> None:
+    """Have the next attempts to accept a connection fail with these numbers of errors."""
+    accept = asyncio.SelectorEventLoop.sock_accept
+
+    async def flaky(loop: asyncio.SelectorEventLoop, sock: socket.socket) -> object:
+        if failures:
+            raise OSError(failures.pop(0), "no")
+        return await accept(loop, sock)
+
+    patch.setattr(asyncio.SelectorEventLoop, "sock_accept", flaky)
+    patch.setattr(server, "_BUSY_S", 0.01)

@@ -42,6 +42,11 @@ class Remote:
     async def write(self, data: bytes) -> None:
         await soon(asyncio.get_running_loop().sock_sendall(self.sock, data))
 
+    async def close(self, link: Link) -> None:
+        """Close, and wait for the end of the link."""
+        self.sock.close()
+        await soon(link.closed.wait())
+
     def reset(self) -> None:
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.sock.close()
@@ -78,8 +83,7 @@ async def test_bytes_go_both_ways_and_the_ends_are_known(tmp_path: Path) -> None
         link.close()
         link.write(PUBLISH)
         assert await remote.read(1) == b""
-        remote.sock.close()
-        await soon(link.closed.wait())
+        await remote.close(link)
         assert heard.end == ("fin", "the connection was closed")
 
     told = ["FlowOpened", "client fin", "server fin", "closed fin"]
@@ -96,8 +100,7 @@ async def test_a_close_waits_for_the_other_side_and_resets_nothing(tmp_path: Pat
         assert len(await remote.read(1_000_000)) == 100_000
         await remote.write(b"last")
         assert not link.closed.is_set()
-        remote.sock.close()
-        await soon(link.closed.wait())
+        await remote.close(link)
         assert (heard.data[6:], heard.end) == (b"", ("fin", "the connection was closed"))
 
     assert sound_story(tmp_path / "it.pcapng")[1] == b"unreadlaterlast"
@@ -124,8 +127,7 @@ async def test_half_closed_it_still_reads(tmp_path: Path) -> None:
         assert await remote.read(100) == b"question"
         await remote.write(b"answer")
         await heard.gets(b"answer")
-        remote.sock.close()
-        await soon(link.closed.wait())
+        await remote.close(link)
         assert heard.end == ("fin", "the connection was closed")
 
     told = ["FlowOpened", "client fin", "server fin", "closed fin"]
@@ -223,6 +225,7 @@ async def socketed(recorder: Recorder | None = None) -> AsyncIterator[tuple[Link
     answer = framing.response().replace(accept_for(framing.KEY).encode(), accept_for(key).encode())
     await remote.write(answer + framing.frame(b"first"))
     link = await soon(connecting)
+    await heard.gets(b"first")
     try:
         yield link, heard, remote
     finally:
@@ -236,7 +239,6 @@ async def socketed(recorder: Recorder | None = None) -> AsyncIterator[tuple[Link
 async def test_frames_of_a_websocket_are_unwrapped() -> None:
     async with socketed() as (link, heard, remote):
         assert link.subprotocol == "mqtt"
-        await heard.gets(b"first")
         await remote.write(framing.frame(b"ping", first=0x89) + framing.frame(b"se", first=2))
         await remote.write(framing.frame(b"cond", first=0x80))
         await heard.gets(b"second")
@@ -253,8 +255,7 @@ async def test_a_websocket_closes_with_close_frames(tmp_path: Path) -> None:
         assert (await remote.read(8))[:2] == b"\x88\x82"
         await remote.write(framing.frame(b"\x03\xe8", first=0x88))
         assert await remote.read(1) == b""
-        remote.sock.close()
-        await soon(link.closed.wait())
+        await remote.close(link)
         assert heard.end == ("fin", "close frame 1000")
 
     assert sound_story(tmp_path / "it.pcapng")[2] == ["FlowOpened", "client fin", "server fin", "closed fin"]
@@ -262,7 +263,6 @@ async def test_a_websocket_closes_with_close_frames(tmp_path: Path) -> None:
 
 async def test_a_websocket_is_half_closed_by_a_close_frame() -> None:
     async with socketed() as (link, heard, remote):
-        await heard.gets(b"first")
         link.half_close()
         assert (await remote.read(8))[:2] == b"\x88\x82"
         await remote.write(framing.frame(b"late"))
@@ -270,26 +270,21 @@ async def test_a_websocket_is_half_closed_by_a_close_frame() -> None:
         await remote.write(framing.frame(b"\x03\xe8bye", first=0x88))
         await heard.until(lambda: heard.end)
         assert heard.end == ("fin", "close frame 1000: bye")
-        remote.sock.close()
-        await soon(link.closed.wait())
+        await remote.close(link)
 
 
 async def test_a_websocket_whose_peer_says_nonsense_fails() -> None:
     async with socketed() as (link, heard, remote):
-        await heard.gets(b"first")
         await remote.write(framing.frame(b"good") + b"\x83\x00")
         await heard.gets(b"good")
         assert heard.end == ("failed", "the opcode is 3")
         assert (await remote.read(100))[:2] == b"\x88\x82"
-        remote.sock.close()
-        await soon(link.closed.wait())
+        await remote.close(link)
 
 
 async def test_a_websocket_may_end_without_a_close_frame() -> None:
     async with socketed() as (link, heard, remote):
-        await heard.gets(b"first")
-        remote.sock.close()
-        await soon(link.closed.wait())
+        await remote.close(link)
         assert heard.end == ("fin", "the connection was closed without a close frame")
 
 

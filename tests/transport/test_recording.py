@@ -82,23 +82,6 @@ def test_a_question_without_a_thread_is_answered_at_once() -> None:
     assert (recording.unjudged_bytes, recording.told()) == (0, [])
 
 
-def test_frames_are_in_the_file_while_judging_hangs(tmp_path: Path) -> None:
-    path, free = tmp_path / "it.pcapng", threading.Event()
-
-    def hang(event: Event) -> None:
-        free.wait(10)
-
-    recording = Recording("it", path=str(path), listener=hang)
-    recording.start()
-    conversation(recording)
-    assert len(list(open_capture([path]))) == 5
-    assert recording.busy
-    assert recording.unjudged_bytes == len(CONNECT) + len(CONNACK)
-    free.set()
-    recording.close()
-    assert recording.unjudged_bytes == 0
-
-
 def test_what_happens_after_the_seal_is_no_part_of_the_record(tmp_path: Path) -> None:
     recording = Recording("it")
     wire = conversation(recording)
@@ -107,11 +90,14 @@ def test_what_happens_after_the_seal_is_no_part_of_the_record(tmp_path: Path) ->
     assert recording.frames == 5
 
 
-def test_who_listens_and_fails_ends_only_the_listening(tmp_path: Path) -> None:
+@pytest.mark.parametrize("failing", [Event, ConnectionClosed])
+def test_who_listens_and_fails_ends_only_the_listening(failing: type, tmp_path: Path) -> None:
+    """At the first event, or at the last."""
     notes: list[str] = []
 
     def broken(event: Event) -> None:
-        raise ZeroDivisionError("oh")
+        if failing is Event or isinstance(event, failing):
+            raise ZeroDivisionError("oh")
 
     path = tmp_path / "it.pcapng"
     recording = Recording("it", path=str(path), listener=broken, note=notes.append)
@@ -122,19 +108,6 @@ def test_who_listens_and_fails_ends_only_the_listening(tmp_path: Path) -> None:
     assert notes == ["internal error: ZeroDivisionError: oh; forwarding and recording continue without the linter"]
     assert isinstance(recording.judge_error, ZeroDivisionError)
     assert len(list(open_capture([path]))) == 6
-
-
-def test_who_fails_at_the_end_is_told_of_too() -> None:
-    notes: list[str] = []
-
-    def broken(event: Event) -> None:
-        if isinstance(event, ConnectionClosed):
-            raise ZeroDivisionError("oh")
-
-    recording = Recording("it", listener=broken, note=notes.append)
-    conversation(recording)
-    recording.close()
-    assert len(notes) == 1
 
 
 class Full(io.RawIOBase):
@@ -276,6 +249,19 @@ def gate() -> Iterator[Gate]:
     made.open.set()
 
 
+def test_frames_are_in_the_file_while_judging_hangs(gate: Gate, tmp_path: Path) -> None:
+    path = tmp_path / "it.pcapng"
+    recording = Recording("it", path=str(path), listener=gate.hear)
+    recording.start()
+    conversation(recording)
+    assert len(list(open_capture([path]))) == 5
+    assert recording.busy
+    assert recording.unjudged_bytes == len(CONNECT) + len(CONNACK)
+    gate.open.set()
+    recording.close()
+    assert recording.unjudged_bytes == 0
+
+
 def begun(gate: Gate) -> tuple[Recording, Judging, Wire]:
     """A connection that was accepted, whose judging hangs."""
     recording = Recording("it", listener=gate.hear, note=gate.notes.append)
@@ -367,15 +353,9 @@ def test_the_thread_keeps_nothing_of_streams_that_are_over(monkeypatch: pytest.M
     recording.close()
 
 
-def test_who_is_behind_says_so_each_time_it_is_twice_as_far() -> None:
-    notes: list[str] = []
-    free = threading.Event()
+def test_who_is_behind_says_so_each_time_it_is_twice_as_far(gate: Gate) -> None:
     now = [10 * SECOND_NS]
-
-    def hang(event: Event) -> None:
-        free.wait(30)
-
-    judging = Judging(Dissector(), hang, notes.append, lambda error: None, now=lambda: now[0])
+    judging = Judging(Dissector(), gate.hear, gate.notes.append, lambda error: None, now=lambda: now[0])
     recording = Recording("it")
     recording.judging = judging
     recording.now = lambda: now[0]  # type: ignore[method-assign]
@@ -386,9 +366,9 @@ def test_who_is_behind_says_so_each_time_it_is_twice_as_far() -> None:
     for seconds in (0.5, 0.4, 0.3, 0.5, 1, 5):
         now[0] += int(seconds * SECOND_NS)
         recording.take(wire.data(CLIENT, publish(1), recording.now()))
-    free.set()
+    gate.open.set()
     recording.close()
-    told = [one.split()[2] for one in notes]
+    told = [one.split()[2] for one in gate.notes]
     assert told[:3] == ["1.2", "2.7", "7.7"]
     assert "findings came up to 7.7 s late" in recording.told()
 

@@ -23,7 +23,18 @@ from mqttscope.transport.server import Server, accept, listen, serve
 from mqttscope.transport.target import Target
 from mqttscope.transport.tls import listen_context, upstream_context
 from tests.proxy import rig
-from tests.transport.linking import CONNACK, CONNECT, PUBLISH, Heard, packet, recorder, soon, sound_story, until
+from tests.transport.linking import (
+    CONNACK,
+    CONNECT,
+    PUBLISH,
+    Heard,
+    fail_to_accept,
+    packet,
+    recorder,
+    soon,
+    sound_story,
+    until,
+)
 
 SCHEMES = ("mqtt", "mqtts", "ws", "wss")
 
@@ -288,27 +299,13 @@ async def test_a_place_that_is_taken_leaves_nothing_open() -> None:
 
 async def test_without_descriptors_clients_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     failures = [errno.EMFILE, errno.ECONNABORTED]
-    original = asyncio.SelectorEventLoop.sock_accept
-
-    async def flaky(loop: asyncio.SelectorEventLoop, sock: socket.socket) -> object:
-        if failures:
-            raise OSError(failures.pop(0), "no")
-        return await original(loop, sock)
-
-    monkeypatch.setattr(asyncio.SelectorEventLoop, "sock_accept", flaky)
-    monkeypatch.setattr(module, "_BUSY_S", 0.01)
+    fail_to_accept(monkeypatch, failures)
     (sock,) = await listen("127.0.0.1", 0)
     came: list[socket.socket] = []
     told: list[str] = []
-    arrived = asyncio.Event()
-
-    def take(client: socket.socket) -> None:
-        came.append(client)
-        arrived.set()
-
-    task = asyncio.create_task(accept(sock, take, told.append))
+    task = asyncio.create_task(accept(sock, came.append, told.append))
     with socket.create_connection(sock.getsockname()):
-        await soon(arrived.wait())
+        await until(lambda: came)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     came[0].close()
@@ -316,4 +313,4 @@ async def test_without_descriptors_clients_wait(monkeypatch: pytest.MonkeyPatch)
     assert told == ["cannot accept: no; clients wait"]
     # A socket that is closed ends it by itself.
     failures.append(errno.EBADF)
-    await soon(accept(sock, take, told.append))
+    await soon(accept(sock, came.append, told.append))

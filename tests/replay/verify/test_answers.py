@@ -233,16 +233,17 @@ def test_older_versions_have_return_codes(version: ProtocolVersion) -> None:
     assert "0x05 Connection Refused, not authorized" in one.message
 
 
-def test_an_answer_that_the_replay_did_not_ask_for_is_not_judged() -> None:
-    found = verify(talk.pairs(talk.asked(*EXACTLY_ONCE), talk.asked(*EXACTLY_ONCE[:2])))
+@pytest.mark.parametrize(
+    ("live", "unjudged"),
+    [
+        pytest.param(EXACTLY_ONCE[:2], 1, id="an answer that the replay did not ask for"),
+        pytest.param(ACKNOWLEDGED, 2, id="a message sent with another QoS has another answer"),
+    ],
+)
+def test_what_is_not_judged(live: tuple[str, ...], unjudged: int) -> None:
+    found = verify(talk.pairs(talk.asked(*EXACTLY_ONCE), talk.asked(*live)))
 
-    assert (found.differences, found.tallies[0].unjudged) == ([], 1)
-
-
-def test_a_message_sent_with_another_qos_has_another_answer() -> None:
-    found = verify(talk.pairs(talk.asked(*EXACTLY_ONCE), talk.asked(*ACKNOWLEDGED)))
-
-    assert (found.differences, found.tallies[0].unjudged) == ([], 2)
+    assert (found.differences, found.tallies[0].unjudged) == ([], unjudged)
 
 
 def test_a_connection_that_breaks_says_why() -> None:
