@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from mqttscope.mqtt import Connack, Connect, PacketType, Properties
+from mqttscope.mqtt import PacketType
 from mqttscope.mutate import Action, NotApplicableError
 from mqttscope.mutate.connection import OPENING
-from mqttscope.mutate.flow import CLIENT, SERVER, SIDES, MutatedFlow, recorded_steps
+from mqttscope.mutate.flow import SERVER, SIDES, MutatedFlow, recorded_steps
 from mqttscope.mutate.steps import SECOND
-from tests.mutate.talk import V3_1, V3_1_1, V5, authenticated, good, limited, made, mutated
+from tests.mutate.talk import V3_1, V3_1_1, V5, authenticated, good, limited, mutated, spoken
 
 
 def test_another_packet_comes_first() -> None:
@@ -36,12 +36,7 @@ def test_nothing_comes_after_disconnect_but_here() -> None:
 
 
 def test_a_connection_that_was_refused_has_no_inside() -> None:
-    block = Properties()
-    refused = made(
-        V5,
-        (CLIENT, Connect(protocol_level=5, client_identifier="c", properties=block)),
-        (SERVER, Connack(reason_code=0x87, properties=block)),
-    )
+    refused = spoken(V5, "> connect\n< connack code=0x87")
     with pytest.raises(NotApplicableError, match="accepted"):
         mutated("flow:second-connect", flow=refused)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from mqttscope.mqtt import Connect, ControlPacket
 from mqttscope.mqtt.codec import decode, encode
 from mqttscope.replay.client.exchanges import ClientSessions
@@ -39,7 +41,8 @@ def say(one: ClientPlayer, *answers: str, now: int = 0) -> list[ControlPacket]:
     return [send.entry.packet for send in one.react(now)]  # type: ignore[misc]
 
 
-def sent(action: Action) -> ControlPacket:
+def sent(action: Action) -> Any:
+    """The packet that a player sends."""
     assert isinstance(action, Send), action
     assert isinstance(action.entry.packet, ControlPacket)
     return action.entry.packet

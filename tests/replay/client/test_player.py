@@ -68,8 +68,8 @@ def test_acknowledgements_name_the_identifiers_of_the_live_server() -> None:
     )
     one = begun(script)
     (first,) = say(one, "publish t x qos=1 id=900")
-    assert (first.packet_identifier, first.reason_code) == (900, 0x10)  # type: ignore[attr-defined]
-    assert first.properties == Properties(user_property=[("k", "v")])  # type: ignore[attr-defined]
+    assert (first.packet_identifier, first.reason_code) == (900, 0x10)
+    assert first.properties == Properties(user_property=[("k", "v")])
     assert [type(found) for found in say(one, "publish t y qos=2 id=901")] == [Pubrec]
     assert say(one, "pubrel 901") == [Pubcomp(901)]
     assert not one.live.notes
@@ -100,7 +100,7 @@ def test_a_lower_receive_maximum_is_obeyed() -> None:
     sent(one.perform(0))
     assert one.perform(0) == Wait(Until.RECEIVE_MAXIMUM)
     say(one, "puback 1")
-    assert sent(one.perform(0)).packet_identifier == 2  # type: ignore[attr-defined]
+    assert sent(one.perform(0)).packet_identifier == 2
 
 
 def test_limits_of_the_live_server_are_obeyed() -> None:
@@ -131,13 +131,13 @@ def test_an_alias_whose_setting_was_not_sent_is_established_anew() -> None:
     del script.entries[2]
     one = begun(script, answer)
 
-    assert [sent(one.perform(0)).topic_name for _ in range(2)] == ["t", ""]  # type: ignore[attr-defined]
+    assert [sent(one.perform(0)).topic_name for _ in range(2)] == ["t", ""]
 
 
 def test_an_identifier_that_is_still_in_use_is_replaced() -> None:
     script = session("> publish a qos=1 id=1", "< puback 1", "> publish b qos=1 id=1", "< puback 1")
     one = begun(script)
-    assert [sent(one.perform(0)).packet_identifier for _ in range(2)] == [1, 2]  # type: ignore[attr-defined]
+    assert [sent(one.perform(0)).packet_identifier for _ in range(2)] == [1, 2]
     say(one, "puback 2")
     assert one.correspondence.done[-1] is script.entries[5]
 

@@ -6,16 +6,7 @@ import pytest
 
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import (
-    Disconnect,
-    Puback,
-    Pubcomp,
-    Publish,
-    Pubrec,
-    Pubrel,
-    Suback,
-    Subscribe,
-)
+from mqttscope.mqtt.packets import Disconnect, Puback, Pubcomp, Publish, Pubrec, Pubrel, Suback, Subscribe
 from mqttscope.mqtt.parts import Subscription
 from mqttscope.replay.rewrite.links import Changes, copy_scripts
 from mqttscope.replay.rewrite.qos import change_qos
@@ -26,12 +17,8 @@ from tests.replay.recordings import NAMES, Recorder, captured, check_links, pack
 Said = tuple[str, ControlPacket]
 ZERO: list[Said] = [(">", Publish(topic_name="a"))]
 ONE: list[Said] = [(">", Publish(qos=1, topic_name="a", packet_identifier=1)), ("<", Puback(1))]
-TWO: list[Said] = [
-    (">", Publish(qos=2, topic_name="a", packet_identifier=1)),
-    ("<", Pubrec(1)),
-    (">", Pubrel(1)),
-    ("<", Pubcomp(1)),
-]
+RECEIVED: list[Said] = [("<", Pubrec(1)), (">", Pubrel(1)), ("<", Pubcomp(1))]
+TWO: list[Said] = [(">", Publish(qos=2, topic_name="a", packet_identifier=1)), *RECEIVED]
 
 
 def done(scripts: list[Script], qos: int) -> tuple[list[Script], list[str]]:
