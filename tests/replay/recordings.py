@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from functools import cache
 
@@ -17,6 +17,7 @@ from mqttscope.dissect import dissect
 from mqttscope.events import ConnectionClosed, ConnectionEnding, ConnectionOpened, GapEvent, MalformedEvent, PacketEvent
 from mqttscope.mqtt import Connack, Connect, ControlPacket, Malformed, ProtocolVersion, Publish, decode, encode
 from mqttscope.mqtt.properties import Properties
+from mqttscope.replay.rewrite.links import Changes, copy_scripts
 from mqttscope.replay.script import C2S, S2C, Entry, Script, ScriptReader, read_scripts
 from mqttscope.session.connection import Connection
 from tests.conftest import ROOT
@@ -233,7 +234,11 @@ def told(script: Script) -> str:
 def links(scripts: list[Script]) -> list[tuple[int, int | None, int | None]]:
     """Which place answers which, and which sends which again."""
     entries = [entry for script in scripts for entry in script.entries]
-    return [(one.place, one.answers and one.answers.place, one.resends and one.resends.place) for one in entries]
+    return [(one.place, place(one.answers), place(one.resends)) for one in entries]
+
+
+def place(entry: Entry | None) -> int | None:
+    return None if entry is None else entry.place
 
 
 def check_untouched(scripts: list[Script], copies: list[Script]) -> None:
@@ -259,6 +264,14 @@ def check_links(scripts: list[Script]) -> None:
         if places:
             assert script.opened_place <= places[0]
             assert places[-1] < script.ended_place
+
+
+def changed(scripts: list[Script], change: Callable[[list[Script], Changes], object]) -> tuple[list[Script], Changes]:
+    """What a change makes of copies; the recording stays as it was."""
+    before, changes, copies = snapshot(scripts), Changes(), copy_scripts(scripts)
+    change(copies, changes)
+    assert snapshot(scripts) == before
+    return copies, changes
 
 
 def snapshot(scripts: list[Script]) -> list[object]:

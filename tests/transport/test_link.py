@@ -21,6 +21,7 @@ from mqttscope.transport.recording import Recorder
 from mqttscope.transport.target import Target, parse_broker
 from mqttscope.transport.websocket import WebSocketError
 from mqttscope.transport.wire import Endpoint
+from tests.each import each
 from tests.net import framing
 from tests.net.framing import CLIENT
 from tests.transport.linking import CONNACK, CONNECT, PUBLISH, Heard, recorder, soon, sound_story, story, until
@@ -323,43 +324,34 @@ def failed(why: str) -> ssl.SSLError:
     return error
 
 
-@pytest.mark.parametrize(
-    ("error", "kind", "why"),
-    [
-        (WebSocketError("it answers 404 Not Found"), LinkErrorKind.WEBSOCKET, "it answers 404 Not Found"),
-        (
-            socket.gaierror(-2, "Name or service not known"),
-            LinkErrorKind.UNRESOLVABLE,
-            "the host name broker cannot be resolved (Name or service not known)",
-        ),
-        (
-            UnicodeError("label too long"),
-            LinkErrorKind.UNRESOLVABLE,
-            "the host name broker cannot be resolved (label too long)",
-        ),
-        (unverified(10), LinkErrorKind.TLS, "its certificate has expired"),
-        (unverified(20), LinkErrorKind.TLS, "its certificate comes from a CA that is not trusted"),
-        (unverified(62), LinkErrorKind.TLS, "its certificate is not for broker"),
-        (unverified(99), LinkErrorKind.TLS, "its certificate is not accepted: what OpenSSL says"),
-        (failed("WRONG_VERSION_NUMBER"), LinkErrorKind.TLS, "it does not speak TLS"),
-        (failed("NO_SHARED_CIPHER"), LinkErrorKind.TLS, "TLS failed: no shared cipher"),
-        (TimeoutError(), LinkErrorKind.TIMEOUT, "no answer within 2.5 s"),
-        (
-            ConnectionRefusedError(errno.ECONNREFUSED, "no"),
-            LinkErrorKind.REFUSED,
-            "nothing listens there (connection refused)",
-        ),
-        (
-            ConnectionResetError(),
-            LinkErrorKind.TLS,
-            "it closed the connection during the TLS handshake; perhaps it does not speak TLS",
-        ),
-        (OSError(errno.ENETUNREACH, "no"), LinkErrorKind.OTHER, "Network is unreachable"),
-    ],
-)
-def test_links_say_why_they_are_not_there(error: Exception, kind: LinkErrorKind, why: str) -> None:
-    said = link_error(error, parse_broker("mqtts://me@broker"), timeout_s=2.5)
-    assert (said.kind, str(said)) == (kind, f"cannot connect to mqtts://broker:8883: {why}")
+WHY: dict[LinkErrorKind, dict[Exception, str]] = {
+    LinkErrorKind.WEBSOCKET: {WebSocketError("it answers 404 Not Found"): "it answers 404 Not Found"},
+    LinkErrorKind.UNRESOLVABLE: {
+        socket.gaierror(-2, "Unknown name"): "the host name broker cannot be resolved (Unknown name)",
+        UnicodeError("label too long"): "the host name broker cannot be resolved (label too long)",
+    },
+    LinkErrorKind.TLS: {
+        unverified(10): "its certificate has expired",
+        unverified(20): "its certificate comes from a CA that is not trusted",
+        unverified(62): "its certificate is not for broker",
+        unverified(99): "its certificate is not accepted: what OpenSSL says",
+        failed("WRONG_VERSION_NUMBER"): "it does not speak TLS",
+        failed("NO_SHARED_CIPHER"): "TLS failed: no shared cipher",
+        ConnectionResetError(): "it closed the connection during the TLS handshake; perhaps it does not speak TLS",
+    },
+    LinkErrorKind.TIMEOUT: {TimeoutError(): "no answer within 2.5 s"},
+    LinkErrorKind.REFUSED: {
+        ConnectionRefusedError(errno.ECONNREFUSED, "no"): "nothing listens there (connection refused)"
+    },
+    LinkErrorKind.OTHER: {OSError(errno.ENETUNREACH, "no"): "Network is unreachable"},
+}
+
+
+@each("kind, errors", WHY.items())
+def test_links_say_why_they_are_not_there(kind: LinkErrorKind, errors: dict[Exception, str]) -> None:
+    for error, why in errors.items():
+        said = link_error(error, parse_broker("mqtts://me@broker"), timeout_s=2.5)
+        assert (said.kind, str(said)) == (kind, f"cannot connect to mqtts://broker:8883: {why}")
 
 
 def test_the_name_that_a_certificate_is_not_for_may_be_given() -> None:

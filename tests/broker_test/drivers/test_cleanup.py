@@ -126,7 +126,7 @@ def test_which_sessions_outlive_their_connections(
 
 def kept(*topics: str, **more: object) -> Conversation:
     """A client that leaves retained messages."""
-    return talk(connect(**more), CONNACK, *map(publish, topics))
+    return talk(connect("dev", **more), CONNACK, *map(publish, topics))
 
 
 async def test_what_is_owed_is_settled_once() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
@@ -81,16 +80,11 @@ def test_ports_of_a_process(family: socket.AddressFamily, address: str) -> None:
         assert client.getsockname()[1] not in ports
 
 
-def test_a_process_that_listens_nowhere() -> None:
-    process = subprocess.Popen(["sleep", "60"])
-    try:
-        assert health.listening_ports(process.pid) == frozenset()
-    finally:
-        process.kill()
-        process.wait()
-
-
-def test_a_process_that_is_not_there_tells_nothing() -> None:
+def test_processes_that_listen_nowhere_and_are_not_there() -> None:
+    one = health.Process(command="sleep 60")
+    one.start()
+    assert health.listening_ports(one.pid) == frozenset()
+    one.stop()
     assert health.listening_ports(2**22 + 1) is None
 
 
@@ -167,6 +161,8 @@ def test_a_process_that_is_stopped() -> None:
     one.start()
     one.start()
     assert (one.alive(), one.starts, one.ending) == (True, 1, "")
+    # What is typed at the terminal does not reach it.
+    assert os.getsid(one.pid) == one.pid != os.getsid(0)
     one.stop()
 
     assert (one.alive(), one.ending) == (False, "signal 15")
@@ -176,14 +172,6 @@ def test_what_cannot_be_started_is_told() -> None:
     with pytest.raises(health.StartError, match="cannot start /nowhere/broker: No such file"):
         health.Process(command="/nowhere/broker -p 1").start()
     assert not health.Process(pid=2**22 + 1).alive()
-
-
-def test_what_is_typed_at_the_terminal_does_not_reach_it() -> None:
-    one = health.Process(command="sleep 60")
-    one.start()
-
-    assert os.getsid(one.pid) == one.pid != os.getsid(0)
-    one.stop()
 
 
 def test_what_a_shell_has_started_ends_with_it() -> None:

@@ -19,8 +19,9 @@ def resumed(*lines: str) -> list[Script]:
     """A connection that is reset when its message is on the way, and another one of the session."""
     first = "> connect session_expiry_interval=100", "< connack", "> publish a qos=1 id=1"
     second = "> connect resume session_expiry_interval=100", *lines, "> disconnect"
-    said = [(number, *line.split(" ", 1)) for number, part in enumerate((first, second)) for line in part]
-    return recordings(*((number, arrow, read(words)) for number, arrow, words in said), ended={0: ("reset", "client")})
+    said = [(number, line) for number, part in enumerate((first, second)) for line in part]
+    rows = [(number, line[0], read(line[2:])) for number, line in said]
+    return recordings(*rows, ended={0: ("reset", "client")})
 
 
 def player(
@@ -34,11 +35,11 @@ def player(
     return ClientPlayer(script, connection, sessions or ClientSessions(), options or ClientOptions())
 
 
-def say(one: ClientPlayer, *answers: str, now: int = 0) -> list[ControlPacket]:
+def say(one: ClientPlayer, *answers: str, now: int = 0) -> list[Any]:
     """Let the server say this; returns the acknowledgements of the client."""
     for words in answers:
         one.receive(decode(encode(read(words, one.version), one.version), one.version), now)
-    return [send.entry.packet for send in one.react(now)]  # type: ignore[misc]
+    return [send.entry.packet for send in one.react(now)]
 
 
 def sent(action: Action) -> Any:

@@ -120,7 +120,7 @@ def test_the_recorded_release_is_used_where_the_recording_has_the_client_alone()
     sent(one.perform(0))
     (found,) = say(one, "pubrec 1")
 
-    assert found.properties == Properties(user_property=[("k", "v")])  # type: ignore[attr-defined]
+    assert found.properties == Properties(user_property=[("k", "v")])
     assert not one.live.notes
 
 

@@ -8,15 +8,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mqttscope.mqtt import ControlPacket, Disconnect, Pingresp, Puback, Suback, Subscribe, Subscription
-from mqttscope.mqtt.stream import PacketStream
+from mqttscope.mqtt import Disconnect, Pingresp, Puback, Suback, Subscribe, Subscription
 from mqttscope.replay.client.player import ClientOptions
 from mqttscope.replay.drivers.run import MAX_NAMED, BrokerTarget, Pace, Replay, make_plan
 from mqttscope.replay.live import NoteKind
@@ -25,44 +22,12 @@ from mqttscope.replay.verify import verify
 from mqttscope.transport.client import Address
 from mqttscope.transport.target import parse_broker
 from tests import corpora
+from tests.broker_test.broken import Fault, broken
 from tests.cli.running import invoke
 from tests.proxy import rig
 from tests.replay.hostile import hostile
 from tests.replay.recordings import Builder, connack, connect, publish, recordings
-from tests.replay.simulation import Broker, Client
 from tests.replay.talk import session
-
-
-@dataclass
-class ServedBroker:
-    """Takes connections for a broker."""
-
-    broker: Broker
-    writers: dict[int, asyncio.StreamWriter] = field(default_factory=dict)
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        client, stream = self.broker.connect(), PacketStream()
-        self.writers[id(client)] = writer
-        with suppress(ConnectionError):
-            while not client.closed and (data := await reader.read(65_536)):
-                for item in stream.feed(data):
-                    assert isinstance(item, ControlPacket), item
-                    self.broker.take(client, item.raw)
-                self.flush()
-        client.closed = True
-        writer.close()
-
-    def flush(self) -> None:
-        """Say what is to be said to all clients."""
-        for client in self.broker.clients:
-            self._flush(client, self.writers[id(client)])
-
-    def _flush(self, client: Client, writer: asyncio.StreamWriter) -> None:
-        if not writer.is_closing():
-            writer.write(b"".join(client.to_client))
-            client.to_client.clear()
-            if client.closed:
-                writer.close()
 
 
 async def replayed(
@@ -79,14 +44,20 @@ async def replayed(
 
     ``meanwhile`` is called 0.1 seconds after the start.
     """
-    server = await asyncio.start_server(serve or ServedBroker(Broker()).serve, "127.0.0.1", 0)
-    target = parse_broker(f"mqtt://127.0.0.1:{port or server.sockets[0].getsockname()[1]}")
-    replay = Replay(scripts, BrokerTarget(target), pace or Pace(), options or ClientOptions(), patience_s=patience_s)
-    if meanwhile is not None:
-        asyncio.get_running_loop().call_later(0.1, meanwhile, replay)
-    async with asyncio.timeout(BOUND_S):
-        await replay.run()
-    server.close()
+    async with broken(Fault.NONE) as broker:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0) if serve else None
+        target = parse_broker(
+            f"mqtt://127.0.0.1:{server.sockets[0].getsockname()[1] if server else port or broker.port}"
+        )
+        replay = Replay(
+            scripts, BrokerTarget(target), pace or Pace(), options or ClientOptions(), patience_s=patience_s
+        )
+        if meanwhile is not None:
+            asyncio.get_running_loop().call_later(0.1, meanwhile, replay)
+        async with asyncio.timeout(BOUND_S):
+            await replay.run()
+        if server:
+            server.close()
     return replay
 
 
@@ -191,8 +162,8 @@ async def test_no_more_messages_than_the_rate_allows() -> None:
 
 
 async def test_a_server_that_does_not_answer_is_given_up() -> None:
-    broker = ServedBroker(Broker(silent=frozenset({Subscribe})))
-    replay = await replayed(conversation(), Pace(None), serve=broker.serve, patience_s=1.0)
+    with hostile("mute") as (port, _):
+        replay = await replayed(conversation(), Pace(None), port=port, patience_s=1.0)
 
     assert replay.context.gates.missed >= 1
     assert replay.stalled >= 1

@@ -8,11 +8,10 @@ from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Disconnect, Puback, Pubcomp, Publish, Pubrec, Pubrel, Suback, Subscribe
 from mqttscope.mqtt.parts import Subscription
-from mqttscope.replay.rewrite.links import Changes, copy_scripts
 from mqttscope.replay.rewrite.qos import change_qos
 from mqttscope.replay.script import Script
 from tests.each import each
-from tests.replay.recordings import NAMES, Recorder, captured, check_links, packets, recorded, snapshot
+from tests.replay.recordings import NAMES, Recorder, captured, changed, check_links, packets, recorded
 
 Said = tuple[str, ControlPacket]
 ZERO: list[Said] = [(">", Publish(topic_name="a"))]
@@ -22,11 +21,7 @@ TWO: list[Said] = [(">", Publish(qos=2, topic_name="a", packet_identifier=1)), *
 
 
 def done(scripts: list[Script], qos: int) -> tuple[list[Script], list[str]]:
-    changes = Changes()
-    before = snapshot(scripts)
-    copies = copy_scripts(scripts)
-    change_qos(copies, qos, changes)
-    assert snapshot(scripts) == before
+    copies, changes = changed(scripts, lambda copies, changes: change_qos(copies, qos, changes))
     check_links(copies)
     return copies, changes.sentences
 

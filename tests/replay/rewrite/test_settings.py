@@ -13,7 +13,7 @@ from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Connack, Connect, Publish, Suback, Subscribe
 from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import Properties
-from mqttscope.replay.rewrite.links import Changes, RewriteError, copy_scripts
+from mqttscope.replay.rewrite.links import RewriteError
 from mqttscope.replay.rewrite.settings import (
     REFUSED,
     Rewrites,
@@ -33,6 +33,7 @@ from tests.replay.recordings import (
     V3_1_1,
     V5,
     captured,
+    changed,
     check_links,
     check_untouched,
     packets,
@@ -328,12 +329,8 @@ def test_a_password_comes_from_elsewhere() -> None:
 
 
 def done(scripts: list[Script], *settings: str, unset: tuple[str, ...] = ()) -> tuple[Script, list[str]]:
-    changes = Changes()
-    before = snapshot(scripts)
-    copies = copy_scripts(scripts)
     found = [Setting.parse_unset(one) for one in unset] + [Setting.parse(one) for one in settings]
-    apply_settings(copies, found, changes)
-    assert snapshot(scripts) == before
+    copies, changes = changed(scripts, lambda copies, changes: apply_settings(copies, found, changes))
     return copies[0], changes.sentences
 
 
