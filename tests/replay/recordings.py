@@ -15,6 +15,7 @@ from functools import cache
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect
 from mqttscope.events import ConnectionClosed, ConnectionEnding, ConnectionOpened, GapEvent, MalformedEvent, PacketEvent
+from mqttscope.lint.conversation_text import parse_packet
 from mqttscope.mqtt import Connack, Connect, ControlPacket, Malformed, ProtocolVersion, Publish, decode, encode
 from mqttscope.mqtt.properties import Properties
 from mqttscope.replay.rewrite.links import Changes, copy_scripts
@@ -123,6 +124,18 @@ def captured(name: str) -> list[Script]:
     return read_scripts(dissect(open_capture([str(ROOT / "captures" / name / "capture.pcapng")])))
 
 
+Said = tuple[str, ControlPacket] | str
+"""What one side says (``>`` the client): a packet, or words without the property blocks that captures have."""
+
+
+def as_packet(said: Said) -> tuple[str, ControlPacket]:
+    """Who says what."""
+    if isinstance(said, tuple):
+        return said
+    arrow, words = said.split(" ", 1)
+    return arrow, parse_packet(words.split(), V5, client_identifier="", keep_alive=0)
+
+
 class Recorder:
     """Makes recordings of packets, one second apart, one connection after the other."""
 
@@ -131,7 +144,7 @@ class Recorder:
 
     def connection(
         self,
-        *said: tuple[str, ControlPacket],
+        *lines: Said,
         version: ProtocolVersion = V5,
         client: str | None = "c1",
         how: str = "fin",
@@ -140,6 +153,7 @@ class Recorder:
 
         Without ``client`` they do not.
         """
+        said = tuple(map(as_packet, lines))
         if client is not None:
             level, name = int(version), "MQIsdp" if version == V3_1 else "MQTT"
             hello = Connect(name, level, client_identifier=client, keep_alive=60)
@@ -212,9 +226,7 @@ def certain(script: Script) -> bool:
     return script.connection.version_evidence == "CONNECT"
 
 
-def recorded(
-    *said: tuple[str, ControlPacket], version: ProtocolVersion = V5, client: str | None = "c1"
-) -> list[Script]:
+def recorded(*said: Said, version: ProtocolVersion = V5, client: str | None = "c1") -> list[Script]:
     """A recording of one connection."""
     recorder = Recorder()
     recorder.connection(*said, version=version, client=client)

@@ -60,8 +60,6 @@ class Broker:
 
     limits: Properties | None = None
     refuse: int = 0
-    silent: frozenset[type[ControlPacket]] = frozenset()
-    """Packets that are not answered."""
     clients: list[Client] = field(default_factory=list)
     retained: dict[str, Publish] = field(default_factory=dict)
     sessions: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -74,8 +72,6 @@ class Broker:
     def take(self, client: Client, data: bytes) -> None:
         packet = decode(data, client.version)
         assert not isinstance(packet, Malformed), packet
-        if type(packet) in self.silent:
-            return
         if isinstance(packet, Connect):
             self._connect(client, packet)
         elif isinstance(packet, Publish):

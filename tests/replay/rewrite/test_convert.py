@@ -10,7 +10,7 @@ from mqttscope.mqtt.codec import decode, encode
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.parts import Subscription
-from mqttscope.mqtt.properties import EMPTY, Properties
+from mqttscope.mqtt.properties import EMPTY
 from mqttscope.replay.rewrite.convert import ConversionError, Losses, convert, to_3_1_1
 from mqttscope.replay.rewrite.links import Changes
 from mqttscope.replay.script import UNSAID, Entry
@@ -221,7 +221,7 @@ def test_from_3_1() -> None:
 
 
 def test_the_error_names_packet_and_field() -> None:
-    scripts = recordings.recorded((">", packets.Publish(topic_name="a", properties=Properties(content_type="x"))))
+    scripts = recordings.recorded("> publish a content_type=x")
     with pytest.raises(ConversionError) as caught:
         convert(scripts, recordings.V3_1_1)
 
@@ -233,9 +233,8 @@ def test_the_error_names_packet_and_field() -> None:
 
 
 def test_repetitions_that_5_0_does_not_allow_are_told() -> None:
-    first = packets.Publish(qos=1, topic_name="a", packet_identifier=1)
-    again = packets.Publish(dup=True, qos=1, topic_name="a", packet_identifier=1)
-    _, changes = convert(recordings.recorded((">", first), (">", again), version=recordings.V3_1_1), recordings.V5)
+    scripts = recordings.recorded("> publish a qos=1 id=1", "> publish a qos=1 id=1 dup", version=recordings.V3_1_1)
+    _, changes = convert(scripts, recordings.V5)
 
     assert changes.sentences[0].startswith("1 PUBLISH packet sent again on one connection")
 

@@ -125,15 +125,7 @@ def test_a_copy_shares_packets_and_has_links_of_its_own(name: str) -> None:
 
 
 def test_a_dropped_publish_takes_its_answers_with_it() -> None:
-    scripts = copy_scripts(
-        recorded(
-            (">", packets.Publish(qos=2, topic_name="a", packet_identifier=1)),
-            (">", packets.Publish(topic_name="b")),
-            ("<", packets.Pubrec(1)),
-            (">", packets.Pubrel(1)),
-            ("<", packets.Pubcomp(1)),
-        )
-    )
+    scripts = copy_scripts(recorded("> publish a qos=2 id=1", "> publish b", "< pubrec 1", "> pubrel 1", "< pubcomp 1"))
     out = drop(scripts, [scripts[0].entries[2]])
     renumber(scripts)
 
@@ -144,30 +136,25 @@ def test_a_dropped_publish_takes_its_answers_with_it() -> None:
 
 
 def test_the_next_repetition_takes_the_place_of_a_dropped_publish() -> None:
-    first = packets.Publish(qos=1, topic_name="a", packet_identifier=1)
+    first = "publish a qos=1 id=1"
     scripts = copy_scripts(
-        recorded(
-            (">", first),
-            (">", packets.Publish(dup=True, qos=1, topic_name="a", packet_identifier=1)),
-            (">", packets.Publish(dup=True, qos=1, topic_name="a", packet_identifier=1)),
-            ("<", packets.Puback(1)),
-        )
+        recorded(f"> {first}", "> publish a qos=1 id=1 dup", "> publish a qos=1 id=1 dup", "< puback 1")
     )
     (script,) = scripts
     drop(scripts, [script.entries[2]])
     renumber(scripts)
     heir, again, answer = script.entries[2:]
 
-    assert heir.packet == first
-    assert heir.raw == encode(first, script.version)
+    assert heir.packet == parse_packet(first.split())
+    assert heir.raw == encode(heir.packet, script.version)
     assert (heir.resends, again.resends, answer.answers) == (None, heir, heir)
     check_links(scripts)
 
 
 def test_links_to_other_connections_are_kept_and_lost_with_them() -> None:
     recorder = Recorder()
-    recorder.connection((">", packets.Publish(qos=1, topic_name="a", packet_identifier=1)))
-    recorder.connection((">", packets.Publish(dup=True, qos=1, topic_name="a", packet_identifier=1)))
+    recorder.connection("> publish a qos=1 id=1")
+    recorder.connection("> publish a qos=1 id=1 dup")
     first, second = copy_scripts(recorder.scripts)
 
     assert second.entries[2].resends is first.entries[2]
@@ -176,7 +163,7 @@ def test_links_to_other_connections_are_kept_and_lost_with_them() -> None:
 
 
 def test_entries_that_were_put_in_get_places_of_their_own() -> None:
-    (script,) = copy_scripts(recorded((">", packets.Publish(topic_name="a")), (">", packets.Publish(topic_name="b"))))
+    (script,) = copy_scripts(recorded("> publish a", "> publish b"))
     (more,) = copy_scripts([script])
     script.entries.insert(3, more.entries[2])
     renumber([script])
@@ -186,15 +173,9 @@ def test_entries_that_were_put_in_get_places_of_their_own() -> None:
 
 
 def test_an_alias_gets_its_topic_back_when_what_set_it_is_gone() -> None:
-    def publish(topic: str, alias: int) -> packets.Publish:
-        return packets.Publish(topic_name=topic, properties=Properties(topic_alias=alias))
-
+    again = "> publish - topic_alias=1"
     scripts = recorded(
-        (">", publish("a", 1)),
-        (">", publish("", 1)),
-        (">", publish("", 1)),
-        (">", publish("", 2)),
-        ("<", publish("", 1)),
+        "> publish a topic_alias=1", again, again, "> publish - topic_alias=2", "< publish - topic_alias=1"
     )
     (whole,) = copy_scripts(scripts)
     assert restore_aliases(whole) == 0
@@ -207,7 +188,7 @@ def test_an_alias_gets_its_topic_back_when_what_set_it_is_gone() -> None:
 
 
 def test_bytes_follow_what_is_said() -> None:
-    (script,) = copy_scripts(recorded((">", packets.Publish(topic_name="a"))))
+    (script,) = copy_scripts(recorded("> publish a"))
     entry = script.entries[2]
     say(entry, packets.Publish(topic_name="bc", payload=b"x"), script.version)
 
