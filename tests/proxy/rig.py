@@ -167,11 +167,11 @@ def certificates(folder: Path) -> Iterator[Certificates]:
         files = ("-keyout", f"{name}.key", "-out", f"{name}.pem")
         openssl(folder, "req", "-x509", *curve, *files, "-subj", f"/CN=test {name}", *usage)
     for name, valid in (("server", "IP:127.0.0.1,DNS:localhost"), ("client", "DNS:client.example")):
-        files = ("-CA", "ca.pem", "-CAkey", "ca.key", "-keyout", f"{name}.key", "-out", f"{name}.pem")
-        usage = ("-addext", f"subjectAltName={valid}", "-addext", "basicConstraints=critical,CA:FALSE")
-        openssl(folder, "req", "-x509", *curve, *files, "-subj", f"/CN={name}", *usage)
-    names = ("ca.pem", "server.pem", "server.key", "client.pem", "client.key", "other.pem")
-    yield Certificates(folder, *(str(folder / name) for name in names))
+        signed = ("-CA", "ca.pem", "-CAkey", "ca.key", "-keyout", f"{name}.key", "-out", f"{name}.pem")
+        names = ("-addext", f"subjectAltName={valid}", "-addext", "basicConstraints=critical,CA:FALSE")
+        openssl(folder, "req", "-x509", *curve, *signed, "-subj", f"/CN={name}", *names)
+    paths = ("ca.pem", "server.pem", "server.key", "client.pem", "client.key", "other.pem")
+    yield Certificates(folder, *(str(folder / path) for path in paths))
 
 
 def expired(folder: Path, made: Certificates) -> str:
