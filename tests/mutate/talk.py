@@ -8,6 +8,8 @@ from functools import cache
 from operator import attrgetter
 from typing import Any
 
+import pytest
+
 from mqttscope.broker_test.export import answer
 from mqttscope.dissect import dissect_segments
 from mqttscope.events import MalformedEvent, PacketEvent, UnparsedEvent
@@ -18,7 +20,7 @@ from mqttscope.lint.examples import Step as Said
 from mqttscope.lint.finding import Finding
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt import ControlPacket, Direction, Malformed, MalformedReason, ProtocolVersion, decode, encode
-from mqttscope.mutate import Chance, apply, mutation
+from mqttscope.mutate import Chance, NotApplicableError, apply, mutation
 from mqttscope.mutate.flow import CLIENT, SERVER, Action, MutatedFlow, RecordedFlow
 from tests.replay.talk import packet
 
@@ -228,3 +230,16 @@ def check_values(values: Mapping[str, object], version: ProtocolVersion = V5) ->
     """The field that a mutation is about has this value."""
     for name, wanted in values.items():
         assert attrgetter(mutation(name).field)(decoded(name, version)) == wanted, name
+
+
+def check_not_applicable(
+    name: str,
+    version: ProtocolVersion = V5,
+    *,
+    sender: str | None = None,
+    flow: RecordedFlow | None = None,
+    match: str = "",
+) -> None:
+    """A flow has nothing for a mutation."""
+    with pytest.raises(NotApplicableError, match=match):
+        mutated(name, version, sender=sender, flow=flow)

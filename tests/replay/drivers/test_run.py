@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from mqttscope.mqtt import Disconnect, Pingresp, Puback, Suback, Subscribe, Subscription
+from mqttscope.mqtt import Disconnect, Pingresp
 from mqttscope.replay.client.player import ClientOptions
 from mqttscope.replay.drivers.run import MAX_NAMED, BrokerTarget, Pace, Replay, make_plan
 from mqttscope.replay.live import NoteKind
@@ -26,8 +26,8 @@ from tests.broker_test.broken import Fault, broken
 from tests.cli.running import invoke
 from tests.proxy import rig
 from tests.replay.hostile import hostile
-from tests.replay.recordings import Builder, connack, connect, publish, recordings
-from tests.replay.talk import session
+from tests.replay.recordings import Builder, connack, connect, publish
+from tests.replay.talk import OPENED, record, session
 
 
 async def replayed(
@@ -99,28 +99,10 @@ def test_long_lists_are_cut() -> None:
 
 def conversation(*, spread_ns: int = 0) -> list[Script]:
     """One subscribes, another publishes three messages; ``spread_ns`` is put before each message."""
-    said = [
-        (1, arrow, packet)
-        for number in range(1, 4)
-        for arrow, packet in (
-            (">", publish("a", qos=1, packet_identifier=number, payload=b"%d" % number)),
-            ("<", Puback(number)),
-        )
-    ]
-    scripts = recordings(
-        (0, ">", connect("sub")),
-        (0, "<", connack()),
-        (0, ">", Subscribe(1, subscriptions=[Subscription("a", 0)])),
-        (0, "<", Suback(1, reason_codes=[0])),
-        (1, ">", connect("pub")),
-        (1, "<", connack()),
-        *said,
-        (1, ">", Disconnect()),
-        (0, "<", publish("a", payload=b"1")),
-        (0, "<", publish("a", payload=b"2")),
-        (0, "<", publish("a", payload=b"3")),
-        (0, ">", Disconnect()),
-    )
+    said = "".join(f"pub > publish a {number} qos=1 id={number}\npub < puback {number}\n" for number in (1, 2, 3))
+    came = "".join(f"sub < publish a {number}\n" for number in (1, 2, 3))
+    opened = OPENED.replace("t/#:2", "a:0").replace("suback 1 2", "suback 1 0")
+    scripts = record(f"{opened}{said}pub > disconnect\npub > fin\n{came}sub > disconnect\nsub > fin")
     for script in scripts:
         for entry in script.entries:
             before = sum(one.place <= entry.place for one in scripts[1].entries if one.type == "publish")
