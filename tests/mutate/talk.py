@@ -238,7 +238,7 @@ def check_not_applicable(
     *,
     sender: str | None = None,
     flow: RecordedFlow | None = None,
-    match: str = "",
+    match: str | None = None,
 ) -> None:
     """A flow has nothing for a mutation."""
     with pytest.raises(NotApplicableError, match=match):

@@ -215,21 +215,22 @@ class Simulation:
             elif isinstance(action, Close):
                 client.closed = True
                 self._end(index, player, gates, ended, Ending(action.how, "client"))
-        for reached in player.correspondence.done:
-            gates.reach(reached)
-        player.correspondence.done.clear()
+        self._reach(gates, player)
         return progress
 
     def _end(self, index: int, player: ClientPlayer, gates: Gates, ended: set[int], ending: Ending) -> None:
         ended.add(index)
         player.ended(ending)
-        for reached in player.correspondence.done:
-            gates.reach(reached)
-        player.correspondence.done.clear()
+        self._reach(gates, player)
         gates.reach(End(index))
         self._elapse(gates, End(index))
         for skipped in player.skipped:
             self._elapse(gates, skipped)
+
+    def _reach(self, gates: Gates, player: ClientPlayer) -> None:
+        for reached in player.correspondence.done:
+            gates.reach(reached)
+        player.correspondence.done.clear()
 
     def _elapse(self, gates: Gates, step: Step) -> None:
         """Time passes at once."""
@@ -251,9 +252,7 @@ class Simulation:
                 if isinstance(gave_up, Close):
                     clients[index].closed = True
                     self._end(index, player, gates, ended, Ending("fin", "client"))
-                for reached in player.correspondence.done:
-                    gates.reach(reached)
-                player.correspondence.done.clear()
+                self._reach(gates, player)
                 return
         # Whoever waits at a gate does so for something recorded earlier.
         for index in range(len(self.players)):

@@ -7,8 +7,8 @@
     dev > fin
 
 A line is a connection, who sends (``>`` the client), and a packet in the words of the examples of rules
-(`lint.conversation_text`); ``+2.5`` lets seconds pass before.  ``fin`` and ``reset`` end the connection, ``lost 10``
-are bytes that the capture lacks.
+(`lint.conversation_text`); ``+2.5`` lets seconds pass before.  ``fin`` and ``reset`` end the connection,
+``half-fin`` is a first FIN, after which the other side may go on, and ``lost 10`` are bytes that the capture lacks.
 """
 
 from __future__ import annotations
@@ -159,6 +159,8 @@ def speak(builder: Builder, text: str, version: ProtocolVersion = V5) -> list[Sc
             builder.open(name, name, "broker:1883", version=version).version_known = True
         if kind in ("fin", "reset"):
             builder.close(name, kind, "client" if arrow == ">" else "server")
+        elif kind == "half-fin":
+            builder.end(name, "fin", "client" if arrow == ">" else "server")
         elif kind == "lost":
             builder.lose(name, arrow, int(rest[0]))
         else:

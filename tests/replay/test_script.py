@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect
-from mqttscope.mqtt import Disconnect
 from mqttscope.replay.script import read_scripts
 from tests import corpora
-from tests.replay.recordings import STEP_NS, Builder, captured, connack, connect, publish
+from tests.replay.recordings import captured
+from tests.replay.talk import MS, START_NS, record
 
 
 def test_each_answer_names_what_it_answers() -> None:
@@ -35,33 +35,16 @@ def test_bytes_that_were_lost_are_counted() -> None:
 
 def test_the_first_end_is_the_end() -> None:
     """A FIN of the client later on moves neither its time nor its place, and says nothing of who ended it."""
-    builder = Builder()
-    builder.open(0)
-    builder.say(0, ">", connect("a"))
-    builder.say(0, "<", connack())
-    builder.wait(STEP_NS)
-    builder.end(0, "fin", "server")
-    ended_ns = builder.now_ns
-    builder.open(1)
-    builder.say(1, ">", connect("b"))
-    builder.wait(6 * STEP_NS)
-    builder.close(0, "fin", "server")
-    script, other = builder.finish()
+    script, other = record("a > connect\na < connack\na < half-fin\nb > connect\n+6 a < fin")
+    ended_ns = START_NS + 3 * MS
 
     assert (script.ending.how, script.ending.by, script.ending.timestamp_ns) == ("fin", "server", ended_ns)
     assert (script.ended_place, other.opened_place) == (2, 2)
 
 
 def test_what_a_client_says_behind_the_end_of_its_server_is_nobodys() -> None:
-    builder = Builder()
-    builder.open(0)
-    for arrow, packet in ((">", connect("a")), ("<", connack())):
-        builder.say(0, arrow, packet)
-    builder.end(0, "fin", "server")
-    builder.say(0, ">", publish("a", qos=1, packet_identifier=1))
-    builder.say(0, ">", Disconnect())
-    builder.close(0, "fin", "server")
-    (script,) = builder.finish()
+    late = "a > publish a qos=1 id=1\na > disconnect\n"
+    (script,) = record(f"a > connect\na < connack\na < half-fin\n{late}a < fin")
 
     assert [one.type for one in script.entries] == ["connect", "connack"]
     assert script.late == 2
@@ -69,13 +52,7 @@ def test_what_a_client_says_behind_the_end_of_its_server_is_nobodys() -> None:
 
 def test_what_a_server_still_answers_comes_before_the_end() -> None:
     """Who sends FIN first may read on."""
-    builder = Builder()
-    builder.open(0)
-    builder.say(0, ">", connect("a"))
-    builder.end(0, "fin", "client")
-    builder.say(0, "<", connack())
-    builder.close(0, "fin", "client")
-    (script,) = builder.finish()
+    (script,) = record("a > connect\na > half-fin\na < connack\na > fin")
 
     assert [one.type for one in script.entries] == ["connect", "connack"]
     assert (script.ended_place, script.late, script.ending.by) == (2, 0, "client")

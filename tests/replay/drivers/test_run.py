@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from mqttscope.mqtt import Disconnect, Pingresp
+from mqttscope.mqtt import Pingresp
 from mqttscope.replay.client.player import ClientOptions
 from mqttscope.replay.drivers.run import MAX_NAMED, BrokerTarget, Pace, Replay, make_plan
 from mqttscope.replay.live import NoteKind
@@ -26,7 +26,6 @@ from tests.broker_test.broken import Fault, broken
 from tests.cli.running import invoke
 from tests.proxy import rig
 from tests.replay.hostile import hostile
-from tests.replay.recordings import Builder, connack, connect, publish
 from tests.replay.talk import OPENED, record, session
 
 
@@ -184,25 +183,14 @@ def test_ports_lead_elsewhere() -> None:
     assert addresses == [Address(2, ("127.0.0.1", 1885))]
 
 
-def dismissed(count: int = 1, keep_alive: int = 1) -> list[Script]:
-    """Connections that the recorded broker ended with DISCONNECT, a fifth of a second after CONNACK."""
-    builder = Builder()
-    for key in range(count):
-        builder.open(key)
-        builder.say(key, ">", connect(f"c{key}", keep_alive=keep_alive))
-        builder.say(key, "<", connack())
-        builder.wait(200_000_000)
-        builder.say(key, "<", Disconnect(0x8B))
-        builder.end(key, "fin", "server")
-        builder.close(key, "fin", "server")
-    return builder.finish()
-
-
 @pytest.mark.long
 async def test_answers_to_pings_of_our_own_are_no_progress() -> None:
     """The wait is longer than the time between two PINGREQ, so that an answer always comes in it."""
+    scripts = record(
+        "dev > connect keep_alive=1\ndev < connack\n+0.2 dev < disconnect code=0x8b\ndev < half-fin\ndev < fin"
+    )
     with hostile("kept-alive") as (port, _):
-        done = await replayed(dismissed(), port=port, patience_s=3.0)
+        done = await replayed(scripts, port=port, patience_s=3.0)
 
     (one,) = done.drivers
     pings = [entry for entry in one.player.live.script.entries if isinstance(entry.packet, Pingresp)]
@@ -250,16 +238,8 @@ async def test_who_was_never_connected_did_not_send_because_of_that() -> None:
 @pytest.mark.parametrize("late", [False, True])
 async def test_a_recorded_end_by_the_broker_is_not_held_against_the_live_one(late: bool) -> None:
     """The recorded client still said good-bye when the broker had closed already; the live broker closes as well."""
-    builder = Builder()
-    builder.open(0)
-    builder.say(0, ">", connect("a"))
-    builder.say(0, "<", connack())
-    builder.wait(500_000_000)
-    builder.end(0, "fin", "server")
-    if late:
-        builder.say(0, ">", publish("t"))
-        builder.say(0, ">", Disconnect())
-    builder.close(0, "fin", "server")
+    more = "dev > publish t\ndev > disconnect\n" * late
+    scripts = record(f"dev > connect\ndev < connack\n+0.5 dev < half-fin\n{more}dev < fin")
 
     async def closing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1_000)
@@ -267,7 +247,7 @@ async def test_a_recorded_end_by_the_broker_is_not_held_against_the_live_one(lat
         await asyncio.sleep(0.05)
         writer.close()
 
-    (one,) = (await replayed(builder.finish(), serve=closing)).drivers
+    (one,) = (await replayed(scripts, serve=closing)).drivers
     found = verify([(one.player.script, one.player.live.script)], skipped=one.player.skipped)
     assert [str(difference.kind) for difference in found.differences] == []
     assert (one.failure, one.shortfall) == ("", "")
