@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -46,6 +47,13 @@ def misbehave(proxy: Proxy, server: Server) -> None:
         client.sendall(WILDCARD)
 
 
+def complaint(proxy: Proxy, **options: Any) -> str:
+    """Why the traffic does not conform."""
+    with pytest.raises(AssertionError) as caught:
+        proxy.assert_conformant(**options)
+    return str(caught.value)
+
+
 @contextmanager
 def misused(server: Server, **options: Any) -> Iterator[Proxy]:
     """A proxy through which a client has misbehaved."""
@@ -85,10 +93,8 @@ def test_malformed_packets_are_told_too(server: Server) -> None:
 def test_findings_make_an_assertion_fail_as_lint_shows_them(server: Server, tmp_path: Path) -> None:
     with misused(server) as proxy:
         assert [one.rule for one in proxy.findings()] == ["PUB103"]
-        with pytest.raises(AssertionError) as caught:
-            proxy.assert_conformant()
+        told = complaint(proxy)
         proxy.write(tmp_path / "it.pcapng")
-    told = str(caught.value)
     assert told.startswith("the traffic does not conform\n\nerror[PUB103]: ")
     assert told == f"the traffic does not conform\n\n{proxy.report()}"
     shown = invoke("lint", tmp_path / "it.pcapng", "--no-config").text
@@ -101,8 +107,7 @@ def test_findings_make_an_assertion_fail_as_lint_shows_them(server: Server, tmp_
         proxy.assert_conformant(ignore=["XYZ"])
     with pytest.raises(ValueError, match="surely"):
         proxy.assert_conformant(min_confidence="surely")
-    with pytest.raises(AssertionError):
-        proxy.assert_conformant()
+    complaint(proxy)
 
 
 def test_a_report_leaves_out_what_is_shown_beside_it(server: Server) -> None:
@@ -115,11 +120,10 @@ def test_a_report_leaves_out_what_is_shown_beside_it(server: Server) -> None:
             raise KeyError("a")
 
     with misused(server, rules=[FailingRule]) as proxy:
-        with pytest.raises(AssertionError) as first:
-            proxy.assert_conformant()
-        assert proxy.report(beside=str(first.value)) == ""
+        first = complaint(proxy)
+        assert proxy.report(beside=first) == ""
         misbehave(proxy, server)
-        rest = proxy.report(beside=str(first.value))
+        rest = proxy.report(beside=first)
         assert rest.endswith("\n\n1 error by 192 rules\n")
         assert "1 error (2 occurrences) by 192 rules" in proxy.report()
         assert "OWN101" not in rest
@@ -150,11 +154,9 @@ def test_rules_that_are_given_run_beside_those_that_are_chosen(server: Server) -
 
 def test_what_no_client_uses_is_not_conformant(server: Server) -> None:
     with Proxy(server.url) as proxy:
-        with pytest.raises(AssertionError, match=r"^nothing to judge: no client connected to 127\.0\.0\.1:\d+ "):
-            proxy.assert_conformant()
+        assert re.search(r"^nothing to judge: no client connected to 127\.0\.0\.1:\d+ ", complaint(proxy))
         proxy.assert_conformant(require_packets=0)
-    with pytest.raises(AssertionError, match="no client connected"):
-        proxy.assert_conformant()
+    assert re.search("no client connected", complaint(proxy))
 
 
 def test_a_proxy_that_was_not_started_has_nothing_to_judge(server: Server) -> None:
@@ -167,10 +169,8 @@ def test_without_a_whole_connect_there_was_no_client(server: Server, said: bytes
     with Proxy(server.url) as proxy:
         with joined(proxy, server) as (client, upstream):
             send(client, upstream, said)
-        with pytest.raises(AssertionError, match="no CONNECT passed in 1 connection"):
-            proxy.assert_conformant()
-    with pytest.raises(AssertionError, match="no CONNECT passed in 1 connection"):
-        proxy.assert_conformant()
+        assert re.search("no CONNECT passed in 1 connection", complaint(proxy))
+    assert re.search("no CONNECT passed in 1 connection", complaint(proxy))
     proxy.assert_conformant(require_packets=0)
 
 
@@ -182,11 +182,10 @@ def test_a_broker_without_connack_is_not_conformant(server: Server, *, closes: b
             if closes:
                 upstream.close()
                 assert client.recv(1) == b""
-            with pytest.raises(AssertionError) as caught:
-                proxy.assert_conformant()
+            caught = complaint(proxy)
         proxy.assert_conformant(require_packets=0)
     said = "sent no CONNACK, 1 CONNECT packet passed (require_packets=0 allows that)"
-    assert str(caught.value) == f"nothing to judge: {server.url} {said}"
+    assert caught == f"nothing to judge: {server.url} {said}"
 
 
 def test_a_web_server_is_no_broker(server: Server) -> None:
@@ -194,10 +193,8 @@ def test_a_web_server_is_no_broker(server: Server) -> None:
     with Proxy(server.url) as proxy, joined(proxy, server) as (client, upstream):
         send(client, upstream, CONNECT)
         send(upstream, client, answer)
-        with pytest.raises(AssertionError, match=r"^nothing to judge: .* sent no CONNACK"):
-            proxy.assert_conformant()
-    with pytest.raises(AssertionError, match="the server answers in HTTP, not in MQTT"):
-        proxy.assert_conformant(require_packets=0)
+        assert re.search(r"^nothing to judge: .* sent no CONNACK", complaint(proxy))
+    assert re.search("the server answers in HTTP, not in MQTT", complaint(proxy, require_packets=0))
 
 
 def test_a_broker_that_refuses_has_answered(server: Server) -> None:
@@ -214,10 +211,8 @@ def test_a_broker_that_was_never_reached_is_not_conformant() -> None:
         with suppress(ConnectionError), socket.create_connection(("127.0.0.1", proxy.port), 10) as client:
             client.sendall(CONNECT)
             assert client.recv(1) == b""
-        with pytest.raises(AssertionError) as caught:
-            proxy.assert_conformant()
+        told = complaint(proxy)
         proxy.assert_conformant(require_packets=0)
-    told = str(caught.value)
     assert told.startswith("nothing to judge: mqtt://127.0.0.1:1 was never reached: ")
     assert "cannot reach mqtt://127.0.0.1:1" in told
 
@@ -225,8 +220,9 @@ def test_a_broker_that_was_never_reached_is_not_conformant() -> None:
 def test_a_number_of_packets_can_be_required(server: Server) -> None:
     with misused(server) as proxy:
         proxy.assert_conformant(ignore=["PUB103"], require_packets=3)
-        with pytest.raises(AssertionError, match="too little to judge: 3 packets, 4 are required"):
-            proxy.assert_conformant(ignore=["PUB103"], require_packets=4)
+        assert re.search(
+            "too little to judge: 3 packets, 4 are required", complaint(proxy, ignore=["PUB103"], require_packets=4)
+        )
 
 
 def test_a_proxy_without_rules_records_and_does_not_assert(server: Server) -> None:
@@ -253,8 +249,7 @@ def test_what_counts_can_be_given(server: Server) -> None:
                 proxy.assert_conformant()
                 assert proxy.report() == ""
             else:
-                with pytest.raises(AssertionError, match="PUB103"):
-                    proxy.assert_conformant()
+                assert re.search("PUB103", complaint(proxy))
     baseline = Baseline()
     baseline.add(known)
     with misused(server, baseline=baseline) as proxy:
@@ -279,16 +274,14 @@ def test_what_is_kept_is_bounded(server: Server, monkeypatch: pytest.MonkeyPatch
         assert proxy.forgotten == 1
         assert proxy.findings() == []
         assert proxy.forgotten_findings == 1
-        with pytest.raises(AssertionError, match="1 finding beyond the first 0 were not kept"):
-            proxy.assert_conformant()
+        assert re.search("1 finding beyond the first 0 were not kept", complaint(proxy))
 
 
 def test_a_linter_that_fails_does_not_pass_for_conformance(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     with Proxy(server.url) as proxy:
         monkeypatch.setattr(proxy._linter, "feed", None)
         misbehave(proxy, server)
-        with pytest.raises(AssertionError, match="could not be judged to its end"):
-            proxy.assert_conformant()
+        assert re.search("could not be judged to its end", complaint(proxy))
         misbehave(proxy, server)
     assert proxy.notes[0].startswith("internal error: TypeError")
 
