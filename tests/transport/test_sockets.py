@@ -15,26 +15,18 @@ from tests.transport import linking
 from tests.transport.linking import Transport
 
 
-def test_what_waits_has_not_arrived() -> None:
-    transport = Transport()
+@pytest.mark.parametrize(("tls", "known"), [(False, 6), (True, 0)])
+def test_what_waits_has_not_arrived(tls: bool, known: int) -> None:
+    """Inside TLS all or nothing is known."""
+    transport = Transport(tls=tls)
     delivery = Delivery(transport)
     transport.waiting = 4
     delivery.writing(10)
-    assert delivery.known() == 6
+    assert (delivery.known(), delivery.plain) == (known, not tls)
     transport.waiting = 0
     assert delivery.known() == 10
     delivery.writing(1)
     transport.close()
-    assert delivery.known() == 10
-
-
-def test_inside_tls_all_or_nothing_is_known() -> None:
-    transport = Transport(tls=True)
-    delivery = Delivery(transport)
-    transport.waiting = 4
-    delivery.writing(10)
-    assert (delivery.known(), delivery.plain) == (0, False)
-    transport.waiting = 0
     assert delivery.known() == 10
 
 

@@ -68,18 +68,19 @@ async def trial_inside(fault: Fault, *, patience_s: float = 0.05) -> AsyncIterat
 
 async def reduced(
     name: str, fault: Fault, version: ProtocolVersion, more: int = 10, tries: int = 200, seconds: float = 30.0
-) -> tuple[CaseResult, Minimized | None]:
+) -> tuple[CaseResult, Minimized]:
     """A failing case, and what is left of it."""
     async with trial_inside(fault) as (test, _):
         own = script(version, more=more)
         found = await test.one(own, make_case(name, own))
-        return found, await minimized(test, own, found, max_tries=tries, max_s=seconds)
+        made = await minimized(test, own, found, max_tries=tries, max_s=seconds)
+    assert made is not None
+    return found, made
 
 
 async def test_a_planted_crash_is_reduced_to_the_packet_that_causes_it() -> None:
     found, made = await reduced(QOS_3, Fault.CRASH, V5)
 
-    assert made is not None
     assert made.verdict is Verdict.CRASHED
     assert made.packets_before > 10
     assert [data[0] & 0xF6 for data in made.sends] == [0x36]
@@ -93,7 +94,6 @@ async def test_a_planted_crash_is_reduced_to_the_packet_that_causes_it() -> None
 async def test_what_is_tolerated_still_breaks_the_same_statement() -> None:
     _, made = await reduced(QOS_3, Fault.TOLERATE, V3_1_1, more=0, tries=50)
 
-    assert made is not None
     # Without CONNECT there would be no answer to PINGREQ, which shows that the connection continues.
     assert [data[0] & 0xF6 for data in made.sends] == [0x10, 0x36]
     assert made.tries <= 50
@@ -105,7 +105,6 @@ async def test_what_is_legal_stays_legal() -> None:
     """A broker that closes at the first packet that is no CONNECT would refuse nearly any bytes as well."""
     _, made = await reduced("publish.topic_name:spaces", Fault.REFUSE, V3_1_1, more=0, tries=60)
 
-    assert made is not None
     assert [data[0] & 0xF0 for data in made.sends] == [0x10, 0x30]
     assert b" " in made.sends[-1]
 
@@ -113,7 +112,6 @@ async def test_what_is_legal_stays_legal() -> None:
 async def test_it_ends_in_time_and_says_so() -> None:
     _, made = await reduced(QOS_3, Fault.TOLERATE, V3_1_1, more=0, seconds=0.01)
 
-    assert made is not None
     assert (made.tries, made.unfinished) == (1, "0.01 s used up")
 
 
@@ -183,7 +181,6 @@ async def test_the_fault_that_the_description_tells_of_is_kept() -> None:
     """A byte after the last field: a PUBREL without any field would be tolerated as well, and is another fault."""
     found, made = await reduced("pubrel:extra-byte", Fault.TOLERATE, V3_1_1, more=2)
 
-    assert made is not None
     assert made.verdict is Verdict.TOLERATED
     last = made.sends[-1]
     assert (last[0], last[1], len(last)) == (0x62, 3, 5)
