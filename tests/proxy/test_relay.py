@@ -51,30 +51,20 @@ def test_bytes_pass_unchanged_in_both_directions(tmp_path: Path) -> None:
     assert told == ["FlowOpened", "client fin", "server fin", "closed fin"]
 
 
-def test_a_client_may_close_its_half_and_listen_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("who", ["client", "server"])
+def test_either_side_may_close_its_half_and_listen_on(tmp_path: Path, who: str) -> None:
     with serving() as server, Proxy(server.url) as proxy, joined(proxy, server) as (client, upstream):
-        client.sendall(b"question")
-        client.shutdown(socket.SHUT_WR)
-        assert read(upstream, 100) == b"question"
-        send(upstream, client, b"answer")
-        upstream.close()
-        assert client.recv(1) == b""
+        first, other = (client, upstream) if who == "client" else (upstream, client)
+        first.sendall(b"question")
+        first.shutdown(socket.SHUT_WR)
+        assert read(other, 100) == b"question"
+        send(other, first, b"answer")
+        other.close()
+        assert first.recv(1) == b""
 
-    assert recorded(proxy, tmp_path / "half.pcapng") == (
-        b"question", b"answer", ["FlowOpened", "client fin", "server fin", "closed fin"]
-    )  # fmt: skip
-
-
-def test_a_server_may_close_its_half_too(tmp_path: Path) -> None:
-    with serving() as server, Proxy(server.url) as proxy, joined(proxy, server) as (client, upstream):
-        upstream.sendall(b"bye")
-        upstream.shutdown(socket.SHUT_WR)
-        assert read(client, 100) == b"bye"
-        send(client, upstream, b"wait")
-        client.close()
-        assert upstream.recv(1) == b""
-
-    assert recorded(proxy, tmp_path / "half.pcapng")[2] == ["FlowOpened", "server fin", "client fin", "closed fin"]
+    said, answer = (b"question", b"answer") if who == "client" else (b"answer", b"question")
+    ends = ["client fin", "server fin"] if who == "client" else ["server fin", "client fin"]
+    assert recorded(proxy, tmp_path / "half.pcapng") == (said, answer, ["FlowOpened", *ends, "closed fin"])
 
 
 @pytest.mark.parametrize("who", ["client", "server"])
