@@ -5,12 +5,12 @@ from __future__ import annotations
 from mqttscope.mqtt import Disconnect, Properties, Puback, Pubcomp, Pubrel, Suback, Subscribe, Subscription
 from mqttscope.replay.order import End, Gates, Opening, Order, Step, Timer, make_order
 from mqttscope.replay.script import Entry, Script
-from tests.replay.recordings import Line, connack, connect, publish, recordings
+from tests.replay.recordings import V5, Line, connack, connect, publish, recordings
 
 
 def opened(number: int, name: str, **fields: object) -> tuple[Line, Line]:
     """CONNECT and CONNACK of a connection."""
-    return (number, ">", connect(name, **fields)), (number, "<", connack())
+    return (number, ">", connect(name, V5, **fields)), (number, "<", connack())
 
 
 def conversation() -> list[Script]:
