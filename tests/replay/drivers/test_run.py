@@ -45,9 +45,9 @@ async def replayed(
     """
     async with broken(Fault.NONE) as broker:
         server = await asyncio.start_server(serve, "127.0.0.1", 0) if serve else None
-        target = parse_broker(
-            f"mqtt://127.0.0.1:{server.sockets[0].getsockname()[1] if server else port or broker.port}"
-        )
+        if server is not None:
+            port = server.sockets[0].getsockname()[1]
+        target = parse_broker(f"mqtt://127.0.0.1:{port or broker.port}")
         replay = Replay(
             scripts, BrokerTarget(target), pace or Pace(), options or ClientOptions(), patience_s=patience_s
         )
