@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import inspect
 import os
 import re
 import signal
@@ -107,6 +109,22 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     corpora.prepare(item)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a coroutine test in an event loop of its own; an error that the loop would only print is a failure."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    errors: list[dict[str, Any]] = []
+
+    async def run() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+        await pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames})
+
+    asyncio.run(run())
+    assert errors == []
+    return True
+
+
 @pytest.fixture(scope="session")
 def bucket() -> Iterator[tuple[Any, dict[str, str]]]:
     """A store that speaks S3, on this machine: a client for it, and the settings that lead to it."""
@@ -127,3 +145,12 @@ def bucket() -> Iterator[tuple[Any, dict[str, str]]]:
         os.environ.clear()
         os.environ.update(before)
         server.stop()
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """`tests.proxy.rig.Certificates`."""
+    from tests.proxy import rig
+
+    with rig.certificates(tmp_path_factory.mktemp("tls")) as made:
+        yield made

@@ -74,6 +74,8 @@ class Fault(StrEnum):
     """It knows nothing of 5.0."""
     NO_SUBSCRIBE = "no-subscribe"
     """It lets nobody subscribe."""
+    SILENT_SUBSCRIBE = "silent-subscribe"
+    """It does not answer SUBSCRIBE."""
     MAXIMUM_QOS = "maximum-qos"
     """It takes no QoS 2, and says so."""
     MAXIMUM_QOS_0 = "maximum-qos-0"
@@ -277,7 +279,7 @@ class Client(asyncio.Protocol):
             self.publish(packet)
         elif isinstance(packet, Pubrel):
             self.send(Pubcomp(packet_identifier=packet.packet_identifier))
-        elif isinstance(packet, Subscribe):
+        elif isinstance(packet, Subscribe) and self.broker.fault is not Fault.SILENT_SUBSCRIBE:
             codes = [one.maximum_qos for one in packet.subscriptions]
             if self.broker.fault is Fault.NO_SUBSCRIBE:
                 codes = [0x87 if self.version == V5 else 0x80] * len(codes)

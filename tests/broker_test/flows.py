@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from mqttscope.broker_test.conversation import Conversation
 from mqttscope.broker_test.drivers.health import Process
 from mqttscope.broker_test.drivers.probe_client import BrokerAccess
 from mqttscope.broker_test.drivers.run import BrokerTest, CaseResult
 from mqttscope.broker_test.fit import Numbered, Numbering, fitted, flow_of
+from mqttscope.broker_test.verdict import Ruling
 from mqttscope.lint.catalogue import all_rules
-from mqttscope.mqtt import Connect, Properties, ProtocolVersion, Puback, Publish, Suback, Subscribe, Subscription
-from mqttscope.mqtt.packets import Auth, Connack, Disconnect, Pingreq, Pingresp, Pubcomp, Pubrec, Pubrel
+from mqttscope.mqtt import ProtocolVersion
 from mqttscope.mutate import Case, Chance, apply, mutation
 from mqttscope.replay.script import Script
 from mqttscope.transport.target import Target, parse_broker
-from tests.broker_test.broken import METHOD, Fault, broken
-from tests.replay.recordings import conversation
+from tests.broker_test.broken import METHOD, Fault, broken, broken_command
+from tests.proxy.rig import free_port
+from tests.replay.talk import whole
 
 # Rules are imported when they are first needed, which pytest's rewriting of modules does not stand deep inside a loop.
 all_rules()
@@ -24,49 +29,41 @@ HASH = "a" * 64
 
 def script(version: ProtocolVersion = V5, *, more: int = 0) -> Script:
     """A connection with messages of every QoS, a subscription, and a ping; ``more`` messages ahead of them."""
-    five = version == V5
-    block = Properties() if five else None
-    name = "MQIsdp" if version == V3_1 else "MQTT"
-    connect = Connect(
-        protocol_name=name, protocol_level=int(version), client_identifier="device1", keep_alive=60, properties=block
-    )
-    limits = Properties(receive_maximum=20, topic_alias_maximum=5) if five else None
-    return conversation(
-        (">", connect),
-        ("<", Connack(session_present=False, properties=limits)),
-        (">", Subscribe(packet_identifier=1, properties=block, subscriptions=[Subscription("in/#", 0)])),
-        ("<", Suback(packet_identifier=1, properties=block, reason_codes=[0])),
-        *((">", Publish(topic_name="out/more", payload=b"more", properties=block)) for _ in range(more)),
-        (">", Publish(topic_name="out/one", qos=1, packet_identifier=2, payload=b"1", properties=block)),
-        ("<", Puback(packet_identifier=2)),
-        (">", Publish(topic_name="out/two", qos=2, packet_identifier=3, payload=b"2", properties=block)),
-        ("<", Pubrec(packet_identifier=3)),
-        (">", Pubrel(packet_identifier=3)),
-        ("<", Pubcomp(packet_identifier=3)),
-        ("<", Publish(topic_name="in/one", payload=b"a", properties=block)),
-        (">", Pingreq()),
-        ("<", Pingresp()),
-        (">", Disconnect()),
+    limits = "receive_maximum=20 topic_alias_maximum=5" if version == V5 else ""
+    return whole(
+        "> connect client=device1 keep_alive=60",
+        f"< connack {limits}",
+        "> subscribe 1 in/#:0",
+        "< suback 1 0",
+        *["> publish out/more more"] * more,
+        "> publish out/one 1 qos=1 id=2",
+        "< puback 2",
+        "> publish out/two 2 qos=2 id=3",
+        "< pubrec 3",
+        "> pubrel 3",
+        "< pubcomp 3",
+        "< publish in/one a",
+        "> pingreq",
+        "< pingresp",
+        "> disconnect",
+        version=version,
     )
 
 
 def authenticated(method: str = METHOD) -> Script:
     """A connection with an authentication in two steps, and another one later."""
-
-    def step(code: int) -> Auth:
-        return Auth(code, Properties(authentication_method=method, authentication_data=b"data"))
-
-    block = Properties(authentication_method=method, authentication_data=b"data")
-    return conversation(
-        (">", Connect(protocol_level=5, client_identifier="device1", keep_alive=60, properties=block)),
-        ("<", step(0x18)),
-        (">", step(0x18)),
-        ("<", Connack(session_present=False, properties=Properties(authentication_method=method))),
-        (">", step(0x19)),
-        ("<", step(0x18)),
-        (">", step(0x18)),
-        ("<", step(0x00)),
-        (">", Disconnect()),
+    block = f"authentication_method={method} authentication_data=data"
+    auth = f"auth code=0x18 {block}"
+    return whole(
+        f"> connect client=device1 keep_alive=60 {block}",
+        f"< {auth}",
+        f"> {auth}",
+        f"< connack authentication_method={method}",
+        f"> auth code=0x19 {block}",
+        f"< {auth}",
+        f"> {auth}",
+        f"< auth code=0 {block}",
+        "> disconnect",
     )
 
 
@@ -91,13 +88,50 @@ def trial_of(port: int, process: Process | None = None, *, patience_s: float = P
     return BrokerTest(BrokerAccess(target(port)), patience_s, process)
 
 
-async def tried(name: str, fault: Fault, version: ProtocolVersion = V5, process: Process | None = None) -> CaseResult:
+def spawned(fault: str, *, patience_s: float = PATIENCE_S) -> BrokerTest:
+    """A trial of a broker with a fault, which it starts as a program."""
+    port = free_port()
+    return trial_of(port, Process(command=broken_command(port, fault)), patience_s=patience_s)
+
+
+@asynccontextmanager
+async def begun(test: BrokerTest) -> AsyncIterator[BrokerTest]:
+    """A trial from its beginning to its end."""
+    await test.begin()
+    try:
+        yield test
+    finally:
+        await test.end()
+
+
+@asynccontextmanager
+async def trial(
+    fault: Fault, process: Process | None = None, *, patience_s: float = PATIENCE_S
+) -> AsyncIterator[BrokerTest]:
+    """A trial that has begun, of a broker with a fault."""
+    async with broken(fault) as broker, begun(trial_of(broker.port, process, patience_s=patience_s)) as test:
+        yield test
+
+
+async def fit(test: BrokerTest, own: Script) -> Script:
+    """A connection made to fit the broker of a trial."""
+    return fitted(own, await test.connack(own))
+
+
+async def tried(name: str, fault: Fault, version: ProtocolVersion = V5) -> CaseResult:
     """One case against a broker with a fault."""
-    async with broken(fault) as broker:
-        test = trial_of(broker.port, process)
-        await test.begin()
-        own = fitted(script(version), await test.connack(script(version)))
-        try:
-            return await test.one(own, make_case(name, own))
-        finally:
-            await test.end()
+    async with trial(fault) as test:
+        own = await fit(test, script(version))
+        return await test.one(own, make_case(name, own))
+
+
+def ruled(found: CaseResult) -> Ruling:
+    """What a case came to."""
+    assert found.ruling is not None, found.not_played
+    return found.ruling
+
+
+def played(found: CaseResult) -> Conversation:
+    """What was said in a case."""
+    assert found.played is not None
+    return found.played.conversation

@@ -6,14 +6,12 @@ from itertools import islice
 
 from mqttscope.broker_test import isolation
 from mqttscope.broker_test.fit import flow_of
-from mqttscope.mqtt import Connect, Properties, ProtocolVersion, Publish, Subscribe, Subscription
-from mqttscope.mqtt.packets import Connack
-from mqttscope.mqtt.parts import Will
+from mqttscope.mqtt import ProtocolVersion, Subscribe
 from mqttscope.mutate import Action, Step, cases
 from mqttscope.replay.script import Script
 from tests.broker_test.flows import HASH, V5, catalogued, script
 from tests.each import each
-from tests.replay.recordings import conversation
+from tests.replay.talk import whole
 
 DEVICE = frozenset({"device1"})
 
@@ -96,27 +94,14 @@ def test_a_connection_under_other_names() -> None:
 
 
 def test_names_without_others_are_not_isolated() -> None:
-    block = Properties()
     for identifier, topic in (("\u00e9", "a"), ("dev", "\u00e9/a")):
-        own = conversation(
-            (">", Connect(protocol_level=5, client_identifier=identifier, properties=block)),
-            ("<", Connack(session_present=False, properties=block)),
-            (">", Publish(topic_name=topic, properties=block)),
-        )
+        own = whole(f"> connect client={identifier}", "< connack", f"> publish {topic}")
         assert isolation.isolated(own, 1, isolation.Names(), isolation.Names()) is None
 
 
 def test_topics_of_the_broker_and_wildcards_keep_their_meaning() -> None:
-    block = Properties()
     filters = ["$SYS/broker/uptime", "+/status", "#", "$share/group/in/#", "/a/b"]
-    rows = [Subscription(one, 0) for one in filters]
-    will = Will(will_topic="gone/dev", will_payload=b"", properties=block)
-    own = conversation(
-        (">", Connect(protocol_level=5, client_identifier="", will=will, properties=block)),
-        ("<", Connack(session_present=False, properties=block)),
-        (">", Subscribe(packet_identifier=1, properties=block, subscriptions=rows)),
-    )
-    made = worker(own, 1)
+    made = worker(whole("> connect client= will=gone/dev", "< connack", f"> subscribe 1 {' '.join(filters)}"), 1)
 
     packet = made.script.entries[2].packet
     assert isinstance(packet, Subscribe)

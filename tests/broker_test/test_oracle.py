@@ -10,6 +10,7 @@ from mqttscope.mqtt import Disconnect, Pingresp, encode
 from mqttscope.mutate import Case
 from tests.broker_test.flows import V5, make_case, script
 
+QOS_3 = make_case("publish:qos-3", script())
 TOLERATED = Ruling(Verdict.TOLERATED, "it continues", ("5.0 MQTT-4.13.1-1",))
 
 
@@ -19,18 +20,15 @@ def said(case: Case) -> Conversation:
 
 
 def test_a_violation_that_was_on_the_wire_is_confirmed() -> None:
-    case = make_case("publish:qos-3", script())
-
-    assert confirm(TOLERATED, case, said(case)) is TOLERATED
-    assert "5.0 MQTT-3.3.1-4" in {text for one in findings(said(case))[0] for text in one.statements}
+    assert confirm(TOLERATED, QOS_3, said(QOS_3)) is TOLERATED
+    assert "5.0 MQTT-3.3.1-4" in {text for one in findings(said(QOS_3))[0] for text in one.statements}
 
 
 def test_a_violation_that_never_got_there_is_excused() -> None:
-    case = make_case("publish:qos-3", script())
-    heard = said(case)
+    heard = said(QOS_3)
     heard.said = heard.said[: heard.begins]
 
-    assert not confirm(TOLERATED, case, heard).deviates
+    assert not confirm(TOLERATED, QOS_3, heard).deviates
 
 
 def test_who_refuses_a_client_that_broke_something_else_is_excused() -> None:
@@ -44,14 +42,13 @@ def test_who_refuses_a_client_that_broke_something_else_is_excused() -> None:
 
 
 def test_a_wrong_reason_needs_the_linters_word() -> None:
-    case = make_case("publish:qos-3", script())
     ruling = Ruling(Verdict.WRONG_REASON, "closed with 0x9b", ("5.0 MQTT-4.13.1-1",))
     for code, blamed in ((0x9B, True), (0x81, False)):
-        heard = said(case)
+        heard = said(QOS_3)
         place = heard.begins + 1
         heard.said = heard.said[:place]
         heard.add(False, encode(Disconnect(reason_code=code), V5), 2_000_000_000, ends="fin")
-        assert confirm(ruling, case, heard).deviates is blamed
+        assert confirm(ruling, QOS_3, heard).deviates is blamed
 
 
 def test_what_concerns_the_whole_broker_needs_no_statement() -> None:
@@ -64,13 +61,12 @@ def test_what_concerns_the_whole_broker_needs_no_statement() -> None:
 
 
 def test_a_code_that_only_clients_may_send_is_a_table_of_its_own() -> None:
-    case = make_case("publish:qos-3", script())
     ruling = Ruling(Verdict.WRONG_REASON, "closed with 0x00", OF_A_CLIENT)
-    unseen = said(case)
+    unseen = said(QOS_3)
     unseen.said = unseen.said[: unseen.begins]
 
-    assert confirm(ruling, case, said(case)) is ruling
-    assert not confirm(ruling, case, unseen).deviates
+    assert confirm(ruling, QOS_3, said(QOS_3)) is ruling
+    assert not confirm(ruling, QOS_3, unseen).deviates
 
 
 def test_statements_that_the_client_breaks() -> None:
@@ -79,10 +75,9 @@ def test_statements_that_the_client_breaks() -> None:
 
 
 def test_nobody_is_accused_in_a_flood_that_is_not_looked_at_to_its_end() -> None:
-    case = make_case("publish:qos-3", script())
-    heard = said(case)
+    heard = said(QOS_3)
     for number in range(MAX_FINDINGS + 10):
         heard.add(False, encode(Pingresp(), V5), 3_000_000_000 + number)
 
     assert len(findings(heard)[1]) == MAX_FINDINGS
-    assert not confirm(TOLERATED, case, heard).deviates
+    assert not confirm(TOLERATED, QOS_3, heard).deviates

@@ -22,25 +22,12 @@ from mqttscope.broker_test.verdict import (
     unconfirmed,
     unmutated,
 )
-from mqttscope.mqtt import (
-    Connack,
-    Connect,
-    ControlPacket,
-    Disconnect,
-    Malformed,
-    PacketType,
-    Pingreq,
-    Properties,
-    Puback,
-    Publish,
-    Pubrel,
-    Suback,
-    decode,
-)
+from mqttscope.mqtt import Connack, Malformed, PacketType, Suback, decode
 from mqttscope.mutate import Demand
 from mqttscope.mutate.catalogue import catalogue
 from tests.broker_test.flows import HASH, V3_1, V3_1_1, V5, make_case, script
 from tests.each import each
+from tests.replay.talk import read, said_bytes
 
 RULINGS = {
     "T": Ruling(Verdict.TOLERATED, "it continues", ("5.0 MQTT-4.13.1-1",)),
@@ -119,22 +106,28 @@ def test_what_is_told() -> None:
     assert Baseline().told() == ""
 
 
-@pytest.mark.parametrize(
-    ("packet", "answers"),
+@each(
+    "words, answers",
     [
-        (Connect(), {PacketType.CONNACK}),
-        (Publish(topic_name="a"), set()),
-        (Publish(topic_name="a", qos=1, packet_identifier=1), {PacketType.PUBACK}),
-        (Publish(topic_name="a", qos=2, packet_identifier=1), {PacketType.PUBREC, PacketType.PUBCOMP}),
-        (Pubrel(packet_identifier=1), {PacketType.PUBCOMP}),
-        (Pingreq(), {PacketType.PINGRESP}),
-        (Puback(packet_identifier=1, properties=Properties()), set()),
-        (decode(b"\x36\x00", V5), set()),
+        ("connect", {PacketType.CONNACK}),
+        ("publish a", set()),
+        ("publish a qos=1 id=1", {PacketType.PUBACK}),
+        ("publish a qos=2 id=1", {PacketType.PUBREC, PacketType.PUBCOMP}),
+        ("pubrel 1", {PacketType.PUBCOMP}),
+        ("pingreq", {PacketType.PINGRESP}),
+        ("puback 1 properties", set()),
     ],
 )
-def test_what_is_owed(packet: object, answers: set[PacketType]) -> None:
-    assert expected_responses(packet) == answers  # type: ignore[arg-type]
+def test_what_is_owed(words: str, answers: set[PacketType]) -> None:
+    assert expected_responses(read(words)) == answers
     assert answers <= ANSWERS
+
+
+def test_to_what_is_malformed_nothing_is_owed() -> None:
+    malformed = decode(b"\x36\x00", V5)
+
+    assert isinstance(malformed, Malformed)
+    assert expected_responses(malformed) == set()
 
 
 CLOSE = "publish:qos-3"
@@ -143,54 +136,49 @@ ALIAS_ZERO = "publish.properties.topic_alias:zero"
 REFUSE = "subscribe.subscriptions.topic_filter:hash-not-last"
 
 
-def decoded(text: str) -> ControlPacket | Malformed:
-    """A packet of 5.0, from its bytes in hexadecimal."""
-    return decode(bytes.fromhex(text), V5)
-
-
 @each(
     "name, seen, verdict",
     [
         (CLOSE, {"ended": "fin"}, Verdict.CONFORMING),
         (CLOSE, {"ended": "reset"}, Verdict.CONFORMING),
-        (CLOSE, {"ended": "fin", "answers": [Disconnect(reason_code=0x81)]}, Verdict.CONFORMING),
-        (CLOSE, {"ended": "fin", "answers": [Disconnect(reason_code=0x9B)]}, Verdict.WRONG_REASON),
+        (CLOSE, {"ended": "fin", "answers": "disconnect code=0x81"}, Verdict.CONFORMING),
+        (CLOSE, {"ended": "fin", "answers": "disconnect code=0x9B"}, Verdict.WRONG_REASON),
         # Codes that only clients may send: the good-bye, with and without a Will.
-        (CLOSE, {"ended": "fin", "answers": [Disconnect()]}, Verdict.WRONG_REASON),
-        (CLOSE, {"ended": "fin", "answers": [Disconnect(reason_code=0x04)]}, Verdict.WRONG_REASON),
+        (CLOSE, {"ended": "fin", "answers": "disconnect"}, Verdict.WRONG_REASON),
+        (CLOSE, {"ended": "fin", "answers": "disconnect code=0x04"}, Verdict.WRONG_REASON),
         # Codes of no table; but return codes of 3.1.1 may be for whom the broker took for an earlier client.
-        (CLOSE, {"ended": "fin", "answers": [decoded("e0 01 84")]}, Verdict.WRONG_REASON),
-        (CLOSE, {"ended": "fin", "answers": [decoded("20 03 00 70 00")]}, Verdict.WRONG_REASON),
-        (CLOSE, {"ended": "fin", "answers": [decoded("20 02 00 01")]}, Verdict.CONFORMING),
-        (CLOSE, {"ended": "fin", "answers": [decoded("20 03 00 01 00")]}, Verdict.CONFORMING),
+        (CLOSE, {"ended": "fin", "answers": "raw e0 01 84"}, Verdict.WRONG_REASON),
+        (CLOSE, {"ended": "fin", "answers": "raw 20 03 00 70 00"}, Verdict.WRONG_REASON),
+        (CLOSE, {"ended": "fin", "answers": "raw 20 02 00 01"}, Verdict.CONFORMING),
+        (CLOSE, {"ended": "fin", "answers": "raw 20 03 00 01 00"}, Verdict.CONFORMING),
         # Reasons of its own: it is shutting down, it is busy.
-        (CLOSE, {"ended": "fin", "answers": [Disconnect(reason_code=0x8B)]}, Verdict.CONFORMING),
+        (CLOSE, {"ended": "fin", "answers": "disconnect code=0x8B"}, Verdict.CONFORMING),
         (CLOSE, {"fenced": True}, Verdict.TOLERATED),
         (CLOSE, {"fenced": False}, Verdict.NO_ANSWER),
         (CLOSE, {"left": True}, Verdict.CONFORMING),
-        (CLOSE, {"fenced": False, "answers": [Disconnect(reason_code=0x81)]}, Verdict.TOLERATED),
-        (CLOSE, {"answers": [Connack(reason_code=0)], "accepted": True}, Verdict.TOLERATED),
-        (REFUSE, {"fenced": True, "answers": [Suback(reason_codes=[0x8F])]}, Verdict.CONFORMING),
-        (REFUSE, {"fenced": True, "answers": [Suback(reason_codes=[1])]}, Verdict.TOLERATED),
+        (CLOSE, {"fenced": False, "answers": "disconnect code=0x81"}, Verdict.TOLERATED),
+        (CLOSE, {"answers": "connack", "accepted": True}, Verdict.TOLERATED),
+        (REFUSE, {"fenced": True, "answers": "suback 1 0x8F"}, Verdict.CONFORMING),
+        (REFUSE, {"fenced": True, "answers": "suback 1 1"}, Verdict.TOLERATED),
         (LEGAL, {"fenced": True}, Verdict.CONFORMING),
         (LEGAL, {"fenced": True, "missing": [PacketType.PUBACK]}, Verdict.NO_ANSWER),
         (LEGAL, {"fenced": False}, Verdict.NO_ANSWER),
         (LEGAL, {"ended": "fin"}, Verdict.REFUSED_LEGAL),
         (LEGAL, {"ended": "fin", "left": True}, Verdict.CONFORMING),
-        (LEGAL, {"ended": "fin", "answers": [Disconnect(reason_code=0x82)]}, Verdict.REFUSED_LEGAL),
+        (LEGAL, {"ended": "fin", "answers": "disconnect code=0x82"}, Verdict.REFUSED_LEGAL),
         # Who may publish where is the broker's own affair.
-        (LEGAL, {"fenced": True, "answers": [Puback(reason_code=0x87)]}, Verdict.CONFORMING),
-        (LEGAL, {"fenced": True, "answers": [Puback(reason_code=0x10)]}, Verdict.CONFORMING),
+        (LEGAL, {"fenced": True, "answers": "puback 1 code=0x87"}, Verdict.CONFORMING),
+        (LEGAL, {"fenced": True, "answers": "puback 1 code=0x10"}, Verdict.CONFORMING),
         # Correctly formed, and not accepted by this server: 3.4.2.1, 3.9.3.
-        (LEGAL, {"fenced": True, "answers": [Puback(reason_code=0x90)]}, Verdict.CONFORMING),
-        (LEGAL, {"fenced": True, "answers": [Suback(reason_codes=[0x8F])]}, Verdict.CONFORMING),
+        (LEGAL, {"fenced": True, "answers": "puback 1 code=0x90"}, Verdict.CONFORMING),
+        (LEGAL, {"fenced": True, "answers": "suback 1 0x8F"}, Verdict.CONFORMING),
         # The general codes fit whatever is wrong.
-        (ALIAS_ZERO, {"ended": "fin", "answers": [Disconnect(reason_code=0x81)]}, Verdict.CONFORMING),
-        (ALIAS_ZERO, {"ended": "fin", "answers": [Disconnect(reason_code=0x9B)]}, Verdict.WRONG_REASON),
-        (LEGAL, {"fenced": True, "answers": [Suback(reason_codes=[0x80])]}, Verdict.REFUSED_LEGAL),
+        (ALIAS_ZERO, {"ended": "fin", "answers": "disconnect code=0x81"}, Verdict.CONFORMING),
+        (ALIAS_ZERO, {"ended": "fin", "answers": "disconnect code=0x9B"}, Verdict.WRONG_REASON),
+        (LEGAL, {"fenced": True, "answers": "suback 1 0x80"}, Verdict.REFUSED_LEGAL),
         (
             LEGAL,
-            {"fenced": True, "answers": [Suback(reason_codes=[0x80])], "recorded_codes": frozenset({0x80})},
+            {"fenced": True, "answers": "suback 1 0x80", "recorded_codes": frozenset({0x80})},
             Verdict.CONFORMING,
         ),
         # Where we log in, others may not be let in.
@@ -201,6 +189,13 @@ def decoded(text: str) -> ControlPacket | Malformed:
     ],
 )
 def test_in_5_0(name: str, seen: dict[str, Any], verdict: Verdict) -> None:
+    """What is seen has answers in words, or their bytes behind ``raw``."""
+    answers = []
+    if words := seen.get("answers", ""):
+        raw = bytes.fromhex(words[4:]) if words.startswith("raw") else said_bytes("", words)
+        answers = [decode(raw, V5)]
+    seen = seen | {"answers": answers}
+
     assert judge(make_case(name, script()), Observation(**seen)).verdict is verdict
 
 

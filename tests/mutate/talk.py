@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from operator import attrgetter
+from typing import Any
+
+import pytest
 
 from mqttscope.broker_test.export import answer
 from mqttscope.dissect import dissect_segments
@@ -15,34 +19,10 @@ from mqttscope.lint.examples import Conversation, segments
 from mqttscope.lint.examples import Step as Said
 from mqttscope.lint.finding import Finding
 from mqttscope.lint.rule import Rule
-from mqttscope.mqtt import (
-    Auth,
-    Connack,
-    Connect,
-    ControlPacket,
-    Direction,
-    Disconnect,
-    Malformed,
-    MalformedReason,
-    Pingreq,
-    Pingresp,
-    Properties,
-    ProtocolVersion,
-    Puback,
-    Pubcomp,
-    Publish,
-    Pubrec,
-    Pubrel,
-    Suback,
-    Subscribe,
-    Subscription,
-    Unsuback,
-    Unsubscribe,
-    decode,
-    encode,
-)
-from mqttscope.mutate import Chance, apply, mutation
+from mqttscope.mqtt import ControlPacket, Direction, Malformed, MalformedReason, ProtocolVersion, decode, encode
+from mqttscope.mutate import Chance, NotApplicableError, apply, mutation
 from mqttscope.mutate.flow import CLIENT, SERVER, Action, MutatedFlow, RecordedFlow
+from tests.replay.talk import packet
 
 V3_1, V3_1_1, V5 = ProtocolVersion
 DIRECTIONS = {CLIENT: Direction.CLIENT_TO_SERVER, SERVER: Direction.SERVER_TO_CLIENT}
@@ -53,89 +33,77 @@ def made(version: ProtocolVersion, *packets: tuple[str, ControlPacket]) -> Recor
     return RecordedFlow.of_bytes([(side, encode(packet, version)) for side, packet in packets], version=version)
 
 
-def good(version: ProtocolVersion) -> RecordedFlow:
-    """A connection with every packet type that both sides send in any version, and nothing wrong."""
-    five = version == V5
-    block = Properties() if five else None
-    name = "MQIsdp" if version == V3_1 else "MQTT"
-    connect = Connect(
-        protocol_name=name,
-        protocol_level=version.value,
-        keep_alive=60,
-        client_identifier="device1",
-        properties=Properties(topic_alias_maximum=5, receive_maximum=20) if five else None,
-    )
-    limits = Properties(topic_alias_maximum=5, receive_maximum=20) if five else None
+def spoken(version: ProtocolVersion, text: str) -> RecordedFlow:
+    """A flow in words: each line is who sends (``>`` the client), and a packet."""
+    rows = [line.split() for line in text.splitlines() if line.strip()]
     return made(
         version,
-        (CLIENT, connect),
-        (SERVER, Connack(session_present=False, properties=limits)),
-        (
-            CLIENT,
-            Subscribe(
-                packet_identifier=1,
-                properties=block,
-                subscriptions=[Subscription("in/#", 2), Subscription("other/+", 1)],
-            ),
-        ),
-        (SERVER, Suback(packet_identifier=1, properties=block, reason_codes=[2, 1])),
-        (CLIENT, Publish(topic_name="out/zero", payload=b"0", properties=block)),
-        (CLIENT, Publish(topic_name="out/one", qos=1, packet_identifier=2, payload=b"1", properties=block)),
-        (SERVER, Puback(packet_identifier=2)),
-        (CLIENT, Publish(topic_name="out/two", qos=2, packet_identifier=3, payload=b"2", properties=block)),
-        (SERVER, Pubrec(packet_identifier=3)),
-        (CLIENT, Pubrel(packet_identifier=3)),
-        (SERVER, Pubcomp(packet_identifier=3)),
-        (SERVER, Publish(topic_name="in/one", qos=1, packet_identifier=1, payload=b"a", properties=block)),
-        (SERVER, Publish(topic_name="in/one/more", qos=1, packet_identifier=2, payload=b"b", properties=block)),
-        (CLIENT, Puback(packet_identifier=1)),
-        (CLIENT, Puback(packet_identifier=2)),
-        (SERVER, Publish(topic_name="in/two", qos=2, packet_identifier=3, payload=b"c", properties=block)),
-        (CLIENT, Pubrec(packet_identifier=3)),
-        (SERVER, Pubrel(packet_identifier=3)),
-        (CLIENT, Pubcomp(packet_identifier=3)),
-        (CLIENT, Pingreq()),
-        (SERVER, Pingresp()),
-        (CLIENT, Unsubscribe(packet_identifier=4, properties=block, topic_filters=["in/#", "other/+"])),
-        (SERVER, Unsuback(packet_identifier=4, properties=block, reason_codes=[0, 0] if five else None)),
-        (CLIENT, Disconnect()),
+        *((CLIENT if row[0] == ">" else SERVER, packet("device1", row[1], row[2:], version)) for row in rows),
     )
+
+
+GOOD = """
+    > connect keep_alive=60 LIMITS
+    < connack LIMITS
+    > subscribe 1 in/#:2 other/+:1
+    < suback 1 2 1
+    > publish out/zero 0
+    > publish out/one 1 qos=1 id=2
+    < puback 2
+    > publish out/two 2 qos=2 id=3
+    < pubrec 3
+    > pubrel 3
+    < pubcomp 3
+    < publish in/one a qos=1 id=1
+    < publish in/one/more b qos=1 id=2
+    > puback 1
+    > puback 2
+    < publish in/two c qos=2 id=3
+    > pubrec 3
+    < pubrel 3
+    > pubcomp 3
+    > pingreq
+    < pingresp
+    > unsubscribe 4 in/# other/+
+    < unsuback 4 CODES
+    > disconnect
+"""
+
+
+def good(version: ProtocolVersion) -> RecordedFlow:
+    """A connection with every packet type that both sides send in any version, and nothing wrong."""
+    limits, codes = ("topic_alias_maximum=5 receive_maximum=20", "0 0") if version == V5 else ("", "")
+    return spoken(version, GOOD.replace("LIMITS", limits).replace("CODES", codes))
 
 
 def limited() -> RecordedFlow:
     """A connection of 5.0 to a server that has little to offer."""
-    told = Properties(
-        maximum_qos=0,
-        retain_available=0,
-        maximum_packet_size=1_000,
-        wildcard_subscription_available=0,
-        subscription_identifier_available=0,
-        shared_subscription_available=0,
-    )
-    none = Properties()
-    return made(
+    limits = "maximum_qos=0 retain_available=0 maximum_packet_size=1000 wildcard_subscription_available=0"
+    more = "subscription_identifier_available=0 shared_subscription_available=0"
+    return spoken(
         V5,
-        (CLIENT, Connect(protocol_level=5, keep_alive=60, client_identifier="device1", properties=none)),
-        (SERVER, Connack(session_present=False, properties=told)),
-        (CLIENT, Subscribe(packet_identifier=1, properties=none, subscriptions=[Subscription("in/one", 0)])),
-        (SERVER, Suback(packet_identifier=1, properties=none, reason_codes=[0])),
-        (CLIENT, Publish(topic_name="out/zero", payload=b"0", properties=none)),
-        (CLIENT, Disconnect()),
+        f"""
+            > connect keep_alive=60
+            < connack {limits} {more}
+            > subscribe 1 in/one:0
+            < suback 1 0
+            > publish out/zero 0
+            > disconnect
+        """,
     )
 
 
 def authenticated() -> RecordedFlow:
     """A connection of 5.0 with Enhanced Authentication, and a server that ends it."""
-    method = Properties(authentication_method="PLAIN")
-    return made(
-        V5,
-        (CLIENT, Connect(protocol_level=5, keep_alive=60, client_identifier="device1", properties=method)),
-        (SERVER, Auth(reason_code=0x18, properties=method)),
-        (CLIENT, Auth(reason_code=0x18, properties=method)),
-        (SERVER, Connack(session_present=False, properties=method)),
-        (CLIENT, Publish(topic_name="out/zero", payload=b"0", properties=Properties())),
-        (SERVER, Disconnect(reason_code=0x8B, properties=Properties())),
-    )
+    text = """
+        > connect keep_alive=60 METHOD
+        < auth code=0x18 METHOD
+        > auth code=0x18 METHOD
+        < connack METHOD
+        > publish out/zero 0
+        < disconnect code=0x8b properties
+    """
+    return spoken(V5, text.replace("METHOD", "authentication_method=PLAIN"))
 
 
 def conversation(case: MutatedFlow) -> Conversation:
@@ -241,3 +209,37 @@ def reason(raw: bytes, version: ProtocolVersion = V5) -> MalformedReason | None:
     """Why a packet is malformed."""
     found = decode(raw, version)
     return found.reason if isinstance(found, Malformed) else None
+
+
+def decoded(
+    name: str, version: ProtocolVersion = V5, *, sender: str | None = None, flow: RecordedFlow | None = None
+) -> Any:
+    """What a receiver reads of the packet that a mutation makes."""
+    return decode(packet_of(name, version, sender=sender, flow=flow), version)
+
+
+def check_faults(faults: Mapping[str, MalformedReason], version: ProtocolVersion = V5) -> None:
+    """What mutations make is malformed for these reasons, and for no other."""
+    for name, wanted in faults.items():
+        found = decoded(name, version)
+        assert isinstance(found, Malformed), name
+        assert {one.reason for one in found.faults} == {wanted}, name
+
+
+def check_values(values: Mapping[str, object], version: ProtocolVersion = V5) -> None:
+    """The field that a mutation is about has this value."""
+    for name, wanted in values.items():
+        assert attrgetter(mutation(name).field)(decoded(name, version)) == wanted, name
+
+
+def check_not_applicable(
+    name: str,
+    version: ProtocolVersion = V5,
+    *,
+    sender: str | None = None,
+    flow: RecordedFlow | None = None,
+    match: str | None = None,
+) -> None:
+    """A flow has nothing for a mutation."""
+    with pytest.raises(NotApplicableError, match=match):
+        mutated(name, version, sender=sender, flow=flow)

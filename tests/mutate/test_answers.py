@@ -5,13 +5,21 @@ from __future__ import annotations
 import pytest
 
 from mqttscope.lint.catalogue import all_statements
-from mqttscope.mqtt import Malformed, MalformedReason, decode
-from mqttscope.mqtt.constants import PacketType, ProtocolVersion, allowed_reason_codes
-from mqttscope.mutate import NotApplicableError
+from mqttscope.mqtt import MalformedReason
+from mqttscope.mqtt.constants import ProtocolVersion, allowed_reason_codes
 from mqttscope.mutate.answers import STATEMENTS, reason_code_mutations
 from mqttscope.mutate.fields import REASON_CODE, all_fields
 from mqttscope.mutate.flow import SERVER
-from tests.mutate.talk import V3_1_1, V5, authenticated, good, packet_of
+from tests.mutate.talk import (
+    V3_1_1,
+    V5,
+    authenticated,
+    check_faults,
+    check_not_applicable,
+    check_values,
+    decoded,
+    good,
+)
 
 
 def test_no_code_is_one_of_the_packets_own() -> None:
@@ -21,35 +29,29 @@ def test_no_code_is_one_of_the_packets_own() -> None:
         assert int(slug, 16) not in allowed_reason_codes(one.packet_type, V5), one.name
 
 
-@pytest.mark.parametrize("kind", [PacketType.PUBACK, PacketType.SUBACK, PacketType.CONNACK, PacketType.DISCONNECT])
-def test_a_code_that_nobody_knows(kind: PacketType) -> None:
-    name = "reason_codes" if kind == PacketType.SUBACK else "reason_code"
-    found = decode(packet_of(f"{kind.name.lower()}.{name}:unknown-7f"), V5)
-
-    assert isinstance(found, Malformed)
-    assert found.reason is MalformedReason.REASON_CODE_INVALID
+def test_a_code_that_nobody_knows() -> None:
+    fields = ("puback.reason_code", "suback.reason_codes", "connack.reason_code", "disconnect.reason_code")
+    check_faults({f"{field}:unknown-7f": MalformedReason.REASON_CODE_INVALID for field in fields})
 
 
 def test_a_list_that_is_too_long_or_too_short() -> None:
-    assert decode(packet_of("suback.reason_codes:one-more"), V5).reason_codes == [2, 1, 0]  # type: ignore[union-attr]
-    assert decode(packet_of("suback.reason_codes:one-less", V3_1_1), V3_1_1).reason_codes == [2]  # type: ignore[union-attr]
+    check_values({"suback.reason_codes:one-more": [2, 1, 0]})
+    check_values({"suback.reason_codes:one-less": [2]}, V3_1_1)
 
 
 def test_an_expiry_that_was_not_asked_for() -> None:
-    found = decode(packet_of("disconnect.session_expiry_interval:raised-from-zero"), V5)
+    found = decoded("disconnect.session_expiry_interval:raised-from-zero")
 
-    assert found.properties.session_expiry_interval == 60  # type: ignore[union-attr]
+    assert found.properties.session_expiry_interval == 60
 
 
 def test_authentication_with_another_method_or_none() -> None:
     flow = authenticated()
-    other = decode(packet_of("auth.authentication_method:other", flow=flow), V5)
-    none = decode(packet_of("auth.authentication_method:missing", flow=flow, sender=SERVER), V5)
 
-    assert other.properties.authentication_method == "MQTTSCOPE-OTHER"  # type: ignore[union-attr]
-    assert not none.properties  # type: ignore[union-attr]
-    with pytest.raises(NotApplicableError):
-        packet_of("auth.authentication_method:other", flow=good(V5))
+    other = decoded("auth.authentication_method:other", flow=flow)
+    assert other.properties.authentication_method == "MQTTSCOPE-OTHER"
+    assert not decoded("auth.authentication_method:missing", flow=flow, sender=SERVER).properties
+    check_not_applicable("auth.authentication_method:other", flow=good(V5))
 
 
 @pytest.mark.parametrize("version", STATEMENTS, ids=lambda version: str(version.text))

@@ -10,24 +10,10 @@ from dataclasses import replace
 
 import pytest
 
-from mqttscope.mqtt import (
-    Connack,
-    Connect,
-    Malformed,
-    PacketType,
-    Properties,
-    Puback,
-    Publish,
-    Subscribe,
-    Subscription,
-    decode,
-    encode,
-)
-from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt import Malformed, PacketType, decode
 from mqttscope.mutate import (
     Action,
     Chance,
-    NotApplicableError,
     Verdict,
     again,
     apply,
@@ -42,48 +28,39 @@ from mqttscope.mutate.flow import CLIENT, SERVER, RecordedFlow
 from mqttscope.mutate.mutation import target
 from mqttscope.report.broker_test.outcome import CASE
 from tests.conftest import ROOT
-from tests.each import some
+from tests.each import each, some
 from tests.mutate.pinned import SEEDS, digest
-from tests.mutate.talk import V3_1, V3_1_1, V5, good, limited, made, mutated
+from tests.mutate.talk import V3_1, V3_1_1, V5, check_not_applicable, good, limited, mutated, spoken
+from tests.replay.talk import said_bytes
 
 ROWS = [
-    (Publish(topic_name="a", properties=Properties()), ""),
-    (Publish(topic_name="a", payload=bytes(1_000), properties=Properties()), "Maximum Packet Size 1000"),
-    (Publish(topic_name="a", properties=Properties(topic_alias=1)), "a lower Topic Alias Maximum"),
-    (Publish(topic_name="a", qos=1, packet_identifier=1, properties=Properties()), "a lower Maximum QoS"),
-    (Publish(topic_name="a", retain=True, properties=Properties()), "Retain Available 0"),
-    (Subscribe(packet_identifier=1, subscriptions=[Subscription("a/#")]), "Wildcard Subscription Available 0"),
-    (Subscribe(packet_identifier=1, subscriptions=[Subscription("$share/g/a")]), "Shared Subscription Available 0"),
-    (
-        Subscribe(
-            packet_identifier=1,
-            subscriptions=[Subscription("a")],
-            properties=Properties(subscription_identifier=1),
-        ),
-        "Subscription Identifier Available 0",
-    ),
-    (Subscribe(packet_identifier=1, subscriptions=[Subscription("a")]), ""),
+    ("publish a", ""),
+    (f"publish a {'x' * 1_000}", "Maximum Packet Size 1000"),
+    ("publish a topic_alias=1", "a lower Topic Alias Maximum"),
+    ("publish a qos=1 id=1", "a lower Maximum QoS"),
+    ("publish a retain", "Retain Available 0"),
+    ("subscribe 1 a/#:0", "Wildcard Subscription Available 0"),
+    ("subscribe 1 $share/g/a:0", "Shared Subscription Available 0"),
+    ("subscribe 1 a:0 subscription_identifier=1", "Subscription Identifier Available 0"),
+    ("subscribe 1 a:0", ""),
 ]
 
 
-@pytest.mark.parametrize(("packet", "words"), ROWS)
-def test_what_goes_beyond_an_announcement(packet: ControlPacket, words: str) -> None:
-    assert exceeded(encode(packet, V5), target(limited(), 0, Chance())) == words
+@each("words, limit", ROWS)
+def test_what_goes_beyond_an_announcement(words: str, limit: str) -> None:
+    assert exceeded(said_bytes("", words, V5), target(limited(), 0, Chance())) == limit
 
 
 def test_earlier_versions_announce_nothing() -> None:
-    raw = encode(Publish(topic_name="a", qos=2, packet_identifier=1))
-
-    assert exceeded(raw, target(good(V3_1), 0, Chance())) == ""
+    assert exceeded(said_bytes("", "publish a qos=2 id=1", V3_1), target(good(V3_1), 0, Chance())) == ""
 
 
 def test_a_client_that_wants_no_reasons_gets_none() -> None:
-    silent = Connect(protocol_level=5, client_identifier="c", properties=Properties(request_problem_information=0))
-    told = Puback(packet_identifier=1, reason_code=0, properties=Properties(reason_string="x"))
-    flow = made(V5, (CLIENT, silent), (SERVER, Connack(properties=Properties())), (SERVER, told))
+    told = "puback 1 code=0 reason_string=x"
+    flow = spoken(V5, f"> connect request_problem_information=0\n< connack\n< {told}")
 
-    assert exceeded(encode(told, V5), target(flow, 2, Chance())) == "Request Problem Information 0"
-    assert exceeded(encode(Puback(packet_identifier=1), V5), target(flow, 2, Chance())) == ""
+    assert exceeded(said_bytes("", told), target(flow, 2, Chance())) == "Request Problem Information 0"
+    assert exceeded(said_bytes("", "puback 1"), target(flow, 2, Chance())) == ""
 
 
 FLOW = replace(good(V5), capture_hash="c0ffee", connection=3)
@@ -175,10 +152,8 @@ def test_turns_go_through_the_catalogue_in_other_orders() -> None:
 
     assert sorted(first) == sorted(second)
     assert first != second
-    assert [one.number for one in cases(FLOW, 1, "disconnect", start=found[3].number, limit=2)] == [
-        found[3].number,
-        found[4].number,
-    ]
+    later = cases(FLOW, 1, "disconnect", start=found[3].number, limit=2)
+    assert [one.number for one in later] == [one.number for one in found[3:5]]
 
 
 def test_other_seeds_give_other_bytes() -> None:
@@ -198,14 +173,10 @@ def test_a_packet_that_the_flow_lacks_is_put_in_on_the_open_connection() -> None
 
 
 def test_what_cannot_be_put_in_is_not_applicable() -> None:
-    with pytest.raises(NotApplicableError):
-        mutated("pubrel:reserved-flag-0", flow=limited())
-    with pytest.raises(NotApplicableError):
-        mutated("publish:qos-3", sender=SERVER, flow=limited())
-    with pytest.raises(NotApplicableError, match="not for a server"):
-        mutated("connect:will-qos-3", sender=SERVER)
-    with pytest.raises(NotApplicableError):
-        mutated("disconnect:extra-byte", V3_1_1, sender=SERVER)
+    check_not_applicable("pubrel:reserved-flag-0", flow=limited())
+    check_not_applicable("publish:qos-3", sender=SERVER, flow=limited())
+    check_not_applicable("connect:will-qos-3", sender=SERVER, match="not for a server")
+    check_not_applicable("disconnect:extra-byte", V3_1_1, sender=SERVER)
 
 
 def test_before_the_mutation_everything_is_as_recorded() -> None:
@@ -233,7 +204,7 @@ def test_legal_packets_are_well_formed() -> None:
 
 def test_an_empty_flow_has_few_cases() -> None:
     assert list(cases(RecordedFlow([], V5), 1, "publish")) == []
-    alone = made(V5, (CLIENT, Connect(protocol_level=5, client_identifier="c")))
+    alone = spoken(V5, "> connect")
     assert {one.mutation.name.partition(":")[0] for one in cases(alone, 1, "flow")} == {"flow"}
 
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mqttscope.mqtt import Connect, PacketType, Pingreq, Publish, decode, encode
 from mqttscope.mqtt.codec import packet_end
-from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mutate.flow import (
     CLIENT,
     SERVER,
@@ -23,29 +20,17 @@ from mqttscope.mutate.flow import (
     recorded_steps,
 )
 from tests.mutate.talk import V3_1, V3_1_1, V5, good
-
-
-@dataclass
-class Recorded:
-    """As a script of a replay has it."""
-
-    from_client: bool
-    packet: ControlPacket
-    raw: bytes
-    timestamp_ns: int
-    topic: str | None = None
+from tests.replay.talk import whole
 
 
 def test_a_flow_is_made_of_anything_that_knows_sender_packet_bytes_and_time() -> None:
-    connect = Connect(protocol_name="MQIsdp", protocol_level=3, client_identifier="a")
-    rows = [Recorded(True, connect, encode(connect), 5), Recorded(True, Pingreq(), encode(Pingreq()), 6)]
-
+    rows = whole("> connect", "> pingreq", version=V3_1).entries
     flow = RecordedFlow.of(rows, capture_hash="abc", connection=2)
 
     assert flow.version is V3_1
-    assert [one.timestamp_ns for one in flow.entries] == [5, 6]
+    assert [one.timestamp_ns for one in flow.entries] == [one.timestamp_ns for one in rows]
     assert (flow.capture_hash, flow.connection) == ("abc", 2)
-    assert flow.first(Connect, from_client=True) is connect
+    assert flow.first(Connect, from_client=True) is rows[0].packet
     assert flow.first(Connect, from_client=False) is None
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
-from mqttscope.mqtt import Malformed, MalformedReason, decode
+from mqttscope.mqtt import Malformed, MalformedReason
 from mqttscope.mqtt.properties import PROPERTIES
 from mqttscope.mutate import Verdict, mutation
 from mqttscope.mutate.fields import blocks
 from mqttscope.mutate.flow import CLIENT, SERVER
 from mqttscope.mutate.property_blocks import property_mutations
-from tests.mutate.talk import V5, packet_of
+from tests.mutate.talk import V5, check_faults, decoded
 
 NAMES = {one.name for one in property_mutations()}
 
@@ -23,31 +21,24 @@ def test_every_property_is_tried_in_every_packet_where_it_is_not_allowed() -> No
     assert "connect.will.properties:with-receive-maximum" in NAMES
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("subscribe.properties:with-topic-alias", MalformedReason.PROPERTY_NOT_ALLOWED),
-        ("connect.will.properties:with-topic-alias", MalformedReason.PROPERTY_NOT_ALLOWED),
-        ("publish.properties:unknown-7f", MalformedReason.PROPERTY_UNKNOWN),
-        ("publish.properties:unknown-two-bytes", MalformedReason.PROPERTY_UNKNOWN),
-        ("publish.properties.property_length:overrun", MalformedReason.PROPERTY_LENGTH_OVERRUN),
-        ("publish.properties.property_length:minus-one", MalformedReason.PROPERTY_LENGTH_OVERRUN),
-        ("publish.properties.property_length:not-minimal", MalformedReason.VARIABLE_BYTE_INTEGER_NOT_MINIMAL),
-        ("connect.will.properties.property_length:five-bytes", MalformedReason.VARIABLE_BYTE_INTEGER_TOO_LONG),
-        ("disconnect.properties:identifier-not-minimal", MalformedReason.VARIABLE_BYTE_INTEGER_NOT_MINIMAL),
-    ],
-)
-def test_what_is_wrong_is_the_only_thing(name: str, reason: MalformedReason) -> None:
-    found = decode(packet_of(name), V5)
-
-    assert isinstance(found, Malformed)
-    assert {one.reason for one in found.faults} == {reason}
+def test_what_is_wrong_is_the_only_thing() -> None:
+    check_faults(
+        {
+            "subscribe.properties:with-topic-alias": MalformedReason.PROPERTY_NOT_ALLOWED,
+            "connect.will.properties:with-topic-alias": MalformedReason.PROPERTY_NOT_ALLOWED,
+            "publish.properties:unknown-7f": MalformedReason.PROPERTY_UNKNOWN,
+            "publish.properties:unknown-two-bytes": MalformedReason.PROPERTY_UNKNOWN,
+            "publish.properties.property_length:overrun": MalformedReason.PROPERTY_LENGTH_OVERRUN,
+            "publish.properties.property_length:minus-one": MalformedReason.PROPERTY_LENGTH_OVERRUN,
+            "publish.properties.property_length:not-minimal": MalformedReason.VARIABLE_BYTE_INTEGER_NOT_MINIMAL,
+            "connect.will.properties.property_length:five-bytes": MalformedReason.VARIABLE_BYTE_INTEGER_TOO_LONG,
+            "disconnect.properties:identifier-not-minimal": MalformedReason.VARIABLE_BYTE_INTEGER_NOT_MINIMAL,
+        }
+    )
 
 
 def test_what_comes_twice() -> None:
-    found = decode(packet_of("connect.properties.receive_maximum:repeated"), V5)
-
-    assert found.properties.all(0x21) == [20, 20]  # type: ignore[union-attr]
+    assert decoded("connect.properties.receive_maximum:repeated").properties.all(0x21) == [20, 20]
 
 
 def test_several_subscription_identifiers_are_wrong_from_a_client_only() -> None:
@@ -60,10 +51,8 @@ def test_several_subscription_identifiers_are_wrong_from_a_client_only() -> None
 def test_acknowledgements_may_end_before_their_properties() -> None:
     assert mutation("puback.properties:missing").verdict(V5) is Verdict.LEGAL
     assert mutation("connack.properties:missing").verdict(V5, SERVER) is Verdict.VIOLATION
-    assert not isinstance(decode(packet_of("puback.properties:missing"), V5), Malformed)
+    assert not isinstance(decoded("puback.properties:missing"), Malformed)
 
 
 def test_a_thousand_user_properties() -> None:
-    found = decode(packet_of("publish.properties.user_property:thousand"), V5)
-
-    assert len(found.properties.user_property) == 1_000  # type: ignore[union-attr]
+    assert len(decoded("publish.properties.user_property:thousand").properties.user_property) == 1_000

@@ -4,38 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from mqttscope.mqtt import (
-    Connack,
-    Connect,
-    Disconnect,
-    Malformed,
-    PacketType,
-    Pingreq,
-    Properties,
-    ProtocolVersion,
-    Puback,
-    Publish,
-    decode,
-)
-from mqttscope.mutate import Action, Chance, NotApplicableError, RecordedFlow
+from mqttscope.mqtt import Connack, Disconnect, Malformed, PacketType, Pingreq, ProtocolVersion, Publish, decode
+from mqttscope.mutate import Action, Chance, NotApplicableError, RecordedFlow, steps
 from mqttscope.mutate.flow import CLIENT, SERVER, Step, recorded_steps
 from mqttscope.mutate.mutation import FlowTarget
-from mqttscope.mutate.steps import (
-    connect_of,
-    ending,
-    free_identifiers,
-    keep_alive,
-    marked,
-    opening,
-    other_side,
-    pause,
-    publish,
-    put,
-    send,
-    sends,
-    wait,
-)
-from tests.mutate.talk import V3_1_1, V5, authenticated, good, limited, made
+from tests.mutate.talk import V3_1_1, V5, authenticated, good, limited, spoken
 
 ALL = list(ProtocolVersion)
 
@@ -45,21 +18,21 @@ def target_of(flow: RecordedFlow, sender: str = CLIENT, seed: int = 0) -> FlowTa
     return FlowTarget(flow, sender, Chance("steps", seed), recorded_steps(flow, sender))
 
 
-def connected(*, keep_alive: int = 60, properties: Properties | None = None, accepted: int = 0) -> RecordedFlow:
+def connected(*, keep_alive: int = 60, answer: str = "") -> RecordedFlow:
     """CONNECT and CONNACK of 5.0."""
-    connect = Connect(protocol_level=5, keep_alive=keep_alive, client_identifier="a", properties=Properties())
-    answer = Connack(session_present=False, reason_code=accepted, properties=properties or Properties())
-    return made(V5, (CLIENT, connect), (SERVER, answer))
+    return spoken(V5, f"> connect keep_alive={keep_alive}\n< connack {answer}")
 
 
 def test_what_is_new_is_marked_as_the_mutation_s() -> None:
-    assert send(Pingreq(), V5) == Step(Action.SEND, b"\xc0\x00", mutated=True)
-    assert send(b"\xff", V5).data == b"\xff"
-    assert wait(PacketType.PUBACK, 7) == Step(Action.AWAIT, awaits=PacketType.PUBACK, packet_identifier=7, mutated=True)
-    assert pause(5) == Step(Action.PAUSE, nanoseconds=5, mutated=True)
+    assert steps.send(Pingreq(), V5) == Step(Action.SEND, b"\xc0\x00", mutated=True)
+    assert steps.send(b"\xff", V5).data == b"\xff"
+    assert steps.wait(PacketType.PUBACK, 7) == Step(
+        Action.AWAIT, awaits=PacketType.PUBACK, packet_identifier=7, mutated=True
+    )
+    assert steps.pause(5) == Step(Action.PAUSE, nanoseconds=5, mutated=True)
     recorded = target_of(good(V5)).steps[0]
     assert not recorded.mutated
-    assert marked(recorded) == Step(recorded.action, recorded.data, recorded.entry, mutated=True)
+    assert steps.marked(recorded) == Step(recorded.action, recorded.data, recorded.entry, mutated=True)
 
 
 @pytest.mark.parametrize("sender", [CLIENT, SERVER])
@@ -68,68 +41,63 @@ def test_the_open_connection_lies_between_connack_and_disconnect(version: Protoc
     flow = good(version)
     target = target_of(flow, sender)
 
-    assert isinstance(flow.entries[opening(target) - 1].packet, Connack)
-    assert isinstance(flow.entries[ending(target)].packet, Disconnect)
+    assert isinstance(flow.entries[steps.opening(target) - 1].packet, Connack)
+    assert isinstance(flow.entries[steps.ending(target)].packet, Disconnect)
 
 
 def test_a_connack_comes_after_authentication_and_from_the_server() -> None:
     target = target_of(authenticated())
 
-    assert opening(target) == 4
-    assert target.flow.entries[ending(target)].packet == decode(authenticated().entries[-1].raw, V5)
-    assert ending(target) == len(target.steps) - 1
+    assert steps.opening(target) == 4
+    assert target.flow.entries[steps.ending(target)].packet == decode(authenticated().entries[-1].raw, V5)
+    assert steps.ending(target) == len(target.steps) - 1
 
 
 def test_without_disconnect_the_connection_is_open_to_the_last_step() -> None:
     target = target_of(connected())
 
-    assert (opening(target), ending(target)) == (2, 2)
+    assert (steps.opening(target), steps.ending(target)) == (2, 2)
 
 
 @pytest.mark.parametrize(
     "flow",
-    [
-        connected(accepted=0x87),
-        made(V5, (CLIENT, Connack(properties=Properties()))),
-        RecordedFlow([], V5),
-    ],
+    [connected(answer="code=0x87"), spoken(V5, "> connack"), RecordedFlow([], V5)],
     ids=["refused", "of the client", "empty"],
 )
 def test_a_connection_that_was_not_accepted_is_never_open(flow: RecordedFlow) -> None:
     with pytest.raises(NotApplicableError, match="accepted"):
-        opening(target_of(flow))
+        steps.opening(target_of(flow))
 
 
 def test_steps_are_put_in_at_an_index_and_the_recorded_ones_go_on_or_not() -> None:
     target = target_of(good(V5))
-    added = [send(Pingreq(), V5), wait(PacketType.PINGRESP)]
+    added = [steps.send(Pingreq(), V5), steps.wait(PacketType.PINGRESP)]
 
-    assert put(target, added, 3) == [*target.steps[:3], *added, *target.steps[3:]]
-    assert put(target, added, 3, rest=False) == [*target.steps[:3], *added]
-    assert put(target, added, len(target.steps)) == [*target.steps, *added]
+    assert steps.put(target, added, 3) == [*target.steps[:3], *added, *target.steps[3:]]
+    assert steps.put(target, added, 3, rest=False) == [*target.steps[:3], *added]
+    assert steps.put(target, added, len(target.steps)) == [*target.steps, *added]
 
 
 def test_chance_puts_steps_everywhere_on_the_open_connection_and_nowhere_else() -> None:
-    added = [pause(1)]
+    added = [steps.pause(1)]
     places = set()
     for seed in range(600):
         target = target_of(good(V5), seed=seed)
-        found = put(target, added)
+        found = steps.put(target, added)
         places.add(found.index(added[0]))
         assert [one for one in found if one is not added[0]] == target.steps
 
     target = target_of(good(V5))
-    assert places == set(range(opening(target), ending(target) + 1))
+    assert places == set(range(steps.opening(target), steps.ending(target) + 1))
 
 
 def test_free_identifiers_are_those_that_neither_side_uses_the_highest_first() -> None:
-    used = Puback(packet_identifier=65_534)
     flow = connected()
-    flow.entries += made(V5, (SERVER, used)).entries
+    flow.entries += spoken(V5, "< puback 65534").entries
     target = target_of(flow)
 
-    assert free_identifiers(target, 3) == [65_535, 65_533, 65_532]
-    assert free_identifiers(target, 0) == []
+    assert steps.free_identifiers(target, 3) == [65_535, 65_533, 65_532]
+    assert steps.free_identifiers(target, 0) == []
 
 
 def test_there_are_no_more_identifiers_than_65_535() -> None:
@@ -138,9 +106,9 @@ def test_there_are_no_more_identifiers_than_65_535() -> None:
     free = 65_535 - len(used)
 
     assert len(used) == 4
-    assert free_identifiers(target, free)[-1] == 5
+    assert steps.free_identifiers(target, free)[-1] == 5
     with pytest.raises(NotApplicableError, match="not enough free"):
-        free_identifiers(target, free + 1)
+        steps.free_identifiers(target, free + 1)
 
 
 def test_what_is_malformed_has_no_identifier_to_use() -> None:
@@ -148,14 +116,14 @@ def test_what_is_malformed_has_no_identifier_to_use() -> None:
     flow.entries += RecordedFlow.of_bytes([(CLIENT, b"\x40\x03\xff\xff\x01\x00")], version=V3_1_1).entries
     assert isinstance(flow.entries[-1].packet, Malformed)
 
-    assert free_identifiers(target_of(flow), 1) == [65_535]
+    assert steps.free_identifiers(target_of(flow), 1) == [65_535]
 
 
 @pytest.mark.parametrize("version", ALL)
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_a_publish_is_well_formed_in_every_version(version: ProtocolVersion, qos: int) -> None:
-    packet = publish(target_of(good(version)), qos, 9, "/x")
-    found = decode(send(packet, version).data, version)
+    packet = steps.publish(target_of(good(version)), qos, 9, "/x")
+    found = decode(steps.send(packet, version).data, version)
 
     assert isinstance(found, Publish)
     assert found == packet
@@ -164,39 +132,39 @@ def test_a_publish_is_well_formed_in_every_version(version: ProtocolVersion, qos
 
 
 def test_no_qos_is_asked_of_a_server_that_does_not_take_it() -> None:
-    assert publish(target_of(limited()), 0).qos == 0
+    assert steps.publish(target_of(limited()), 0).qos == 0
     with pytest.raises(NotApplicableError, match="the server takes no QoS 1"):
-        publish(target_of(limited()), 1, 1)
+        steps.publish(target_of(limited()), 1, 1)
     # The limit is one on what clients send.
-    assert publish(target_of(limited(), SERVER), 2, 1).qos == 2
+    assert steps.publish(target_of(limited(), SERVER), 2, 1).qos == 2
 
 
 def test_the_other_side_is_the_one_that_receives() -> None:
-    assert (other_side(target_of(good(V5))), other_side(target_of(good(V5), SERVER))) == (SERVER, CLIENT)
+    assert (steps.other_side(target_of(good(V5))), steps.other_side(target_of(good(V5), SERVER))) == (SERVER, CLIENT)
 
 
 def test_keep_alive_is_the_server_s_where_it_has_one() -> None:
-    assert keep_alive(target_of(connected(keep_alive=30))) == 30
-    assert keep_alive(target_of(connected(keep_alive=30, properties=Properties(server_keep_alive=5)))) == 5
-    assert keep_alive(target_of(connected(keep_alive=30, properties=Properties(server_keep_alive=0)))) == 0
+    assert steps.keep_alive(target_of(connected(keep_alive=30))) == 30
+    assert steps.keep_alive(target_of(connected(keep_alive=30, answer="server_keep_alive=5"))) == 5
+    assert steps.keep_alive(target_of(connected(keep_alive=30, answer="server_keep_alive=0"))) == 0
 
 
 def test_without_connect_there_is_no_keep_alive() -> None:
-    target = target_of(made(V5, (SERVER, Connack(properties=Properties()))))
+    target = target_of(spoken(V5, "< connack"))
 
-    for asked in (connect_of, keep_alive):
+    for asked in (steps.connect_of, steps.keep_alive):
         with pytest.raises(NotApplicableError, match="no CONNECT"):
             asked(target)
-    assert connect_of(target_of(good(V5))).client_identifier == "device1"
+    assert steps.connect_of(target_of(good(V5))).client_identifier == "device1"
 
 
 def test_steps_that_send_are_those_with_bytes() -> None:
     target = target_of(good(V5))
     target.steps.insert(3, Step(Action.SEND))
-    found = sends(target)
+    found = steps.sends(target)
 
     assert found[0] == 0
     assert 3 not in found
     assert {target.steps[index].action for index in found} == {Action.SEND}
     assert len(found) == len(target.flow.places(CLIENT))
-    assert sends(target, start=4) == [index for index in found if index >= 4]
+    assert steps.sends(target, start=4) == [index for index in found if index >= 4]

@@ -6,22 +6,33 @@ import pytest
 
 from mqttscope.mqtt import Malformed, MalformedReason, PacketType, ProtocolVersion, decode
 from mqttscope.mqtt.codec import packet_end
-from mqttscope.mutate import NotApplicableError, Verdict, mutation, values
+from mqttscope.mutate import Verdict, mutation, values
 from mqttscope.mutate.fields import blocks
 from mqttscope.mutate.flow import SERVER
 from mqttscope.mutate.layout import LENGTH, Layout
 from mqttscope.mutate.mutation import senders_of
 from tests.each import each
-from tests.mutate.talk import V3_1, V3_1_1, V5, authenticated, good, limited, mutated, packet_of
+from tests.mutate.talk import (
+    V3_1,
+    V3_1_1,
+    V5,
+    authenticated,
+    check_faults,
+    check_not_applicable,
+    check_values,
+    decoded,
+    good,
+    limited,
+    packet_of,
+)
 
 
-@pytest.mark.parametrize("slug", values.ILL_FORMED)
+@each("slug", values.ILL_FORMED)
 def test_bytes_that_are_no_utf8(slug: str) -> None:
-    found = decode(packet_of(f"publish.topic_name:{slug}"), V5)
+    name = f"publish.topic_name:{slug}"
 
-    assert isinstance(found, Malformed)
-    assert [one.reason for one in found.faults] == [MalformedReason.UTF8_ILL_FORMED]
-    assert found.field == "topic_name"
+    check_faults({name: MalformedReason.UTF8_ILL_FORMED})
+    assert decoded(name).field == "topic_name"
 
 
 def test_ill_formed_is_ill_formed_for_python_too() -> None:
@@ -31,35 +42,32 @@ def test_ill_formed_is_ill_formed_for_python_too() -> None:
         assert words
 
 
-@pytest.mark.parametrize("slug", [*values.CONTROL, *values.NON_CHARACTERS])
+@each("slug", [*values.CONTROL, *values.NON_CHARACTERS])
 def test_characters_that_should_not_be_there(slug: str) -> None:
-    found = decode(packet_of(f"publish.topic_name:{slug}"), V5)
+    name = f"publish.topic_name:{slug}"
 
-    assert not isinstance(found, Malformed)
-    assert mutation(f"publish.topic_name:{slug}").verdict(V5) is Verdict.DISCOURAGED
-    assert mutation(f"publish.topic_name:{slug}").verdict(V3_1) is Verdict.OPEN
+    assert not isinstance(decoded(name), Malformed)
+    assert mutation(name).verdict(V5) is Verdict.DISCOURAGED
+    assert mutation(name).verdict(V3_1) is Verdict.OPEN
 
 
-def test_both_parts_of_a_pair_are_mutated() -> None:
-    name = decode(packet_of("publish.properties.user_property.name:null-character"), V5)
-    value = decode(packet_of("publish.properties.user_property.value:null-character"), V5)
+@each("part, pair", [("name", ("name\0", "value")), ("value", ("name", "value\0"))])
+def test_both_parts_of_a_pair_are_mutated(part: str, pair: tuple[str, str]) -> None:
+    found = decoded(f"publish.properties.user_property.{part}:null-character")
 
-    assert isinstance(name, Malformed)
-    assert isinstance(value, Malformed)
-    assert name.packet.properties.user_property == [("name\0", "value")]  # type: ignore[union-attr]
-    assert value.packet.properties.user_property == [("name", "value\0")]  # type: ignore[union-attr]
+    assert isinstance(found, Malformed)
+    assert found.packet.properties.user_property == [pair]  # type: ignore[union-attr]
 
 
 def test_the_longest_strings() -> None:
-    assert len(decode(packet_of("publish.topic_name:maximum-length"), V5).topic_name) == 65_535  # type: ignore[union-attr]
-    assert len(decode(packet_of("publish.topic_name:maximum-length", V3_1), V3_1).topic_name) == 32_767  # type: ignore[union-attr]
+    assert len(decoded("publish.topic_name:maximum-length").topic_name) == 65_535
+    assert len(decoded("publish.topic_name:maximum-length", V3_1).topic_name) == 32_767
 
 
 def test_an_empty_identifier_comes_with_a_clean_session() -> None:
-    found = decode(packet_of("connect.client_identifier:empty", V3_1_1))
+    found = decoded("connect.client_identifier:empty", V3_1_1)
 
-    assert found.client_identifier == ""  # type: ignore[union-attr]
-    assert found.clean_start  # type: ignore[union-attr]
+    assert (found.client_identifier, found.clean_start) == ("", True)
 
 
 def test_an_empty_topic_with_an_alias_would_be_legal() -> None:
@@ -68,8 +76,7 @@ def test_an_empty_topic_with_an_alias_would_be_legal() -> None:
         if one.raw[0] >> 4 == 3:
             one.packet.properties = type(one.packet.properties)(topic_alias=1)  # type: ignore[union-attr]
 
-    with pytest.raises(NotApplicableError):
-        packet_of("publish.topic_name:empty", flow=flow)
+    check_not_applicable("publish.topic_name:empty", flow=flow)
 
 
 def test_the_protocol_name_is_no_string_like_others() -> None:
@@ -115,27 +122,25 @@ def test_a_property_length_at_the_boundary(kind: PacketType, prefix: str, length
 def test_it_is_legal_but_for_what_the_receiver_announced() -> None:
     assert mutation("publish.remaining_length:boundary-16384").verdict(V3_1) is Verdict.LEGAL
     assert mutation("subscribe.properties.property_length:boundary-128").verdict(V5) is Verdict.LEGAL
-    with pytest.raises(NotApplicableError, match="Maximum Packet Size 1000"):
-        packet_of("publish.remaining_length:boundary-16384", flow=limited())
+    check_not_applicable("publish.remaining_length:boundary-16384", flow=limited(), match="Maximum Packet Size 1000")
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("connect.keep_alive:maximum", 65_535),
-        ("connect.keep_alive:zero", 0),
-        ("publish.packet_identifier:zero", 0),
-        ("puback.packet_identifier:maximum", 65_535),
-    ],
-)
-def test_values_of_plain_fields(name: str, value: int) -> None:
-    found = decode(packet_of(name), V5)
+def test_values_of_plain_fields() -> None:
+    check_values(
+        {
+            "connect.keep_alive:maximum": 65_535,
+            "connect.keep_alive:zero": 0,
+            "publish.packet_identifier:zero": 0,
+            "puback.packet_identifier:maximum": 65_535,
+            "publish.payload:empty": b"",
+            "connect.password:any-bytes": bytes(range(256)),
+        }
+    )
+    assert len(decoded("publish.payload:large").payload) == 262_144
 
-    assert getattr(found, mutation(name).field) == value
 
-
-@pytest.mark.parametrize(
-    ("name", "value", "verdict"),
+@each(
+    "name, value, verdict",
     [
         ("connect.properties.receive_maximum:zero", 0, Verdict.VIOLATION),
         ("connect.properties.receive_maximum:one", 1, Verdict.LEGAL),
@@ -150,30 +155,18 @@ def test_values_of_plain_fields(name: str, value: int) -> None:
     ],
 )
 def test_values_of_properties(name: str, value: int, verdict: Verdict) -> None:
-    found = decode(packet_of(name), V5)
-    told = getattr(found.properties, name.partition("properties.")[2].partition(":")[0])  # type: ignore[union-attr]
+    told = getattr(decoded(name).properties, name.partition("properties.")[2].partition(":")[0])
 
     assert told in (value, [value])
     assert mutation(name).verdict(V5) is verdict
 
 
 def test_a_variable_byte_integer_too_long() -> None:
-    minimal = decode(packet_of("subscribe.properties.subscription_identifier:not-minimal"), V5)
-    five = decode(packet_of("subscribe.properties.subscription_identifier:five-bytes"), V5)
-
-    assert isinstance(minimal, Malformed)
-    assert minimal.reason is MalformedReason.VARIABLE_BYTE_INTEGER_NOT_MINIMAL
-    assert isinstance(five, Malformed)
-    assert five.reason is MalformedReason.VARIABLE_BYTE_INTEGER_TOO_LONG
-
-
-def test_binary_data_may_be_anything() -> None:
-    assert decode(packet_of("connect.password:any-bytes")).password == bytes(range(256))  # type: ignore[union-attr]
-    assert decode(packet_of("publish.payload:empty"), V5).payload == b""  # type: ignore[union-attr]
-    assert len(decode(packet_of("publish.payload:large"), V5).payload) == 262_144  # type: ignore[union-attr]
+    field = "subscribe.properties.subscription_identifier"
+    check_faults({f"{field}:not-minimal": MalformedReason.VARIABLE_BYTE_INTEGER_NOT_MINIMAL})
+    check_faults({f"{field}:five-bytes": MalformedReason.VARIABLE_BYTE_INTEGER_TOO_LONG})
 
 
 def test_an_identifier_is_not_given_to_a_message_of_qos_0_that_must_stay_so() -> None:
-    with pytest.raises(NotApplicableError):
-        mutated("publish.packet_identifier:maximum", flow=limited())
-    assert decode(packet_of("publish.packet_identifier:maximum", sender=SERVER), V5).qos > 0  # type: ignore[union-attr]
+    check_not_applicable("publish.packet_identifier:maximum", flow=limited())
+    assert decoded("publish.packet_identifier:maximum", sender=SERVER).qos > 0

@@ -151,44 +151,36 @@ class Certificates:
     other_ca: str
 
 
+def openssl(folder: Path, *words: str) -> None:
+    """Run openssl in a folder."""
+    done = subprocess.run([program("openssl"), *words], capture_output=True, text=True, cwd=folder, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 @contextmanager
 def certificates(folder: Path) -> Iterator[Certificates]:
     """Made by openssl."""
-
-    def openssl(*words: str) -> None:
-        done = subprocess.run([program("openssl"), *words], capture_output=True, text=True, cwd=folder, check=False)
-        assert done.returncode == 0, done.stderr
-
     curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2")
     for name in ("ca", "other"):
         # From 3.13 on, Python refuses a CA whose certificate does not say what its key is for.
         usage = ("-addext", "keyUsage=critical,keyCertSign,cRLSign")
         files = ("-keyout", f"{name}.key", "-out", f"{name}.pem")
-        openssl("req", "-x509", *curve, *files, "-subj", f"/CN=test {name}", *usage)
+        openssl(folder, "req", "-x509", *curve, *files, "-subj", f"/CN=test {name}", *usage)
     for name, valid in (("server", "IP:127.0.0.1,DNS:localhost"), ("client", "DNS:client.example")):
-        extension = f"subjectAltName={valid}"
-        openssl(
-            "req", "-x509", *curve, "-CA", "ca.pem", "-CAkey", "ca.key", "-keyout", f"{name}.key",
-            "-out", f"{name}.pem", "-subj", f"/CN={name}", "-addext", extension,
-            "-addext", "basicConstraints=critical,CA:FALSE",
-        )  # fmt: skip
-    names = ("ca.pem", "server.pem", "server.key", "client.pem", "client.key", "other.pem")
-    yield Certificates(folder, *(str(folder / name) for name in names))
+        signed = ("-CA", "ca.pem", "-CAkey", "ca.key", "-keyout", f"{name}.key", "-out", f"{name}.pem")
+        names = ("-addext", f"subjectAltName={valid}", "-addext", "basicConstraints=critical,CA:FALSE")
+        openssl(folder, "req", "-x509", *curve, *signed, "-subj", f"/CN={name}", *names)
+    paths = ("ca.pem", "server.pem", "server.key", "client.pem", "client.key", "other.pem")
+    yield Certificates(folder, *(str(folder / path) for path in paths))
 
 
 def expired(folder: Path, made: Certificates) -> str:
     """A certificate with the server's key whose time is over."""
-    path, names = folder / "expired.pem", folder / "names"
-    names.write_text("subjectAltName=IP:127.0.0.1\nauthorityKeyIdentifier=keyid\n")
-    request = ("req", "-new", "-key", made.key, "-subj", "/CN=localhost", "-out", str(folder / "it.csr"))
-    sign = (
-        "x509", "-req", "-in", str(folder / "it.csr"), "-CA", made.ca, "-CAkey", str(made.folder / "ca.key"),
-        "-set_serial", "7", "-days", "-1", "-out", str(path), "-extfile", str(names),
-    )  # fmt: skip
-    for words in (request, sign):
-        done = subprocess.run([program("openssl"), *words], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-    return str(path)
+    (folder / "names").write_text("subjectAltName=IP:127.0.0.1\nauthorityKeyIdentifier=keyid\n")
+    openssl(folder, "req", "-new", "-key", made.key, "-subj", "/CN=localhost", "-out", "it.csr")
+    authority = ("-CA", made.ca, "-CAkey", str(made.folder / "ca.key"), "-set_serial", "7", "-days", "-1")
+    openssl(folder, "x509", "-req", "-in", "it.csr", *authority, "-out", "expired.pem", "-extfile", "names")
+    return str(folder / "expired.pem")
 
 
 def is_reset(port: int) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -14,48 +13,8 @@ from mqttscope.transport import sockets
 from mqttscope.transport.recording import Recording
 from mqttscope.transport.websocket import frame
 from mqttscope.transport.wire import Made
+from tests.transport.linking import Transport
 from tests.transport.wires import V4
-
-
-class Transport(asyncio.Transport):
-    """Notes what is asked of it, and never sends."""
-
-    def __init__(self, *, tls: bool = False) -> None:
-        super().__init__({"sslcontext": object() if tls else None})
-        self.asked: list[str] = []
-        self.written = b""
-        self.waiting = 0
-        self.tls = tls
-
-    def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
-        self.written += data
-
-    def get_write_buffer_size(self) -> int:
-        return self.waiting
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        assert high == HIGH_WATER_BYTES
-
-    def can_write_eof(self) -> bool:
-        return not self.tls
-
-    def write_eof(self) -> None:
-        self.asked.append("eof")
-
-    def close(self) -> None:
-        self.asked.append("close")
-
-    def is_closing(self) -> bool:
-        return bool({"close", "abort"} & set(self.asked))
-
-    def abort(self) -> None:
-        self.asked.append("abort")
-
-    def pause_reading(self) -> None:
-        self.asked.append("pause")
-
-    def resume_reading(self) -> None:
-        self.asked.append("resume")
 
 
 class Kept(Recording):
@@ -71,17 +30,70 @@ class Kept(Recording):
         return [one.segment.flags for one in self.made]
 
 
-class Scene:
-    """A pair with transports."""
+class Clock:
+    """The part of an event loop that counts time."""
 
-    def __init__(self, *, tls: bool = False) -> None:
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.calls: list[tuple[float, Handle]] = []
+
+    def time(self) -> float:
+        return self.now
+
+    def call_later(self, seconds: float, call: Any, *arguments: Any) -> Handle:
+        handle = Handle(call, arguments)
+        self.calls.append((self.now + seconds, handle))
+        return handle
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += seconds
+        for due in [one for one in self.calls if one[0] <= self.now]:
+            self.calls.remove(due)
+            if not due[1].cancelled:
+                due[1].call(*due[1].arguments)
+
+
+class Handle:
+    """A call that may be cancelled."""
+
+    def __init__(self, call: Any, arguments: tuple[Any, ...]) -> None:
+        self.call, self.arguments, self.cancelled = call, arguments, False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class Scene:
+    """A pair with transports, whose ends have five seconds for their first packets."""
+
+    def __init__(self, *, tls: bool = False, early: bytes = b"", joined: bool = True) -> None:
+        """``early``: said by the client before the broker is connected."""
+        self.clock, self.notes = Clock(), list[str]()
         self.recording = Kept("it")
         self.dirty: list[Pair] = []
-        self.pair = Pair(self.recording.wire(*V4), self.recording, self.dirty.append)
+        self.pair = Pair(
+            self.recording.wire(*V4),
+            self.recording,
+            self.dirty.append,
+            loop=self.clock,  # type: ignore[arg-type]
+            patience_s=5,
+            note=self.notes.append,
+        )
         self.client, self.server = Transport(tls=tls), Transport(tls=tls)
         self.pair.client.connection_made(self.client)
+        if early:
+            self.pair.client.data_received(early)
+        if joined:
+            self.join()
+
+    def join(self) -> None:
         self.pair.server.connection_made(self.server)
         self.pair.join()
+
+    @property
+    def given_up(self) -> bool:
+        return "abort" in self.client.asked and "abort" in self.server.asked
 
     def acknowledged(self) -> int:
         """What the last frame acknowledges."""
@@ -94,6 +106,7 @@ def scene() -> Scene:
 
 
 def test_a_client_is_read_once_its_broker_is_there(scene: Scene) -> None:
+    assert scene.client.high_water_bytes == scene.server.high_water_bytes == HIGH_WATER_BYTES
     assert scene.client.asked == ["pause", "resume"]
     assert scene.server.asked == []
     assert scene.recording.flags == [SYN, SYN | ACK, ACK]
@@ -111,23 +124,15 @@ def test_bytes_are_recorded_and_forwarded(scene: Scene) -> None:
     assert scene.recording.flags[5:] == [ACK]
 
 
-def test_what_a_side_has_not_taken_is_not_acknowledged(scene: Scene) -> None:
+@pytest.mark.parametrize(("tls", "known"), [(False, 2), (True, 0)])
+def test_what_a_side_has_not_taken_is_not_acknowledged(tls: bool, known: int) -> None:
+    """Inside TLS all or nothing is known."""
+    scene = Scene(tls=tls)
     scene.pair.client.data_received(b"hello")
     scene.server.waiting = 3
     scene.pair.server.data_received(b"a")
-    assert scene.acknowledged() == 2
+    assert scene.acknowledged() == known
     assert scene.pair.acknowledge()
-    scene.server.waiting = 0
-    scene.pair.server.data_received(b"b")
-    assert scene.acknowledged() == 5
-
-
-def test_inside_tls_all_or_nothing_is_known() -> None:
-    scene = Scene(tls=True)
-    scene.pair.client.data_received(b"hello")
-    scene.server.waiting = 3
-    scene.pair.server.data_received(b"a")
-    assert scene.acknowledged() == 0
     scene.server.waiting = 0
     scene.pair.server.data_received(b"b")
     assert scene.acknowledged() == 5
@@ -189,37 +194,27 @@ def test_a_reset_is_passed_on(scene: Scene) -> None:
 
 
 def test_without_a_broker_the_client_is_reset() -> None:
-    recording = Kept("it")
-    pair = Pair(recording.wire(*V4), recording, lambda _: None)
-    client = Transport()
-    pair.client.connection_made(client)
-    pair.client.data_received(b"early")
-    pair.refuse()
-    assert client.asked == ["pause", "abort"]
-    pair.client.connection_lost(None)
-    assert pair.gone.is_set()
-    assert recording.flags[3:] == [PSH | ACK, RST | ACK]
+    scene = Scene(early=b"early", joined=False)
+    scene.pair.refuse()
+    assert scene.client.asked == ["pause", "abort"]
+    scene.pair.client.connection_lost(None)
+    assert scene.pair.gone.is_set()
+    assert scene.recording.flags[3:] == [PSH | ACK, RST | ACK]
 
 
 @pytest.mark.parametrize(("gone", "asked"), [("lost", "abort"), ("finished", "eof")])
 def test_a_client_that_left_meanwhile_is_not_waited_for(gone: str, asked: str) -> None:
-    recording = Kept("it")
-    pair = Pair(recording.wire(*V4), recording, lambda _: None)
-    client = Transport()
-    pair.client.connection_made(client)
-    pair.client.data_received(b"early")
+    scene = Scene(early=b"early", joined=False)
     if gone == "lost":
-        pair.client.connection_lost(None)
+        scene.pair.client.connection_lost(None)
     else:
-        pair.client.eof_received()
-    server = Transport()
-    pair.server.connection_made(server)
-    pair.join()
-    assert server.written == b"early"
-    assert server.asked == [asked]
+        scene.pair.client.eof_received()
+    scene.join()
+    assert scene.server.written == b"early"
+    assert scene.server.asked == [asked]
     # Who has finished may still listen.
-    pair.server.data_received(b"answer")
-    assert client.written == (b"" if gone == "lost" else b"answer")
+    scene.pair.server.data_received(b"answer")
+    assert scene.client.written == (b"" if gone == "lost" else b"answer")
 
 
 def test_the_end_of_the_proxy_closes_both(scene: Scene) -> None:
@@ -275,141 +270,53 @@ def test_of_a_first_packet_only_the_beginning_is_kept() -> None:
     assert len(endless._head) <= MAX_HEAD_BYTES + 1
 
 
-class Clock:
-    """The part of an event loop that counts time."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.calls: list[tuple[float, Handle]] = []
-
-    def time(self) -> float:
-        return self.now
-
-    def call_later(self, seconds: float, call: Any, *arguments: Any) -> Handle:
-        handle = Handle(call, arguments)
-        self.calls.append((self.now + seconds, handle))
-        return handle
-
-    def advance(self, seconds: float) -> None:
-        """Let time pass."""
-        self.now += seconds
-        for due in [one for one in self.calls if one[0] <= self.now]:
-            self.calls.remove(due)
-            if not due[1].cancelled:
-                due[1].call(*due[1].arguments)
+CONNACK = b"\x20\x02\0\0"
+ANSWERED = (CONNECT, ("<", CONNACK))
+BYTE_BY_BYTE = [step for byte in CONNECT[:-1] for step in (0.1, bytes([byte]))] + [5.1 - 0.1 * (len(CONNECT) - 1)]
+NO_CONNECT = "no CONNECT came within 5 s"
+NO_ANSWER = "the broker did not answer the client's first packet within 5 s"
 
 
-class Handle:
-    """A call that may be cancelled."""
+@pytest.mark.parametrize(
+    ("early", "steps", "why"),
+    [
+        pytest.param(b"", [4.9], "", id="there is still time"),
+        pytest.param(b"", [5.1], NO_CONNECT, id="the client says nothing"),
+        pytest.param(b"", BYTE_BY_BYTE, NO_CONNECT, id="a client that begins has no more time"),
+        pytest.param(b"", [4, CONNECT, 4.9], "", id="the broker has as much time"),
+        pytest.param(b"", [4, CONNECT, 5.1], NO_ANSWER, id="the broker does not answer"),
+        pytest.param(CONNECT, [4.9, ("<", CONNACK), 1_000_000], "", id="early, and answered"),
+        pytest.param(CONNECT, [5.1], NO_ANSWER, id="early, and not answered"),
+        pytest.param(CONNECT[:1], [CONNECT[1:-1], 5.1], NO_CONNECT, id="early, but not all of it"),
+        pytest.param(b"", [*ANSWERED, 1_000_000], "", id="who has answered may be silent for ever"),
+        pytest.param(b"", [("<", b"hello"), 4, CONNECT, 100], "", id="a broker that speaks first has answered"),
+    ],
+)
+def test_how_long_first_packets_may_take(early: bytes, steps: list[Any], why: str) -> None:
+    """Steps are seconds, and what the client says, or the broker (``<``)."""
+    scene = Scene(early=early)
+    assert scene.server.written == early
+    for step in steps:
+        if isinstance(step, bytes):
+            scene.pair.client.data_received(step)
+        elif isinstance(step, tuple):
+            scene.pair.server.data_received(step[1])
+        else:
+            scene.clock.advance(step)
 
-    def __init__(self, call: Any, arguments: tuple[Any, ...]) -> None:
-        self.call, self.arguments, self.cancelled = call, arguments, False
-
-    def cancel(self) -> None:
-        self.cancelled = True
-
-
-class Timed(Scene):
-    """A pair whose ends have five seconds."""
-
-    def __init__(self, early: bytes = b"") -> None:
-        """``early``: said by the client before the broker is connected."""
-        self.clock, self.notes = Clock(), list[str]()
-        self.recording = Kept("it")
-        self.dirty = []
-        self.pair = Pair(
-            self.recording.wire(*V4),
-            self.recording,
-            self.dirty.append,
-            loop=self.clock,  # type: ignore[arg-type]
-            patience_s=5,
-            note=self.notes.append,
-        )
-        self.client, self.server = Transport(), Transport()
-        self.pair.client.connection_made(self.client)
-        if early:
-            self.pair.client.data_received(early)
-        self.pair.server.connection_made(self.server)
-        self.pair.join()
-
-    @property
-    def given_up(self) -> bool:
-        return "abort" in self.client.asked and "abort" in self.server.asked
-
-
-def test_a_client_that_says_nothing_is_given_up() -> None:
-    scene = Timed()
-    scene.clock.advance(4.9)
-    assert not scene.given_up
-    scene.clock.advance(0.2)
-    assert scene.given_up
-    assert scene.notes == [f"{scene.pair.wire.client}: closed: no CONNECT came within 5 s"]
-    assert scene.recording.flags[-1] == RST | ACK
-
-
-def test_a_client_that_begins_has_no_more_time() -> None:
-    scene = Timed()
-    for byte in CONNECT[:-1]:
-        scene.clock.advance(0.1)
-        scene.pair.client.data_received(bytes([byte]))
-    scene.clock.advance(5 - 0.1 * (len(CONNECT) - 1) + 0.1)
-    assert scene.given_up
-
-
-def test_a_broker_that_does_not_answer_is_given_up() -> None:
-    scene = Timed()
-    scene.clock.advance(4)
-    scene.pair.client.data_received(CONNECT)
-    scene.clock.advance(4.9)
-    assert not scene.given_up
-    scene.clock.advance(0.2)
-    assert scene.given_up
-    assert "the broker did not answer the client's first packet within 5 s" in scene.notes[0]
-
-
-def test_what_a_client_says_before_the_broker_is_connected_counts() -> None:
-    scene = Timed(early=CONNECT)
-    assert scene.server.written == CONNECT
-    scene.clock.advance(4.9)
-    scene.pair.server.data_received(b"\x20\x02\0\0")
-    scene.clock.advance(1_000_000)
-    assert not scene.given_up
-
-    scene = Timed(early=CONNECT)
-    scene.clock.advance(5.1)
-    assert scene.given_up
-    assert "the broker did not answer the client's first packet within 5 s" in scene.notes[0]
-
-    scene = Timed(early=CONNECT[:1])
-    scene.pair.client.data_received(CONNECT[1:-1])
-    scene.clock.advance(5.1)
-    assert scene.given_up
-    assert "no CONNECT came within 5 s" in scene.notes[0]
-
-
-def test_who_has_answered_may_be_silent_for_ever() -> None:
-    scene = Timed()
-    scene.pair.client.data_received(CONNECT)
-    scene.pair.server.data_received(b"\x20\x02\0\0")
-    scene.clock.advance(1_000_000)
-    assert not scene.given_up
-    assert not [one for one in scene.clock.calls if not one[1].cancelled]
-
-
-def test_a_broker_that_speaks_first_is_no_answer_to_wait_for() -> None:
-    scene = Timed()
-    scene.pair.server.data_received(b"hello")
-    scene.clock.advance(4)
-    scene.pair.client.data_received(CONNECT)
-    scene.clock.advance(100)
-    assert not scene.given_up
+    assert scene.given_up is bool(why)
+    assert scene.notes == ([f"{scene.pair.wire.client}: closed: {why}"] if why else [])
+    if why:
+        assert scene.recording.flags[-1] == RST | ACK
+    elif ANSWERED[1] in steps:
+        assert not [one for one in scene.clock.calls if not one[1].cancelled]
 
 
 @pytest.mark.parametrize("client_first", [True, False])
 def test_a_half_closed_connection_may_speak_but_not_be_silent(client_first: bool) -> None:
-    scene = Timed()
+    scene = Scene()
     scene.pair.client.data_received(CONNECT)
-    scene.pair.server.data_received(b"\x20\x02\0\0")
+    scene.pair.server.data_received(CONNACK)
     first, other = scene.pair.client, scene.pair.server
     if not client_first:
         first, other = other, first

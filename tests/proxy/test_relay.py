@@ -7,7 +7,6 @@ import errno
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -17,13 +16,13 @@ from mqttscope.mqtt import Connect, ProtocolVersion, encode
 from mqttscope.net.segment import reverse_key
 from mqttscope.proxy import Proxy, relay
 from mqttscope.proxy.pair import HIGH_WATER_BYTES, Pair
-from mqttscope.transport import server as module
 from mqttscope.transport.recording import Recording
 from mqttscope.transport.target import parse_upstream
 from mqttscope.transport.wire import Endpoint
 from tests.proxy import rig
 from tests.proxy.rig import PATIENCE_S, free_port, is_reset, until
-from tests.proxy.upstream import connect, joined, made, read, recorded, reset, serving
+from tests.proxy.upstream import connect, joined, made, read, recorded, reset, send, serving
+from tests.transport.linking import fail_to_accept
 
 CONNECT = encode(Connect(client_identifier="dev1"), ProtocolVersion.V3_1_1)
 
@@ -52,39 +51,26 @@ def test_bytes_pass_unchanged_in_both_directions(tmp_path: Path) -> None:
     assert told == ["FlowOpened", "client fin", "server fin", "closed fin"]
 
 
-def test_a_client_may_close_its_half_and_listen_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("who", ["client", "server"])
+def test_either_side_may_close_its_half_and_listen_on(tmp_path: Path, who: str) -> None:
     with serving() as server, Proxy(server.url) as proxy, joined(proxy, server) as (client, upstream):
-        client.sendall(b"question")
-        client.shutdown(socket.SHUT_WR)
-        assert read(upstream, 100) == b"question"
-        upstream.sendall(b"answer")
-        assert read(client, 6) == b"answer"
-        upstream.close()
-        assert client.recv(1) == b""
+        first, other = (client, upstream) if who == "client" else (upstream, client)
+        first.sendall(b"question")
+        first.shutdown(socket.SHUT_WR)
+        assert read(other, 100) == b"question"
+        send(other, first, b"answer")
+        other.close()
+        assert first.recv(1) == b""
 
-    assert recorded(proxy, tmp_path / "half.pcapng") == (
-        b"question", b"answer", ["FlowOpened", "client fin", "server fin", "closed fin"]
-    )  # fmt: skip
-
-
-def test_a_server_may_close_its_half_too(tmp_path: Path) -> None:
-    with serving() as server, Proxy(server.url) as proxy, joined(proxy, server) as (client, upstream):
-        upstream.sendall(b"bye")
-        upstream.shutdown(socket.SHUT_WR)
-        assert read(client, 100) == b"bye"
-        client.sendall(b"wait")
-        assert read(upstream, 4) == b"wait"
-        client.close()
-        assert upstream.recv(1) == b""
-
-    assert recorded(proxy, tmp_path / "half.pcapng")[2] == ["FlowOpened", "server fin", "client fin", "closed fin"]
+    said, answer = (b"question", b"answer") if who == "client" else (b"answer", b"question")
+    ends = ["client fin", "server fin"] if who == "client" else ["server fin", "client fin"]
+    assert recorded(proxy, tmp_path / "half.pcapng") == (said, answer, ["FlowOpened", *ends, "closed fin"])
 
 
 @pytest.mark.parametrize("who", ["client", "server"])
 def test_a_reset_is_passed_on(tmp_path: Path, who: str) -> None:
     with serving() as server, Proxy(server.url) as proxy, joined(proxy, server) as (client, upstream):
-        client.sendall(b"something")
-        assert read(upstream, 9) == b"something"
+        send(client, upstream, b"something")
         gone, left = (client, upstream) if who == "client" else (upstream, client)
         reset(gone)
         with pytest.raises(ConnectionResetError):
@@ -115,8 +101,7 @@ def test_who_does_not_read_holds_up_nobody_else_and_memory_stays_bounded(tmp_pat
                 quiet = 0
             except BlockingIOError:
                 quiet += 1
-                other.sendall(b"ping")
-                assert read(its_upstream, 4) == b"ping"
+                send(other, its_upstream, b"ping")
         assert quiet == 300, "the proxy took everything"
         running = proxy._relay
         assert running is not None
@@ -204,8 +189,7 @@ def test_clients_beyond_the_limit_are_closed() -> None:
         with joined(proxy, server) as (client, upstream):
             with connect(proxy) as another:
                 assert another.recv(1) == b""
-            client.sendall(b"fine")
-            assert read(upstream, 4) == b"fine"
+            send(client, upstream, b"fine")
         with connect(proxy) as third:
             until(lambda: proxy._relay is not None and proxy._relay.clients <= 1)
             del third
@@ -213,19 +197,9 @@ def test_clients_beyond_the_limit_are_closed() -> None:
 
 
 def test_without_descriptors_clients_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    accept = asyncio.SelectorEventLoop.sock_accept
-    failures = [errno.EMFILE, errno.ECONNABORTED]
-
-    async def flaky(loop: asyncio.SelectorEventLoop, sock: socket.socket) -> object:
-        if failures:
-            raise OSError(failures.pop(), "no")
-        return await accept(loop, sock)
-
-    monkeypatch.setattr(asyncio.SelectorEventLoop, "sock_accept", flaky)
-    monkeypatch.setattr(module, "_BUSY_S", 0.01)
+    fail_to_accept(monkeypatch, [errno.ECONNABORTED, errno.EMFILE])
     with serving() as server, Proxy(server.url) as proxy, joined(proxy, server) as (client, upstream):
-        client.sendall(b"patience")
-        assert read(upstream, 8) == b"patience"
+        send(client, upstream, b"patience")
     assert proxy.notes == ["cannot accept: no; clients wait"]
 
 
@@ -242,8 +216,7 @@ def test_many_come_and_go() -> None:
     with serving() as server, Proxy(server.url) as proxy:
         for number in range(50):
             with joined(proxy, server) as (client, upstream):
-                client.sendall(CONNECT)
-                assert read(upstream, len(CONNECT)) == CONNECT
+                send(client, upstream, CONNECT)
                 if number % 2:
                     reset(client)
         assert len([one for one in proxy.packets() if one.type == "connect"]) == 50
@@ -255,8 +228,7 @@ def test_many_come_and_go() -> None:
 
 def test_when_the_proxy_ends_the_record_does_not_say_that_anybody_closed(tmp_path: Path) -> None:
     with serving() as server, Proxy(server.url) as proxy, joined(proxy, server) as (client, upstream):
-        client.sendall(CONNECT)
-        assert read(upstream, len(CONNECT)) == CONNECT
+        send(client, upstream, CONNECT)
         proxy.close()
         assert client.recv(1) == b""
         assert upstream.recv(1) == b""
@@ -269,8 +241,7 @@ def test_ipv6(tmp_path: Path) -> None:
     with serving() as server, Proxy(server.url, "[::1]:0") as proxy:
         assert proxy.address == f"[::1]:{proxy.port}"
         with socket.create_connection(("::1", proxy.port), PATIENCE_S) as client, server.accept() as upstream:
-            client.sendall(CONNECT)
-            assert read(upstream, len(CONNECT)) == CONNECT
+            send(client, upstream, CONNECT)
             assert recorded(proxy, tmp_path / "six.pcapng")[0] == CONNECT
 
 
@@ -280,8 +251,7 @@ def test_every_address_has_the_same_port() -> None:
         assert running is not None
         assert {port for _, port in running.addresses} == {proxy.port}
         with joined(proxy, server) as (client, upstream):
-            upstream.sendall(b"hello")
-            assert read(client, 5) == b"hello"
+            send(upstream, client, b"hello")
 
 
 def test_two_cannot_listen_at_the_same_place() -> None:
@@ -290,12 +260,6 @@ def test_two_cannot_listen_at_the_same_place() -> None:
         with pytest.raises(OSError, match="in use") as caught:
             second.start()
     assert caught.value.errno == errno.EADDRINUSE
-
-
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[rig.Certificates]:
-    with rig.certificates(tmp_path_factory.mktemp("tls")) as made:
-        yield made
 
 
 def test_a_client_that_closes_tls_closes_the_other_side(certificates: rig.Certificates) -> None:

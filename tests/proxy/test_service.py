@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -24,7 +25,7 @@ from mqttscope.proxy import Proxy, Seen, service
 from mqttscope.transport.target import AddressError
 from tests.cli.running import invoke
 from tests.proxy import rig
-from tests.proxy.upstream import Server, joined, read, serving
+from tests.proxy.upstream import Server, joined, read, send, serving
 
 V311 = ProtocolVersion.V3_1_1
 CONNECT = encode(Connect(client_identifier="dev1"), V311)
@@ -41,11 +42,24 @@ def server() -> Iterator[Server]:
 def misbehave(proxy: Proxy, server: Server) -> None:
     """A client that publishes to a topic with a wildcard."""
     with joined(proxy, server) as (client, upstream):
-        client.sendall(CONNECT)
-        assert read(upstream, len(CONNECT)) == CONNECT
-        upstream.sendall(CONNACK)
-        assert read(client, len(CONNACK)) == CONNACK
+        send(client, upstream, CONNECT)
+        send(upstream, client, CONNACK)
         client.sendall(WILDCARD)
+
+
+def complaint(proxy: Proxy, **options: Any) -> str:
+    """Why the traffic does not conform."""
+    with pytest.raises(AssertionError) as caught:
+        proxy.assert_conformant(**options)
+    return str(caught.value)
+
+
+@contextmanager
+def misused(server: Server, **options: Any) -> Iterator[Proxy]:
+    """A proxy through which a client has misbehaved."""
+    with Proxy(server.url, **options) as proxy:
+        misbehave(proxy, server)
+        yield proxy
 
 
 def test_packets_are_told_as_they_pass(server: Server) -> None:
@@ -77,13 +91,10 @@ def test_malformed_packets_are_told_too(server: Server) -> None:
 
 
 def test_findings_make_an_assertion_fail_as_lint_shows_them(server: Server, tmp_path: Path) -> None:
-    with Proxy(server.url) as proxy:
-        misbehave(proxy, server)
+    with misused(server) as proxy:
         assert [one.rule for one in proxy.findings()] == ["PUB103"]
-        with pytest.raises(AssertionError) as caught:
-            proxy.assert_conformant()
+        told = complaint(proxy)
         proxy.write(tmp_path / "it.pcapng")
-    told = str(caught.value)
     assert told.startswith("the traffic does not conform\n\nerror[PUB103]: ")
     assert told == f"the traffic does not conform\n\n{proxy.report()}"
     shown = invoke("lint", tmp_path / "it.pcapng", "--no-config").text
@@ -96,8 +107,7 @@ def test_findings_make_an_assertion_fail_as_lint_shows_them(server: Server, tmp_
         proxy.assert_conformant(ignore=["XYZ"])
     with pytest.raises(ValueError, match="surely"):
         proxy.assert_conformant(min_confidence="surely")
-    with pytest.raises(AssertionError):
-        proxy.assert_conformant()
+    complaint(proxy)
 
 
 def test_a_report_leaves_out_what_is_shown_beside_it(server: Server) -> None:
@@ -109,13 +119,11 @@ def test_a_report_leaves_out_what_is_shown_beside_it(server: Server) -> None:
         def check(self, packet: Publish, at: RuleContext) -> Reports:
             raise KeyError("a")
 
-    with Proxy(server.url, rules=[FailingRule]) as proxy:
+    with misused(server, rules=[FailingRule]) as proxy:
+        first = complaint(proxy)
+        assert proxy.report(beside=first) == ""
         misbehave(proxy, server)
-        with pytest.raises(AssertionError) as first:
-            proxy.assert_conformant()
-        assert proxy.report(beside=str(first.value)) == ""
-        misbehave(proxy, server)
-        rest = proxy.report(beside=str(first.value))
+        rest = proxy.report(beside=first)
         assert rest.endswith("\n\n1 error by 192 rules\n")
         assert "1 error (2 occurrences) by 192 rules" in proxy.report()
         assert "OWN101" not in rest
@@ -125,8 +133,7 @@ def test_a_report_leaves_out_what_is_shown_beside_it(server: Server) -> None:
 
 
 def test_rules_can_be_chosen(server: Server) -> None:
-    with Proxy(server.url, ignore=["PUB103"]) as proxy:
-        misbehave(proxy, server)
+    with misused(server, ignore=["PUB103"]) as proxy:
         proxy.assert_conformant(min_confidence="heuristic", fail_on="info")
     assert proxy.report() == ""
     with pytest.raises(UnknownRuleError):
@@ -147,11 +154,9 @@ def test_rules_that_are_given_run_beside_those_that_are_chosen(server: Server) -
 
 def test_what_no_client_uses_is_not_conformant(server: Server) -> None:
     with Proxy(server.url) as proxy:
-        with pytest.raises(AssertionError, match=r"^nothing to judge: no client connected to 127\.0\.0\.1:\d+ "):
-            proxy.assert_conformant()
+        assert re.search(r"^nothing to judge: no client connected to 127\.0\.0\.1:\d+ ", complaint(proxy))
         proxy.assert_conformant(require_packets=0)
-    with pytest.raises(AssertionError, match="no client connected"):
-        proxy.assert_conformant()
+    assert re.search("no client connected", complaint(proxy))
 
 
 def test_a_proxy_that_was_not_started_has_nothing_to_judge(server: Server) -> None:
@@ -159,24 +164,13 @@ def test_a_proxy_that_was_not_started_has_nothing_to_judge(server: Server) -> No
         Proxy(server.url).assert_conformant()
 
 
-def test_a_client_without_connect_is_no_client(server: Server) -> None:
-    with Proxy(server.url) as proxy:
-        with joined(proxy, server):
-            pass
-        with pytest.raises(AssertionError, match="no CONNECT passed in 1 connection"):
-            proxy.assert_conformant()
-        proxy.assert_conformant(require_packets=0)
-
-
-def test_half_a_connect_is_no_connect(server: Server) -> None:
+@pytest.mark.parametrize("said", [b"", CONNECT[:8]])
+def test_without_a_whole_connect_there_was_no_client(server: Server, said: bytes) -> None:
     with Proxy(server.url) as proxy:
         with joined(proxy, server) as (client, upstream):
-            client.sendall(CONNECT[:8])
-            assert read(upstream, 8) == CONNECT[:8]
-        with pytest.raises(AssertionError, match="no CONNECT passed in 1 connection"):
-            proxy.assert_conformant()
-    with pytest.raises(AssertionError, match="no CONNECT passed in 1 connection"):
-        proxy.assert_conformant()
+            send(client, upstream, said)
+        assert re.search("no CONNECT passed in 1 connection", complaint(proxy))
+    assert re.search("no CONNECT passed in 1 connection", complaint(proxy))
     proxy.assert_conformant(require_packets=0)
 
 
@@ -184,39 +178,30 @@ def test_half_a_connect_is_no_connect(server: Server) -> None:
 def test_a_broker_without_connack_is_not_conformant(server: Server, *, closes: bool) -> None:
     with Proxy(server.url) as proxy:
         with joined(proxy, server) as (client, upstream):
-            client.sendall(CONNECT)
-            assert read(upstream, len(CONNECT)) == CONNECT
+            send(client, upstream, CONNECT)
             if closes:
                 upstream.close()
                 assert client.recv(1) == b""
-            with pytest.raises(AssertionError) as caught:
-                proxy.assert_conformant()
+            caught = complaint(proxy)
         proxy.assert_conformant(require_packets=0)
-    assert str(caught.value) == (
-        f"nothing to judge: {server.url} sent no CONNACK, 1 CONNECT packet passed (require_packets=0 allows that)"
-    )
+    said = "sent no CONNACK, 1 CONNECT packet passed (require_packets=0 allows that)"
+    assert caught == f"nothing to judge: {server.url} {said}"
 
 
 def test_a_web_server_is_no_broker(server: Server) -> None:
     answer = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
     with Proxy(server.url) as proxy, joined(proxy, server) as (client, upstream):
-        client.sendall(CONNECT)
-        assert read(upstream, len(CONNECT)) == CONNECT
-        upstream.sendall(answer)
-        assert read(client, len(answer)) == answer
-        with pytest.raises(AssertionError, match=r"^nothing to judge: .* sent no CONNACK"):
-            proxy.assert_conformant()
-    with pytest.raises(AssertionError, match="the server answers in HTTP, not in MQTT"):
-        proxy.assert_conformant(require_packets=0)
+        send(client, upstream, CONNECT)
+        send(upstream, client, answer)
+        assert re.search(r"^nothing to judge: .* sent no CONNACK", complaint(proxy))
+    assert re.search("the server answers in HTTP, not in MQTT", complaint(proxy, require_packets=0))
 
 
 def test_a_broker_that_refuses_has_answered(server: Server) -> None:
     refused = encode(Connack(reason_code=5), V311)
     with Proxy(server.url) as proxy, joined(proxy, server) as (client, upstream):
-        client.sendall(CONNECT)
-        assert read(upstream, len(CONNECT)) == CONNECT
-        upstream.sendall(refused)
-        assert read(client, len(refused)) == refused
+        send(client, upstream, CONNECT)
+        send(upstream, client, refused)
         proxy.assert_conformant()
 
 
@@ -226,25 +211,22 @@ def test_a_broker_that_was_never_reached_is_not_conformant() -> None:
         with suppress(ConnectionError), socket.create_connection(("127.0.0.1", proxy.port), 10) as client:
             client.sendall(CONNECT)
             assert client.recv(1) == b""
-        with pytest.raises(AssertionError) as caught:
-            proxy.assert_conformant()
+        told = complaint(proxy)
         proxy.assert_conformant(require_packets=0)
-    told = str(caught.value)
     assert told.startswith("nothing to judge: mqtt://127.0.0.1:1 was never reached: ")
     assert "cannot reach mqtt://127.0.0.1:1" in told
 
 
 def test_a_number_of_packets_can_be_required(server: Server) -> None:
-    with Proxy(server.url) as proxy:
-        misbehave(proxy, server)
+    with misused(server) as proxy:
         proxy.assert_conformant(ignore=["PUB103"], require_packets=3)
-        with pytest.raises(AssertionError, match="too little to judge: 3 packets, 4 are required"):
-            proxy.assert_conformant(ignore=["PUB103"], require_packets=4)
+        assert re.search(
+            "too little to judge: 3 packets, 4 are required", complaint(proxy, ignore=["PUB103"], require_packets=4)
+        )
 
 
 def test_a_proxy_without_rules_records_and_does_not_assert(server: Server) -> None:
-    with Proxy(server.url, ignore=["ALL"]) as proxy:
-        misbehave(proxy, server)
+    with misused(server, ignore=["ALL"]) as proxy:
         assert len(proxy.packets()) == 3
         with pytest.raises(ArgumentError, match=r"^ignore=\['ALL'\]: no rule is left to check with"):
             proxy.assert_conformant()
@@ -267,12 +249,10 @@ def test_what_counts_can_be_given(server: Server) -> None:
                 proxy.assert_conformant()
                 assert proxy.report() == ""
             else:
-                with pytest.raises(AssertionError, match="PUB103"):
-                    proxy.assert_conformant()
+                assert re.search("PUB103", complaint(proxy))
     baseline = Baseline()
     baseline.add(known)
-    with Proxy(server.url, baseline=baseline) as proxy:
-        misbehave(proxy, server)
+    with misused(server, baseline=baseline) as proxy:
         proxy.assert_conformant()
 
 
@@ -289,22 +269,19 @@ def test_a_real_client_and_a_real_broker_conform(tmp_path: Path, version: Protoc
 def test_what_is_kept_is_bounded(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "MAX_PACKETS", 2)
     monkeypatch.setattr(service, "MAX_FINDINGS", 0)
-    with Proxy(server.url) as proxy:
-        misbehave(proxy, server)
+    with misused(server) as proxy:
         assert [one.type for one in proxy.packets()] == ["connack", "publish"]
         assert proxy.forgotten == 1
         assert proxy.findings() == []
         assert proxy.forgotten_findings == 1
-        with pytest.raises(AssertionError, match="1 finding beyond the first 0 were not kept"):
-            proxy.assert_conformant()
+        assert re.search("1 finding beyond the first 0 were not kept", complaint(proxy))
 
 
 def test_a_linter_that_fails_does_not_pass_for_conformance(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     with Proxy(server.url) as proxy:
         monkeypatch.setattr(proxy._linter, "feed", None)
         misbehave(proxy, server)
-        with pytest.raises(AssertionError, match="could not be judged to its end"):
-            proxy.assert_conformant()
+        assert re.search("could not be judged to its end", complaint(proxy))
         misbehave(proxy, server)
     assert proxy.notes[0].startswith("internal error: TypeError")
 
@@ -327,8 +304,7 @@ class Loud(Broken):
 
 
 def test_a_rule_that_fails_does_not_pass_for_conformance(server: Server) -> None:
-    with Proxy(server.url, rules=[Broken], select=["BRK"]) as proxy:
-        misbehave(proxy, server)
+    with misused(server, rules=[Broken], select=["BRK"]) as proxy:
         misbehave(proxy, server)
         line = Broken.check.__code__.co_firstlineno + 1
         said = f"rule BRK101 failed: ZeroDivisionError: no 0 ({__file__}, line {line})"
@@ -346,8 +322,7 @@ def test_a_rule_that_fails_does_not_pass_for_conformance(server: Server) -> None
 
 
 def test_findings_come_before_the_rules_that_failed(server: Server) -> None:
-    with Proxy(server.url, rules=[Broken, Loud], select=["BRK"]) as proxy:
-        misbehave(proxy, server)
+    with misused(server, rules=[Broken, Loud], select=["BRK"]) as proxy:
         traffic = Traffic(proxy)
         with pytest.raises(AssertionError, match=r"(?s)^there are findings of loud\n\nerror\[BRK102\]: 3 char"):
             traffic.never("loud")

@@ -8,13 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from mqttscope.capture import open_capture
-from mqttscope.net.frame import Frame
-from mqttscope.net.headers import segment
-from mqttscope.net.segment import Segment
 from mqttscope.proxy import Proxy
 from mqttscope.transport.wire import Made
 from tests.proxy.rig import PATIENCE_S
+from tests.transport.linking import frames
 from tests.transport.wires import streams
 
 RESET = struct.pack("ii", 1, 0)
@@ -70,6 +67,12 @@ def read(sock: socket.socket, size: int) -> bytes:
     return b"".join(parts)
 
 
+def send(sender: socket.socket, receiver: socket.socket, data: bytes) -> None:
+    """Send bytes to the other side of the proxy, and wait for them there."""
+    sender.sendall(data)
+    assert read(receiver, len(data)) == data
+
+
 def recorded(proxy: Proxy, path: Path) -> tuple[bytes, bytes, list[str]]:
     """The bytes of both directions of the only connection in the proxy's file, and how it went."""
     return streams(made(proxy, path))
@@ -78,10 +81,4 @@ def recorded(proxy: Proxy, path: Path) -> tuple[bytes, bytes, list[str]]:
 def made(proxy: Proxy, path: Path) -> list[Made]:
     """The frames of the proxy's file."""
     proxy.write(path)
-    found = []
-    for frame in open_capture([path]):
-        assert isinstance(frame, Frame)
-        shown = segment(frame)
-        assert isinstance(shown, Segment)
-        found.append(Made(frame, shown))
-    return found
+    return frames(path)

@@ -8,15 +8,17 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from functools import cache
 
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect
 from mqttscope.events import ConnectionClosed, ConnectionEnding, ConnectionOpened, GapEvent, MalformedEvent, PacketEvent
+from mqttscope.lint.conversation_text import parse_packet
 from mqttscope.mqtt import Connack, Connect, ControlPacket, Malformed, ProtocolVersion, Publish, decode, encode
 from mqttscope.mqtt.properties import Properties
+from mqttscope.replay.rewrite.links import Changes, copy_scripts
 from mqttscope.replay.script import C2S, S2C, Entry, Script, ScriptReader, read_scripts
 from mqttscope.session.connection import Connection
 from tests.conftest import ROOT
@@ -122,6 +124,18 @@ def captured(name: str) -> list[Script]:
     return read_scripts(dissect(open_capture([str(ROOT / "captures" / name / "capture.pcapng")])))
 
 
+Said = tuple[str, ControlPacket] | str
+"""What one side says (``>`` the client): a packet, or words without the property blocks that captures have."""
+
+
+def as_packet(said: Said) -> tuple[str, ControlPacket]:
+    """Who says what."""
+    if isinstance(said, tuple):
+        return said
+    arrow, words = said.split(" ", 1)
+    return arrow, parse_packet(words.split(), V5, client_identifier="", keep_alive=0)
+
+
 class Recorder:
     """Makes recordings of packets, one second apart, one connection after the other."""
 
@@ -130,7 +144,7 @@ class Recorder:
 
     def connection(
         self,
-        *said: tuple[str, ControlPacket],
+        *lines: Said,
         version: ProtocolVersion = V5,
         client: str | None = "c1",
         how: str = "fin",
@@ -139,6 +153,7 @@ class Recorder:
 
         Without ``client`` they do not.
         """
+        said = tuple(map(as_packet, lines))
         if client is not None:
             level, name = int(version), "MQIsdp" if version == V3_1 else "MQTT"
             hello = Connect(name, level, client_identifier=client, keep_alive=60)
@@ -211,9 +226,7 @@ def certain(script: Script) -> bool:
     return script.connection.version_evidence == "CONNECT"
 
 
-def recorded(
-    *said: tuple[str, ControlPacket], version: ProtocolVersion = V5, client: str | None = "c1"
-) -> list[Script]:
+def recorded(*said: Said, version: ProtocolVersion = V5, client: str | None = "c1") -> list[Script]:
     """A recording of one connection."""
     recorder = Recorder()
     recorder.connection(*said, version=version, client=client)
@@ -225,22 +238,29 @@ def packets(script: Script) -> list[ControlPacket | Malformed]:
     return [entry.packet for entry in script.entries]
 
 
-def told(script: Script) -> list[str]:
-    """Types and directions: ``>publish``."""
-    return [f"{'>' if entry.from_client else '<'}{entry.type}" for entry in script.entries]
+def told(script: Script) -> str:
+    """Directions and types: ``>publish <puback``."""
+    return " ".join(f"{'>' if entry.from_client else '<'}{entry.type}" for entry in script.entries)
 
 
 def links(scripts: list[Script]) -> list[tuple[int, int | None, int | None]]:
     """Which place answers which, and which sends which again."""
-    return [
-        (
-            entry.place,
-            None if entry.answers is None else entry.answers.place,
-            None if entry.resends is None else entry.resends.place,
-        )
-        for script in scripts
-        for entry in script.entries
-    ]
+    entries = [entry for script in scripts for entry in script.entries]
+    return [(one.place, place(one.answers), place(one.resends)) for one in entries]
+
+
+def place(entry: Entry | None) -> int | None:
+    return None if entry is None else entry.place
+
+
+def check_untouched(scripts: list[Script], copies: list[Script]) -> None:
+    """Copies have entries of their own, with the bytes and the links of the others."""
+    assert links(copies) == links(scripts)
+    for script, copy in zip(scripts, copies, strict=True):
+        for entry, other in zip(script.entries, copy.entries, strict=True):
+            assert other is not entry
+            assert other.packet is entry.packet
+            assert other.raw is entry.raw
 
 
 def check_links(scripts: list[Script]) -> None:
@@ -256,6 +276,14 @@ def check_links(scripts: list[Script]) -> None:
         if places:
             assert script.opened_place <= places[0]
             assert places[-1] < script.ended_place
+
+
+def changed(scripts: list[Script], change: Callable[[list[Script], Changes], object]) -> tuple[list[Script], Changes]:
+    """What a change makes of copies; the recording stays as it was."""
+    before, changes, copies = snapshot(scripts), Changes(), copy_scripts(scripts)
+    change(copies, changes)
+    assert snapshot(scripts) == before
+    return copies, changes
 
 
 def snapshot(scripts: list[Script]) -> list[object]:

@@ -60,8 +60,6 @@ class Broker:
 
     limits: Properties | None = None
     refuse: int = 0
-    silent: frozenset[type[ControlPacket]] = frozenset()
-    """Packets that are not answered."""
     clients: list[Client] = field(default_factory=list)
     retained: dict[str, Publish] = field(default_factory=dict)
     sessions: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -74,8 +72,6 @@ class Broker:
     def take(self, client: Client, data: bytes) -> None:
         packet = decode(data, client.version)
         assert not isinstance(packet, Malformed), packet
-        if type(packet) in self.silent:
-            return
         if isinstance(packet, Connect):
             self._connect(client, packet)
         elif isinstance(packet, Publish):
@@ -219,21 +215,22 @@ class Simulation:
             elif isinstance(action, Close):
                 client.closed = True
                 self._end(index, player, gates, ended, Ending(action.how, "client"))
-        for reached in player.correspondence.done:
-            gates.reach(reached)
-        player.correspondence.done.clear()
+        self._reach(gates, player)
         return progress
 
     def _end(self, index: int, player: ClientPlayer, gates: Gates, ended: set[int], ending: Ending) -> None:
         ended.add(index)
         player.ended(ending)
-        for reached in player.correspondence.done:
-            gates.reach(reached)
-        player.correspondence.done.clear()
+        self._reach(gates, player)
         gates.reach(End(index))
         self._elapse(gates, End(index))
         for skipped in player.skipped:
             self._elapse(gates, skipped)
+
+    def _reach(self, gates: Gates, player: ClientPlayer) -> None:
+        for reached in player.correspondence.done:
+            gates.reach(reached)
+        player.correspondence.done.clear()
 
     def _elapse(self, gates: Gates, step: Step) -> None:
         """Time passes at once."""
@@ -255,9 +252,7 @@ class Simulation:
                 if isinstance(gave_up, Close):
                     clients[index].closed = True
                     self._end(index, player, gates, ended, Ending("fin", "client"))
-                for reached in player.correspondence.done:
-                    gates.reach(reached)
-                player.correspondence.done.clear()
+                self._reach(gates, player)
                 return
         # Whoever waits at a gate does so for something recorded earlier.
         for index in range(len(self.players)):

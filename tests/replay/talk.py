@@ -7,8 +7,8 @@
     dev > fin
 
 A line is a connection, who sends (``>`` the client), and a packet in the words of the examples of rules
-(`lint.conversation_text`); ``+2.5`` lets seconds pass before.  ``fin`` and ``reset`` end the connection, ``lost 10``
-are bytes that the capture lacks.
+(`lint.conversation_text`); ``+2.5`` lets seconds pass before.  ``fin`` and ``reset`` end the connection,
+``half-fin`` is a first FIN, after which the other side may go on, and ``lost 10`` are bytes that the capture lacks.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from mqttscope.mqtt import (
 from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.verify import compare
 from mqttscope.replay.verify.difference import Difference
-from tests.replay.recordings import Builder
+from tests.replay.recordings import Builder, conversation
 
 START_NS = 1_767_323_045_000_000_000
 MS = 1_000_000
@@ -159,6 +159,8 @@ def speak(builder: Builder, text: str, version: ProtocolVersion = V5) -> list[Sc
             builder.open(name, name, "broker:1883", version=version).version_known = True
         if kind in ("fin", "reset"):
             builder.close(name, kind, "client" if arrow == ">" else "server")
+        elif kind == "half-fin":
+            builder.end(name, "fin", "client" if arrow == ">" else "server")
         elif kind == "lost":
             builder.lose(name, arrow, int(rest[0]))
         else:
@@ -179,10 +181,27 @@ def packet(name: str, kind: str, words: list[str], version: ProtocolVersion = V5
     return made
 
 
+def read(words: str, version: ProtocolVersion = V5, name: str = "dev") -> ControlPacket:
+    """The packet that words describe."""
+    kind, *rest = words.split()
+    return packet(name, kind, rest, version)
+
+
+def whole(*lines: str, version: ProtocolVersion = V5, ended: tuple[str, str] = ("fin", "client")) -> Script:
+    """A connection in words: ``> publish a qos=1 id=1``."""
+    said = (line.split(" ", 1) for line in lines)
+    return conversation(*((arrow, read(words, version)) for arrow, words in said), ended=ended)
+
+
+def session(*lines: str, hello: str = "connect", ended: tuple[str, str] = ("fin", "client")) -> Script:
+    """As `whole`, but CONNECT, CONNACK, and the DISCONNECT of a client that ends it come of themselves."""
+    leave = ["> disconnect"] if ended == ("fin", "client") else []
+    return whole(f"> {hello}", "< connack", *lines, *leave, ended=ended)
+
+
 def said_bytes(name: str, line: str, version: ProtocolVersion = V5) -> bytes:
     """The bytes of the packet that a line describes."""
-    kind, *words = line.split()
-    return encode(packet(name, kind, words, version), version)
+    return encode(read(line, version, name), version)
 
 
 Different = dict[str, tuple[str, str, list[Found]]]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from mqttscope.mqtt import Connect, ControlPacket, Pingreq, Pingresp, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from mqttscope.mqtt import Connect, Puback, Publish
 from mqttscope.mqtt.codec import encode
 from mqttscope.mqtt.properties import Properties
 from mqttscope.replay.live import MAX_BEYOND_BYTES, PACKET_BYTES, LiveConnection, Room, readdressed, sent_again
 from mqttscope.replay.script import Entry, Script
 from mqttscope.session.connection import CONNECTED, Connection
 from tests.replay.client.playing import begun, say
-from tests.replay.recordings import connack, connect, conversation, publish
+from tests.replay.talk import read, whole
 
 
 def test_room_is_limited_for_each_connection_and_for_all() -> None:
@@ -23,11 +23,8 @@ def test_room_is_limited_for_each_connection_and_for_all() -> None:
 
 def test_beyond_the_room_packets_are_counted_and_not_kept() -> None:
     room = Room(of_one=3 * PACKET_BYTES + 10)
-    script = conversation((">", connect()), ("<", connack()), ("<", publish("t", payload=b"1")))
-    one = begun(script, room=room)
-    for _ in range(10):
-        say(one, Pingresp())
-    say(one, publish("t", payload=b"1"))
+    one = begun(whole("> connect", "< connack", "< publish t 1"), room=room)
+    say(one, *["pingresp"] * 10, "publish t 1")
 
     kept = [entry.type for entry in one.live.script.entries]
     assert kept == ["connect", "connack", *["pingresp"] * 3, "publish"]
@@ -36,14 +33,11 @@ def test_beyond_the_room_packets_are_counted_and_not_kept() -> None:
 
 def test_an_acknowledgement_that_is_sent_again_and_again_is_beyond_the_recording() -> None:
     room = Room(of_one=4 * PACKET_BYTES + 50)
-    script = conversation(
-        (">", connect()), ("<", connack()), (">", publish("t", qos=2, packet_identifier=1)),
-        ("<", Pubrec(1)), (">", Pubrel(1)), ("<", Pubcomp(1)),
-    )  # fmt: skip
-    one = begun(script, room=room)
+    exchange = "> publish t qos=2 id=1", "< pubrec 1", "> pubrel 1", "< pubcomp 1"
+    one = begun(whole("> connect", "< connack", *exchange), room=room)
     one.perform(0)
     for _ in range(20):
-        say(one, Pubrec(1))
+        say(one, "pubrec 1")
 
     assert len(one.live.script.entries) <= 2 + 3 + 4
     assert one.live.not_kept > 20
@@ -55,9 +49,11 @@ def both() -> tuple[LiveConnection, LiveConnection]:
     return LiveConnection(client, plays_client=True), LiveConnection(server, plays_client=False)
 
 
-def said(live: LiveConnection, *talk: tuple[str, ControlPacket]) -> list[Entry]:
+def said(live: LiveConnection, *lines: str) -> list[Entry]:
     """Let both sides say something in turn."""
-    for arrow, packet in talk:
+    for line in lines:
+        arrow, words = line.split(" ", 1)
+        packet = read(words)
         packet.raw = encode(packet, live.version)
         if (arrow == ">") is live.plays_client:
             live.sent(packet, packet.raw, None, 0)
@@ -70,10 +66,9 @@ def test_both_halves_find_the_same_answers() -> None:
     for live in both():
         entries = said(
             live,
-            (">", connect()), ("<", connack()),
-            (">", publish("a", qos=2, packet_identifier=1)), ("<", publish("b", qos=1, packet_identifier=1)),
-            (">", Pingreq()), (">", Puback(1)), ("<", Pubrec(1)), (">", Pubrel(1)), ("<", Pubcomp(1)),
-            ("<", Pingresp()), ("<", Pingresp()), (">", Puback(1)),
+            "> connect", "< connack", "> publish a qos=2 id=1", "< publish b qos=1 id=1",
+            "> pingreq", "> puback 1", "< pubrec 1", "> pubrel 1", "< pubcomp 1",
+            "< pingresp", "< pingresp", "> puback 1",
         )  # fmt: skip
         answered = [None if one.answers is None else entries.index(one.answers) for one in entries]
 
@@ -86,9 +81,9 @@ def test_both_halves_find_the_same_answers() -> None:
 
 def test_the_first_connect_counts_and_what_is_not_to_be_applied_changes_nothing() -> None:
     _, live = both()
-    said(live, (">", connect("first", keep_alive=7)))
+    said(live, "> connect client=first keep_alive=7")
     live.received(Connect(client_identifier="second", keep_alive=9), 0, apply=False)
-    said(live, ("<", connack()))
+    said(live, "< connack")
 
     assert (live.connection.client_identifier, live.connection.keep_alive) == ("first", 7)
     assert live.script.entries[2].answers is live.script.entries[0]
@@ -97,9 +92,8 @@ def test_the_first_connect_counts_and_what_is_not_to_be_applied_changes_nothing(
 def test_the_oldest_that_wait_for_an_answer_are_forgotten_first() -> None:
     live, _ = both()
     live.max_waiting_bytes = 3 * (PACKET_BYTES + 20)
-    said(live, (">", connect()), ("<", connack()))
-    said(live, *((">", publish("a", qos=1, packet_identifier=number)) for number in range(1, 6)))
-    first, last = said(live, ("<", Puback(1)), ("<", Puback(5)))[-2:]
+    said(live, "> connect", "< connack", *(f"> publish a qos=1 id={number}" for number in range(1, 6)))
+    first, last = said(live, "< puback 1", "< puback 5")[-2:]
 
     assert first.answers is None
     assert last.answers is live.script.entries[6]

@@ -5,14 +5,18 @@ from __future__ import annotations
 from mqttscope.mqtt import Disconnect, Properties, Puback, Pubcomp, Pubrel, Suback, Subscribe, Subscription
 from mqttscope.replay.order import End, Gates, Opening, Order, Step, Timer, make_order
 from mqttscope.replay.script import Entry, Script
-from tests.replay.recordings import connack, connect, publish, recordings
+from tests.replay.recordings import V5, Line, connack, connect, publish, recordings
+
+
+def opened(number: int, name: str, **fields: object) -> tuple[Line, Line]:
+    """CONNECT and CONNACK of a connection."""
+    return (number, ">", connect(name, V5, **fields)), (number, "<", connack())
 
 
 def conversation() -> list[Script]:
     """One subscribes; the other publishes, and leaves; the first one leaves."""
     return recordings(
-        (0, ">", connect("sub")),
-        (0, "<", connack()),
+        *opened(0, "sub"),
         (0, ">", Subscribe(1, subscriptions=[Subscription("a", 1)])),
         (1, ">", connect("pub")),
         (0, "<", Suback(1, reason_codes=[1])),
@@ -89,10 +93,8 @@ def test_what_never_comes_is_given_up_only_as_far_as_somebody_waits() -> None:
 
 def test_a_fence_stands_behind_the_last_unanswered_message_before_a_change() -> None:
     scripts = recordings(
-        (0, ">", connect("pub")),
-        (0, "<", connack()),
-        (1, ">", connect("sub")),
-        (1, "<", connack()),
+        *opened(0, "pub"),
+        *opened(1, "sub"),
         (0, ">", publish("a")),
         (0, ">", publish("b", retain=True)),
         (1, ">", Subscribe(1, subscriptions=[Subscription("b", 1)])),
@@ -119,11 +121,9 @@ def test_a_fence_stands_behind_the_last_unanswered_message_before_a_change() -> 
 
 def test_the_end_of_a_connection_is_a_milestone() -> None:
     scripts = recordings(
-        (0, ">", connect("a")),
-        (0, "<", connack()),
+        *opened(0, "a"),
         (0, ">", Disconnect()),
-        (1, ">", connect("b")),
-        (1, "<", connack()),
+        *opened(1, "b"),
     )
     gates = Gates(make_order(scripts))
     gates.reach(scripts[0].entries[1])
@@ -136,14 +136,11 @@ def test_the_end_of_a_connection_is_a_milestone() -> None:
 def test_what_expired_in_the_recording_is_given_the_time_to_expire() -> None:
     lasting = Properties(session_expiry_interval=1)
     scripts = recordings(
-        (0, ">", connect("a", properties=lasting)),
-        (0, "<", connack()),
-        (1, ">", connect("b")),
-        (1, "<", connack()),
+        *opened(0, "a", properties=lasting),
+        *opened(1, "b"),
         (1, ">", publish("t", qos=1, packet_identifier=1, properties=Properties(message_expiry_interval=1))),
         (1, "<", Puback(1)),
-        (2, ">", connect("a", clean_start=False)),
-        (2, "<", connack()),
+        *opened(2, "a", clean_start=False),
     )
     late = 1_500_000_000
     scripts[2].opened_ns += late
@@ -167,8 +164,7 @@ def test_what_expired_in_the_recording_is_given_the_time_to_expire() -> None:
 def test_nobody_waits_for_what_cannot_come_again() -> None:
     """An answer to nothing, and what a broker tells of itself."""
     scripts = recordings(
-        (0, ">", connect("a")),
-        (0, "<", connack()),
+        *opened(0, "a"),
         (0, ">", Pubrel(99)),
         (0, "<", Pubcomp(99, reason_code=0x92)),
         (0, "<", publish("$SYS/broker/uptime", payload=b"7 seconds")),
@@ -183,10 +179,8 @@ def test_nobody_waits_for_what_cannot_come_again() -> None:
 
 def test_a_retained_message_waits_for_the_one_that_it_replaces() -> None:
     scripts = recordings(
-        (0, ">", connect("a")),
-        (0, "<", connack()),
-        (1, ">", connect("b")),
-        (1, "<", connack()),
+        *opened(0, "a"),
+        *opened(1, "b"),
         (0, ">", publish("t", retain=True)),
         (0, ">", publish("u", retain=True)),
         (1, ">", publish("t", retain=True)),

@@ -2,43 +2,26 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect
-from mqttscope.mqtt import Disconnect
-from mqttscope.replay.script import Script, read_scripts
+from mqttscope.replay.script import read_scripts
 from tests import corpora
-from tests.conftest import ROOT
-from tests.replay.recordings import STEP_NS, Builder, connack, connect, publish
-
-
-def scripts(name: str) -> list[Script]:
-    path: Path = ROOT / "captures" / name / "capture.pcapng"
-    return read_scripts(dissect(open_capture([str(path)])))
+from tests.replay.recordings import captured
+from tests.replay.talk import MS, START_NS, record
 
 
 def test_each_answer_names_what_it_answers() -> None:
-    _, sensor = scripts("v5-qos")
-    found = [
-        (one.type, one.answers.type if one.answers else None) for one in sensor.entries if one.type not in ("publish",)
-    ]
+    _, sensor = captured("v5-qos")
+    answered = [(one.type, one.answers and one.answers.type) for one in sensor.entries if one.type != "publish"]
+    acknowledgements = [(name, "publish") for name in ("puback", "pubrec", "pubrel", "pubcomp")]
 
-    assert found == [
-        ("connect", None),
-        ("connack", "connect"),
-        ("puback", "publish"),
-        ("pubrec", "publish"),
-        ("pubrel", "publish"),
-        ("pubcomp", "publish"),
-        ("disconnect", None),
-    ]
-    places = {one.place for script in scripts("v5-qos") for one in script.entries}
+    assert answered == [("connect", None), ("connack", "connect"), *acknowledgements, ("disconnect", None)]
+    places = {one.place for script in captured("v5-qos") for one in script.entries}
     assert places == set(range(len(places)))
 
 
 def test_endings_say_who_ended_it() -> None:
-    slow, office, again = scripts("v311-redelivery")
+    slow, office, again = captured("v311-redelivery")
 
     assert (slow.ending.how, slow.ending.by) == ("fin", "client")
     assert (office.ending.how, again.opened_place, slow.ended_place) == ("fin", 16, 16)
@@ -46,39 +29,22 @@ def test_endings_say_who_ended_it() -> None:
 
 
 def test_bytes_that_were_lost_are_counted() -> None:
-    assert all(not one.lost for one in scripts("v5-qos"))
-    assert sum(one.lost for one in scripts("lost-in-payload")) > 0
+    assert all(not one.lost for one in captured("v5-qos"))
+    assert sum(one.lost for one in captured("lost-in-payload")) > 0
 
 
 def test_the_first_end_is_the_end() -> None:
     """A FIN of the client later on moves neither its time nor its place, and says nothing of who ended it."""
-    builder = Builder()
-    builder.open(0)
-    builder.say(0, ">", connect("a"))
-    builder.say(0, "<", connack())
-    builder.wait(STEP_NS)
-    builder.end(0, "fin", "server")
-    ended_ns = builder.now_ns
-    builder.open(1)
-    builder.say(1, ">", connect("b"))
-    builder.wait(6 * STEP_NS)
-    builder.close(0, "fin", "server")
-    script, other = builder.finish()
+    script, other = record("a > connect\na < connack\na < half-fin\nb > connect\n+6 a < fin")
+    ended_ns = START_NS + 3 * MS
 
     assert (script.ending.how, script.ending.by, script.ending.timestamp_ns) == ("fin", "server", ended_ns)
     assert (script.ended_place, other.opened_place) == (2, 2)
 
 
 def test_what_a_client_says_behind_the_end_of_its_server_is_nobodys() -> None:
-    builder = Builder()
-    builder.open(0)
-    for arrow, packet in ((">", connect("a")), ("<", connack())):
-        builder.say(0, arrow, packet)
-    builder.end(0, "fin", "server")
-    builder.say(0, ">", publish("a", qos=1, packet_identifier=1))
-    builder.say(0, ">", Disconnect())
-    builder.close(0, "fin", "server")
-    (script,) = builder.finish()
+    late = "a > publish a qos=1 id=1\na > disconnect\n"
+    (script,) = record(f"a > connect\na < connack\na < half-fin\n{late}a < fin")
 
     assert [one.type for one in script.entries] == ["connect", "connack"]
     assert script.late == 2
@@ -86,13 +52,7 @@ def test_what_a_client_says_behind_the_end_of_its_server_is_nobodys() -> None:
 
 def test_what_a_server_still_answers_comes_before_the_end() -> None:
     """Who sends FIN first may read on."""
-    builder = Builder()
-    builder.open(0)
-    builder.say(0, ">", connect("a"))
-    builder.end(0, "fin", "client")
-    builder.say(0, "<", connack())
-    builder.close(0, "fin", "client")
-    (script,) = builder.finish()
+    (script,) = record("a > connect\na > half-fin\na < connack\na > fin")
 
     assert [one.type for one in script.entries] == ["connect", "connack"]
     assert (script.ended_place, script.late, script.ending.by) == (2, 0, "client")

@@ -3,34 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mqttscope.lint.catalogue import select, usual_rule
 from mqttscope.lint.engine import Linter
-from mqttscope.mqtt import (
-    ControlPacket,
-    Disconnect,
-    Pingreq,
-    Properties,
-    ProtocolVersion,
-    Puback,
-    Pubcomp,
-    Publish,
-    Pubrec,
-    Pubrel,
-    Subscribe,
-    Subscription,
-    Unsubscribe,
-    decode,
-    encode,
-)
+from mqttscope.mqtt import ControlPacket, Properties, ProtocolVersion, Publish, Pubrec, Pubrel, decode, encode
 from mqttscope.replay.client.player import ClientPlayer
 from mqttscope.replay.script import C2S, Script
-from tests.replay.recordings import EXHAUSTIVE, V3_1_1, V5, Line, connect, publish, recordings
+from tests.replay.recordings import EXHAUSTIVE, V3_1_1, V5, Line, recordings
 from tests.replay.simulation import Broker, Client, Simulation, events
+from tests.replay.talk import read
 
 TOPICS = ("a", "a/b", "c")
 FILTERS = (*TOPICS, "a/#", "+/b", "#")
@@ -50,11 +34,12 @@ class Recorder:
     def connect(self, name: str, version: ProtocolVersion, clean: bool) -> None:
         self.open[name] = self.connections, self.broker.connect(), version
         self.connections += 1
-        lasting = {"properties": Properties(session_expiry_interval=1_000)} if version == V5 and not clean else {}
-        self.say(name, connect(name, version, clean_start=clean, keep_alive=60, **lasting))
+        lasting = "session_expiry_interval=1000" if version == V5 and not clean else ""
+        self.say(name, f"connect {'' if clean else 'resume'} keep_alive=60 {lasting}")
 
-    def say(self, name: str, packet: ControlPacket) -> None:
+    def say(self, name: str, words: str) -> None:
         number, client, version = self.open[name]
+        packet = read(words, version, name)
         self.lines.append((number, ">", packet))
         self.broker.take(client, encode(packet, version))
         self.hear()
@@ -67,15 +52,15 @@ class Recorder:
                 assert isinstance(packet, ControlPacket)
                 self.lines.append((number, "<", packet))
                 if isinstance(packet, Publish) and packet.packet_identifier is not None:
-                    self.say(name, (Puback if packet.qos == 1 else Pubrec)(packet.packet_identifier))
+                    self.say(name, f"{'puback' if packet.qos == 1 else 'pubrec'} {packet.packet_identifier}")
                 elif isinstance(packet, Pubrec):
-                    self.say(name, Pubrel(packet.packet_identifier))
+                    self.say(name, f"pubrel {packet.packet_identifier}")
                 elif isinstance(packet, Pubrel):
-                    self.say(name, Pubcomp(packet.packet_identifier))
+                    self.say(name, f"pubcomp {packet.packet_identifier}")
 
     def leave(self, name: str, how: str) -> None:
         if how == "disconnect":
-            self.say(name, Disconnect())
+            self.say(name, "disconnect")
         number, client, _ = self.open.pop(name)
         client.closed = True
         self.ended[number] = ("reset" if how == "reset" else "fin", "client")
@@ -112,16 +97,15 @@ def record(said: list[tuple[str, int, int, int, bool]], versions: list[ProtocolV
         if name not in recorder.open:
             recorder.connect(name, versions[who], flag)
         identifier = recorder.next_identifier()
-        block: dict[str, Any] = {"properties": Properties()} if versions[who] == V5 else {}
         if what == "publish":
-            wanted = {"qos": qos, "packet_identifier": identifier if qos else None, "retain": flag}
-            recorder.say(name, publish(TOPICS[which % 3], payload=b"%d" % number, **wanted))
+            more = f"qos={qos}" + (f" id={identifier}" if qos else "") + " retain" * flag
+            recorder.say(name, f"publish {TOPICS[which % 3]} {number} {more}")
         elif what == "subscribe":
-            recorder.say(name, Subscribe(identifier, subscriptions=[Subscription(FILTERS[which], qos)], **block))
+            recorder.say(name, f"subscribe {identifier} {FILTERS[which]}:{qos}")
         elif what == "unsubscribe":
-            recorder.say(name, Unsubscribe(identifier, topic_filters=[FILTERS[which]], **block))
+            recorder.say(name, f"unsubscribe {identifier} {FILTERS[which]}")
         elif what == "ping":
-            recorder.say(name, Pingreq())
+            recorder.say(name, "pingreq")
         else:
             recorder.leave(name, what)
     for name in list(recorder.open):

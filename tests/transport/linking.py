@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+import socket
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
+
+import pytest
 
 from mqttscope.capture import open_capture
 from mqttscope.mqtt import Connack, Connect, ControlPacket, ProtocolVersion, Publish, encode
 from mqttscope.net.frame import Frame
 from mqttscope.net.headers import segment
 from mqttscope.net.segment import Segment
+from mqttscope.transport import server
 from mqttscope.transport.recording import Recorder, Recording
 from mqttscope.transport.wire import Made
-from tests.transport.wires import streams
+from tests.transport.wires import complaints, streams
 
 PATIENCE_S = 20.0
 V311 = ProtocolVersion.V3_1_1
@@ -31,6 +35,48 @@ CONNACK = packet(Connack())
 PUBLISH = packet(Publish(topic_name="a/b", payload=b"21.5"))
 
 
+class Transport(asyncio.Transport):
+    """Notes what is asked of it, and never sends."""
+
+    def __init__(self, *, tls: bool = False) -> None:
+        super().__init__({"sslcontext": object() if tls else None})
+        self.asked: list[str] = []
+        self.written = b""
+        self.waiting = 0
+        self.high_water_bytes: int | None = None
+        self.tls = tls
+
+    def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
+        self.written += data
+
+    def get_write_buffer_size(self) -> int:
+        return self.waiting
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self.high_water_bytes = high
+
+    def can_write_eof(self) -> bool:
+        return not self.tls
+
+    def write_eof(self) -> None:
+        self.asked.append("eof")
+
+    def close(self) -> None:
+        self.asked.append("close")
+
+    def is_closing(self) -> bool:
+        return bool({"close", "abort"} & set(self.asked))
+
+    def abort(self) -> None:
+        self.asked.append("abort")
+
+    def pause_reading(self) -> None:
+        self.asked.append("pause")
+
+    def resume_reading(self) -> None:
+        self.asked.append("resume")
+
+
 class Heard:
     """Keeps what it hears."""
 
@@ -39,6 +85,11 @@ class Heard:
         self.end: tuple[str, str] | None = None
         self.flow: list[bool] = []
         self.changed = asyncio.Event()
+
+    @property
+    def how(self) -> str:
+        """How it ended."""
+        return self.end[0] if self.end else ""
 
     def received(self, data: bytes) -> None:
         assert self.end is None
@@ -66,19 +117,6 @@ class Heard:
         await self.until(lambda: len(self.data) >= len(data))
         assert self.data == data
         self.data = b""
-
-
-def play(scene: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run a scene; what the event loop would print is a failure."""
-    troubles: list[dict[str, Any]] = []
-
-    async def watched() -> T:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: troubles.append(context))
-        return await scene()
-
-    result = asyncio.run(watched())
-    assert troubles == []
-    return result
 
 
 async def until(happened: Callable[[], object]) -> None:
@@ -112,3 +150,22 @@ def frames(path: Path) -> list[Made]:
 def story(path: Path) -> tuple[bytes, bytes, list[str]]:
     """The bytes of both directions of the only connection in a file, and how it went."""
     return streams(frames(path))
+
+
+def sound_story(path: Path) -> tuple[bytes, bytes, list[str]]:
+    """The story of a file in which tshark finds nothing wrong."""
+    assert complaints(path) == []
+    return story(path)
+
+
+def fail_to_accept(patch: pytest.MonkeyPatch, failures: list[int]) -> None:
+    """Have the next attempts to accept a connection fail with these numbers of errors."""
+    accept = asyncio.SelectorEventLoop.sock_accept
+
+    async def flaky(loop: asyncio.SelectorEventLoop, sock: socket.socket) -> object:
+        if failures:
+            raise OSError(failures.pop(0), "no")
+        return await accept(loop, sock)
+
+    patch.setattr(asyncio.SelectorEventLoop, "sock_accept", flaky)
+    patch.setattr(server, "_BUSY_S", 0.01)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,22 +14,16 @@ from mqttscope.dissect import dissect
 from mqttscope.events import ConnectionClosed, PacketEvent
 from mqttscope.mqtt import Disconnect, Pingreq, Pingresp
 from mqttscope.transport.client import connect, resolve
-from mqttscope.transport.link import Link, LinkError, LinkErrorKind
+from mqttscope.transport.link import LinkError, LinkErrorKind
 from mqttscope.transport.server import serve
 from mqttscope.transport.target import Target, loopback, parse_broker
 from mqttscope.transport.tls import listen_context, upstream_context
 from tests.each import some
 from tests.proxy import rig
-from tests.transport.linking import CONNACK, CONNECT, Heard, packet, play, recorder, soon
+from tests.transport.linking import CONNACK, CONNECT, Heard, packet, recorder, soon
 from tests.transport.wires import complaints, tshark
 
 SCHEMES = ("mqtt", "mqtts", "ws", "wss")
-
-
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[rig.Certificates]:
-    with rig.certificates(tmp_path_factory.mktemp("tls")) as made:
-        yield made
 
 
 def settings(scheme: str, made: rig.Certificates) -> str:
@@ -43,15 +36,15 @@ def settings(scheme: str, made: rig.Certificates) -> str:
 
 @pytest.mark.broker
 @pytest.mark.parametrize("scheme", some(SCHEMES, 3))
-def test_a_real_broker_is_spoken_with_and_recorded(scheme: str, tmp_path: Path, certificates: rig.Certificates) -> None:
+async def test_a_real_broker_is_spoken_with_and_recorded(
+    scheme: str, tmp_path: Path, certificates: rig.Certificates
+) -> None:
     path = tmp_path / "it.pcapng"
-
-    async def scene(port: int) -> None:
-        made = recorder(path)
-        heard = Heard()
-        target = parse_broker(f"{scheme}://127.0.0.1:{port}")
+    made, heard = recorder(path), Heard()
+    with rig.mosquitto(tmp_path, settings(scheme, certificates)) as broker:
+        target = parse_broker(f"{scheme}://127.0.0.1:{broker.port}")
         link = await connect(target, heard, tls=upstream_context(certificates.ca), recorder=made)
-        assert (link.remote.port, link.subprotocol) == (port, "mqtt" if target.websocket else None)
+        assert (link.remote.port, link.subprotocol) == (broker.port, "mqtt" if target.websocket else None)
         link.write(CONNECT)
         await heard.gets(CONNACK)
         link.write(packet(Pingreq()))
@@ -64,9 +57,6 @@ def test_a_real_broker_is_spoken_with_and_recorded(scheme: str, tmp_path: Path, 
         await soon(link.closed.wait())
         assert heard.end is None or heard.end[0] == "fin"
         made.close()
-
-    with rig.mosquitto(tmp_path, settings(scheme, certificates)) as broker:
-        play(lambda: scene(broker.port))
         log = (tmp_path / f"mosquitto-{broker.port}.log").read_text()
     assert "Received DISCONNECT from dev1" in log
     assert "Socket error" not in log
@@ -86,25 +76,22 @@ def test_a_real_broker_is_spoken_with_and_recorded(scheme: str, tmp_path: Path, 
     assert len(shown) >= 5
 
 
-def test_a_wrong_path_is_said_and_the_name_may_be_looked_at_first(tmp_path: Path) -> None:
-    async def scene() -> None:
-        heard = Heard()
-        server = await serve("127.0.0.1", 0, lambda _: heard, websocket=False)
-        target = Target("ws", "localhost", server.port, None, "/mqtt")
-        addresses = await resolve(target)
-        assert loopback(one.ip for one in addresses)
-        connecting = asyncio.create_task(connect(target, Heard(), addresses=addresses))
-        await heard.until(lambda: heard.data.endswith(b"\r\n\r\n"))
-        (link,) = server.links
-        link.write(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
-        link.close()
-        with pytest.raises(LinkError) as caught:
-            await connecting
-        assert caught.value.kind is LinkErrorKind.WEBSOCKET
-        assert str(caught.value).endswith("/mqtt: it answers 403 Forbidden to the request for /mqtt")
-        await server.close()
-
-    play(scene)
+async def test_a_wrong_path_is_said_and_the_name_may_be_looked_at_first(tmp_path: Path) -> None:
+    heard = Heard()
+    server = await serve("127.0.0.1", 0, lambda _: heard, websocket=False)
+    target = Target("ws", "localhost", server.port, None, "/mqtt")
+    addresses = await resolve(target)
+    assert loopback(one.ip for one in addresses)
+    connecting = asyncio.create_task(connect(target, Heard(), addresses=addresses))
+    await heard.until(lambda: heard.data.endswith(b"\r\n\r\n"))
+    (link,) = server.links
+    link.write(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+    link.close()
+    with pytest.raises(LinkError) as caught:
+        await connecting
+    assert caught.value.kind is LinkErrorKind.WEBSOCKET
+    assert str(caught.value).endswith("/mqtt: it answers 403 Forbidden to the request for /mqtt")
+    await server.close()
 
 
 async def refusal(url: str, **options: object) -> LinkError:
@@ -115,34 +102,29 @@ async def refusal(url: str, **options: object) -> LinkError:
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_nobody_listens(scheme: str) -> None:
-    port = rig.free_port()
-    error = play(lambda: refusal(f"{scheme}://127.0.0.1:{port}"))
+async def test_nobody_listens(scheme: str) -> None:
+    error = await refusal(f"{scheme}://127.0.0.1:{rig.free_port()}")
     assert error.kind is LinkErrorKind.REFUSED
     assert str(error).endswith(": nothing listens there (connection refused)")
 
 
-def test_a_name_that_leads_nowhere() -> None:
-    error = play(lambda: refusal("mqtt://nonexistent.invalid"))
+async def test_a_name_that_leads_nowhere() -> None:
+    error = await refusal("mqtt://nonexistent.invalid")
     assert error.kind is LinkErrorKind.UNRESOLVABLE
-    assert "cannot connect to mqtt://nonexistent.invalid:1883: the host name nonexistent.invalid cannot be" in str(
-        error
-    )
-    assert play(lambda: refusal(f"mqtt://{'a' * 70}.invalid")).kind is LinkErrorKind.UNRESOLVABLE
+    said = "cannot connect to mqtt://nonexistent.invalid:1883: the host name nonexistent.invalid cannot be"
+    assert said in str(error)
+    assert (await refusal(f"mqtt://{'a' * 70}.invalid")).kind is LinkErrorKind.UNRESOLVABLE
 
 
 @pytest.mark.parametrize("scheme", ["mqtts", "ws", "wss"])
-def test_who_does_not_answer_is_not_waited_for(scheme: str) -> None:
-    async def scene(port: int) -> LinkError:
-        return await refusal(f"{scheme}://127.0.0.1:{port}", timeout_s=0.1)
-
+async def test_who_does_not_answer_is_not_waited_for(scheme: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as mute:
-        error = play(lambda: scene(mute.getsockname()[1]))
+        error = await refusal(f"{scheme}://127.0.0.1:{mute.getsockname()[1]}", timeout_s=0.1)
     assert error.kind is LinkErrorKind.TIMEOUT
     assert str(error).endswith(": no answer within 0.1 s")
 
 
-def test_a_full_backlog_is_no_answer_in_time() -> None:
+async def test_a_full_backlog_is_no_answer_in_time() -> None:
     with socket.socket() as full:
         full.bind(("127.0.0.1", 0))
         full.listen(0)
@@ -151,7 +133,7 @@ def test_a_full_backlog_is_no_answer_in_time() -> None:
         for one in waiting:
             one.setblocking(False)
             one.connect_ex(("127.0.0.1", port))
-        error = play(lambda: refusal(f"mqtt://127.0.0.1:{port}", timeout_s=0.2))
+        error = await refusal(f"mqtt://127.0.0.1:{port}", timeout_s=0.2)
         for one in waiting:
             one.close()
     assert error.kind is LinkErrorKind.TIMEOUT
@@ -167,39 +149,36 @@ def test_a_full_backlog_is_no_answer_in_time() -> None:
     ],
 )
 @pytest.mark.parametrize("scheme", ["mqtts", "wss"])
-def test_wrong_certificates(case: str, said: str, scheme: str, tmp_path: Path, certificates: rig.Certificates) -> None:
+async def test_wrong_certificates(
+    case: str, said: str, scheme: str, tmp_path: Path, certificates: rig.Certificates
+) -> None:
     made = certificates
     chain = {"expired": lambda: rig.expired(tmp_path, made), "self": lambda: made.ca}.get(case, lambda: made.cert)()
     key = str(made.folder / "ca.key") if case == "self" else made.key
-
-    async def scene() -> LinkError:
-        told: list[str] = []
-        server = await serve("127.0.0.1", 0, lambda _: Heard(), tls=listen_context(chain, key), note=told.append)
-        trusted = upstream_context(made.other_ca if case in ("other", "self") else made.ca)
-        name = "broker.example" if case == "name" else None
-        error = await refusal(f"{scheme}://127.0.0.1:{server.port}", tls=trusted, server_name=name)
-        await server.close()
-        assert len(told) == 1
-        return error
-
-    error = play(scene)
+    told: list[str] = []
+    server = await serve("127.0.0.1", 0, lambda _: Heard(), tls=listen_context(chain, key), note=told.append)
+    trusted = upstream_context(made.other_ca if case in ("other", "self") else made.ca)
+    name = "broker.example" if case == "name" else None
+    error = await refusal(f"{scheme}://127.0.0.1:{server.port}", tls=trusted, server_name=name)
+    await server.close()
+    assert len(told) == 1
     assert error.kind is LinkErrorKind.TLS
     assert str(error).endswith(f": {said}")
 
 
 @pytest.mark.broker
-def test_tls_with_a_broker_that_has_none(tmp_path: Path, certificates: rig.Certificates) -> None:
+async def test_tls_with_a_broker_that_has_none(tmp_path: Path, certificates: rig.Certificates) -> None:
     with rig.mosquitto(tmp_path) as broker:
-        error = play(lambda: refusal(f"mqtts://127.0.0.1:{broker.port}", tls=upstream_context(certificates.ca)))
+        error = await refusal(f"mqtts://127.0.0.1:{broker.port}", tls=upstream_context(certificates.ca))
         assert error.kind is LinkErrorKind.TLS
         assert "does not speak TLS" in str(error)
-        error = play(lambda: refusal(f"ws://127.0.0.1:{broker.port}", timeout_s=2))
+        error = await refusal(f"ws://127.0.0.1:{broker.port}", timeout_s=2)
         assert error.kind is LinkErrorKind.WEBSOCKET
         assert str(error).endswith("it closed the connection instead of opening a WebSocket")
 
 
 @pytest.mark.broker
-def test_a_client_certificate_that_is_missing(tmp_path: Path, certificates: rig.Certificates) -> None:
+async def test_a_client_certificate_that_is_missing(tmp_path: Path, certificates: rig.Certificates) -> None:
     """In TLS 1.3 that is said once the client believes to be connected."""
     made = certificates
 
@@ -214,40 +193,29 @@ def test_a_client_certificate_that_is_missing(tmp_path: Path, certificates: rig.
 
     lines = f"{settings('mqtts', made)}\ncafile {made.ca}\nrequire_certificate true"
     with rig.mosquitto(tmp_path, lines) as broker:
-        how, detail = play(lambda: scene(broker.port, early=False))
+        how, detail = await scene(broker.port, early=False)
         assert (how, detail.startswith("TLS was ended: ")) == ("failed", True)
         assert "certificate required" in detail
         # Its reset may come before its reason.
-        assert "certificate" in play(lambda: scene(broker.port, early=True))[1]
+        assert "certificate" in (await scene(broker.port, early=True))[1]
 
 
-def test_from_a_source_and_with_the_system_s_authorities() -> None:
-    async def scene() -> None:
-        seen: list[Link] = []
-
-        def factory(link: Link) -> Heard:
-            seen.append(link)
-            return Heard()
-
-        server = await serve("127.0.0.1", 0, factory)
-        link = await connect(parse_broker(f"mqtt://localhost:{server.port}"), Heard(), source=("127.0.0.2", 0))
-        assert str(link.local.address) == "127.0.0.2"
-        link.close()
-        await server.close()
-        await soon(link.closed.wait())
-
-    play(scene)
+async def test_from_a_source_and_with_the_system_s_authorities() -> None:
+    server = await serve("127.0.0.1", 0, lambda _: Heard())
+    link = await connect(parse_broker(f"mqtt://localhost:{server.port}"), Heard(), source=("127.0.0.2", 0))
+    assert str(link.local.address) == "127.0.0.2"
+    link.close()
+    await server.close()
+    await soon(link.closed.wait())
     assert ssl.CERT_REQUIRED is upstream_context().verify_mode
 
 
-def test_who_gives_up_leaves_nothing_behind(certificates: rig.Certificates) -> None:
-    async def scene(port: int) -> None:
-        for url in (f"mqtts://127.0.0.1:{port}", f"ws://127.0.0.1:{port}"):
-            connecting = asyncio.create_task(connect(parse_broker(url), Heard(), tls=upstream_context(certificates.ca)))
-            await asyncio.sleep(0.05)
-            connecting.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await connecting
-
+@pytest.mark.parametrize("scheme", ["mqtts", "ws"])
+async def test_who_gives_up_leaves_nothing_behind(scheme: str, certificates: rig.Certificates) -> None:
     with socket.create_server(("127.0.0.1", 0)) as mute:
-        play(lambda: scene(mute.getsockname()[1]))
+        target = parse_broker(f"{scheme}://127.0.0.1:{mute.getsockname()[1]}")
+        connecting = asyncio.create_task(connect(target, Heard(), tls=upstream_context(certificates.ca)))
+        await asyncio.sleep(0.05)
+        connecting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await connecting

@@ -19,18 +19,17 @@ from mqttscope.events import ConnectionClosed, ConnectionOpened, Event, GapEvent
 from mqttscope.lint.catalogue import select, usual_rule
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Finding, Severity
-from mqttscope.mqtt import Connack, Connect, ProtocolVersion, Publish, encode
+from mqttscope.mqtt import Connect, ProtocolVersion, Publish, encode
 from mqttscope.net.frame import CaptureDrops, Frame
 from mqttscope.net.segment import ACK, FIN, PSH, RST, SYN
 from mqttscope.transport import recording as module
-from mqttscope.transport.recording import Judging, Recording, Tap, WholeBlocks
+from mqttscope.transport.recording import Judging, Recording, WholeBlocks
 from mqttscope.transport.sockets import Delivery
 from mqttscope.transport.wire import Wire
 from tests.proxy.rig import until
 from tests.transport import linking
-from tests.transport.linking import CONNACK, CONNECT, frames, play, recorder, story
-from tests.transport.test_sockets import Transport
-from tests.transport.wires import CLIENT, SERVER, V4, V6, complaints
+from tests.transport.linking import CONNACK, CONNECT, Transport, frames, recorder, sound_story
+from tests.transport.wires import CLIENT, SERVER, V4, V6
 
 V311 = ProtocolVersion.V3_1_1
 SECOND_NS = 1_000_000_000
@@ -83,23 +82,6 @@ def test_a_question_without_a_thread_is_answered_at_once() -> None:
     assert (recording.unjudged_bytes, recording.told()) == (0, [])
 
 
-def test_frames_are_in_the_file_while_judging_hangs(tmp_path: Path) -> None:
-    path, free = tmp_path / "it.pcapng", threading.Event()
-
-    def hang(event: Event) -> None:
-        free.wait(10)
-
-    recording = Recording("it", path=str(path), listener=hang)
-    recording.start()
-    conversation(recording)
-    assert len(list(open_capture([path]))) == 5
-    assert recording.busy
-    assert recording.unjudged_bytes == len(CONNECT) + len(CONNACK)
-    free.set()
-    recording.close()
-    assert recording.unjudged_bytes == 0
-
-
 def test_what_happens_after_the_seal_is_no_part_of_the_record(tmp_path: Path) -> None:
     recording = Recording("it")
     wire = conversation(recording)
@@ -108,11 +90,14 @@ def test_what_happens_after_the_seal_is_no_part_of_the_record(tmp_path: Path) ->
     assert recording.frames == 5
 
 
-def test_who_listens_and_fails_ends_only_the_listening(tmp_path: Path) -> None:
+@pytest.mark.parametrize("failing", [object, ConnectionClosed])
+def test_who_listens_and_fails_ends_only_the_listening(failing: type, tmp_path: Path) -> None:
+    """At the first event, or at the last."""
     notes: list[str] = []
 
     def broken(event: Event) -> None:
-        raise ZeroDivisionError("oh")
+        if isinstance(event, failing):
+            raise ZeroDivisionError("oh")
 
     path = tmp_path / "it.pcapng"
     recording = Recording("it", path=str(path), listener=broken, note=notes.append)
@@ -123,19 +108,6 @@ def test_who_listens_and_fails_ends_only_the_listening(tmp_path: Path) -> None:
     assert notes == ["internal error: ZeroDivisionError: oh; forwarding and recording continue without the linter"]
     assert isinstance(recording.judge_error, ZeroDivisionError)
     assert len(list(open_capture([path]))) == 6
-
-
-def test_who_fails_at_the_end_is_told_of_too() -> None:
-    notes: list[str] = []
-
-    def broken(event: Event) -> None:
-        if isinstance(event, ConnectionClosed):
-            raise ZeroDivisionError("oh")
-
-    recording = Recording("it", listener=broken, note=notes.append)
-    conversation(recording)
-    recording.close()
-    assert len(notes) == 1
 
 
 class Full(io.RawIOBase):
@@ -202,69 +174,56 @@ def test_time_does_not_go_back(monkeypatch: pytest.MonkeyPatch) -> None:
     assert recording.now() >= before
 
 
-def test_a_link_of_ours_from_its_beginning_to_its_end(tmp_path: Path) -> None:
+async def test_a_link_of_ours_from_its_beginning_to_its_end(tmp_path: Path) -> None:
     path = tmp_path / "it.pcapng"
+    made = recorder(path)
+    transport = Transport()
+    tap = made.tap(*V4, Delivery(transport), is_client=True)
+    tap.sent(CONNECT)
+    transport.waiting = 2
+    tap.received(CONNACK)
+    assert tap.acknowledge()
+    transport.waiting = 0
+    assert not tap.acknowledge()
+    tap.finished(local=True)
+    tap.finished(local=True)
+    tap.finished(local=False)
+    tap.gone()
+    assert not tap.acknowledge()
+    made.close()
 
-    async def scene() -> None:
-        made = recorder(path)
-        transport = Transport()
-        tap = made.tap(*V4, Delivery(transport), is_client=True)
-        tap.sent(CONNECT)
-        transport.waiting = 2
-        tap.received(CONNACK)
-        assert tap.acknowledge()
-        transport.waiting = 0
-        assert not tap.acknowledge()
-        tap.finished(local=True)
-        tap.finished(local=True)
-        tap.finished(local=False)
-        tap.gone()
-        assert not tap.acknowledge()
-        made.close()
-
-    play(scene)
-    assert story(path) == (CONNECT, CONNACK, ["FlowOpened", "client fin", "server fin", "closed fin"])
-    assert complaints(path) == []
-    made = [one.segment for one in frames(path)]
-    assert [one.flags for one in made] == [
+    assert sound_story(path) == (CONNECT, CONNACK, ["FlowOpened", "client fin", "server fin", "closed fin"])
+    segments = [one.segment for one in frames(path)]
+    assert [one.flags for one in segments] == [
         SYN, SYN | ACK, ACK, PSH | ACK, PSH | ACK, ACK, ACK, FIN | ACK, FIN | ACK, ACK, ACK
     ]  # fmt: skip
-    behind = [one.acknowledgment - made[0].sequence - 1 for one in (made[4], made[6])]
+    behind = [segments[at].acknowledgment - segments[0].sequence - 1 for at in (4, 6)]
     assert behind == [len(CONNECT) - 2, len(CONNECT)]
 
 
-def test_a_client_of_ours_stands_on_the_other_side(tmp_path: Path) -> None:
+async def test_a_client_of_ours_stands_on_the_other_side(tmp_path: Path) -> None:
     path = tmp_path / "it.pcapng"
+    made = recorder(path)
+    client, server = V6
+    tap = made.tap(server, client, Delivery(Transport()), is_client=False)
+    tap.received(CONNECT)
+    tap.sent(CONNACK)
+    tap.aborted(local=False)
+    tap.sent(b"never")
+    tap.gone()
+    made.close()
 
-    async def scene() -> None:
-        made = recorder(path)
-        client, server = V6
-        tap = made.tap(server, client, Delivery(Transport()), is_client=False)
-        tap.received(CONNECT)
-        tap.sent(CONNACK)
-        tap.aborted(local=False)
-        tap.sent(b"never")
-        tap.gone()
-        made.close()
-
-    play(scene)
-    assert story(path) == (CONNECT, CONNACK, ["FlowOpened", "client reset", "server reset", "closed reset"])
+    assert sound_story(path) == (CONNECT, CONNACK, ["FlowOpened", "client reset", "server reset", "closed reset"])
     assert frames(path)[-1].segment.flags & RST
-    assert complaints(path) == []
 
 
-def test_what_is_confirmed_is_recorded_soon(tmp_path: Path) -> None:
-    async def scene() -> Tap:
-        made = recorder(tmp_path / "it.pcapng")
-        tap = made.tap(*V4, Delivery(Transport()), is_client=True)
-        tap.sent(CONNECT)
-        assert tap.wire.acknowledged(False) == 0
-        await linking.until(lambda: tap.wire.acknowledged(False) == len(CONNECT))
-        made.close()
-        return tap
-
-    tap = play(scene)
-    assert tap.wire.acknowledged(False) == len(CONNECT)
+async def test_what_is_confirmed_is_recorded_soon(tmp_path: Path) -> None:
+    made = recorder(tmp_path / "it.pcapng")
+    tap = made.tap(*V4, Delivery(Transport()), is_client=True)
+    tap.sent(CONNECT)
+    assert tap.wire.acknowledged(False) == 0
+    await linking.until(lambda: tap.wire.acknowledged(False) == len(CONNECT))
+    made.close()
 
 
 class Gate:
@@ -290,15 +249,24 @@ def gate() -> Iterator[Gate]:
     made.open.set()
 
 
+def test_frames_are_in_the_file_while_judging_hangs(gate: Gate, tmp_path: Path) -> None:
+    path = tmp_path / "it.pcapng"
+    recording = Recording("it", path=str(path), listener=gate.hear)
+    recording.start()
+    conversation(recording)
+    assert len(list(open_capture([path]))) == 5
+    assert recording.busy
+    assert recording.unjudged_bytes == len(CONNECT) + len(CONNACK)
+    gate.open.set()
+    recording.close()
+    assert recording.unjudged_bytes == 0
+
+
 def begun(gate: Gate) -> tuple[Recording, Judging, Wire]:
     """A connection that was accepted, whose judging hangs."""
     recording = Recording("it", listener=gate.hear, note=gate.notes.append)
     recording.start()
-    wire = recording.wire(*V4)
-    connect = encode(Connect(client_identifier="dev1"), V311)
-    recording.take(wire.open(recording.now()))
-    recording.take(wire.data(CLIENT, connect, recording.now()))
-    recording.take(wire.data(SERVER, encode(Connack(), V311), recording.now(), len(connect)))
+    wire = conversation(recording)
     assert recording.judging is not None
     return recording, recording.judging, wire
 
@@ -385,28 +353,22 @@ def test_the_thread_keeps_nothing_of_streams_that_are_over(monkeypatch: pytest.M
     recording.close()
 
 
-def test_who_is_behind_says_so_each_time_it_is_twice_as_far() -> None:
-    notes: list[str] = []
-    free = threading.Event()
+def test_who_is_behind_says_so_each_time_it_is_twice_as_far(gate: Gate) -> None:
     now = [10 * SECOND_NS]
-
-    def hang(event: Event) -> None:
-        free.wait(30)
-
-    judging = Judging(Dissector(), hang, notes.append, lambda error: None, now=lambda: now[0])
+    judging = Judging(Dissector(), gate.hear, gate.notes.append, lambda error: None, now=lambda: now[0])
     recording = Recording("it")
     recording.judging = judging
     recording.now = lambda: now[0]  # type: ignore[method-assign]
     wire = recording.wire(*V4)
     recording.take(wire.open(recording.now()))
-    recording.take(wire.data(CLIENT, encode(Connect(client_identifier="dev1"), V311), recording.now()))
+    recording.take(wire.data(CLIENT, CONNECT, recording.now()))
     until(lambda: judging._queue.empty())
     for seconds in (0.5, 0.4, 0.3, 0.5, 1, 5):
         now[0] += int(seconds * SECOND_NS)
         recording.take(wire.data(CLIENT, publish(1), recording.now()))
-    free.set()
+    gate.open.set()
     recording.close()
-    told = [one.split()[2] for one in notes]
+    told = [one.split()[2] for one in gate.notes]
     assert told[:3] == ["1.2", "2.7", "7.7"]
     assert "findings came up to 7.7 s late" in recording.told()
 
@@ -437,11 +399,7 @@ def test_gaps_of_judging_accuse_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
 
     recording = Recording("it", listener=hear)
     recording.start()
-    wire = recording.wire(*V4)
-    connect = encode(Connect(client_identifier="dev1", keep_alive=60), V311)
-    recording.take(wire.open(recording.now()))
-    recording.take(wire.data(CLIENT, connect, recording.now()))
-    recording.take(wire.data(SERVER, encode(Connack(), V311), recording.now(), len(connect)))
+    wire = conversation(recording)
     for number in range(1, 60):
         sent = encode(Publish(topic_name="a/b", qos=1, packet_identifier=number, payload=bytes(500)), V311)
         recording.take(wire.data(CLIENT, sent, recording.now(), wire.sent(SERVER)))

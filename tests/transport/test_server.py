@@ -6,7 +6,7 @@ import asyncio
 import errno
 import socket
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from random import Random
@@ -23,16 +23,20 @@ from mqttscope.transport.server import Server, accept, listen, serve
 from mqttscope.transport.target import Target
 from mqttscope.transport.tls import listen_context, upstream_context
 from tests.proxy import rig
-from tests.transport.linking import CONNACK, CONNECT, PUBLISH, Heard, packet, play, recorder, soon, story
-from tests.transport.wires import complaints
+from tests.transport.linking import (
+    CONNACK,
+    CONNECT,
+    PUBLISH,
+    Heard,
+    fail_to_accept,
+    packet,
+    recorder,
+    soon,
+    sound_story,
+    until,
+)
 
 SCHEMES = ("mqtt", "mqtts", "ws", "wss")
-
-
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[rig.Certificates]:
-    with rig.certificates(tmp_path_factory.mktemp("tls")) as made:
-        yield made
 
 
 class Served(Heard):
@@ -83,6 +87,17 @@ async def open_hall(
             recorder.close()
 
 
+@asynccontextmanager
+async def meeting(
+    scheme: str, made: rig.Certificates, recorder: Recorder | None = None
+) -> AsyncIterator[tuple[Hall, Served, Link, Heard]]:
+    """A server, and both sides of a connection to it."""
+    async with open_hall(scheme, made, recorder) as hall:
+        link, heard = await enter(hall, scheme, made)
+        await until(lambda: hall.came)
+        yield hall, hall.came[0], link, heard
+
+
 async def enter(hall: Hall, scheme: str, made: rig.Certificates) -> tuple[Link, Heard]:
     heard = Heard()
     target = Target(scheme, "127.0.0.1", hall.server.port, None, "/mqtt" if "ws" in scheme else "")
@@ -90,31 +105,24 @@ async def enter(hall: Hall, scheme: str, made: rig.Certificates) -> tuple[Link, 
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_both_sides_talk_and_the_record_is_sound(scheme: str, tmp_path: Path, certificates: rig.Certificates) -> None:
+async def test_both_sides_talk_and_the_record_is_sound(
+    scheme: str, tmp_path: Path, certificates: rig.Certificates
+) -> None:
     path = tmp_path / "it.pcapng"
+    async with meeting(scheme, certificates, recorder(path)) as (hall, served, link, heard):
+        link.write(CONNECT)
+        await served.gets(CONNECT)
+        assert (served.link.local, served.link.remote) == (link.remote, link.local)
+        served.link.write(CONNACK)
+        await heard.gets(CONNACK)
+        link.write(PUBLISH + packet(Disconnect()))
+        link.close()
+        await served.gets(PUBLISH + packet(Disconnect()))
+        await soon(served.link.closed.wait())
+        await soon(link.closed.wait())
+        assert (served.how, hall.told) == ("fin", [])
 
-    async def scene() -> None:
-        async with open_hall(scheme, certificates, recorder(path)) as hall:
-            link, heard = await enter(hall, scheme, certificates)
-            link.write(CONNECT)
-            while not hall.came:
-                await asyncio.sleep(0)
-            (served,) = hall.came
-            await served.gets(CONNECT)
-            assert (served.link.local, served.link.remote) == (link.remote, link.local)
-            served.link.write(CONNACK)
-            await heard.gets(CONNACK)
-            link.write(PUBLISH + packet(Disconnect()))
-            link.close()
-            await served.gets(PUBLISH + packet(Disconnect()))
-            await soon(served.link.closed.wait())
-            await soon(link.closed.wait())
-            assert served.end is not None
-            assert served.end[0] == "fin"
-            assert hall.told == []
-
-    play(scene)
-    client, server, told = story(path)
+    client, server, told = sound_story(path)
     # RFC 6455 section 7.1.1: after the close frames it is the server that closes first.
     ends = ["server fin", "client fin"] if "ws" in scheme else ["client fin", "server fin"]
     assert told == ["FlowOpened", *ends, "closed fin"]
@@ -122,100 +130,68 @@ def test_both_sides_talk_and_the_record_is_sound(scheme: str, tmp_path: Path, ce
         assert (client[:9], server[:12]) == (b"GET /mqtt", b"HTTP/1.1 101")
     else:
         assert (client, server) == (CONNECT + PUBLISH + packet(Disconnect()), CONNACK)
-    assert complaints(path) == []
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_much_arrives_whole_in_both_directions(scheme: str, certificates: rig.Certificates) -> None:
+async def test_much_arrives_whole_in_both_directions(scheme: str, certificates: rig.Certificates) -> None:
     there, back = Random(1).randbytes(3_000_000), Random(2).randbytes(2_500_001)
-
-    async def scene() -> None:
-        async with open_hall(scheme, certificates) as hall:
-            link, heard = await enter(hall, scheme, certificates)
-            link.write(there)
-            while not hall.came:
-                await asyncio.sleep(0)
-            (served,) = hall.came
-            for at in range(0, len(back), 70_000):
-                served.link.write(back[at : at + 70_000])
-            await heard.until(lambda: len(heard.data) == len(back))
-            link.close()
-            await served.until(lambda: served.end)
-            assert (heard.data == back, served.data == there) == (True, True)
-
-    play(scene)
+    async with meeting(scheme, certificates) as (_, served, link, heard):
+        link.write(there)
+        for at in range(0, len(back), 70_000):
+            served.link.write(back[at : at + 70_000])
+        await heard.until(lambda: len(heard.data) == len(back))
+        link.close()
+        await served.until(lambda: served.end)
+        assert (heard.data == back, served.data == there) == (True, True)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_a_server_resets_its_client(scheme: str, certificates: rig.Certificates) -> None:
-    async def scene() -> None:
-        async with open_hall(scheme, certificates) as hall:
-            link, heard = await enter(hall, scheme, certificates)
-            while not hall.came:
-                await asyncio.sleep(0)
-            hall.came[0].link.abort()
-            await soon(link.closed.wait())
-            assert heard.end is not None
-            assert heard.end[0] == "reset"
-
-    play(scene)
+async def test_a_server_resets_its_client(scheme: str, certificates: rig.Certificates) -> None:
+    async with meeting(scheme, certificates) as (_, served, link, heard):
+        served.link.abort()
+        await soon(link.closed.wait())
+        assert heard.how == "reset"
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_when_the_server_ends_its_clients_are_closed(scheme: str, certificates: rig.Certificates) -> None:
-    async def scene() -> None:
-        async with open_hall(scheme, certificates) as hall:
-            link, heard = await enter(hall, scheme, certificates)
-            ending = asyncio.create_task(hall.server.close())
-            await heard.until(lambda: heard.end)
-            assert heard.end is not None
-            assert heard.end[0] == "fin"
-            link.close()
-            await soon(ending)
-            await soon(link.closed.wait())
-
-    play(scene)
+async def test_when_the_server_ends_its_clients_are_closed(scheme: str, certificates: rig.Certificates) -> None:
+    async with open_hall(scheme, certificates) as hall:
+        link, heard = await enter(hall, scheme, certificates)
+        ending = asyncio.create_task(hall.server.close())
+        await heard.until(lambda: heard.end)
+        assert heard.how == "fin"
+        link.close()
+        await soon(ending)
+        await soon(link.closed.wait())
 
 
-def test_half_closed_tls_only_stays_silent(certificates: rig.Certificates) -> None:
-    async def scene() -> None:
-        async with open_hall("mqtts", certificates) as hall:
-            link, heard = await enter(hall, "mqtts", certificates)
-            while not hall.came:
-                await asyncio.sleep(0)
-            (served,) = hall.came
-            link.half_close()
-            link.write(b"never")
-            served.link.write(b"still read")
-            await heard.gets(b"still read")
-            link.close()
-            await served.until(lambda: served.end)
-            assert served.data == b""
-
-    play(scene)
+async def test_half_closed_tls_only_stays_silent(certificates: rig.Certificates) -> None:
+    async with meeting("mqtts", certificates) as (_, served, link, heard):
+        link.half_close()
+        link.write(b"never")
+        served.link.write(b"still read")
+        await heard.gets(b"still read")
+        link.close()
+        await served.until(lambda: served.end)
+        assert served.data == b""
 
 
-def test_a_client_that_does_not_take_part_in_the_end_is_reset(
+async def test_a_client_that_does_not_take_part_in_the_end_is_reset(
     certificates: rig.Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for one in (module, link_module):
         monkeypatch.setattr(one, "CLOSE_TIMEOUT_S", 0.05)
-
-    async def scene() -> None:
-        async with open_hall("mqtts", certificates) as hall:
-            context = ssl.create_default_context(cafile=certificates.ca)
-            reader, writer = await asyncio.open_connection("127.0.0.1", hall.server.port, ssl=context)
-            writer.transport.pause_reading()  # type: ignore[attr-defined]
-            while not hall.came:
-                await asyncio.sleep(0)
-            hall.came[0].link.write(bytes(10_000_000))
-            await soon(hall.server.close())
-            assert hall.came[0].link.closed.is_set()
-            writer.transport.abort()
-            del reader
-            await asyncio.sleep(0)
-
-    play(scene)
+    async with open_hall("mqtts", certificates) as hall:
+        context = ssl.create_default_context(cafile=certificates.ca)
+        reader, writer = await asyncio.open_connection("127.0.0.1", hall.server.port, ssl=context)
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await until(lambda: hall.came)
+        hall.came[0].link.write(bytes(10_000_000))
+        await soon(hall.server.close())
+        assert hall.came[0].link.closed.is_set()
+        writer.transport.abort()
+        del reader
+        await asyncio.sleep(0)
 
 
 async def raw(hall: Hall, data: bytes) -> bytes:
@@ -228,160 +204,113 @@ async def raw(hall: Hall, data: bytes) -> bytes:
     return got
 
 
-def test_clients_that_speak_no_websocket_are_answered(certificates: rig.Certificates) -> None:
-    async def scene() -> None:
-        async with open_hall("ws", certificates) as hall:
-            assert (await raw(hall, CONNECT)).startswith(b"HTTP/1.1 400 Bad Request\r\n")
-            assert (await raw(hall, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")).startswith(b"HTTP/1.1 400 ")
-            assert next(one.partition(": ")[2] for one in hall.told) == (
-                "no WebSocket with the client: it does not speak HTTP"
-            )
-            assert (len(hall.told), hall.came) == (2, [])
-
-    play(scene)
+async def test_clients_that_speak_no_websocket_are_answered(certificates: rig.Certificates) -> None:
+    async with open_hall("ws", certificates) as hall:
+        assert (await raw(hall, CONNECT)).startswith(b"HTTP/1.1 400 Bad Request\r\n")
+        assert (await raw(hall, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")).startswith(b"HTTP/1.1 400 ")
+        assert next(one.partition(": ")[2] for one in hall.told) == (
+            "no WebSocket with the client: it does not speak HTTP"
+        )
+        assert (len(hall.told), hall.came) == (2, [])
 
 
 @pytest.mark.parametrize("scheme", ["mqtts", "ws", "wss"])
-def test_clients_that_say_nothing_are_not_waited_for(
+async def test_clients_that_say_nothing_are_not_waited_for(
     scheme: str, certificates: rig.Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "HANDSHAKE_TIMEOUT_S", 0.05)
-
-    async def scene() -> None:
-        async with open_hall(scheme, certificates) as hall:
-            reader, writer = await asyncio.open_connection("127.0.0.1", hall.server.port)
-            with suppress(ConnectionResetError):
-                assert await soon(reader.read()) == b""
-            writer.close()
-            assert len(hall.told) == 1
-            assert hall.told[0].endswith("the client was not served: no answer in time")
-
-    play(scene)
+    async with open_hall(scheme, certificates) as hall:
+        reader, writer = await asyncio.open_connection("127.0.0.1", hall.server.port)
+        with suppress(ConnectionResetError):
+            assert await soon(reader.read()) == b""
+        writer.close()
+        assert len(hall.told) == 1
+        assert hall.told[0].endswith("the client was not served: no answer in time")
 
 
-def test_clients_beyond_the_limit_are_closed(certificates: rig.Certificates) -> None:
-    async def scene() -> None:
-        async with open_hall("mqtt", certificates, max_connections=1) as hall:
-            link, _ = await enter(hall, "mqtt", certificates)
-            assert await raw(hall, b"") == b""
-            assert hall.told == ["a client was closed: there are 1 connections already"]
-            link.close()
-            await soon(link.closed.wait())
-            while hall.server.links:
-                await asyncio.sleep(0)
-            link, _ = await enter(hall, "mqtt", certificates)
-            link.close()
-
-    play(scene)
-
-
-def test_a_factory_that_fails_is_told_and_its_client_reset(certificates: rig.Certificates) -> None:
-    async def scene() -> None:
-        told: list[str] = []
-
-        def factory(link: Link) -> Heard:
-            raise LookupError("nobody home")
-
-        server = await serve("127.0.0.1", 0, factory, note=told.append)
-        heard = Heard()
-        link = await connect(Target("mqtt", "127.0.0.1", server.port), heard)
+async def test_clients_beyond_the_limit_are_closed(certificates: rig.Certificates) -> None:
+    async with open_hall("mqtt", certificates, max_connections=1) as hall:
+        link, _ = await enter(hall, "mqtt", certificates)
+        assert await raw(hall, b"") == b""
+        assert hall.told == ["a client was closed: there are 1 connections already"]
+        link.close()
         await soon(link.closed.wait())
-        assert heard.end == ("reset", "the connection was reset")
-        assert told == ["internal error: LookupError: nobody home"]
-        await server.close()
-
-    play(scene)
+        await until(lambda: not hall.server.links)
+        link, _ = await enter(hall, "mqtt", certificates)
+        link.close()
 
 
-def test_a_place_is_taken_only_once(certificates: rig.Certificates) -> None:
-    async def scene() -> None:
-        async with open_hall("mqtt", certificates) as hall:
-            with pytest.raises(OSError, match="in use") as caught:
-                await serve("127.0.0.1", hall.server.port, hall.welcome)
-            assert caught.value.errno == errno.EADDRINUSE
+async def test_a_factory_that_fails_is_told_and_its_client_reset(certificates: rig.Certificates) -> None:
+    told: list[str] = []
 
-    play(scene)
+    def factory(link: Link) -> Heard:
+        raise LookupError("nobody home")
 
-
-def test_with_the_end_nobody_listens(certificates: rig.Certificates) -> None:
-    async def scene() -> None:
-        async with open_hall("mqtt", certificates) as hall:
-            pass
-        with pytest.raises(LinkError, match="nothing listens there"):
-            await enter(hall, "mqtt", certificates)
-
-    play(scene)
+    server = await serve("127.0.0.1", 0, factory, note=told.append)
+    heard = Heard()
+    link = await connect(Target("mqtt", "127.0.0.1", server.port), heard)
+    await soon(link.closed.wait())
+    assert heard.end == ("reset", "the connection was reset")
+    assert told == ["internal error: LookupError: nobody home"]
+    await server.close()
 
 
-def test_a_client_that_is_gone_at_once_is_no_trouble(certificates: rig.Certificates) -> None:
-    async def scene() -> None:
-        async with open_hall("mqtts", certificates) as hall:
-            for _ in range(3):
-                with socket.create_connection(("127.0.0.1", hall.server.port)) as client:
-                    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-            link, _ = await enter(hall, "mqtts", certificates)
-            link.close()
-            await soon(link.closed.wait())
-            assert all("the client was not served" in one for one in hall.told)
-
-    play(scene)
+async def test_a_place_is_taken_only_once(certificates: rig.Certificates) -> None:
+    async with open_hall("mqtt", certificates) as hall:
+        with pytest.raises(OSError, match="in use") as caught:
+            await serve("127.0.0.1", hall.server.port, hall.welcome)
+        assert caught.value.errno == errno.EADDRINUSE
 
 
-def test_a_free_port_is_the_same_on_every_address() -> None:
-    async def scene() -> None:
-        socks = await listen("", 0)
-        assert len({sock.getsockname()[1] for sock in socks}) == 1
-        for sock in socks:
-            sock.close()
-
-    play(scene)
+async def test_with_the_end_nobody_listens(certificates: rig.Certificates) -> None:
+    async with open_hall("mqtt", certificates) as hall:
+        pass
+    with pytest.raises(LinkError, match="nothing listens there"):
+        await enter(hall, "mqtt", certificates)
 
 
-def test_a_place_that_is_taken_leaves_nothing_open() -> None:
-    async def scene() -> None:
-        (sock,) = await listen("127.0.0.1", 0)
-        with pytest.raises(OSError, match="in use"):
-            await listen("127.0.0.1", sock.getsockname()[1])
+async def test_a_client_that_is_gone_at_once_is_no_trouble(certificates: rig.Certificates) -> None:
+    async with open_hall("mqtts", certificates) as hall:
+        for _ in range(3):
+            with socket.create_connection(("127.0.0.1", hall.server.port)) as client:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        link, _ = await enter(hall, "mqtts", certificates)
+        link.close()
+        await soon(link.closed.wait())
+        assert all("the client was not served" in one for one in hall.told)
+
+
+async def test_a_free_port_is_the_same_on_every_address() -> None:
+    socks = await listen("", 0)
+    assert len({sock.getsockname()[1] for sock in socks}) == 1
+    for sock in socks:
         sock.close()
-        with pytest.raises(OSError, match=r".") as caught:
-            await listen("192.0.2.1", 0)
-        assert caught.value.errno == errno.EADDRNOTAVAIL
-
-    play(scene)
 
 
-def test_without_descriptors_clients_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_place_that_is_taken_leaves_nothing_open() -> None:
+    (sock,) = await listen("127.0.0.1", 0)
+    with pytest.raises(OSError, match="in use"):
+        await listen("127.0.0.1", sock.getsockname()[1])
+    sock.close()
+    with pytest.raises(OSError, match=r".") as caught:
+        await listen("192.0.2.1", 0)
+    assert caught.value.errno == errno.EADDRNOTAVAIL
+
+
+async def test_without_descriptors_clients_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     failures = [errno.EMFILE, errno.ECONNABORTED]
-    original = asyncio.SelectorEventLoop.sock_accept
-
-    async def flaky(loop: asyncio.SelectorEventLoop, sock: socket.socket) -> object:
-        if failures:
-            raise OSError(failures.pop(0), "no")
-        return await original(loop, sock)
-
-    monkeypatch.setattr(asyncio.SelectorEventLoop, "sock_accept", flaky)
-    monkeypatch.setattr(module, "_BUSY_S", 0.01)
-
-    async def scene() -> None:
-        (sock,) = await listen("127.0.0.1", 0)
-        came: list[socket.socket] = []
-        told: list[str] = []
-        arrived = asyncio.Event()
-
-        def take(client: socket.socket) -> None:
-            came.append(client)
-            arrived.set()
-
-        task = asyncio.create_task(accept(sock, take, told.append))
-        with socket.create_connection(sock.getsockname()):
-            await soon(arrived.wait())
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        came[0].close()
-        sock.close()
-        assert told == ["cannot accept: no; clients wait"]
-        # A socket that is closed ends it by itself.
-        failures.append(errno.EBADF)
-        await soon(accept(sock, take, told.append))
-
-    play(scene)
+    fail_to_accept(monkeypatch, failures)
+    (sock,) = await listen("127.0.0.1", 0)
+    came: list[socket.socket] = []
+    told: list[str] = []
+    task = asyncio.create_task(accept(sock, came.append, told.append))
+    with socket.create_connection(sock.getsockname()):
+        await until(lambda: came)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    came[0].close()
+    sock.close()
+    assert told == ["cannot accept: no; clients wait"]
+    # A socket that is closed ends it by itself.
+    failures.append(errno.EBADF)
+    await soon(accept(sock, came.append, told.append))

@@ -9,48 +9,24 @@ import pytest
 
 from mqttscope import system
 from mqttscope.transport import sockets
-from mqttscope.transport import sockets as module
 from mqttscope.transport.sockets import Delivery, Rounds
 from tests.proxy.rig import until
 from tests.transport import linking
-from tests.transport.linking import play
+from tests.transport.linking import Transport
 
 
-class Transport(asyncio.Transport):
-    """Has bytes that wait."""
-
-    def __init__(self, *, tls: bool = False) -> None:
-        super().__init__({"sslcontext": object() if tls else None})
-        self.waiting = 0
-        self.closing = False
-
-    def get_write_buffer_size(self) -> int:
-        return self.waiting
-
-    def is_closing(self) -> bool:
-        return self.closing
-
-
-def test_what_waits_has_not_arrived() -> None:
-    transport = Transport()
+@pytest.mark.parametrize(("tls", "known"), [(False, 6), (True, 0)])
+def test_what_waits_has_not_arrived(tls: bool, known: int) -> None:
+    """Inside TLS all or nothing is known."""
+    transport = Transport(tls=tls)
     delivery = Delivery(transport)
     transport.waiting = 4
     delivery.writing(10)
-    assert delivery.known() == 6
+    assert (delivery.known(), delivery.plain) == (known, not tls)
     transport.waiting = 0
     assert delivery.known() == 10
     delivery.writing(1)
-    transport.closing = True
-    assert delivery.known() == 10
-
-
-def test_inside_tls_all_or_nothing_is_known() -> None:
-    transport = Transport(tls=True)
-    delivery = Delivery(transport)
-    transport.waiting = 4
-    delivery.writing(10)
-    assert (delivery.known(), delivery.plain) == (0, False)
-    transport.waiting = 0
+    transport.close()
     assert delivery.known() == 10
 
 
@@ -75,40 +51,32 @@ class Item:
         return self.still.pop(0)
 
 
-def test_those_with_bytes_under_way_are_asked_until_all_has_arrived(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_those_with_bytes_under_way_are_asked_until_all_has_arrived(monkeypatch: pytest.MonkeyPatch) -> None:
     """An item that was asked once too often has no answer left, and raises."""
-    monkeypatch.setattr(module, "ACKNOWLEDGE_EVERY_S", 0.001)
-
-    async def scene() -> None:
-        rounds = Rounds()
-        item, done, gone = Item(True, True, False), Item(False), Item()
-        for noted in (item, done, gone):
-            rounds.note(noted)
-        rounds.forget(gone)
-        await linking.until(lambda: not item.still)
-        assert done.still == []
-        # Rounds in which the others have nothing under way.
-        later = Item(True, True, True, False)
-        rounds.note(later)
-        await linking.until(lambda: not later.still)
-
-    play(scene)
+    monkeypatch.setattr(sockets, "ACKNOWLEDGE_EVERY_S", 0.001)
+    rounds = Rounds()
+    item, done, gone = Item(True, True, False), Item(False), Item()
+    for noted in (item, done, gone):
+        rounds.note(noted)
+    rounds.forget(gone)
+    await linking.until(lambda: not item.still)
+    assert done.still == []
+    # Rounds in which the others have nothing under way.
+    later = Item(True, True, True, False)
+    rounds.note(later)
+    await linking.until(lambda: not later.still)
 
 
-def test_the_end_asks_once_more_and_never_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "ACKNOWLEDGE_EVERY_S", 0.001)
-
-    async def scene() -> None:
-        rounds = Rounds()
-        item, late = Item(True), Item()
-        rounds.note(item)
-        rounds.close()
-        assert item.still == []
-        rounds.note(late)
-        # A timer of the rounds would be due before this one, and timers run in order.
-        await asyncio.sleep(10 * module.ACKNOWLEDGE_EVERY_S)
-
-    play(scene)
+async def test_the_end_asks_once_more_and_never_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sockets, "ACKNOWLEDGE_EVERY_S", 0.001)
+    rounds = Rounds()
+    item, late = Item(True), Item()
+    rounds.note(item)
+    rounds.close()
+    assert item.still == []
+    rounds.note(late)
+    # A timer of the rounds would be due before this one, and timers run in order.
+    await asyncio.sleep(10 * sockets.ACKNOWLEDGE_EVERY_S)
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
@@ -137,20 +105,15 @@ def test_what_is_no_socket_has_nothing_under_way() -> None:
     assert system.bytes_under_way(-1) == system.bytes_unread(-1) == 0
 
 
-def test_sockets_are_prepared_and_reset() -> None:
+async def test_sockets_are_prepared_and_reset() -> None:
     one, other = pair()
-
-    async def work() -> None:
-        loop = asyncio.get_running_loop()
-        transport, _ = await loop.connect_accepted_socket(asyncio.Protocol, one)
+    with other:
+        transport, _ = await asyncio.get_running_loop().connect_accepted_socket(asyncio.Protocol, one)
         assert sockets.prepare(transport) == one.fileno()
         assert one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         assert one.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         sockets.reset(transport)
         await asyncio.sleep(0.01)
-
-    with other:
-        asyncio.run(work())
         with pytest.raises(ConnectionResetError):
             other.recv(1)
 
@@ -160,10 +123,9 @@ def test_a_transport_without_a_socket_is_left_as_it_is() -> None:
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_QUICKACK"), reason="asks the kernel of Linux")
-def test_the_kernel_acknowledges_at_once_when_it_is_asked() -> None:
+async def test_the_kernel_acknowledges_at_once_when_it_is_asked() -> None:
     one, other = pair()
-
-    async def work() -> None:
+    with other:
         transport, _ = await asyncio.get_running_loop().connect_accepted_socket(asyncio.Protocol, one)
         acknowledge = sockets.quick(transport)
         assert acknowledge is not None
@@ -173,7 +135,4 @@ def test_the_kernel_acknowledges_at_once_when_it_is_asked() -> None:
         transport.close()
         await asyncio.sleep(0)
         acknowledge()
-
-    with other:
-        asyncio.run(work())
     assert sockets.quick(asyncio.BaseTransport()) is None

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from mqttscope.transport.target import (
@@ -12,41 +14,7 @@ from mqttscope.transport.target import (
     parse_upstream,
     shown,
 )
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("127.0.0.1:1884", ("127.0.0.1", 1884)),
-        ("localhost:0", ("localhost", 0)),
-        ("[::1]:65535", ("::1", 65535)),
-        ("*:1884", ("", 1884)),
-    ],
-)
-def test_where_to_listen(text: str, expected: tuple[str, int]) -> None:
-    assert parse_listen(text) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("1884", "'1884' is not HOST:PORT, such as 127.0.0.1:1884"),
-        ("", "'' is not HOST:PORT"),
-        (":1884", "':1884' names no host; *:1884 listens on every address, 127.0.0.1:1884 on this host's"),
-        ("::1:1884", "'::1:1884': an IPv6 address goes into brackets, such as [::1]:1884"),
-        ("host:65536", "'65536' is not a port (0 to 65535, 0 for any free one)"),
-        ("host:", "'' is not a port"),
-        ("host:mqtt", "'mqtt' is not a port"),
-        ("host:-1", "'-1' is not a port"),
-        ("host:１", "'１' is not a port"),
-        ("a" * 70 + ".b:5", "'aaaa"),
-    ],
-)
-def test_nowhere_to_listen(text: str, said: str) -> None:
-    with pytest.raises(AddressError) as caught:
-        parse_listen(text)
-    assert str(caught.value).startswith(said)
-    assert "hunter2" not in str(caught.value)
+from tests.each import each
 
 
 @pytest.mark.parametrize(
@@ -67,38 +35,26 @@ def test_where_the_broker_is_of_an_address(text: str, expected: Upstream, writte
     assert (found.tls, found.websocket) == (found.scheme in ("mqtts", "wss"), found.scheme in ("ws", "wss"))
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("broker:1883", "'broker:1883' is not a URL; mqtt://broker:1883 is one"),
-        ("http://broker", "http:// is not one of mqtt://, mqtts://, ws://, wss://"),
-        ("mqtt://", "'mqtt://' names no host"),
-        ("mqtt://:1883", "'mqtt://:1883' names no host"),
-        ("mqtt://broker:99999", "'mqtt://broker:99999': Port out of range"),
-        ("mqtt://user:hunter2", "'mqtt://user:***': host and port cannot be read"),
-        ("ws://broker/x%3Ftoken%3Dhunter2", "'ws://broker/x%3Ftoken%3D***' has more than a host and a port"),
-        ("ws://broker/x;hunter2", "'ws://broker/x;***' has more"),
-        ("broker/x;token=hunter2", "'broker/x;***' is not a URL; mqtt://broker/x;*** is one"),
-        ("mqtt://broker:0", "nobody can be reached at port 0"),
-        ("mqtt://user:secret@broker", "user name and password come from the clients"),
-        ("mqtt://broker/topic", "'mqtt://broker/topic' has more than a host and a port: MQTT has no paths"),
-        ("ws://broker/mqtt", "'ws://broker/mqtt' has more than a host and a port: clients name the path"),
-        ("mqtt://[::1", "'mqtt://[::1': "),
-    ],
-)
-def test_no_broker_of_an_address(text: str, said: str) -> None:
-    with pytest.raises(AddressError) as caught:
-        parse_upstream(text)
-    assert str(caught.value).startswith(said)
-
-
 def test_addresses_are_shown_as_they_are_written() -> None:
     assert shown("192.0.2.1", 1883) == "192.0.2.1:1883"
     assert shown("2001:db8::1", 1883) == "[2001:db8::1]:1883"
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@each(
+    "text, expected",
+    [
+        ("127.0.0.1:1884", ("127.0.0.1", 1884)),
+        ("localhost:0", ("localhost", 0)),
+        ("[::1]:65535", ("::1", 65535)),
+        ("*:1884", ("", 1884)),
+    ],
+)
+def test_where_to_listen(text: str, expected: tuple[str, int]) -> None:
+    assert parse_listen(text) == expected
+
+
+@each(
+    "text, expected",
     [
         ("mqtt://broker", Target("mqtt", "broker", 1883)),
         ("mqtt://broker/", Target("mqtt", "broker", 1883)),
@@ -119,28 +75,55 @@ def test_where_the_broker_is(text: str, expected: Target) -> None:
     assert parse_broker(text) == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("broker", "'broker' is not a URL; mqtt://broker is one"),
-        ("http://broker", "http:// is not one of mqtt://, mqtts://, ws://, wss://"),
-        (
-            "mqtt://me:hunter2@broker",
-            "a password does not belong in a URL; secrets come from the environment or a",
-        ),
-        ("mqtt://me:@broker", "a password does not belong in a URL"),
-        ("mqtt://broker/topic", "mqtt:// takes a host and a port: MQTT has no paths; ws:// and wss:// have"),
-        ("mqtt://broker?x", "mqtt:// takes a host and a port"),
-        ("ws://broker/mqtt#x", "the URL of a broker has no fragment (#...)"),
-        ("ws://broker/a b", "the path of a WebSocket holds neither spaces nor control characters"),
-        ("mqtt://", "'mqtt://' names no host"),
-        ("mqtt://broker:0", "nobody can be reached at port 0"),
-    ],
-)
-def test_no_broker(text: str, said: str) -> None:
-    with pytest.raises(AddressError) as caught:
-        parse_broker(text)
-    assert str(caught.value).startswith(said)
+NOWHERE_TO_LISTEN = {
+    "1884": "'1884' is not HOST:PORT, such as 127.0.0.1:1884",
+    "": "'' is not HOST:PORT",
+    ":1884": "':1884' names no host; *:1884 listens on every address, 127.0.0.1:1884 on this host's",
+    "::1:1884": "'::1:1884': an IPv6 address goes into brackets, such as [::1]:1884",
+    "host:65536": "'65536' is not a port (0 to 65535, 0 for any free one)",
+    "host:": "'' is not a port",
+    "host:mqtt": "'mqtt' is not a port",
+    "host:-1": "'-1' is not a port",
+    "host:１": "'１' is not a port",
+    "a" * 70 + ".b:5": "'aaaa",
+}
+NO_UPSTREAM = {
+    "broker:1883": "'broker:1883' is not a URL; mqtt://broker:1883 is one",
+    "http://broker": "http:// is not one of mqtt://, mqtts://, ws://, wss://",
+    "mqtt://": "'mqtt://' names no host",
+    "mqtt://:1883": "'mqtt://:1883' names no host",
+    "mqtt://broker:99999": "'mqtt://broker:99999': Port out of range",
+    "mqtt://user:hunter2": "'mqtt://user:***': host and port cannot be read",
+    "ws://broker/x%3Ftoken%3Dhunter2": "'ws://broker/x%3Ftoken%3D***' has more than a host and a port",
+    "ws://broker/x;hunter2": "'ws://broker/x;***' has more",
+    "broker/x;token=hunter2": "'broker/x;***' is not a URL; mqtt://broker/x;*** is one",
+    "mqtt://broker:0": "nobody can be reached at port 0",
+    "mqtt://user:secret@broker": "user name and password come from the clients",
+    "mqtt://broker/topic": "'mqtt://broker/topic' has more than a host and a port: MQTT has no paths",
+    "ws://broker/mqtt": "'ws://broker/mqtt' has more than a host and a port: clients name the path",
+    "mqtt://[::1": "'mqtt://[::1': ",
+}
+NO_BROKER = {
+    "broker": "'broker' is not a URL; mqtt://broker is one",
+    "http://broker": "http:// is not one of mqtt://, mqtts://, ws://, wss://",
+    "mqtt://me:hunter2@broker": "a password does not belong in a URL; secrets come from the environment or a",
+    "mqtt://me:@broker": "a password does not belong in a URL",
+    "mqtt://broker/topic": "mqtt:// takes a host and a port: MQTT has no paths; ws:// and wss:// have",
+    "mqtt://broker?x": "mqtt:// takes a host and a port",
+    "ws://broker/mqtt#x": "the URL of a broker has no fragment (#...)",
+    "ws://broker/a b": "the path of a WebSocket holds neither spaces nor control characters",
+    "mqtt://": "'mqtt://' names no host",
+    "mqtt://broker:0": "nobody can be reached at port 0",
+}
+
+
+@each("parse, texts", [(parse_listen, NOWHERE_TO_LISTEN), (parse_upstream, NO_UPSTREAM), (parse_broker, NO_BROKER)])
+def test_what_is_no_address(parse: Callable[[str], object], texts: dict[str, str]) -> None:
+    for text, said in texts.items():
+        with pytest.raises(AddressError) as caught:
+            parse(text)
+        assert str(caught.value).startswith(said), text
+        assert "hunter2" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import ssl
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,12 +10,6 @@ import pytest
 from mqttscope.transport.tls import TlsError, listen_context, upstream_context
 from tests import tools
 from tests.proxy import rig
-
-
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[rig.Certificates]:
-    with rig.certificates(tmp_path_factory.mktemp("tls")) as made:
-        yield made
 
 
 def test_the_broker_is_checked_unless_told_otherwise(certificates: rig.Certificates) -> None:

@@ -28,6 +28,13 @@ def ends() -> tuple[websocket.Framing, websocket.Framing]:
     return websocket.Framing(CLIENT, Random(1).randbytes), websocket.Framing(SERVER, Random(2).randbytes)
 
 
+def answered(received: websocket.Received) -> Control:
+    """The control frame that a client answers with."""
+    (answer,) = framing.opened().feed(CLIENT, received.answer)
+    assert isinstance(answer, Control)
+    return answer
+
+
 def test_the_handshakes_of_both_roles_fit_and_captures_show_nothing_wrong() -> None:
     client, server, watching = handshake(), websocket.ServerHandshake(), WebSocket()
     assert server.feed(client.request + b"early") == b"early"
@@ -189,8 +196,7 @@ def test_fragments_and_controls_between_them() -> None:
 
     assert received.data == b"hello"
     assert [one.opcode for one in received.controls] == [PING, PONG]
-    (pong,) = framing.opened().feed(CLIENT, received.answer)
-    assert pong == Control(CLIENT, PONG, b"are you there")
+    assert answered(received) == Control(CLIENT, PONG, b"are you there")
 
 
 def test_the_close_frame_is_answered_with_the_same_status() -> None:
@@ -209,8 +215,7 @@ def test_a_close_frame_may_say_nothing_or_nonsense(payload: bytes, status: int |
     client, _ = ends()
     received = client.receive(framing.frame(payload, first=0x88))
     assert received.ended == "fin"
-    (close,) = framing.opened().feed(CLIENT, received.answer)
-    assert isinstance(close, Control)
+    close = answered(received)
     assert (close.opcode, close.code) == (CLOSE, status)
 
 
@@ -249,9 +254,7 @@ def test_a_broken_protocol_ends_it(stream: bytes, status: int, said: str) -> Non
     received = client.receive(framing.frame(b"good") + stream)
     assert (received.data, received.ended) == (b"good", "failed")
     assert received.detail == said
-    (close,) = framing.opened().feed(CLIENT, received.answer)
-    assert isinstance(close, Control)
-    assert close.code == status
+    assert answered(received).code == status
 
 
 def test_a_client_that_does_not_mask_is_refused() -> None:

@@ -23,6 +23,13 @@ def flags(made: list[Made]) -> list[int]:
     return [one.segment.flags for one in made]
 
 
+def opened() -> Wire:
+    """A wire of a connection that is open."""
+    it = wire()
+    it.open(0)
+    return it
+
+
 @both_versions
 def test_a_connection_opens_speaks_and_closes(ends: tuple[Endpoint, Endpoint]) -> None:
     it = wire(ends)
@@ -44,8 +51,7 @@ def test_a_connection_opens_speaks_and_closes(ends: tuple[Endpoint, Endpoint]) -
 
 
 def test_a_side_acknowledges_what_it_is_known_to_have_and_no_more() -> None:
-    it = wire()
-    it.open(0)
+    it = opened()
     it.data(CLIENT, b"12345", 1)
     (before,) = it.data(SERVER, b"a", 2)
     (after,) = it.data(SERVER, b"b", 3, 3)
@@ -71,8 +77,7 @@ def test_long_data_is_cut_into_segments_with_a_push_at_the_end() -> None:
 
 
 def test_nothing_is_sent_behind_a_fin_or_a_reset() -> None:
-    it = wire()
-    it.open(0)
+    it = opened()
     it.close(CLIENT, 1)
 
     assert it.data(CLIENT, b"late", 2) == it.close(CLIENT, 2) == []
@@ -84,8 +89,7 @@ def test_nothing_is_sent_behind_a_fin_or_a_reset() -> None:
 
 
 def test_a_connection_that_is_over_cannot_be_reset() -> None:
-    it = wire()
-    it.open(0)
+    it = opened()
     it.close(SERVER, 1)
     it.close(CLIENT, 2)
 
@@ -182,12 +186,10 @@ def assert_sums(frame: Frame) -> None:
 
 def test_the_checksum_of_a_sum_without_remainder_is_zero() -> None:
     """One's complement has two zeros, and RFC 1071 takes this one."""
-    it = wire()
-    it.open(0)
+    it = opened()
     (plain,) = it.data(CLIENT, b"\0\0", 1)
     rest = int.from_bytes(plain.frame.data[36:38], "big")
-    it = wire()
-    it.open(0)
+    it = opened()
     (made,) = it.data(CLIENT, rest.to_bytes(2, "big"), 1)
 
     assert made.frame.data[36:38] == b"\0\0"

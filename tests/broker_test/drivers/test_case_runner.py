@@ -5,25 +5,11 @@ from __future__ import annotations
 from mqttscope.broker_test.conversation import Conversation
 from mqttscope.broker_test.drivers.case_runner import BrokerAnswers, CaseAcknowledger, RecordingListener
 from mqttscope.broker_test.drivers.probe_client import MAX_RECEIVED_BYTES
-from mqttscope.mqtt import (
-    Connack,
-    Connect,
-    ControlPacket,
-    Malformed,
-    PacketType,
-    Pingresp,
-    Properties,
-    Puback,
-    Pubcomp,
-    Publish,
-    Pubrec,
-    Pubrel,
-    encode,
-)
+from mqttscope.mqtt import Connack, ControlPacket, Malformed, PacketType, Pingresp, Properties, Puback, Publish
 from mqttscope.mutate import Action, Step
 from mqttscope.replay.script import Entry
 from tests.broker_test.flows import V3_1_1, V5
-from tests.replay.recordings import conversation
+from tests.replay.talk import said_bytes, whole
 
 
 class Valve:
@@ -94,17 +80,18 @@ def test_a_refusal_is_no_acceptance() -> None:
     assert not BrokerAnswers([]).accepted
 
 
-RECORDED = conversation(
-    (">", Connect(client_identifier="device1", keep_alive=60)),
-    ("<", Connack(session_present=False)),
-    ("<", Publish(topic_name="a", qos=2, packet_identifier=7, payload=b"1")),
-    (">", Pubrec(packet_identifier=7)),
-    ("<", Pubrel(packet_identifier=7)),
-    (">", Pubcomp(packet_identifier=7)),
-    (">", Publish(topic_name="b", qos=2, packet_identifier=9, payload=b"2")),
-    ("<", Pubrec(packet_identifier=9)),
-    (">", Pubrel(packet_identifier=9)),
-    ("<", Pubcomp(packet_identifier=9)),
+RECORDED = whole(
+    "> connect client=device1 keep_alive=60",
+    "< connack",
+    "< publish a 1 qos=2 id=7",
+    "> pubrec 7",
+    "< pubrel 7",
+    "> pubcomp 7",
+    "> publish b 2 qos=2 id=9",
+    "< pubrec 9",
+    "> pubrel 9",
+    "< pubcomp 9",
+    version=V3_1_1,
 )
 DELIVERY, PUBREC, PUBCOMP, OWN, PUBREL = (RECORDED.entries[place] for place in (2, 3, 5, 6, 8))
 
@@ -113,31 +100,24 @@ def said(acks: CaseAcknowledger, entry: Entry, *, mutated: bool = False) -> byte
     return acks.data(Step(Action.SEND, entry.raw, RECORDED.entries.index(entry), mutated=mutated), entry)
 
 
-def came(packet: Publish) -> CaseAcknowledger:
+def came(qos: int, identifier: int | None) -> CaseAcknowledger:
+    """The recorded message came, at a QoS and with an identifier."""
     acks = CaseAcknowledger(V3_1_1)
-    acks.delivered(DELIVERY, packet)
+    acks.delivered(DELIVERY, Publish(topic_name="a", qos=qos, packet_identifier=identifier, payload=b"1"))
     return acks
 
 
-def delivery(qos: int, identifier: int | None) -> Publish:
-    return Publish(topic_name="a", qos=qos, packet_identifier=identifier, payload=b"1")
-
-
-def wire(packet: ControlPacket) -> bytes:
-    return encode(packet, V3_1_1)
-
-
 def test_the_identifier_is_that_of_the_live_delivery() -> None:
-    acks = came(delivery(2, 300))
+    acks = came(2, 300)
 
-    assert said(acks, PUBREC) == wire(Pubrec(packet_identifier=300))
-    assert said(acks, PUBCOMP) == wire(Pubcomp(packet_identifier=300))
+    assert said(acks, PUBREC) == said_bytes("", "pubrec 300", V3_1_1)
+    assert said(acks, PUBCOMP) == said_bytes("", "pubcomp 300", V3_1_1)
 
 
 def test_a_message_that_came_at_another_qos_is_acknowledged_at_that() -> None:
-    lower, none = came(delivery(1, 300)), came(delivery(0, None))
+    lower, none = came(1, 300), came(0, None)
 
-    assert said(lower, PUBREC) == wire(Puback(packet_identifier=300))
+    assert said(lower, PUBREC) == said_bytes("", "puback 300", V3_1_1)
     assert said(lower, PUBCOMP) == said(none, PUBREC) == said(none, PUBCOMP) == b""
 
 
@@ -161,7 +141,7 @@ def test_a_pubrel_goes_with_its_mutated_message() -> None:
     acks = CaseAcknowledger(V3_1_1)
     acks.own[OWN] = 65_535
 
-    assert said(acks, PUBREL) == wire(Pubrel(packet_identifier=65_535))
+    assert said(acks, PUBREL) == said_bytes("", "pubrel 65535", V3_1_1)
 
 
 def test_other_packets_stay_as_they_are() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+from typing import Any
 
 import pytest
 
@@ -10,35 +10,45 @@ from mqttscope.broker_test.conversation import Conversation
 from mqttscope.broker_test.drivers import cleanup
 from mqttscope.broker_test.drivers.cleanup import Cleaner, residue
 from mqttscope.broker_test.drivers.probe_client import BrokerAccess
-from mqttscope.mqtt import Connack, Connect, ControlPacket, Properties, Puback, Publish, encode
+from mqttscope.mqtt import Connack, Connect, ControlPacket, Properties, ProtocolVersion, Puback, Publish, encode
 from mqttscope.mqtt.parts import Will
 from tests.broker_test.broken import Fault, broken
 from tests.broker_test.flows import V3_1_1, V5, target
+from tests.each import each
 from tests.proxy.rig import PATIENCE_S, free_port
 
 
-def talk(*packets: ControlPacket | bytes, version: int = 5) -> Conversation:
-    spoken = V5 if version == 5 else V3_1_1
-    made = Conversation(spoken)
+def talk(*packets: ControlPacket | bytes, version: ProtocolVersion = V5) -> Conversation:
+    made = Conversation(version)
     for number, one in enumerate(packets):
         from_client = not isinstance(one, Connack | Puback)
-        made.add(from_client, one if isinstance(one, bytes) else encode(one, spoken), number)
+        made.add(from_client, one if isinstance(one, bytes) else encode(one, version), number)
     return made
 
 
-def connect(name: str, **more: object) -> Connect:
-    return Connect(protocol_level=5, client_identifier=name, properties=Properties(), **more)  # type: ignore[arg-type]
+def closed(made: Conversation, how: str = "fin") -> Conversation:
+    """A conversation that the broker ended."""
+    made.add(False, b"", 9, ends=how)
+    return made
+
+
+def connect(name: str = "dev", **more: object) -> Connect:
+    return Connect(protocol_level=5, client_identifier=name, **{"properties": Properties(), **more})  # type: ignore[arg-type]
+
+
+def publish(topic: str, *, payload: bytes = b"x", retain: bool = True, **more: Any) -> Publish:
+    return Publish(topic_name=topic, payload=payload, retain=retain, **{"properties": Properties(), **more})
+
+
+def acknowledged(topic: str) -> Publish:
+    return publish(topic, qos=1, packet_identifier=1)
+
+
+CONNACK = Connack(properties=Properties())
 
 
 def test_sessions_and_retained_messages() -> None:
-    found = residue(
-        talk(
-            connect("dev"),
-            Publish(topic_name="kept", payload=b"x", retain=True, properties=Properties()),
-            Publish(topic_name="passing", payload=b"x", properties=Properties()),
-            Publish(topic_name="deleted", payload=b"", retain=True, properties=Properties()),
-        )
-    )
+    found = residue(talk(connect(), publish("kept"), publish("passing", retain=False), publish("deleted", payload=b"")))
 
     assert found.sessions == [(V5, "dev")]
     assert found.topics == ["kept"]
@@ -46,172 +56,136 @@ def test_sessions_and_retained_messages() -> None:
 
 def test_topics_behind_aliases_and_of_wills() -> None:
     aliased = Properties(topic_alias=1)
-    found = residue(
-        talk(
-            connect("dev", will=Will("last/words", b"x", will_retain=True, properties=Properties())),
-            Publish(topic_name="named", payload=b"x", properties=aliased),
-            Publish(topic_name="", payload=b"x", retain=True, properties=aliased),
-        )
-    )
+    will = Will("last/words", b"x", will_retain=True, properties=Properties())
+    named = publish("named", retain=False, properties=aliased)
 
-    assert found.topics == ["last/words", "named"]
+    assert residue(talk(connect(will=will), named, publish("", properties=aliased))).topics == ["last/words", "named"]
 
 
 def test_what_is_malformed_may_have_been_tolerated() -> None:
-    found = residue(talk(Connect(client_identifier="dev"), b"\x37\x06\x00\x01a\x00\x01x", version=4))
+    said = talk(Connect(client_identifier="dev"), b"\x37\x06\x00\x01a\x00\x01x", version=V3_1_1)
 
-    assert found.topics == ["a"]
+    assert residue(said).topics == ["a"]
 
 
 def test_identifiers_that_the_broker_assigned() -> None:
     told = Connack(session_present=False, properties=Properties(assigned_client_identifier="auto-1"))
-    found = residue(talk(connect(""), told))
 
-    assert found.sessions == [(V5, "auto-1")]
+    assert residue(talk(connect(""), told)).sessions == [(V5, "auto-1")]
 
 
 def test_what_the_broker_never_took_is_not_there() -> None:
     """Nobody could delete it either: a client that keeps the protocol cannot name it."""
-    ill_formed, wild = (
-        b"\x31\x06\x00\x02\xc0\x80\x00x",
-        Publish(topic_name="a/#", qos=1, packet_identifier=1, payload=b"x", retain=True, properties=Properties()),
-    )
-    closed, open_ = (talk(connect("dev"), Connack(properties=Properties()), wild, ill_formed) for _ in range(2))
-    closed.add(False, b"", 9, ends="fin")
-    taken = talk(connect("dev"), Connack(properties=Properties()), wild, Puback(packet_identifier=1), ill_formed)
-    taken.add(False, b"", 9, ends="fin")
+    ill_formed, wild = b"\x31\x06\x00\x02\xc0\x80\x00x", acknowledged("a/#")
+    said = connect(), CONNACK, wild, ill_formed
+    taken = closed(talk(connect(), CONNACK, wild, Puback(packet_identifier=1), ill_formed))
 
-    assert residue(closed).topics == []
-    assert residue(open_).topics == ["a/#", "\udcc0\udc80"]
+    assert residue(closed(talk(*said))).topics == []
+    assert residue(talk(*said)).topics == ["a/#", "\udcc0\udc80"]
     assert residue(taken).topics == ["a/#"]
     assert residue(taken).doubtful == set()
 
 
 def test_what_it_closed_for_and_did_not_acknowledge_may_not_be_there() -> None:
-    message = Publish(topic_name="a\n", qos=1, packet_identifier=1, payload=b"x", retain=True, properties=Properties())
-    closed, open_ = (talk(connect("dev"), Connack(properties=Properties()), message) for _ in range(2))
-    closed.add(False, b"", 9, ends="fin")
+    said = connect(), CONNACK, acknowledged("a\n")
+    left, open_ = residue(closed(talk(*said))), residue(talk(*said))
 
-    assert (residue(closed).topics, residue(closed).doubtful) == (["a\n"], {"a\n"})
-    assert (residue(open_).topics, residue(open_).doubtful) == (["a\n"], set())
+    assert (left.topics, left.doubtful) == (["a\n"], {"a\n"})
+    assert (open_.topics, open_.doubtful) == (["a\n"], set())
 
 
 def test_what_the_broker_refused_is_not_there() -> None:
-    message = Publish(topic_name="a", qos=1, packet_identifier=1, payload=b"x", retain=True, properties=Properties())
-
-    assert residue(talk(connect("dev"), message, Puback(1, 0x87))).topics == []
-    assert residue(talk(connect("dev"), message, Puback(1, 0x10))).topics == ["a"]
+    assert residue(talk(connect(), acknowledged("a"), Puback(1, 0x87))).topics == []
+    assert residue(talk(connect(), acknowledged("a"), Puback(1, 0x10))).topics == ["a"]
 
 
 def test_a_will_on_no_topic_name_needs_a_connection() -> None:
     will = Will("a/#", b"x", will_retain=True, properties=Properties())
-    refused = talk(connect("dev", will=will), Connack(reason_code=0x90, properties=Properties()))
-    let_in = talk(connect("dev", will=will), Connack(properties=Properties()))
+    refused = residue(talk(connect(will=will), Connack(reason_code=0x90, properties=Properties())))
+    let_in = residue(talk(connect(will=will), CONNACK))
 
-    assert (residue(refused).topics, residue(let_in).topics) == ([], ["a/#"])
-    assert residue(let_in).told() == ["session dev", "retained message a/#"]
-
-
-def test_which_sessions_outlive_their_connections() -> None:
-    def lasting(*packets: ControlPacket | bytes, version: int = 5) -> set[str]:
-        return residue(talk(*packets, version=version)).lasting
-
-    expiring = Connect(protocol_level=5, client_identifier="dev", properties=Properties(session_expiry_interval=9))
-    assert lasting(connect("dev"), Connack(properties=Properties())) == set()
-    assert lasting(expiring) == {"dev"}
-    assert lasting(connect("dev"), Connack(properties=Properties(session_expiry_interval=9))) == {"dev"}
-    assert lasting(Connect(client_identifier="dev", clean_start=True), version=4) == set()
-    assert lasting(Connect(client_identifier="dev", clean_start=False), version=4) == {"dev"}
+    assert (refused.topics, let_in.topics) == ([], ["a/#"])
+    assert let_in.told() == ["session dev", "retained message a/#"]
 
 
-def kept(*topics: str) -> Conversation:
-    made = Conversation(V5)
-    made.add(True, encode(Connect(protocol_level=5, client_identifier="dev", properties=Properties()), V5), 0)
-    made.add(False, encode(Connack(properties=Properties()), V5), 1)
-    for topic in topics:
-        made.add(True, encode(Publish(topic_name=topic, payload=b"x", retain=True, properties=Properties()), V5), 2)
-    return made
+@each(
+    "version, said, is_lasting",
+    [
+        (V5, [connect(), CONNACK], False),
+        (V5, [connect(properties=Properties(session_expiry_interval=9))], True),
+        (V5, [connect(), Connack(properties=Properties(session_expiry_interval=9))], True),
+        (V3_1_1, [Connect(client_identifier="dev", clean_start=True)], False),
+        (V3_1_1, [Connect(client_identifier="dev", clean_start=False)], True),
+    ],
+)
+def test_which_sessions_outlive_their_connections(
+    version: ProtocolVersion, said: list[ControlPacket], is_lasting: bool
+) -> None:
+    assert residue(talk(*said, version=version)).lasting == ({"dev"} if is_lasting else set())
 
 
-def test_what_is_owed_is_settled_once() -> None:
-    async def run() -> tuple[list[str], str]:
-        async with broken(Fault.NONE) as broker:
-            cleaner = Cleaner(BrokerAccess(target(broker.port)))
-            cleaner.owe(kept("a"))
-            cleaner.owe(kept("b"))
-            return await cleaner.settle(V3_1_1, PATIENCE_S), await cleaner.finish(V3_1_1, PATIENCE_S)
-
-    assert asyncio.run(run()) == ([], "")
+def kept(*topics: str, **more: object) -> Conversation:
+    """A client that leaves retained messages."""
+    return talk(connect("dev", **more), CONNACK, *map(publish, topics))
 
 
-def test_a_broker_that_closes_for_a_topic_keeps_nothing_there() -> None:
+async def test_what_is_owed_is_settled_once() -> None:
+    async with broken(Fault.NONE) as broker:
+        cleaner = Cleaner(BrokerAccess(target(broker.port)))
+        cleaner.owe(kept("a"))
+        cleaner.owe(kept("b"))
+        assert await cleaner.settle(V3_1_1, PATIENCE_S) == []
+        assert await cleaner.finish(V3_1_1, PATIENCE_S) == ""
+
+
+async def test_a_broker_that_closes_for_a_topic_keeps_nothing_there() -> None:
     """For a topic with a space it closes, when we publish there and when we delete."""
-
-    async def run() -> list[list[str]]:
-        async with broken(Fault.REFUSE) as broker:
-            cleaner = Cleaner(BrokerAccess(target(broker.port)))
-            told = []
-            for how in ("fin", ""):
-                made = kept("a b", "c")
-                made.add(False, b"", 3, ends=how)
-                cleaner.owe(made)
-                told.append(await cleaner.settle(V3_1_1, PATIENCE_S))
-            return told
-
-    assert asyncio.run(run()) == [[], ["retained message a b"]]
+    async with broken(Fault.REFUSE) as broker:
+        cleaner = Cleaner(BrokerAccess(target(broker.port)))
+        for how, left in (("fin", []), ("", ["retained message a b"])):
+            cleaner.owe(closed(kept("a b", "c"), how))
+            assert await cleaner.settle(V3_1_1, PATIENCE_S) == left
 
 
-@pytest.mark.parametrize("seconds", [0, 60])
-def test_a_session_that_ended_with_its_connection_is_not_left(seconds: int) -> None:
+@pytest.mark.parametrize("block", [Properties(), Properties(session_expiry_interval=60)])
+async def test_a_session_that_ended_with_its_connection_is_not_left(block: Properties) -> None:
     """A broker that wants an authentication refuses the client that is to clean up."""
-
-    async def run() -> list[str]:
-        async with broken(Fault.LOGIN) as broker:
-            cleaner = Cleaner(BrokerAccess(target(broker.port)))
-            made = Conversation(V5)
-            block = Properties(session_expiry_interval=seconds) if seconds else Properties()
-            made.add(True, encode(Connect(protocol_level=5, client_identifier="dev", properties=block), V5), 0)
-            made.add(False, encode(Connack(properties=Properties()), V5), 1)
-            cleaner.owe(made)
-            return await cleaner.settle(V3_1_1, PATIENCE_S)
-
-    assert asyncio.run(run()) == (["session dev"] if seconds else [])
+    async with broken(Fault.LOGIN) as broker:
+        cleaner = Cleaner(BrokerAccess(target(broker.port)))
+        cleaner.owe(kept(properties=block))
+        assert await cleaner.settle(V3_1_1, PATIENCE_S) == (["session dev"] if block else [])
 
 
 @pytest.mark.parametrize("fault", [Fault.NO_ACKNOWLEDGEMENT, Fault.MAXIMUM_QOS_0])
-def test_where_qos_1_leads_nowhere(fault: Fault) -> None:
+async def test_where_qos_1_leads_nowhere(fault: Fault) -> None:
     """It is deleted at QoS 0 where the broker says that it takes nothing else, and else not known to be gone."""
+    silent = fault is Fault.NO_ACKNOWLEDGEMENT
+    async with broken(fault) as broker:
+        cleaner = Cleaner(BrokerAccess(target(broker.port)))
+        cleaner.owe(kept("a"))
+        # Only silence takes the time that may be waited; an answer ends the wait.
+        left = await cleaner.settle(V5, 0.2 if silent else PATIENCE_S)
 
-    async def run() -> list[str]:
-        async with broken(fault) as broker:
-            cleaner = Cleaner(BrokerAccess(target(broker.port)))
-            cleaner.owe(kept("a"))
-            # Only silence takes the time that may be waited; an answer ends the wait.
-            return await cleaner.settle(V5, 0.2 if fault is Fault.NO_ACKNOWLEDGEMENT else PATIENCE_S)
-
-    assert asyncio.run(run()) == (["retained message a"] if fault is Fault.NO_ACKNOWLEDGEMENT else [])
+    assert left == (["retained message a"] if silent else [])
 
 
-def test_where_nobody_serves_what_may_be_left_is_named() -> None:
+async def test_where_nobody_serves_what_may_be_left_is_named() -> None:
     port = free_port()
     cleaner = Cleaner(BrokerAccess(target(port)))
     cleaner.owe(kept("a"))
     cleaner.owe(kept(*(f"b{place}" for place in range(30))))
 
-    told = asyncio.run(cleaner.finish(V3_1_1, 0.1))
+    told = await cleaner.finish(V3_1_1, 0.1)
     assert told.startswith(
         f"may be left on mqtt://127.0.0.1:{port}: session dev, retained message a, retained message b0"
     )
     assert told.endswith(" and 12 more")
 
 
-def test_the_end_takes_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def run() -> str:
-        async with broken(Fault.NONE) as broker:
-            broker.hanging = True
-            cleaner = Cleaner(BrokerAccess(target(broker.port)))
-            cleaner.owe(kept("a"))
-            return await cleaner.finish(V3_1_1, 60.0)
-
+async def test_the_end_takes_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cleanup, "LAST_S", 0.1)
-    assert asyncio.run(run()).endswith(": session dev, retained message a")
+    async with broken(Fault.NONE) as broker:
+        broker.hanging = True
+        cleaner = Cleaner(BrokerAccess(target(broker.port)))
+        cleaner.owe(kept("a"))
+        assert (await cleaner.finish(V3_1_1, 60.0)).endswith(": session dev, retained message a")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shlex
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
@@ -24,58 +22,49 @@ def watch(port: int, command: str = "") -> health.HealthMonitor:
     return health.HealthMonitor(BrokerAccess(target(port)), 0.2, health.Process(command=command) if command else None)
 
 
-def test_what_listens_already_is_not_judged_for_what_is_started() -> None:
-    async def run() -> None:
-        async with broken(Fault.NONE) as broker:
+async def test_what_listens_already_is_not_judged_for_what_is_started() -> None:
+    async with broken(Fault.NONE) as broker:
+        with pytest.raises(health.NoBrokerError, match=r"something listens at .* already"):
             await watch(broker.port, "sleep 60").begin()
 
-    with pytest.raises(health.NoBrokerError, match=r"something listens at .* already"):
-        asyncio.run(run())
+
+async def test_what_ends_before_it_serves_is_told_at_once() -> None:
+    told = r"what was started as the broker has ended \(exit code 1\) before it served"
+    with pytest.raises(health.NoBrokerError, match=told):
+        await watch(free_port(), "false").begin()
 
 
-def test_what_ends_before_it_serves_is_told_at_once() -> None:
-    with pytest.raises(
-        health.NoBrokerError, match=r"what was started as the broker has ended \(exit code 1\) before it served"
-    ):
-        asyncio.run(watch(free_port(), "false").begin())
-
-
-def test_what_goes_into_the_background_is_no_broker_to_look_at() -> None:
+async def test_what_goes_into_the_background_is_no_broker_to_look_at() -> None:
     """Its process is gone, and the port serves on: nothing has crashed."""
     port = free_port()
-
-    async def run() -> None:
-        one = watch(port, broken_command(port, "none"))
-        await one.begin()
-        started = one.process
-        assert started is not None
-        one.process = health.Process(command="true")
-        one.process.start()
-        until(lambda: one.process is not None and not one.process.alive(), "its end")
-        try:
+    one = watch(port, broken_command(port, "none"))
+    await one.begin()
+    assert one.process is not None
+    assert one.witness is not None
+    started, gone = one.process, health.Process(command="true")
+    gone.start()
+    until(lambda: not gone.alive(), "its end")
+    one.process = gone
+    try:
+        with pytest.raises(health.NoBrokerError, match=r"has ended \(exit code 0\), and something else serves at"):
             await one.ill(0.2)
-        finally:
-            assert one.witness is not None
-            await one.witness.leave()
-            started.stop()
-
-    with pytest.raises(health.NoBrokerError, match=r"has ended \(exit code 0\), and something else serves at"):
-        asyncio.run(run())
+    finally:
+        await one.witness.leave()
+        started.stop()
 
 
-def test_a_broker_that_serves_is_well_and_one_that_is_gone_has_crashed() -> None:
-    async def run() -> list[Verdict | None]:
-        async with broken(Fault.NONE) as broker:
-            one = watch(broker.port)
-            await one.begin()
-            first = await one.ill(0.2)
-            broker.stop()
-            second = await one.ill(0.2)
-            assert not await one.alive()
-            await one.end()
-            return [None if found is None else found.verdict for found in (first, second)]
+async def test_a_broker_that_serves_is_well_and_one_that_is_gone_has_crashed() -> None:
+    async with broken(Fault.NONE) as broker:
+        one = watch(broker.port)
+        await one.begin()
+        assert await one.ill(0.2) is None
+        broker.stop()
+        found = await one.ill(0.2)
+        assert not await one.alive()
+        await one.end()
 
-    assert asyncio.run(run()) == [None, Verdict.CRASHED]
+    assert found is not None
+    assert found.verdict is Verdict.CRASHED
 
 
 @pytest.mark.parametrize(("family", "address"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")])
@@ -91,16 +80,11 @@ def test_ports_of_a_process(family: socket.AddressFamily, address: str) -> None:
         assert client.getsockname()[1] not in ports
 
 
-def test_a_process_that_listens_nowhere() -> None:
-    process = subprocess.Popen(["sleep", "60"])
-    try:
-        assert health.listening_ports(process.pid) == frozenset()
-    finally:
-        process.kill()
-        process.wait()
-
-
-def test_a_process_that_is_not_there_tells_nothing() -> None:
+def test_processes_that_listen_nowhere_and_are_not_there() -> None:
+    one = health.Process(command="sleep 60")
+    one.start()
+    assert health.listening_ports(one.pid) == frozenset()
+    one.stop()
     assert health.listening_ports(2**22 + 1) is None
 
 
@@ -177,6 +161,8 @@ def test_a_process_that_is_stopped() -> None:
     one.start()
     one.start()
     assert (one.alive(), one.starts, one.ending) == (True, 1, "")
+    # What is typed at the terminal does not reach it.
+    assert os.getsid(one.pid) == one.pid != os.getsid(0)
     one.stop()
 
     assert (one.alive(), one.ending) == (False, "signal 15")
@@ -186,14 +172,6 @@ def test_what_cannot_be_started_is_told() -> None:
     with pytest.raises(health.StartError, match="cannot start /nowhere/broker: No such file"):
         health.Process(command="/nowhere/broker -p 1").start()
     assert not health.Process(pid=2**22 + 1).alive()
-
-
-def test_what_is_typed_at_the_terminal_does_not_reach_it() -> None:
-    one = health.Process(command="sleep 60")
-    one.start()
-
-    assert os.getsid(one.pid) == one.pid != os.getsid(0)
-    one.stop()
 
 
 def test_what_a_shell_has_started_ends_with_it() -> None:

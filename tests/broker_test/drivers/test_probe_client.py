@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -26,23 +25,19 @@ from tests.broker_test.broken import Broker, Fault, broken
 from tests.broker_test.flows import V3_1_1, V5, target
 from tests.proxy.rig import free_port
 
-T = TypeVar("T")
 SHORT_S, LONG_S = 0.15, 5.0
 
 
-def at(fault: Fault, do: Callable[[BrokerAccess, Broker], Awaitable[T]]) -> T:
-    """What somebody comes to at a broker with a fault."""
-
-    async def run() -> T:
-        async with broken(fault) as broker:
-            return await do(BrokerAccess(target(broker.port)), broker)
-
-    return asyncio.run(run())
+@asynccontextmanager
+async def accessible(fault: Fault) -> AsyncIterator[tuple[BrokerAccess, Broker]]:
+    """A broker with a fault."""
+    async with broken(fault) as broker:
+        yield BrokerAccess(target(broker.port)), broker
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
-def test_a_message_is_published_when_the_broker_has_taken_it_over(qos: int) -> None:
-    async def run(access: BrokerAccess, broker: Broker) -> None:
+async def test_a_message_is_published_when_the_broker_has_taken_it_over(qos: int) -> None:
+    async with accessible(Fault.NONE) as (access, _):
         client = ProbeClient(access, V5)
         assert await client.connect(LONG_S)
         assert client.live.connection.phase is CONNECTED
@@ -50,23 +45,18 @@ def test_a_message_is_published_when_the_broker_has_taken_it_over(qos: int) -> N
         assert not client.live.connection.client_side.exchanges
         await client.leave()
 
-    at(Fault.NONE, run)
 
-
-def test_what_is_not_acknowledged_is_not_published() -> None:
-    async def run(access: BrokerAccess, broker: Broker) -> list[bool]:
+async def test_what_is_not_acknowledged_is_not_published() -> None:
+    async with accessible(Fault.NO_ACKNOWLEDGEMENT) as (access, _):
         client = ProbeClient(access, V5)
         await client.connect(LONG_S)
-        found = [await client.publish("a", b"x", qos, SHORT_S) for qos in (0, 1)]
+        assert [await client.publish("a", b"x", qos, SHORT_S) for qos in (0, 1)] == [True, False]
         await client.leave()
-        return found
-
-    assert at(Fault.NO_ACKNOWLEDGEMENT, run) == [True, False]
 
 
 @pytest.mark.parametrize(("fault", "highest"), [(Fault.MAXIMUM_QOS, 1), (Fault.MAXIMUM_QOS_0, 0)])
-def test_it_publishes_no_higher_than_the_broker_takes(fault: Fault, highest: int) -> None:
-    async def run(access: BrokerAccess, broker: Broker) -> None:
+async def test_it_publishes_no_higher_than_the_broker_takes(fault: Fault, highest: int) -> None:
+    async with accessible(fault) as (access, _):
         client = ProbeClient(access, V5)
         await client.connect(LONG_S)
         assert client.live.connection.maximum_qos == highest
@@ -74,66 +64,51 @@ def test_it_publishes_no_higher_than_the_broker_takes(fault: Fault, highest: int
         assert not client.how
         await client.leave()
 
-    at(fault, run)
 
-
-def test_a_witness_hears_itself_or_pings_where_it_may_not_subscribe() -> None:
-    async def run(access: BrokerAccess, broker: Broker) -> tuple[bool, bool]:
+@pytest.mark.parametrize("fault", [Fault.NONE, Fault.NO_SUBSCRIBE])
+async def test_a_witness_hears_itself_or_pings_where_it_may_not_subscribe(fault: Fault) -> None:
+    async with accessible(fault) as (access, _):
         found = await witness(access, SHORT_S)
         assert found is not None
-        came = await found.round_trip(LONG_S) is not None
+        assert await found.round_trip(LONG_S) is not None
         await found.leave()
-        return found.hears, came
-
-    assert at(Fault.NONE, run) == (True, True)
-    assert at(Fault.NO_SUBSCRIBE, run) == (False, True)
+        assert found.hears is (fault is Fault.NONE)
 
 
-def test_refusals_and_versions_are_told_apart() -> None:
-    async def refused(access: BrokerAccess, broker: Broker) -> None:
+async def test_refusals_and_versions_are_told_apart() -> None:
+    async with accessible(Fault.LOGIN) as (access, _):
         client = ProbeClient(access, V5)
         with pytest.raises(RefusedError, match="0x87"):
             await client.connect(LONG_S)
         await client.drop()
         assert await speaks(access, V5, LONG_S)
-
-    async def old(access: BrokerAccess, broker: Broker) -> list[bool]:
-        return [await speaks(access, version, LONG_S) for version in (V3_1_1, V5)]
-
-    at(Fault.LOGIN, refused)
-    assert at(Fault.OLD, old) == [True, False]
+    async with accessible(Fault.OLD) as (access, _):
+        assert [await speaks(access, version, LONG_S) for version in (V3_1_1, V5)] == [True, False]
 
 
-def test_the_health_of_a_broker() -> None:
-    async def health(access: BrokerAccess, broker: Broker) -> list[BrokerHealth]:
-        found = [await broker_health(access, V5, LONG_S)]
+async def test_the_health_of_a_broker() -> None:
+    async with accessible(Fault.NONE) as (access, broker):
+        assert await broker_health(access, V5, LONG_S) is BrokerHealth.SERVES
         broker.hanging = True
-        return [*found, await broker_health(access, V5, SHORT_S)]
-
-    assert at(Fault.NONE, health) == [BrokerHealth.SERVES, BrokerHealth.SILENT]
-    assert at(Fault.LOGIN, lambda access, _: broker_health(access, V5, LONG_S)) is BrokerHealth.SERVES
-    dead = BrokerAccess(target(free_port()))
-    assert asyncio.run(broker_health(dead, V5, LONG_S)) is BrokerHealth.DEAD
+        assert await broker_health(access, V5, SHORT_S) is BrokerHealth.SILENT
+    async with accessible(Fault.LOGIN) as (access, _):
+        assert await broker_health(access, V5, LONG_S) is BrokerHealth.SERVES
+    assert await broker_health(BrokerAccess(target(free_port())), V5, LONG_S) is BrokerHealth.DEAD
 
 
-def test_who_floods_a_client_that_asked_for_nothing_has_lost_it(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_floods_a_client_that_asked_for_nothing_has_lost_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe_client, "MAX_UNASKED", 100)
-
-    async def run(access: BrokerAccess, broker: Broker) -> str:
+    async with accessible(Fault.NONE) as (access, broker):
         client = ProbeClient(access, V5)
         await client.connect(LONG_S)
         (other,) = broker.clients
         other.transport.write(encode(Pingresp(), V5) * 1_000)
         assert await client.until_ended(LONG_S)
         await client.drop()
-        return client.how
-
-    assert at(Fault.NONE, run) == FLOODED
+        assert client.how == FLOODED
 
 
-def test_retained_messages_that_could_not_be_deleted_are_named() -> None:
-    async def run(access: BrokerAccess, broker: Broker) -> list[str]:
-        return await forget_retained(access, V5, ["a", "b c"], LONG_S)
-
-    assert at(Fault.NONE, run) == []
-    assert at(Fault.REFUSE, run) == ["b c"]
+@pytest.mark.parametrize(("fault", "left"), [(Fault.NONE, []), (Fault.REFUSE, ["b c"])])
+async def test_retained_messages_that_could_not_be_deleted_are_named(fault: Fault, left: list[str]) -> None:
+    async with accessible(fault) as (access, _):
+        assert await forget_retained(access, V5, ["a", "b c"], LONG_S) == left

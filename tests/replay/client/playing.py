@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from mqttscope.mqtt import Connect, ControlPacket, Disconnect
-from mqttscope.mqtt.codec import encode
+from typing import Any
+
+from mqttscope.mqtt import Connect, ControlPacket
+from mqttscope.mqtt.codec import decode, encode
 from mqttscope.replay.client.exchanges import ClientSessions
 from mqttscope.replay.client.player import Action, ClientOptions, ClientPlayer
 from mqttscope.replay.live import LiveConnection, Room, Send
-from mqttscope.replay.script import Script
+from mqttscope.replay.script import Ending, Script
 from mqttscope.session.connection import Connection
-from tests.replay.recordings import connack
+from tests.replay.recordings import recordings
+from tests.replay.talk import read
 
-BYE = (">", Disconnect())
+
+def resumed(*lines: str) -> list[Script]:
+    """A connection that is reset when its message is on the way, and another one of the session."""
+    first = "> connect session_expiry_interval=100", "< connack", "> publish a qos=1 id=1"
+    second = "> connect resume session_expiry_interval=100", *lines, "> disconnect"
+    said = [(number, line) for number, part in enumerate((first, second)) for line in part]
+    rows = [(number, line[0], read(line[2:])) for number, line in said]
+    return recordings(*rows, ended={0: ("reset", "client")})
 
 
 def player(
@@ -25,26 +35,36 @@ def player(
     return ClientPlayer(script, connection, sessions or ClientSessions(), options or ClientOptions())
 
 
-def say(one: ClientPlayer, *answers: ControlPacket, now: int = 0) -> list[ControlPacket]:
+def say(one: ClientPlayer, *answers: str, now: int = 0) -> list[Any]:
     """Let the server say this; returns the acknowledgements of the client."""
-    for packet in answers:
-        packet.raw = encode(packet, one.version)
-        one.receive(packet, now)
-    return [send.entry.packet for send in one.react(now)]  # type: ignore[misc]
+    for words in answers:
+        one.receive(decode(encode(read(words, one.version), one.version), one.version), now)
+    return [send.entry.packet for send in one.react(now)]
 
 
-def sent(action: Action) -> ControlPacket:
+def sent(action: Action) -> Any:
+    """The packet that a player sends."""
     assert isinstance(action, Send), action
     assert isinstance(action.entry.packet, ControlPacket)
     return action.entry.packet
 
 
-def begun(script: Script, answer: ControlPacket | None = None, **more: object) -> ClientPlayer:
+def begun(script: Script, answer: str = "connack", **more: object) -> ClientPlayer:
     """A player that is connected."""
     one = player(script, **more)  # type: ignore[arg-type]
     assert isinstance(sent(one.perform(0)), Connect)
-    say(one, answer or connack())
+    say(one, answer)
     return one
+
+
+def interrupted(script: Script, *answers: str) -> ClientSessions:
+    """The sessions after a connection that sends its message, and is reset after these answers."""
+    sessions = ClientSessions()
+    one = begun(script, sessions=sessions)
+    sent(one.perform(0))
+    say(one, *answers)
+    one.ended(Ending("reset", "client"))
+    return sessions
 
 
 def texts(one: ClientPlayer) -> set[str]:

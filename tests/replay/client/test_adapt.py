@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
 
-from mqttscope.mqtt import (
-    Connect,
-    ControlPacket,
-    Properties,
-    ProtocolVersion,
-    Publish,
-    Subscribe,
-    Subscription,
-    decode,
-    encode,
-)
+from mqttscope.mqtt import Connect, ControlPacket, Properties, Publish, decode
 from mqttscope.replay.client import adapt
 from mqttscope.replay.script import Entry
 from mqttscope.session.connection import Connection
-from tests.replay.recordings import V5, connect, publish
+from tests.each import each
+from tests.replay.recordings import V5
+from tests.replay.talk import said_bytes
 
 
 def connection(**limits: object) -> Connection:
@@ -31,23 +23,23 @@ def connection(**limits: object) -> Connection:
     return made
 
 
-def entry(packet: ControlPacket, topic: str | None = None, version: ProtocolVersion = V5) -> Entry:
-    raw = encode(packet, version)
-    whole = decode(raw, version)
-    assert isinstance(whole, ControlPacket)
-    return Entry(True, whole, topic, 0, 0, raw=raw)
+def entry(words: str, topic: str | None = None) -> Entry:
+    raw = said_bytes("given", words)
+    packet = decode(raw, V5)
+    assert isinstance(packet, ControlPacket)
+    return Entry(True, packet, topic, 0, 0, raw=raw)
 
 
-@pytest.mark.parametrize(
-    ("packet", "limits", "field", "value"),
+@each(
+    "words, limits, field, value",
     [
-        (publish("t", qos=2, packet_identifier=1), {"maximum_qos": 1}, "qos", 1),
-        (publish("t", qos=1, packet_identifier=1), {"maximum_qos": 0}, "packet_identifier", None),
-        (publish("t", retain=True), {"retain_available": False}, "retain", False),
+        ("publish t qos=2 id=1", {"maximum_qos": 1}, "qos", 1),
+        ("publish t qos=1 id=1", {"maximum_qos": 0}, "packet_identifier", None),
+        ("publish t retain", {"retain_available": False}, "retain", False),
     ],
 )
-def test_limits_of_messages(packet: Publish, limits: dict[str, object], field: str, value: object) -> None:
-    recorded = entry(packet, "t")
+def test_limits_of_messages(words: str, limits: dict[str, object], field: str, value: object) -> None:
+    recorded = entry(words, "t")
     fitted = adapt.publish(recorded, connection(**limits), connection())
 
     assert getattr(fitted.packet, field) == value
@@ -58,44 +50,40 @@ def test_limits_of_messages(packet: Publish, limits: dict[str, object], field: s
 
 
 def test_aliases_that_the_server_does_not_take_are_written_out() -> None:
-    recorded = entry(publish("", properties=Properties(topic_alias=3)), "long/topic")
+    recorded = entry("publish - topic_alias=3", "long/topic")
     fitted = adapt.publish(recorded, connection(topic_alias_maximum=2), connection(topic_alias_maximum=5))
 
     assert isinstance(fitted.packet, Publish)
     assert (fitted.packet.topic_name, fitted.packet.properties) == ("long/topic", Properties())
 
 
-def test_an_alias_of_which_nobody_knows_the_topic_cannot_be_sent() -> None:
-    recorded = entry(publish("", properties=Properties(topic_alias=3)))
-
-    assert adapt.publish(recorded, connection(), connection(topic_alias_maximum=5)).refused is not None
-
-
-def test_packets_that_are_too_long_are_refused_unless_they_were_before() -> None:
-    recorded = entry(publish("t", payload=bytes(100)), "t")
-
-    assert adapt.publish(recorded, connection(maximum_packet_size=50), connection()).refused is not None
-    assert (
-        adapt.publish(recorded, connection(maximum_packet_size=50), connection(maximum_packet_size=60)).refused is None
-    )
+@each(
+    "words, topic, now, then, is_refused",
+    [
+        # Nobody knows the topic of the alias.
+        ("publish - topic_alias=3", None, {}, {"topic_alias_maximum": 5}, True),
+        # A packet that is too long is refused unless it was too long before.
+        (f"publish t {'x' * 100}", "t", {"maximum_packet_size": 50}, {}, True),
+        (f"publish t {'x' * 100}", "t", {"maximum_packet_size": 50}, {"maximum_packet_size": 60}, False),
+    ],
+)
+def test_what_cannot_be_sent(words: str, topic: str | None, now: Any, then: Any, is_refused: bool) -> None:
+    fitted = adapt.publish(entry(words, topic), connection(**now), connection(**then))
+    assert (fitted.refused is not None) is is_refused
 
 
 def test_subscriptions() -> None:
-    packet = Subscribe(1, Properties(subscription_identifier=[7]), [Subscription("$share/g/a/#", 0)])
-    recorded = entry(packet)
-    refused = [
-        adapt.subscribe(recorded, connection(**{name: False}), connection()).refused
-        for name in ("wildcard_subscription_available", "shared_subscription_available")
-    ]
+    recorded = entry("subscribe 1 $share/g/a/#:0 subscription_identifier=7")
+    for name in ("wildcard_subscription_available", "shared_subscription_available"):
+        assert adapt.subscribe(recorded, connection(**{name: False}), connection()).refused is not None
     fitted = adapt.subscribe(recorded, connection(subscription_identifier_available=False), connection())
 
-    assert all(one is not None for one in refused)
     assert fitted.packet.properties == Properties()  # type: ignore[attr-defined]
     assert adapt.subscribe(recorded, connection(), connection()).raw == recorded.raw
 
 
 def test_who_connects() -> None:
-    recorded = entry(connect("given"))
+    recorded = entry("connect")
     fitted = adapt.connect(recorded, {"given": "assigned"}, "ada", b"secret")
     whole = decode(fitted.raw, V5)
 
@@ -106,9 +94,8 @@ def test_who_connects() -> None:
 
 
 def test_identifiers() -> None:
-    recorded = entry(publish("t", qos=1, packet_identifier=7), "t")
-    fitted = adapt.publish(recorded, connection(), connection())
-    changed = adapt.identified(fitted, 8, V5)
+    recorded = entry("publish t qos=1 id=7", "t")
+    changed = adapt.identified(adapt.publish(recorded, connection(), connection()), 8, V5)
 
     assert decode(changed.raw, V5).packet_identifier == 8  # type: ignore[union-attr]
     assert recorded.packet.packet_identifier == 7  # type: ignore[union-attr]

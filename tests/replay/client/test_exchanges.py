@@ -5,21 +5,14 @@ from __future__ import annotations
 from mqttscope.mqtt import Disconnect, Properties, ProtocolVersion, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from mqttscope.replay.client.exchanges import ClientSessions, Correspondence, Deliveries
 from mqttscope.replay.live import NoteKind, Unfinished
-from mqttscope.replay.script import Ending, Entry, Script
-from tests.replay.client.playing import BYE, begun, player, say, sent
-from tests.replay.recordings import V3_1, V5, connack, connect, conversation, publish, recordings
+from mqttscope.replay.script import Entry, Script
+from tests.replay.client.playing import begun, interrupted, player, resumed, say, sent
+from tests.replay.recordings import V3_1, V5
+from tests.replay.talk import session, whole
 
 
 def test_equal_ones_in_their_order_and_each_once() -> None:
-    script = conversation(
-        (">", connect()),
-        ("<", connack()),
-        ("<", publish("a", payload=b"1")),
-        ("<", publish("b", payload=b"1")),
-        ("<", publish("a", payload=b"1")),
-        (">", publish("a", payload=b"2")),
-        (">", Disconnect()),
-    )
+    script = session("< publish a 1", "< publish b 1", "< publish a 1", "> publish a 2")
     deliveries = Deliveries(script.entries)
     live = Publish(topic_name="a", payload=b"1")
 
@@ -34,9 +27,7 @@ def live(source: Entry, answers: Entry | None = None) -> Entry:
 
 
 def test_an_answer_is_the_recorded_one_and_ends_what_is_waited_for() -> None:
-    script = conversation(
-        (">", connect()), ("<", connack()), (">", publish("a", qos=1, packet_identifier=1)), ("<", Puback(1)), BYE
-    )  # fmt: skip
+    script = session("> publish a qos=1 id=1", "< puback 1")
     _, _, published, acknowledged, _ = script.entries
     found = Correspondence(script)
     sent = live(published)
@@ -53,7 +44,7 @@ def test_an_answer_is_the_recorded_one_and_ends_what_is_waited_for() -> None:
 
 
 def test_the_answer_to_a_fence_is_all_that_it_is_for() -> None:
-    script = conversation((">", connect()), ("<", connack()), (">", publish("a")), BYE)
+    script = session("> publish a")
     found = Correspondence(script, {script.entries[2]})
     ping = Entry(True, Puback(1), None, 0, 0)
     found.fence(ping, script.entries[2])
@@ -65,7 +56,7 @@ def test_the_answer_to_a_fence_is_all_that_it_is_for() -> None:
 
 
 def test_what_is_said_instead_lets_nobody_wait_for_what_was_next() -> None:
-    script = conversation((">", connect()), ("<", connack()), ("<", publish("a")), ("<", publish("b")), BYE)
+    script = session("< publish a", "< publish b")
     found = Correspondence(script)
     found.match(live(script.entries[1]), found.awaited)
     found.done.clear()
@@ -78,22 +69,16 @@ def test_what_is_said_instead_lets_nobody_wait_for_what_was_next() -> None:
 
 def hasty(version: ProtocolVersion = V5) -> Script:
     """A client that does not wait for the CONNACK."""
-    return conversation(
-        (">", connect(version=version, keep_alive=60)),
-        (">", publish("a", qos=2, packet_identifier=1)),
-        ("<", connack()),
-        ("<", Pubrec(1)),
-        (">", Pubrel(1)),
-        ("<", Pubcomp(1)),
-        BYE,
-    )
+    exchange = "< pubrec 1", "> pubrel 1", "< pubcomp 1"
+    lines = "> connect keep_alive=60", "> publish a qos=2 id=1", "< connack", *exchange, "> disconnect"
+    return whole(*lines, version=version)
 
 
 def test_what_was_sent_ahead_of_connack_is_not_forgotten_with_the_session() -> None:
     one = player(hasty())
     for _ in range(2):
         sent(one.perform(0))
-    assert say(one, connack(), Pubrec(1)) == [Pubrel(1)]
+    assert say(one, "connack", "pubrec 1") == [Pubrel(1)]
     assert not one.live.notes
 
 
@@ -102,121 +87,76 @@ def test_what_was_sent_ahead_of_connack_is_not_sent_again() -> None:
     one = player(hasty(V3_1))
     for _ in range(2):
         sent(one.perform(0))
-    say(one, connack(session_present=None))
+    say(one, "connack")
     assert not one.urgent
 
 
 def test_a_session_that_is_gone_forgets_what_earlier_connections_sent() -> None:
-    lasting = Properties(session_expiry_interval=100)
-    first, second = recordings(
-        (0, ">", connect(properties=lasting)),
-        (0, "<", connack()),
-        (0, ">", publish("a", qos=1, packet_identifier=1)),
-        (1, ">", connect(clean_start=False, properties=lasting)),
-        (1, ">", publish("b", qos=1, packet_identifier=2)),
-        (1, "<", connack(session_present=True)),
-        (1, "<", Puback(2)),
-        (1, *BYE),
-        ended={0: ("reset", "client")},
-    )
-    sessions = ClientSessions()
-    one = begun(first, sessions=sessions)
-    sent(one.perform(0))
-    one.ended(Ending("reset", "client"))
-    other = player(second, sessions=sessions)
+    first, second = resumed("> publish b qos=1 id=2", "< connack present", "< puback 2")
+    other = player(second, sessions=interrupted(first))
     for _ in range(2):
         sent(other.perform(0))
-    say(other, connack())
+    say(other, "connack")
 
     assert list(other.session.unfinished) == [2]
     assert {note.kind for note in other.live.notes} == {NoteKind.SESSION}
 
 
 def test_nothing_follows_the_disconnect_whatever_the_server_says() -> None:
-    one = begun(conversation((">", connect()), ("<", connack()), (">", publish("a", qos=2, packet_identifier=1)), BYE))
+    one = begun(session("> publish a qos=2 id=1"))
     for _ in range(2):
         sent(one.perform(0))
     assert one.acknowledger.closed
-    assert say(one, Pubrec(1), publish("b", qos=1, packet_identifier=7)) == []
+    assert say(one, "pubrec 1", "publish b qos=1 id=7") == []
     assert not one.urgent
 
 
 def test_the_recorded_release_is_used_where_the_recording_has_the_client_alone() -> None:
     """PUBREC and all else of the server is not in the recording."""
-    release = Pubrel(1, reason_code=0, properties=Properties(user_property=[("k", "v")]))
-    one = player(conversation((">", connect()), (">", publish("a", qos=2, packet_identifier=1)), (">", release), BYE))
+    release = "> pubrel 1 code=0 user_property=k:v"
+    one = player(whole("> connect", "> publish a qos=2 id=1", release, "> disconnect"))
     sent(one.perform(0))
-    say(one, connack())
+    say(one, "connack")
     sent(one.perform(0))
-    (found,) = say(one, Pubrec(1))
+    (found,) = say(one, "pubrec 1")
 
-    assert found.properties == release.properties  # type: ignore[attr-defined]
+    assert found.properties == Properties(user_property=[("k", "v")])
     assert not one.live.notes
 
 
 def test_what_comes_twice_is_a_further_delivery() -> None:
-    script = conversation((">", connect()), ("<", connack()), ("<", publish("a")), BYE)
+    script = session("< publish a")
     one = begun(script)
-    say(one, publish("a"), publish("a"))
+    say(one, "publish a", "publish a")
     sources = [entry.source for entry in one.live.script.entries if isinstance(entry.packet, Publish)]
 
     assert sources == [script.entries[2], None]
 
 
 def test_a_delivery_with_another_qos_than_recorded_is_completed() -> None:
-    one = begun(
-        conversation(
-            (">", connect()),
-            ("<", connack()),
-            ("<", publish("t", qos=1, packet_identifier=5, payload=b"x")),
-            (">", Puback(5)),
-            (">", Disconnect()),
-        )
-    )
+    one = begun(session("< publish t x qos=1 id=5", "> puback 5"))
 
-    assert [type(found) for found in say(one, publish("t", qos=2, packet_identifier=9, payload=b"x"))] == [Pubrec]
-    assert [type(found) for found in say(one, Pubrel(9))] == [Pubcomp]
+    assert [type(found) for found in say(one, "publish t x qos=2 id=9")] == [Pubrec]
+    assert [type(found) for found in say(one, "pubrel 9")] == [Pubcomp]
 
 
 def test_a_second_connack_begins_nothing_anew() -> None:
-    lasting = Properties(session_expiry_interval=100)
-    first, second = recordings(
-        (0, ">", connect(properties=lasting)),
-        (0, "<", connack()),
-        (0, ">", publish("a", qos=1, packet_identifier=1)),
-        (1, ">", connect(clean_start=False, properties=lasting)),
-        (1, "<", connack(session_present=True)),
-        (1, *BYE),
-        ended={0: ("reset", "client")},
-    )
-    sessions = ClientSessions()
-    one = begun(first, sessions=sessions)
-    sent(one.perform(0))
-    one.ended(Ending("reset", "client"))
-    other = begun(second, connack(session_present=True), sessions=sessions)
-    say(other, connack(session_present=True))
+    first, second = resumed("< connack present")
+    other = begun(second, "connack present", sessions=interrupted(first))
+    say(other, "connack present")
 
     assert isinstance(sent(other.perform(0)), Publish)
-    say(other, Puback(1))
+    say(other, "puback 1")
     assert isinstance(sent(other.perform(0)), Disconnect)
 
 
 def test_what_was_never_acknowledged_is_not_with_another_qos_either() -> None:
     """The next ones would be acknowledged out of order (5.0 MQTT-4.6.0-2)."""
-    one = begun(
-        conversation(
-            (">", connect()),
-            ("<", connack()),
-            ("<", publish("a", qos=2, packet_identifier=1)),
-            ("<", publish("b", qos=2, packet_identifier=2)),
-            (">", Pubrec(2)),
-            BYE,
-        )
-    )
+    one = begun(session("< publish a qos=2 id=1", "< publish b qos=2 id=2", "> pubrec 2"))
 
-    assert say(one, publish("a", qos=1, packet_identifier=5)) == []
-    assert say(one, publish("b", qos=1, packet_identifier=6)) == []
-    assert say(one, publish("new", qos=1, packet_identifier=7)) == [Puback(7)]
+    assert say(one, "publish a qos=1 id=5") == []
+    assert say(one, "publish b qos=1 id=6") == []
+    assert say(one, "publish new qos=1 id=7") == [Puback(7)]
 
 
 def test_a_client_is_known_by_its_identifier_and_none_by_an_empty_one() -> None:
@@ -229,7 +169,7 @@ def test_a_client_is_known_by_its_identifier_and_none_by_an_empty_one() -> None:
 
 def test_what_is_forgotten() -> None:
     session = ClientSessions().of("a")
-    entry = conversation((">", connect()), (">", publish("t", qos=1, packet_identifier=1))).entries[1]
+    entry = whole("> connect", "> publish t qos=1 id=1").entries[1]
     session.unfinished.update({1: Unfinished(entry), 2: Unfinished(entry)})
     session.receiving[9] = None
     session.forget([1, 3])

@@ -8,11 +8,9 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqttscope.mqtt import Properties
 from mqttscope.replay.drivers.client import LESS, ReplayContext, Timeline, Timeouts
 from mqttscope.replay.order import End, Gates, make_order
 from mqttscope.replay.script import Script
-from tests.replay.recordings import connack, connect, recordings
 from tests.replay.talk import OPENED, record
 
 COUNT = 100
@@ -97,12 +95,8 @@ class Clock:
 
 def lasting() -> list[Script]:
     """A session of a second, which has expired before the client returns."""
-    scripts = recordings(
-        (0, ">", connect("a", properties=Properties(session_expiry_interval=1))),
-        (0, "<", connack()),
-        (1, ">", connect("a", clean_start=False)),
-        (1, "<", connack()),
-    )
+    first = "a > connect session_expiry_interval=1\na < connack\na > fin\n"
+    scripts = record(first + "a > connect resume\na < connack\na > fin")
     scripts[1].opened_ns += 1_500_000_000
     for entry in scripts[1].entries:
         entry.timestamp_ns += 1_500_000_000

@@ -7,25 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mqttscope.mqtt import (
-    ControlPacket,
-    Disconnect,
-    Pingresp,
-    Properties,
-    Puback,
-    Suback,
-    Subscribe,
-    Subscription,
-    Will,
-)
-from mqttscope.mqtt.stream import PacketStream
+from mqttscope.mqtt import Pingresp
 from mqttscope.replay.client.player import ClientOptions
 from mqttscope.replay.drivers.run import MAX_NAMED, BrokerTarget, Pace, Replay, make_plan
 from mqttscope.replay.live import NoteKind
@@ -34,86 +22,60 @@ from mqttscope.replay.verify import verify
 from mqttscope.transport.client import Address
 from mqttscope.transport.target import parse_broker
 from tests import corpora
+from tests.broker_test.broken import Fault, broken
 from tests.cli.running import invoke
 from tests.proxy import rig
 from tests.replay.hostile import hostile
-from tests.replay.recordings import Builder, connack, connect, publish, recordings
-from tests.replay.simulation import Broker, Client
+from tests.replay.talk import OPENED, record, session
 
 
-@dataclass
-class ServedBroker:
-    """Takes connections for a broker."""
-
-    broker: Broker
-    writers: dict[int, asyncio.StreamWriter] = field(default_factory=dict)
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        client, stream = self.broker.connect(), PacketStream()
-        self.writers[id(client)] = writer
-        while not client.closed and (data := await reader.read(65_536)):
-            for item in stream.feed(data):
-                assert isinstance(item, ControlPacket), item
-                self.broker.take(client, item.raw)
-            self.flush()
-        client.closed = True
-        writer.close()
-
-    def flush(self) -> None:
-        """Say what is to be said to all clients."""
-        for client in self.broker.clients:
-            self._flush(client, self.writers[id(client)])
-
-    def _flush(self, client: Client, writer: asyncio.StreamWriter) -> None:
-        if not writer.is_closing():
-            writer.write(b"".join(client.to_client))
-            client.to_client.clear()
-            if client.closed:
-                writer.close()
-
-
-def replayed(
+async def replayed(
     scripts: Sequence[Script],
     pace: Pace | None = None,
     *,
-    broker: Broker | None = None,
+    serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]] | None = None,
+    port: int = 0,
+    fault: Fault = Fault.NONE,
     options: ClientOptions | None = None,
     meanwhile: Callable[[Replay], Any] | None = None,
     patience_s: float = 5.0,
 ) -> Replay:
-    """Replay against a broker on loopback; ``meanwhile`` is called 0.1 seconds after the start."""
+    """Replay against what listens at a port, or a server on loopback, which is a broker unless it is given.
 
-    async def run() -> Replay:
-        server = await asyncio.start_server(ServedBroker(broker or Broker()).serve, "127.0.0.1", 0)
-        target = parse_broker(f"mqtt://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    ``meanwhile`` is called 0.1 seconds after the start.
+    """
+    async with broken(fault) as broker:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0) if serve else None
+        if server is not None:
+            port = server.sockets[0].getsockname()[1]
+        target = parse_broker(f"mqtt://127.0.0.1:{port or broker.port}")
         replay = Replay(
-            scripts, BrokerTarget(target), pace or Pace(None), options or ClientOptions(), patience_s=patience_s
+            scripts, BrokerTarget(target), pace or Pace(), options or ClientOptions(), patience_s=patience_s
         )
         if meanwhile is not None:
             asyncio.get_running_loop().call_later(0.1, meanwhile, replay)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(BOUND_S):
             await replay.run()
-        server.close()
-        return replay
+        if server:
+            server.close()
+    return replay
 
-    return asyncio.run(run())
+
+BOUND_S = 30.0
+"""Far above the waits here, and far below one that has no end."""
 
 
 def test_what_others_notice_is_named() -> None:
-    will = Will(will_topic="gone", will_payload=b"x", properties=Properties())
-    plan = make_plan(
-        recordings(
-            (0, ">", connect("dev", will=will)),
-            (0, "<", connack()),
-            (0, ">", publish("kept", retain=True, payload=b"1")),
-            (0, ">", publish("kept", retain=True, payload=b"2")),
-            (0, ">", publish("cleared", retain=True, payload=b"1")),
-            (0, ">", publish("cleared", retain=True)),
-            (0, ">", publish("$SYS/mine")),
-            (0, ">", Subscribe(1, subscriptions=[Subscription("$share/g/a", 0), Subscription("b", 0)])),
-            (0, ">", Disconnect()),
-        )
+    script = session(
+        "> publish kept 1 retain",
+        "> publish kept 2 retain",
+        "> publish cleared 1 retain",
+        "> publish cleared retain",
+        "> publish $SYS/mine",
+        "> subscribe 1 $share/g/a b",
+        hello="connect will=gone will_payload=x",
     )
+    plan = make_plan([script])
 
     assert plan.connections == 1
     assert plan.packets == {"connect": 1, "publish": 5, "subscribe": 1, "disconnect": 1}
@@ -124,15 +86,12 @@ def test_what_others_notice_is_named() -> None:
 
 
 def test_nothing_to_notice_is_nothing_to_say() -> None:
-    plan = make_plan(recordings((0, ">", connect()), (0, "<", connack()), (0, ">", publish("a"))))
-
-    assert plan.warnings == []
+    assert make_plan([session("> publish a")]).warnings == []
 
 
 def test_long_lists_are_cut() -> None:
     count = MAX_NAMED + 3
-    lines = [(0, ">", publish(f"t/{number}", retain=True, payload=b"x")) for number in range(count)]
-    plan = make_plan(recordings((0, ">", connect()), (0, "<", connack()), *lines))
+    plan = make_plan([session(*(f"> publish t/{number} x retain" for number in range(count)))])
 
     assert len(plan.retained) == count
     assert plan.warnings[0].endswith("t/19 and 3 more")
@@ -140,28 +99,10 @@ def test_long_lists_are_cut() -> None:
 
 def conversation(*, spread_ns: int = 0) -> list[Script]:
     """One subscribes, another publishes three messages; ``spread_ns`` is put before each message."""
-    said = [
-        (1, arrow, packet)
-        for number in range(1, 4)
-        for arrow, packet in (
-            (">", publish("a", qos=1, packet_identifier=number, payload=b"%d" % number)),
-            ("<", Puback(number)),
-        )
-    ]
-    scripts = recordings(
-        (0, ">", connect("sub")),
-        (0, "<", connack()),
-        (0, ">", Subscribe(1, subscriptions=[Subscription("a", 0)])),
-        (0, "<", Suback(1, reason_codes=[0])),
-        (1, ">", connect("pub")),
-        (1, "<", connack()),
-        *said,
-        (1, ">", Disconnect()),
-        (0, "<", publish("a", payload=b"1")),
-        (0, "<", publish("a", payload=b"2")),
-        (0, "<", publish("a", payload=b"3")),
-        (0, ">", Disconnect()),
-    )
+    said = "".join(f"pub > publish a {number} qos=1 id={number}\npub < puback {number}\n" for number in (1, 2, 3))
+    came = "".join(f"sub < publish a {number}\n" for number in (1, 2, 3))
+    opened = OPENED.replace("t/#:2", "a:0").replace("suback 1 2", "suback 1 0")
+    scripts = record(f"{opened}{said}pub > disconnect\npub > fin\n{came}sub > disconnect\nsub > fin")
     for script in scripts:
         for entry in script.entries:
             before = sum(one.place <= entry.place for one in scripts[1].entries if one.type == "publish")
@@ -175,8 +116,8 @@ def payloads(script: Script) -> list[bytes]:
 
 
 @pytest.mark.parametrize("pace", [Pace(None), Pace(None, causal=True), Pace(1.0), Pace(4.0)])
-def test_everything_is_said_and_delivered(pace: Pace) -> None:
-    replay = replayed(conversation(), pace)
+async def test_everything_is_said_and_delivered(pace: Pace) -> None:
+    replay = await replayed(conversation(), pace)
     sub, pub = replay.drivers
 
     assert payloads(sub.player.live.script) == payloads(pub.player.live.script) == [b"1", b"2", b"3"]
@@ -185,33 +126,33 @@ def test_everything_is_said_and_delivered(pace: Pace) -> None:
     assert replay.context.gates.missed == replay.stalled == 0
 
 
-def test_the_recorded_pace_takes_its_time() -> None:
-    assert replayed(conversation(spread_ns=200_000_000), Pace(1.0)).seconds >= 0.6
+async def test_the_recorded_pace_takes_its_time() -> None:
+    assert (await replayed(conversation(spread_ns=200_000_000), Pace(1.0))).seconds >= 0.6
 
 
 @pytest.mark.parametrize(("pace", "least"), [(Pace(None), 0), (Pace(36_000.0), 0.3), (Pace(1.0, max_gap_ns=1), 0)])
-def test_three_hours_pass_faster(pace: Pace, least: float) -> None:
+async def test_three_hours_pass_faster(pace: Pace, least: float) -> None:
     """`replayed` gives up long before they have passed at the recorded pace."""
-    replay = replayed(conversation(spread_ns=3_600_000_000_000), pace)
+    replay = await replayed(conversation(spread_ns=3_600_000_000_000), pace)
 
     assert replay.seconds >= least
     assert payloads(replay.drivers[0].player.live.script) == [b"1", b"2", b"3"]
 
 
-def test_no_more_messages_than_the_rate_allows() -> None:
-    assert replayed(conversation(), Pace(None, rate=5)).seconds >= 0.4
+async def test_no_more_messages_than_the_rate_allows() -> None:
+    assert (await replayed(conversation(), Pace(None, rate=5))).seconds >= 0.4
 
 
-def test_a_server_that_does_not_answer_is_given_up() -> None:
-    replay = replayed(conversation(), broker=Broker(silent=frozenset({Subscribe})), patience_s=1.0)
+async def test_a_server_that_does_not_answer_is_given_up() -> None:
+    replay = await replayed(conversation(), Pace(None), fault=Fault.SILENT_SUBSCRIBE, patience_s=1.0)
 
     assert replay.context.gates.missed >= 1
     assert replay.stalled >= 1
     assert payloads(replay.drivers[1].player.live.script) == [b"1", b"2", b"3"]
 
 
-def test_it_can_be_stopped() -> None:
-    replay = replayed(conversation(spread_ns=10_000_000_000), Pace(1.0), meanwhile=lambda one: one.stop())
+async def test_it_can_be_stopped() -> None:
+    replay = await replayed(conversation(spread_ns=10_000_000_000), Pace(1.0), meanwhile=lambda one: one.stop())
 
     assert replay.stopped
     assert replay.seconds < 5
@@ -219,21 +160,16 @@ def test_it_can_be_stopped() -> None:
     assert [one.player.live.script.ending.by for one in replay.drivers] == ["client", "client"]
 
 
-def test_a_slow_replay_keeps_its_connections_alive() -> None:
-    scripts = recordings(
-        (0, ">", connect("dev", keep_alive=1)),
-        (0, "<", connack()),
-        (0, ">", publish("a")),
-        (0, ">", Disconnect()),
-    )
-    for entry in scripts[0].entries[2:]:
+async def test_a_slow_replay_keeps_its_connections_alive() -> None:
+    script = session("> publish a", hello="connect keep_alive=1")
+    for entry in script.entries[2:]:
         entry.timestamp_ns += 500_000_000
-    replay = replayed(scripts, Pace(0.25))
-    pings = [one for one in replay.drivers[0].player.live.script.entries if one.type == "pingreq"]
+    (driver,) = (await replayed([script], Pace(0.25))).drivers
+    pings = [one for one in driver.player.live.script.entries if one.type == "pingreq"]
 
     assert len(pings) in (1, 2), "after 0.75 and 1.5 seconds of two, unless the connection took long to make"
-    faithful = replayed(scripts, Pace(0.5), options=ClientOptions(faithful=True)).drivers[0].player
-    assert not any(one.type == "pingreq" for one in faithful.live.script.entries)
+    (faithful,) = (await replayed([script], Pace(0.5), options=ClientOptions(faithful=True))).drivers
+    assert not any(one.type == "pingreq" for one in faithful.player.live.script.entries)
 
 
 def test_ports_lead_elsewhere() -> None:
@@ -247,42 +183,14 @@ def test_ports_lead_elsewhere() -> None:
     assert addresses == [Address(2, ("127.0.0.1", 1885))]
 
 
-BOUND_S = 20.0
-"""Far above the waits here, and far below one that has no end."""
-
-
-def dismissed(count: int = 1, keep_alive: int = 1) -> list[Script]:
-    """Connections that the recorded broker ended with DISCONNECT, a fifth of a second after CONNACK."""
-    builder = Builder()
-    for key in range(count):
-        builder.open(key)
-        builder.say(key, ">", connect(f"c{key}", keep_alive=keep_alive))
-        builder.say(key, "<", connack())
-        builder.wait(200_000_000)
-        builder.say(key, "<", Disconnect(0x8B))
-        builder.end(key, "fin", "server")
-        builder.close(key, "fin", "server")
-    return builder.finish()
-
-
-def played(scripts: Sequence[Script], port: int, patience_s: float, pace: Pace | None = None) -> Replay:
-    made = Replay(
-        scripts, BrokerTarget(parse_broker(f"mqtt://127.0.0.1:{port}")), pace or Pace(), patience_s=patience_s
-    )
-
-    async def run() -> None:
-        async with asyncio.timeout(BOUND_S):
-            await made.run()
-
-    asyncio.run(run())
-    return made
-
-
 @pytest.mark.long
-def test_answers_to_pings_of_our_own_are_no_progress() -> None:
+async def test_answers_to_pings_of_our_own_are_no_progress() -> None:
     """The wait is longer than the time between two PINGREQ, so that an answer always comes in it."""
+    scripts = record(
+        "dev > connect keep_alive=1\ndev < connack\n+0.2 dev < disconnect code=0x8b\ndev < half-fin\ndev < fin"
+    )
     with hostile("kept-alive") as (port, _):
-        done = played(dismissed(), port, patience_s=3.0)
+        done = await replayed(scripts, port=port, patience_s=3.0)
 
     (one,) = done.drivers
     pings = [entry for entry in one.player.live.script.entries if isinstance(entry.packet, Pingresp)]
@@ -291,15 +199,10 @@ def test_answers_to_pings_of_our_own_are_no_progress() -> None:
     assert one.shortfall == "a connection waited in vain for the end of the connection by the server"
 
 
-def test_what_the_recording_has_is_progress() -> None:
+async def test_what_the_recording_has_is_progress() -> None:
     """A broker that delivers message by message gets its time for each of them."""
     count = 8
-    scripts = recordings(
-        (0, ">", connect("sub")),
-        (0, "<", connack()),
-        *((0, "<", publish("t", payload=b"%d" % number)) for number in range(count)),
-        ended={0: ("fin", "server")},
-    )
+    script = session(*(f"< publish t {number}" for number in range(count)), ended=("fin", "server"))
 
     async def slowly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1_000)
@@ -309,66 +212,34 @@ def test_what_the_recording_has_is_progress() -> None:
             writer.write(b"\x30\x05\x00\x01t\x00%d" % number)
         writer.close()
 
-    async def run() -> Replay:
-        server = await asyncio.start_server(slowly, "127.0.0.1", 0)
-        target = parse_broker(f"mqtt://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-        made = Replay(scripts, BrokerTarget(target), Pace(None), patience_s=2.0)
-        async with asyncio.timeout(BOUND_S):
-            await made.run()
-        server.close()
-        return made
-
-    (one,) = asyncio.run(run()).drivers
+    (one,) = (await replayed([script], Pace(None), serve=slowly, patience_s=2.0)).drivers
     assert one.shortfall == ""
     assert not verify([(one.player.script, one.player.live.script)]).differences
 
 
-def test_a_broker_that_reads_nothing_is_given_up() -> None:
+async def test_a_broker_that_reads_nothing_is_given_up() -> None:
     """More is to be sent than any buffer on the way holds."""
-    scripts = recordings(
-        (0, ">", connect("pub")),
-        (0, "<", connack()),
-        *((0, ">", publish("t", payload=bytes(1 << 20))) for _ in range(40)),
-        (0, ">", Disconnect()),
-    )
+    large = f"> publish t {'x' * (1 << 20)}"
     with hostile("deaf") as (port, _):
-        done = played(scripts, port, 1.5, Pace(None))
+        (one,) = (await replayed([session(*[large] * 40)], Pace(None), port=port, patience_s=1.5)).drivers
 
-    (one,) = done.drivers
     assert one.shortfall == "a connection waited in vain for the server to read what is sent"
     skipped = {note.text for note in one.player.live.notes if note.kind is NoteKind.SKIPPED}
-    assert skipped == {
-        "PUBLISH, because the connection had ended",
-        "DISCONNECT, because the connection had ended",
-    }
+    assert skipped == {f"{name}, because the connection had ended" for name in ("PUBLISH", "DISCONNECT")}
 
 
-def test_who_was_never_connected_did_not_send_because_of_that() -> None:
-    scripts = recordings((0, ">", connect("a")), (0, "<", connack()), (0, ">", Disconnect()))
-    done = played(scripts, rig.free_port(), 0.3, Pace(None))
+async def test_who_was_never_connected_did_not_send_because_of_that() -> None:
+    (one,) = (await replayed([session()], Pace(None), port=rig.free_port(), patience_s=0.3)).drivers
 
-    (one,) = done.drivers
-    assert {note.text for note in one.player.live.notes} == {
-        "CONNECT, because its connection was never opened",
-        "DISCONNECT, because its connection was never opened",
-    }
+    why = "because its connection was never opened"
+    assert {note.text for note in one.player.live.notes} == {f"CONNECT, {why}", f"DISCONNECT, {why}"}
 
 
-def test_a_recorded_end_by_the_broker_is_not_held_against_the_live_one() -> None:
+@pytest.mark.parametrize("late", [False, True])
+async def test_a_recorded_end_by_the_broker_is_not_held_against_the_live_one(late: bool) -> None:
     """The recorded client still said good-bye when the broker had closed already; the live broker closes as well."""
-
-    def scripts(*, late: bool) -> list[Script]:
-        builder = Builder()
-        builder.open(0)
-        builder.say(0, ">", connect("a"))
-        builder.say(0, "<", connack())
-        builder.wait(500_000_000)
-        builder.end(0, "fin", "server")
-        if late:
-            builder.say(0, ">", publish("t"))
-            builder.say(0, ">", Disconnect())
-        builder.close(0, "fin", "server")
-        return builder.finish()
+    more = "dev > publish t\ndev > disconnect\n" * late
+    scripts = record(f"dev > connect\ndev < connack\n+0.5 dev < half-fin\n{more}dev < fin")
 
     async def closing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1_000)
@@ -376,20 +247,10 @@ def test_a_recorded_end_by_the_broker_is_not_held_against_the_live_one() -> None
         await asyncio.sleep(0.05)
         writer.close()
 
-    async def run(recorded: list[Script]) -> Replay:
-        server = await asyncio.start_server(closing, "127.0.0.1", 0)
-        target = parse_broker(f"mqtt://127.0.0.1:{server.sockets[0].getsockname()[1]}")
-        made = Replay(recorded, BrokerTarget(target), Pace(), patience_s=5.0)
-        async with asyncio.timeout(BOUND_S):
-            await made.run()
-        server.close()
-        return made
-
-    for late in (False, True):
-        (one,) = asyncio.run(run(scripts(late=late))).drivers
-        found = verify([(one.player.script, one.player.live.script)], skipped=one.player.skipped)
-        assert [str(difference.kind) for difference in found.differences] == []
-        assert (one.failure, one.shortfall) == ("", "")
+    (one,) = (await replayed(scripts, serve=closing)).drivers
+    found = verify([(one.player.script, one.player.live.script)], skipped=one.player.skipped)
+    assert [str(difference.kind) for difference in found.differences] == []
+    assert (one.failure, one.shortfall) == ("", "")
 
 
 @pytest.mark.long

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -20,6 +22,7 @@ from mqttscope.report.replay.summary import ServedOutcome
 from mqttscope.transport import link
 from mqttscope.transport.target import Target
 from tests.replay.recordings import EXHAUSTIVE, MISBEHAVING, NAMES, captured
+from tests.transport.linking import until
 
 SLOW = {"v5-will-delay", "v5-message-expiry", "v5-session-present"}
 """Captures in which time has to pass; real brokers are given it in corpus/test_replay_mosquitto.py."""
@@ -51,10 +54,10 @@ async def both(scripts: list[Script], patience_s: float = 5.0) -> tuple[Replay, 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", [name for name in PLAYED if EXHAUSTIVE or name not in SLOW])
-def test_replay_and_serve_of_one_capture_agree(name: str) -> None:
+async def test_replay_and_serve_of_one_capture_agree(name: str) -> None:
     scripts = [script for script in copy_scripts(captured(name)) if script.begins]
     # Nothing waits that long where all comes, and a machine that is busy is no difference.
-    replay, serving = asyncio.run(both(scripts, patience_s=15.0))
+    replay, serving = await both(scripts, patience_s=15.0)
 
     skipped: set[Entry] = set()
     for one in replay.drivers:
@@ -116,6 +119,18 @@ def until_closed(client: socket.socket) -> bytes:
     return data
 
 
+@asynccontextmanager
+async def served(scripts: list[Script]) -> AsyncIterator[tuple[ServerRun, int, list[str]]]:
+    """A stand-in that runs on, with its port and what it says."""
+    told: list[str] = []
+    serving = ServerRun(captured("v311-qos"), ConnectionMatcher(scripts), keep_running=True, note=told.append)
+    await serving.start("127.0.0.1", 0)
+    assert serving.server is not None
+    async with asyncio.timeout(20):
+        yield serving, serving.server.port, told
+        await serving.close()
+
+
 CONNECT = encode(Connect(client_identifier="sensor-1", keep_alive=60), V3_1_1)
 
 
@@ -171,11 +186,8 @@ def test_a_device_of_another_version_gets_the_recording_in_its_version() -> None
 
     def talk(port: int) -> None:
         hello = Connect(protocol_level=5, client_identifier="logger", keep_alive=60)
-        client = opened(
-            port,
-            encode(hello),
-            encode(Subscribe(1, None, [Subscription("plant/+/temperature", 2)]), ProtocolVersion.V5),
-        )
+        subscribe = Subscribe(1, None, [Subscription("plant/+/temperature", 2)])
+        client = opened(port, encode(hello), encode(subscribe, ProtocolVersion.V5))
         wanted = bytes.fromhex("20030000009004000100 02".replace(" ", ""))
         data = b""
         while len(data) < len(wanted):
@@ -204,16 +216,9 @@ def test_connections_that_are_open_at_the_end_are_no_trouble(monkeypatch: pytest
     assert not [one for one in talker.notes if "internal error" in one]
 
 
-def test_packets_that_are_not_complete_are_bounded_over_all_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_packets_that_are_not_complete_are_bounded_over_all_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serve_module, "MAX_UNFINISHED_BYTES", 100_000)
-    scripts = captured("v311-qos")
-    told: list[str] = []
-
-    async def run() -> None:
-        serving = ServerRun(scripts, ConnectionMatcher(scripts), keep_running=True, note=told.append)
-        await serving.start("127.0.0.1", 0)
-        assert serving.server is not None
-        port = serving.server.port
+    async with served(captured("v311-qos")) as (serving, port, told):
         clients = []
         for number in range(3):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -222,40 +227,27 @@ def test_packets_that_are_not_complete_are_bounded_over_all_devices(monkeypatch:
             writer.write(b"\x30\xc0\x84\x3d\0\x01a" + bytes(45_000))
             await writer.drain()
             clients.append((reader, writer))
-            while number < 2 and serving._unfinished < 45_000 * (number + 1):
-                await asyncio.sleep(0.01)
+            if number < 2:
+                await until(lambda at=number: serving._unfinished >= 45_000 * (at + 1))  # type: ignore[misc]
         assert await clients[2][0].read(1) == b""
         assert 80_000 < serving._unfinished <= 100_000
         for _, writer in clients:
             writer.close()
-        while serving.drivers:
-            await asyncio.sleep(0.01)
+        await until(lambda: not serving.drivers)
         assert serving._unfinished == 0
-        await serving.close()
-
-    asyncio.run(asyncio.wait_for(run(), 20))
     assert [one for one in told if "too many bytes of packets that are not complete" in one] == [told[-1]]
 
 
-def test_connections_and_sentences_without_end_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connections_and_sentences_without_end_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serve_module, "MAX_SERVED", 2)
     monkeypatch.setattr(serve_module, "MAX_SAID", 3)
-    scripts = captured("v311-qos")
-    told: list[str] = []
-
-    async def run() -> None:
-        serving = ServerRun(scripts, ConnectionMatcher([]), keep_running=True, note=told.append)
-        await serving.start("127.0.0.1", 0)
-        assert serving.server is not None
+    async with served([]) as (serving, port, told):
         for number in range(6):
-            reader, writer = await asyncio.open_connection("127.0.0.1", serving.server.port)
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(encode(Connect(client_identifier=f"stranger-{number}"), V3_1_1))
             assert await reader.readexactly(4)
             writer.close()
-        await serving.close()
-        assert len(serving.served) == 2
-
-    asyncio.run(asyncio.wait_for(run(), 20))
+    assert len(serving.served) == 2
     assert len(told) == 5
     assert told[3] == "3 more sentences about connections were left out"
     assert told[4] == "4 more connections that the recording does not have are not in the report"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,21 +77,17 @@ class Hall:
         self.told.append(sentence)
 
 
-def driven(do: Callable[[ServerDriver, Wire, Hall], Any], text: str = HELLO, **more: Any) -> tuple[Wire, Hall]:
+@asynccontextmanager
+async def driven(text: str = HELLO, **more: Any) -> AsyncIterator[tuple[ServerDriver, Wire, Hall]]:
     """A driver in the hands of a test."""
-    wire, hall = Wire(), Hall(record(text) if text else [], **more)
-
-    async def run() -> None:
-        driver = ServerDriver(hall, wire)  # type: ignore[arg-type]
-        do(driver, wire, hall)
-        driver.stop()
-
-    asyncio.run(run())
-    return wire, hall
+    wire, hall = Wire(), Hall(record(text), **more)
+    driver = ServerDriver(hall, wire)  # type: ignore[arg-type]
+    yield driver, wire, hall
+    driver.stop()
 
 
-def test_a_device_is_answered_and_its_end_is_noted() -> None:
-    def talk(driver: ServerDriver, wire: Wire, hall: Hall) -> None:
+async def test_a_device_is_answered_and_its_end_is_noted() -> None:
+    async with driven(MESSAGES) as (driver, wire, hall):
         for line in ("connect", "subscribe 1 t/#:2"):
             driver.received(said_bytes("dev", line))
         assert driver.heard == 2
@@ -101,37 +97,35 @@ def test_a_device_is_answered_and_its_end_is_noted() -> None:
         assert driver.finished
         assert driver.player is not None
         assert driver.player.live.script.ending.by == "client"
-
-    wire, hall = driven(talk, MESSAGES)
-    assert wire.sent[:1] == b"\x20"
-    assert hall.told == []
+        assert wire.sent[:1] == b"\x20"
+        assert hall.told == []
 
 
 @pytest.mark.parametrize(
     ("data", "why"),
     [(b"\x16\x03\x01", "it speaks TLS"), (b"GET / HTTP/1.1\r\n", "it speaks HTTP"), (b"\xc0\x00", "does not begin")],
 )
-def test_who_does_not_begin_with_connect_is_closed(data: bytes, why: str) -> None:
-    wire, hall = driven(lambda driver, wire, hall: driver.received(data))
-    (told,) = hall.told
-    assert why in told
-    assert wire.how == "fin"
+async def test_who_does_not_begin_with_connect_is_closed(data: bytes, why: str) -> None:
+    async with driven() as (driver, wire, hall):
+        driver.received(data)
+        (told,) = hall.told
+        assert why in told
+        assert wire.how == "fin"
 
 
-def test_a_packet_that_is_too_long_ends_the_connection() -> None:
-    def talk(driver: ServerDriver, wire: Wire, hall: Hall) -> None:
+async def test_a_packet_that_is_too_long_ends_the_connection() -> None:
+    async with driven() as (driver, wire, hall):
         driver.received(said_bytes("dev", "connect"))
         driver.received(said_bytes("dev", f"publish a {'x' * 2_000}"))
+        assert wire.sent.endswith((b"\xe0\x02\x95\x00", b"\xe0\x01\x95"))
+        assert "the limit is 1,000" in hall.told[0]
+    async with driven(has_room=False) as (driver, _, hall):
+        driver.received(b"\x10\x20\x00")
+        assert "of all devices together" in hall.told[0]
 
-    wire, hall = driven(talk)
-    assert wire.sent.endswith(b"\xe0\x02\x95\x00") or wire.sent.endswith(b"\xe0\x01\x95")
-    assert "the limit is 1,000" in hall.told[0]
-    wire, hall = driven(lambda driver, wire, hall: driver.received(b"\x10\x20\x00"), has_room=False)
-    assert "of all devices together" in hall.told[0]
 
-
-def test_a_device_that_takes_nothing_is_not_listened_to() -> None:
-    def talk(driver: ServerDriver, wire: Wire, hall: Hall) -> None:
+async def test_a_device_that_takes_nothing_is_not_listened_to() -> None:
+    async with driven() as (driver, wire, _):
         driver.received(said_bytes("dev", "connect"))
         driver.writable(False)
         assert not wire.reading
@@ -143,13 +137,10 @@ def test_a_device_that_takes_nothing_is_not_listened_to() -> None:
         assert wire.sent == before + b"\xd0\x00"
         assert wire.reading
 
-    driven(talk)
 
-
-def test_who_says_much_is_listened_to_in_turns() -> None:
+async def test_who_says_much_is_listened_to_in_turns() -> None:
     """The clock is looked at when a turn begins, and after each piece and each packet that is taken."""
-
-    def talk(driver: ServerDriver, wire: Wire, hall: Hall) -> None:
+    async with driven() as (driver, wire, hall):
         driver.received(said_bytes("dev", "connect"))
         hall.look_ns = TURN_NS // 10
         driver.received(b"\xc0\x00" * 25)
@@ -162,17 +153,12 @@ def test_who_says_much_is_listened_to_in_turns() -> None:
         assert wire.reading
         assert wire.sent.endswith(b"\xd0\x00" * 25)
 
-    driven(talk)
 
-
-def test_many_answers_are_sent_in_turns() -> None:
-    def talk(driver: ServerDriver, wire: Wire, hall: Hall) -> None:
+async def test_many_answers_are_sent_in_turns() -> None:
+    async with driven() as (driver, wire, _):
         driver.received(said_bytes("dev", "connect"))
         driver.received(b"\xc0\x00" * (MAX_TURN + 50))
-        first = wire.sent.count(b"\xd0\x00")
-        assert first <= MAX_TURN
+        assert wire.sent.count(b"\xd0\x00") <= MAX_TURN
         while len(wire.sent) < 2 * (MAX_TURN + 50):
             driver.pump()
         assert wire.sent.endswith(b"\xd0\x00" * (MAX_TURN + 50))
-
-    driven(talk)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from mqttscope.lint.conversation_text import parse_packet
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.codec import encode
-from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.properties import EMPTY, Properties
 from mqttscope.replay.rewrite.links import (
     Changes,
@@ -21,7 +20,7 @@ from mqttscope.replay.rewrite.links import (
     with_topics,
 )
 from tests.each import each
-from tests.replay.recordings import NAMES, Recorder, captured, check_links, links, recorded, snapshot, told
+from tests.replay.recordings import NAMES, Recorder, captured, check_links, check_untouched, recorded, snapshot, told
 
 
 def test_changes_are_counted_and_said_in_the_order_in_which_they_came() -> None:
@@ -58,56 +57,43 @@ def upper(text: str) -> str:
     return text.upper()
 
 
-TOPICS: list[tuple[ControlPacket, ControlPacket, list[str]]] = [
-    (packets.Publish(topic_name="a"), packets.Publish(topic_name="A"), ["Topic Name"]),
+TOPICS = [
+    ("publish a", "publish A", ["Topic Name"]),
+    ("publish - topic_alias=1 response_topic=r", "publish - topic_alias=1 response_topic=R", ["Response Topic"]),
     (
-        packets.Publish(topic_name="", properties=Properties(topic_alias=1, response_topic="r")),
-        packets.Publish(topic_name="", properties=Properties(topic_alias=1, response_topic="R")),
-        ["Response Topic"],
-    ),
-    (
-        packets.Connect(will=Will("a", properties=Properties(response_topic="r", will_delay_interval=3))),
-        packets.Connect(will=Will("A", properties=Properties(response_topic="R", will_delay_interval=3))),
+        "connect will=a will.response_topic=r will.will_delay_interval=3",
+        "connect will=A will.response_topic=R will.will_delay_interval=3",
         ["Will Topic", "Response Topic"],
     ),
-    (
-        packets.Subscribe(subscriptions=[Subscription("a", 1), Subscription("$share/g/b", 2, True)]),
-        packets.Subscribe(subscriptions=[Subscription("A", 1), Subscription("$share/g/B", 2, True)]),
-        ["Topic Filter", "Topic Filter"],
-    ),
-    (
-        packets.Unsubscribe(topic_filters=["a", "A", "$share/g/a"]),
-        packets.Unsubscribe(topic_filters=["A", "A", "$share/g/A"]),
-        ["Topic Filter", "Topic Filter"],
-    ),
+    ("subscribe 1 a:1 $share/g/b:2,no_local", "subscribe 1 A:1 $share/g/B:2,no_local", ["Topic Filter"] * 2),
+    ("unsubscribe 1 a A $share/g/a", "unsubscribe 1 A A $share/g/A", ["Topic Filter"] * 2),
 ]
 
 
-@pytest.mark.parametrize(("packet", "wanted", "counted"), TOPICS)
-def test_topics_are_changed_wherever_they_stand(
-    packet: ControlPacket, wanted: ControlPacket, counted: list[str]
-) -> None:
-    found: list[str] = []
+@each("words, wanted, counted", TOPICS)
+def test_topics_are_changed_wherever_they_stand(words: str, wanted: str, counted: list[str]) -> None:
+    packet, found = parse_packet(words.split()), list[str]()
     before = repr(packet)
 
-    assert with_topics(packet, upper, shared_too(upper), found.append) == wanted
+    assert with_topics(packet, upper, shared_too(upper), found.append) == parse_packet(wanted.split())
     assert found == counted
     assert repr(packet) == before
 
 
-@pytest.mark.parametrize(
-    "packet",
+@each(
+    "words",
     [
-        packets.Publish(topic_name="A", properties=EMPTY),
-        packets.Publish(topic_name="", properties=Properties(content_type="a")),
-        packets.Connect(),
-        packets.Connect(will=Will("A")),
-        packets.Subscribe(subscriptions=[Subscription("A")]),
-        packets.Unsubscribe(topic_filters=["A"]),
-        packets.Pingreq(),
+        "publish A properties",
+        "publish - content_type=a",
+        "connect",
+        "connect will=A",
+        "subscribe 1 A",
+        "unsubscribe 1 A",
+        "pingreq",
     ],
 )
-def test_what_does_not_change_is_the_same_packet(packet: ControlPacket) -> None:
+def test_what_does_not_change_is_the_same_packet(words: str) -> None:
+    packet = parse_packet(words.split())
     assert with_topics(packet, upper, upper, lambda thing: pytest.fail(thing)) is packet
 
 
@@ -133,60 +119,42 @@ def test_a_copy_shares_packets_and_has_links_of_its_own(name: str) -> None:
     before = snapshot(scripts)
     copies = copy_scripts(scripts)
 
-    assert links(copies) == links(scripts)
+    check_untouched(scripts, copies)
     check_links(copies)
-    for script, copy in zip(scripts, copies, strict=True):
-        for entry, other in zip(script.entries, copy.entries, strict=True):
-            assert other is not entry
-            assert other.packet is entry.packet
-            assert other.raw is entry.raw
     assert snapshot(scripts) == before
 
 
 def test_a_dropped_publish_takes_its_answers_with_it() -> None:
-    scripts = copy_scripts(
-        recorded(
-            (">", packets.Publish(qos=2, topic_name="a", packet_identifier=1)),
-            (">", packets.Publish(topic_name="b")),
-            ("<", packets.Pubrec(1)),
-            (">", packets.Pubrel(1)),
-            ("<", packets.Pubcomp(1)),
-        )
-    )
+    scripts = copy_scripts(recorded("> publish a qos=2 id=1", "> publish b", "< pubrec 1", "> pubrel 1", "< pubcomp 1"))
     out = drop(scripts, [scripts[0].entries[2]])
     renumber(scripts)
 
     assert len(out) == 4
-    assert told(scripts[0]) == [">connect", "<connack", ">publish"]
+    assert told(scripts[0]) == ">connect <connack >publish"
     check_links(scripts)
     assert scripts[0].ended_place == 3
 
 
 def test_the_next_repetition_takes_the_place_of_a_dropped_publish() -> None:
-    first = packets.Publish(qos=1, topic_name="a", packet_identifier=1)
+    first = "publish a qos=1 id=1"
     scripts = copy_scripts(
-        recorded(
-            (">", first),
-            (">", packets.Publish(dup=True, qos=1, topic_name="a", packet_identifier=1)),
-            (">", packets.Publish(dup=True, qos=1, topic_name="a", packet_identifier=1)),
-            ("<", packets.Puback(1)),
-        )
+        recorded(f"> {first}", "> publish a qos=1 id=1 dup", "> publish a qos=1 id=1 dup", "< puback 1")
     )
     (script,) = scripts
     drop(scripts, [script.entries[2]])
     renumber(scripts)
     heir, again, answer = script.entries[2:]
 
-    assert heir.packet == first
-    assert heir.raw == encode(first, script.version)
+    assert heir.packet == parse_packet(first.split())
+    assert heir.raw == encode(heir.packet, script.version)
     assert (heir.resends, again.resends, answer.answers) == (None, heir, heir)
     check_links(scripts)
 
 
 def test_links_to_other_connections_are_kept_and_lost_with_them() -> None:
     recorder = Recorder()
-    recorder.connection((">", packets.Publish(qos=1, topic_name="a", packet_identifier=1)))
-    recorder.connection((">", packets.Publish(dup=True, qos=1, topic_name="a", packet_identifier=1)))
+    recorder.connection("> publish a qos=1 id=1")
+    recorder.connection("> publish a qos=1 id=1 dup")
     first, second = copy_scripts(recorder.scripts)
 
     assert second.entries[2].resends is first.entries[2]
@@ -195,7 +163,7 @@ def test_links_to_other_connections_are_kept_and_lost_with_them() -> None:
 
 
 def test_entries_that_were_put_in_get_places_of_their_own() -> None:
-    (script,) = copy_scripts(recorded((">", packets.Publish(topic_name="a")), (">", packets.Publish(topic_name="b"))))
+    (script,) = copy_scripts(recorded("> publish a", "> publish b"))
     (more,) = copy_scripts([script])
     script.entries.insert(3, more.entries[2])
     renumber([script])
@@ -205,15 +173,9 @@ def test_entries_that_were_put_in_get_places_of_their_own() -> None:
 
 
 def test_an_alias_gets_its_topic_back_when_what_set_it_is_gone() -> None:
-    def publish(topic: str, alias: int) -> packets.Publish:
-        return packets.Publish(topic_name=topic, properties=Properties(topic_alias=alias))
-
+    again = "> publish - topic_alias=1"
     scripts = recorded(
-        (">", publish("a", 1)),
-        (">", publish("", 1)),
-        (">", publish("", 1)),
-        (">", publish("", 2)),
-        ("<", publish("", 1)),
+        "> publish a topic_alias=1", again, again, "> publish - topic_alias=2", "< publish - topic_alias=1"
     )
     (whole,) = copy_scripts(scripts)
     assert restore_aliases(whole) == 0
@@ -226,7 +188,7 @@ def test_an_alias_gets_its_topic_back_when_what_set_it_is_gone() -> None:
 
 
 def test_bytes_follow_what_is_said() -> None:
-    (script,) = copy_scripts(recorded((">", packets.Publish(topic_name="a"))))
+    (script,) = copy_scripts(recorded("> publish a"))
     entry = script.entries[2]
     say(entry, packets.Publish(topic_name="bc", payload=b"x"), script.version)
 

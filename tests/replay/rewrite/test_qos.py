@@ -6,40 +6,22 @@ import pytest
 
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import (
-    Disconnect,
-    Puback,
-    Pubcomp,
-    Publish,
-    Pubrec,
-    Pubrel,
-    Suback,
-    Subscribe,
-)
+from mqttscope.mqtt.packets import Disconnect, Puback, Pubcomp, Publish, Pubrec, Pubrel, Subscribe
 from mqttscope.mqtt.parts import Subscription
-from mqttscope.replay.rewrite.links import Changes, copy_scripts
 from mqttscope.replay.rewrite.qos import change_qos
 from mqttscope.replay.script import Script
 from tests.each import each
-from tests.replay.recordings import NAMES, Recorder, captured, check_links, packets, recorded, snapshot
+from tests.replay.recordings import NAMES, Recorder, captured, changed, check_links, packets, recorded
 
 Said = tuple[str, ControlPacket]
 ZERO: list[Said] = [(">", Publish(topic_name="a"))]
 ONE: list[Said] = [(">", Publish(qos=1, topic_name="a", packet_identifier=1)), ("<", Puback(1))]
-TWO: list[Said] = [
-    (">", Publish(qos=2, topic_name="a", packet_identifier=1)),
-    ("<", Pubrec(1)),
-    (">", Pubrel(1)),
-    ("<", Pubcomp(1)),
-]
+RECEIVED: list[Said] = [("<", Pubrec(1)), (">", Pubrel(1)), ("<", Pubcomp(1))]
+TWO: list[Said] = [(">", Publish(qos=2, topic_name="a", packet_identifier=1)), *RECEIVED]
 
 
 def done(scripts: list[Script], qos: int) -> tuple[list[Script], list[str]]:
-    changes = Changes()
-    before = snapshot(scripts)
-    copies = copy_scripts(scripts)
-    change_qos(copies, qos, changes)
-    assert snapshot(scripts) == before
+    copies, changes = changed(scripts, lambda copies, changes: change_qos(copies, qos, changes))
     check_links(copies)
     return copies, changes.sentences
 
@@ -58,7 +40,7 @@ def test_repetitions_disappear_with_qos_0() -> None:
     again = Publish(dup=True, qos=1, topic_name="a", packet_identifier=1)
     recorder = Recorder()
     recorder.connection(ONE[0], (">", again))
-    recorder.connection((">", again), ("<", Puback(1)))
+    recorder.connection((">", again), "< puback 1")
     scripts, told = done(recorder.scripts, 0)
 
     assert [packets(script)[2:] for script in scripts] == [[ZERO[0][1]], []]
@@ -81,8 +63,8 @@ def test_the_end_of_a_handshake_on_another_connection_disappears_too() -> None:
 def test_identifiers_that_the_client_uses_are_not_taken() -> None:
     subscribe = Subscribe(1, subscriptions=[Subscription("b")])
     recorder = Recorder()
-    recorder.connection(*ZERO, (">", subscribe), ("<", Suback(1, reason_codes=[0])), *ZERO)
-    recorder.connection((">", Publish(qos=1, topic_name="c", packet_identifier=3)))
+    recorder.connection(*ZERO, (">", subscribe), "< suback 1 0", *ZERO)
+    recorder.connection("> publish c qos=1 id=3")
     scripts, told = done(recorder.scripts, 1)
     found = [one.packet_identifier for one in packets(scripts[0]) if isinstance(one, Publish | Puback)]
 
@@ -91,13 +73,13 @@ def test_identifiers_that_the_client_uses_are_not_taken() -> None:
 
 
 def test_an_error_ends_the_exchange() -> None:
-    (script,), _ = done(recorded(ONE[0], ("<", Puback(1, 0x87))), 2)
+    (script,), _ = done(recorded(ONE[0], "< puback 1 code=0x87"), 2)
 
     assert packets(script)[3:] == [Pubrec(1, 0x87)]
 
 
 def test_nothing_is_expected_of_a_server_that_goes() -> None:
-    (script,), _ = done(recorded(*ZERO, ("<", Disconnect(0x87))), 1)
+    (script,), _ = done(recorded(*ZERO, "< disconnect code=0x87"), 1)
 
     assert packets(script)[3:] == [Disconnect(0x87)]
 

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
+from mqttscope.lint.conversation_text import parse_packet
 from mqttscope.mqtt.codec import encode
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
-from mqttscope.mqtt.packets import Connack, Connect, Disconnect, Publish, Suback, Subscribe, Unsubscribe
-from mqttscope.mqtt.parts import Subscription, Will
-from mqttscope.mqtt.properties import EMPTY, Properties
-from mqttscope.replay.rewrite.links import Changes, RewriteError, copy_scripts
+from mqttscope.mqtt.packets import Connack, Connect, Publish, Suback, Subscribe
+from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt.properties import Properties
+from mqttscope.replay.rewrite.links import RewriteError
 from mqttscope.replay.rewrite.settings import (
     REFUSED,
     Rewrites,
@@ -27,7 +28,18 @@ from mqttscope.replay.rewrite.settings import (
 )
 from mqttscope.replay.script import Script
 from tests.each import each
-from tests.replay.recordings import NAMES, V3_1_1, V5, captured, check_links, links, packets, recorded, snapshot
+from tests.replay.recordings import (
+    NAMES,
+    V3_1_1,
+    V5,
+    captured,
+    changed,
+    check_links,
+    check_untouched,
+    packets,
+    recorded,
+    snapshot,
+)
 
 
 @pytest.mark.parametrize(
@@ -99,13 +111,8 @@ def test_without_rewrites_everything_is_as_it_was(name: str) -> None:
 
     assert not changes
     assert not Rewrites()
-    assert links(copies) == links(scripts)
-    for script, copy in zip(scripts, copies, strict=True):
-        assert copy.connection is script.connection
-        for one, other in zip(script.entries, copy.entries, strict=True):
-            assert other is not one
-            assert other.packet is one.packet
-            assert other.raw is one.raw
+    check_untouched(scripts, copies)
+    assert all(copy.connection is script.connection for script, copy in zip(scripts, copies, strict=True))
 
 
 @each("name", NAMES)
@@ -142,7 +149,7 @@ def test_fields_that_are_set_hold_whatever_a_mapping_made_of_them() -> None:
         password=b"secret",
         read_file=lambda name: name.encode(),
     )
-    (script,), _ = rewrite(recorded((">", Publish(topic_name="a"))), asked)
+    (script,), _ = rewrite(recorded("> publish a"), asked)
     hello, _, said = packets(script)
 
     assert hello == Connect("MQTT", 5, client_identifier="c2", keep_alive=60, password=b"secret")
@@ -242,80 +249,69 @@ def test_without_files_there_are_none() -> None:
         value("publish.payload", "@one")
 
 
-SET: list[tuple[ControlPacket, str, ControlPacket | None]] = [
-    (Connect(), "connect.keep_alive=30", Connect(keep_alive=30)),
-    (Connect(), "connect.clean_start=false", Connect(clean_start=False)),
-    (Connect(), "connect.user_name=me", Connect(user_name="me")),
-    (Connect(), "connect.receive_maximum=5", Connect(properties=Properties(receive_maximum=5))),
+SET = [
+    ("connect", "connect.keep_alive=30", "connect keep_alive=30"),
+    ("connect", "connect.clean_start=false", "connect resume"),
+    ("connect", "connect.user_name=me", "connect user_name=me"),
+    ("connect", "connect.receive_maximum=5", "connect receive_maximum=5"),
     (
-        Connect(properties=Properties(receive_maximum=1, topic_alias_maximum=2)),
+        "connect receive_maximum=1 topic_alias_maximum=2",
         "connect.receive_maximum=5",
-        Connect(properties=Properties(receive_maximum=5, topic_alias_maximum=2)),
+        "connect receive_maximum=5 topic_alias_maximum=2",
     ),
-    (Connect(), "connect.will.will_qos=1", None),
-    (Connect(will=Will("a")), "connect.will.will_qos=1", Connect(will=Will("a", will_qos=1))),
+    ("connect", "connect.will.will_qos=1", None),
+    ("connect will=a", "connect.will.will_qos=1", "connect will=a will_qos=1"),
+    ("connect will=a", "connect.will_delay_interval=1m", "connect will=a will.will_delay_interval=60"),
+    ("publish - a missing=3", "publish.payload=b", "publish - b"),
     (
-        Connect(will=Will("a")),
-        "connect.will_delay_interval=1m",
-        Connect(will=Will("a", properties=Properties(will_delay_interval=60))),
-    ),
-    (Publish(missing=3, payload=b"a"), "publish.payload=b", Publish(payload=b"b")),
-    (
-        Publish(properties=Properties(user_property=[("a", "1"), ("b", "2"), ("a", "3")])),
+        "publish user_property=a:1 user_property=b:2 user_property=a:3",
         "publish.user_property=a=4",
-        Publish(properties=Properties(user_property=[("a", "4"), ("b", "2")])),
+        "publish user_property=a:4 user_property=b:2",
     ),
-    (
-        Publish(properties=Properties(user_property=[("a", "1")])),
-        "publish.user_property=b=2",
-        Publish(properties=Properties(user_property=[("a", "1"), ("b", "2")])),
-    ),
-    (
-        Subscribe(subscriptions=[Subscription("a"), Subscription("b")]),
-        "subscribe.subscriptions.maximum_qos=1",
-        Subscribe(subscriptions=[Subscription("a", 1), Subscription("b", 1)]),
-    ),
-    (
-        Subscribe(subscriptions=[Subscription("a"), Subscription("b")]),
-        "subscribe.subscriptions[1].no_local=true",
-        Subscribe(subscriptions=[Subscription("a"), Subscription("b", 0, True)]),
-    ),
-    (Subscribe(subscriptions=[Subscription("a")]), "subscribe.subscriptions[1].maximum_qos=1", None),
-    (Unsubscribe(topic_filters=["a", "b"]), "unsubscribe.topic_filters[0]=c", Unsubscribe(topic_filters=["c", "b"])),
-    (Disconnect(), "disconnect.reason_code=4", Disconnect(4)),
+    ("publish user_property=a:1", "publish.user_property=b=2", "publish user_property=a:1 user_property=b:2"),
+    ("subscribe 0 a b", "subscribe.subscriptions.maximum_qos=1", "subscribe 0 a:1 b:1"),
+    ("subscribe 0 a b", "subscribe.subscriptions[1].no_local=true", "subscribe 0 a b:0,no_local"),
+    ("subscribe 0 a", "subscribe.subscriptions[1].maximum_qos=1", None),
+    ("unsubscribe 0 a b", "unsubscribe.topic_filters[0]=c", "unsubscribe 0 c b"),
+    ("disconnect", "disconnect.reason_code=4", "disconnect code=4"),
 ]
 
 
-@pytest.mark.parametrize(("packet", "setting", "wanted"), SET)
-def test_fields_are_set(packet: ControlPacket, setting: str, wanted: ControlPacket | None) -> None:
+def read(words: str | None) -> ControlPacket | None:
+    """The packet that words describe."""
+    return None if words is None else parse_packet(words.split(), V3_1_1, client_identifier="", keep_alive=0)
+
+
+@each("words, setting, wanted", SET)
+def test_fields_are_set(words: str, setting: str, wanted: str | None) -> None:
+    packet = read(words)
+    assert packet is not None
     before = repr(packet)
 
-    assert with_setting(packet, Setting.parse(setting)) == wanted
+    assert with_setting(packet, Setting.parse(setting)) == read(wanted)
     assert repr(packet) == before
 
 
-UNSET: list[tuple[ControlPacket, str, ControlPacket]] = [
-    (Connect(user_name="a"), "connect.user_name", Connect()),
-    (Connect(password=b"a"), "connect.password", Connect()),
-    (Connect(will=Will("a")), "connect.will", Connect()),
-    (Connect(properties=Properties(receive_maximum=1)), "connect.properties", Connect(properties=EMPTY)),
+UNSET = [
+    ("connect user_name=a", "connect.user_name", "connect"),
+    ("connect password=a", "connect.password", "connect"),
+    ("connect will=a", "connect.will", "connect"),
+    ("connect receive_maximum=1", "connect.properties", "connect properties"),
+    ("connect will=a will.will_delay_interval=1", "connect.will.properties", "connect will=a will.properties"),
     (
-        Connect(will=Will("a", properties=Properties(will_delay_interval=1))),
-        "connect.will.properties",
-        Connect(will=Will("a", properties=EMPTY)),
-    ),
-    (
-        Publish(properties=Properties(user_property=[("a", "b"), ("c", "d")], topic_alias=1)),
+        "publish user_property=a:b user_property=c:d topic_alias=1",
         "publish.user_property",
-        Publish(properties=Properties(topic_alias=1)),
+        "publish topic_alias=1",
     ),
-    (Disconnect(0x04), "disconnect.reason_code", Disconnect()),
+    ("disconnect code=4", "disconnect.reason_code", "disconnect"),
 ]
 
 
-@pytest.mark.parametrize(("packet", "path", "wanted"), UNSET)
-def test_fields_are_left_out(packet: ControlPacket, path: str, wanted: ControlPacket) -> None:
-    assert with_setting(packet, Setting.parse_unset(path)) == wanted
+@each("words, path, wanted", UNSET)
+def test_fields_are_left_out(words: str, path: str, wanted: str) -> None:
+    packet = read(words)
+    assert packet is not None
+    assert with_setting(packet, Setting.parse_unset(path)) == read(wanted)
 
 
 @pytest.mark.parametrize(
@@ -333,27 +329,19 @@ def test_a_password_comes_from_elsewhere() -> None:
 
 
 def done(scripts: list[Script], *settings: str, unset: tuple[str, ...] = ()) -> tuple[Script, list[str]]:
-    changes = Changes()
-    before = snapshot(scripts)
-    copies = copy_scripts(scripts)
     found = [Setting.parse_unset(one) for one in unset] + [Setting.parse(one) for one in settings]
-    apply_settings(copies, found, changes)
-    assert snapshot(scripts) == before
+    copies, changes = changed(scripts, lambda copies, changes: apply_settings(copies, found, changes))
     return copies[0], changes.sentences
 
 
 def test_only_what_clients_send_is_set() -> None:
-    scripts = recorded((">", Publish(topic_name="a")), ("<", Publish(topic_name="a")))
+    scripts = recorded("> publish a", "< publish a")
     script, told = done(scripts, "publish.payload=x", "connect.keep_alive=1", "connect.keep_alive=2")
 
     assert packets(script)[2:] == [Publish(topic_name="a", payload=b"x"), Publish(topic_name="a")]
     assert packets(script)[0] == Connect("MQTT", 5, client_identifier="c1", keep_alive=2)
-    assert [one.raw is other.raw for one, other in zip(script.entries, scripts[0].entries, strict=True)] == [
-        False,
-        True,
-        False,
-        True,
-    ]
+    same = [one.raw is other.raw for one, other in zip(script.entries, scripts[0].entries, strict=True)]
+    assert same == [False, True, False, True]
     assert told == [
         "1 CONNECT packet set as asked",
         "1 PUBLISH packet set as asked",
@@ -363,7 +351,7 @@ def test_only_what_clients_send_is_set() -> None:
 
 def test_what_a_version_or_a_packet_does_not_have_is_told() -> None:
     script, told = done(
-        recorded((">", Publish(topic_name="a")), version=V3_1_1),
+        recorded("> publish a", version=V3_1_1),
         "publish.content_type=x",
         "connect.will_topic=x",
         "auth.reason_code=0x18",
@@ -403,9 +391,7 @@ def test_topics_and_aliases_stay_true(
 
 def test_a_session_that_begins_anew_is_not_present() -> None:
     hello = Connect(protocol_level=5, client_identifier="c", clean_start=False)
-    script, told = done(
-        recorded((">", hello), ("<", Connack(session_present=True)), client=None), "connect.clean_start=true"
-    )
+    script, told = done(recorded((">", hello), "< connack present", client=None), "connect.clean_start=true")
 
     assert packets(script)[1] == Connack(session_present=False)
     assert "1 CONNACK packet expected otherwise, since its request changed" in told

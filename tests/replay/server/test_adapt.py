@@ -6,9 +6,7 @@ from tests.replay.server.desk import HELLO, Desk
 
 
 def test_the_quality_of_a_subscription_and_the_limits_of_the_device_are_obeyed() -> None:
-    text = (
-        HELLO.replace("connect", "connect topic_alias_maximum=10")
-        + """
+    text = f"""{HELLO.replace("connect", "connect topic_alias_maximum=10")}
     dev > subscribe 1 t/#:2
     dev < suback 1 2
     dev < publish t/a one qos=2 id=1 topic_alias=3
@@ -20,7 +18,6 @@ def test_the_quality_of_a_subscription_and_the_limits_of_the_device_are_obeyed()
     dev < publish t/long aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
     dev < publish t/c four
     """
-    )
     device, _ = Desk(text).connect("dev connect receive_maximum=1 maximum_packet_size=40")
 
     assert device.say("subscribe 1 t/#:1") == ["suback id=1 1", "publish t/a one qos=1 id=1"]
@@ -36,15 +33,12 @@ def test_subscriptions_that_differ_are_granted_filter_by_filter() -> None:
 
 
 def test_responses_carry_what_the_device_asked_with() -> None:
-    text = (
-        HELLO
-        + """
+    text = f"""{HELLO}
     dev > subscribe 1 answers:1
     dev < suback 1 1
     dev > publish ask x response_topic=answers correlation_data=one
     dev < publish answers y correlation_data=one
     """
-    )
     device, _ = Desk(text).connect()
     device.say("subscribe 1 mine:1")
     heard = device.say("publish ask x response_topic=mine correlation_data=two")

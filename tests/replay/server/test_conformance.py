@@ -21,7 +21,7 @@ from mqttscope.mqtt import (
 )
 from tests.replay.recordings import EXHAUSTIVE
 from tests.replay.server.desk import V5, Desk, Device
-from tests.replay.talk import packet
+from tests.replay.talk import read
 
 RECORDING = """
     dev > connect resume receive_maximum=20 topic_alias_maximum=5
@@ -98,16 +98,15 @@ class Conforming:
         for one in rest:
             self.heard(one)
         for number, message in list(self.sending.items()):
-            line = f"pubrel {number}" if number in self.released else None
-            if line is not None:
-                self.say(packet("dev", "pubrel", [str(number)]))
+            if number in self.released:
+                self.say(f"pubrel {number}")
             else:
-                again = [message.topic_name, message.payload.decode(), f"qos={message.qos}", f"id={number}", "dup"]
-                self.say(packet("dev", "publish", again))
+                said = f"{message.topic_name} {message.payload.decode()} qos={message.qos}"
+                self.say(f"publish {said} id={number} dup")
 
-    def say(self, said: ControlPacket) -> None:
+    def say(self, words: str) -> None:
         assert self.device is not None
-        self.device.take(said)
+        self.device.take(read(words))
         self.look()
 
     def look(self) -> None:
@@ -130,25 +129,26 @@ class Conforming:
             self.device.vanish()
             self.connect()
         elif kind == "disconnect":
-            self.say(packet("dev", "disconnect", []))
+            self.say("disconnect")
         elif kind == "pingreq":
             self.pings += 1
-            self.say(packet("dev", kind, []))
+            self.say(kind)
         elif kind in ("subscribe", "unsubscribe"):
             number = self.free()
-            made = self.asked[number] = packet("dev", kind, [str(number), *words])
-            self.say(made)
+            line = f"{kind} {number} {' '.join(words)}"
+            self.asked[number] = read(line)
+            self.say(line)
         elif kind == "publish":
             topic, payload, qos = words
             if len(self.sending) >= 10:
                 return
             number = self.free()
-            more = [f"qos={qos}", f"id={number}"] if qos != "0" else []
-            made = packet("dev", kind, [topic, payload, *more])
+            line = f"publish {topic} {payload}" + (f" qos={qos} id={number}" if qos != "0" else "")
+            made = read(line)
             assert isinstance(made, Publish)
             if made.qos:
                 self.sending[number] = made
-            self.say(made)
+            self.say(line)
         else:
             self.acknowledge(last=kind == "last")
 
@@ -160,10 +160,10 @@ class Conforming:
         if self.owed[number].qos == 1:
             del self.owed[number]
             self.under_way.discard(number)
-            self.say(packet("dev", "puback", [str(number)]))
+            self.say(f"puback {number}")
         else:
             self.recorded.add(number)
-            self.say(packet("dev", "pubrec", [str(number)]))
+            self.say(f"pubrec {number}")
 
     def heard(self, said: ControlPacket) -> None:
         assert len(encode(said, V5)) <= self.limits[2]
@@ -174,7 +174,7 @@ class Conforming:
         elif isinstance(said, Pubrec):
             assert self.sending[said.packet_identifier].qos == 2
             self.released.add(said.packet_identifier)
-            self.say(packet("dev", "pubrel", [str(said.packet_identifier)]))
+            self.say(f"pubrel {said.packet_identifier}")
         elif isinstance(said, Pubcomp):
             assert said.packet_identifier in self.released
             self.released.discard(said.packet_identifier)
@@ -184,7 +184,7 @@ class Conforming:
             assert said.packet_identifier in self.recorded
             self.recorded.discard(said.packet_identifier)
             self.under_way.discard(said.packet_identifier)
-            self.say(packet("dev", "pubcomp", [str(said.packet_identifier)]))
+            self.say(f"pubcomp {said.packet_identifier}")
         elif isinstance(said, Suback):
             asked = self.asked.pop(said.packet_identifier)
             rows = asked.subscriptions  # type: ignore[attr-defined]

@@ -19,9 +19,7 @@ def test_answers_are_the_recorded_ones_with_the_identifiers_of_the_device() -> N
 
 
 def test_qos_2_goes_through_both_ways() -> None:
-    text = (
-        HELLO
-        + """
+    text = f"""{HELLO}
     dev > publish a x qos=2 id=1
     dev < pubrec 1
     dev > pubrel 1
@@ -31,7 +29,6 @@ def test_qos_2_goes_through_both_ways() -> None:
     dev < pubrel 1
     dev > pubcomp 1
     """
-    )
     device, _ = Desk(text).connect()
 
     assert device.say("publish a x qos=2 id=9") == ["pubrec id=9", "publish b y qos=2 id=1"]

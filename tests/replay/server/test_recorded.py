@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from mqttscope.mqtt import Connack, Connect, Malformed, Puback, Publish, Suback, decode
-from mqttscope.replay.script import Entry
 from mqttscope.replay.server.recorded import ConnectionMatcher, PacketMatcher, ServerScript, said_identifier
+from tests.each import each
 from tests.replay.server.desk import HELLO, SECOND, Desk
-from tests.replay.talk import packet, record
+from tests.replay.talk import read, record
 
 TEXT = """
     a > connect
@@ -21,14 +21,19 @@ def chosen(matcher: ConnectionMatcher, *names: str) -> list[int | None]:
     return [None if one is None else one.connection.number for one in found]
 
 
-def test_by_identifier_and_in_order_for_unknown_ones() -> None:
-    assert chosen(ConnectionMatcher(record(TEXT)), "a", "b", "a", "a") == [0, 1, 2, None]
-    assert chosen(ConnectionMatcher(record(TEXT)), "x", "b", "a", "a", "x") == [0, 1, 2, None, None]
-
-
-def test_again_from_the_beginning() -> None:
-    assert chosen(ConnectionMatcher(record(TEXT), repeat=True), "a", "a", "a", "b", "b") == [0, 2, 0, 1, 1]
-    assert chosen(ConnectionMatcher(record(TEXT), repeat=True), *"xyzx") == [0, 1, 2, 0]
+@each(
+    "repeat, names, numbers",
+    [
+        (False, "abaa", [0, 1, 2, None]),
+        # Unknown ones in order.
+        (False, "xbaax", [0, 1, 2, None, None]),
+        # Again from the beginning.
+        (True, "aaabb", [0, 2, 0, 1, 1]),
+        (True, "xyzx", [0, 1, 2, 0]),
+    ],
+)
+def test_connections_are_chosen_by_identifier(repeat: bool, names: str, numbers: list[int | None]) -> None:
+    assert chosen(ConnectionMatcher(record(TEXT), repeat=repeat), *names) == numbers
 
 
 def test_what_is_left() -> None:
@@ -57,44 +62,31 @@ PACKETS = """
 """
 
 
-class Found:
-    def __init__(self) -> None:
-        self.entries = record(PACKETS)[0].entries
-        self.counterparts = PacketMatcher(self.entries)
+@each(
+    "asked, places",
+    [
+        # By topic and payload, then by topic.
+        (["publish a 3", "publish a other", "publish a third"], [3, 1, None]),
+        # What only resembles takes nothing away.
+        (["publish a other", "publish a 1", "publish a 3"], [1, 1, 3]),
+        # Another topic is what was expected.
+        (["publish other 2", ("publish other 2", 2), ("publish other 2", 4)], [None, 2, None]),
+        (["subscribe 7 y:0 x:0", "subscribe 8 unknown:0", "subscribe 9 unknown:0"], [4, 5, None]),
+        (["pingreq", "pingreq"], [6, None]),
+    ],
+)
+def test_which_recorded_packet_a_live_one_is(asked: list[str | tuple[str, int]], places: list[int | None]) -> None:
+    """Packets in words, some with the place of the packet that is expected."""
+    entries = record(PACKETS)[0].entries
+    matcher, found = PacketMatcher(entries), []
+    for row in asked:
+        words, expected = (row, None) if isinstance(row, str) else row
+        packet = read(words)
+        topic = packet.topic_name if isinstance(packet, Publish) else None
+        match = matcher.find(packet, topic, None if expected is None else entries[expected])
+        found.append(None if match is None else entries.index(match.entry))
 
-    def of(self, line: str, expected: int | None = None) -> int | None:
-        kind, *words = line.split()
-        made = packet("dev", kind, words)
-        topic = words[0] if kind == "publish" else None
-        at: Entry | None = None if expected is None else self.entries[expected]
-        found = self.counterparts.find(made, topic, at)
-        return None if found is None else self.entries.index(found.entry)
-
-
-def test_by_topic_and_payload_then_topic() -> None:
-    found = Found()
-    assert [found.of("publish a 3"), found.of("publish a other"), found.of("publish a third")] == [3, 1, None]
-
-
-def test_what_only_resembles_takes_nothing_away() -> None:
-    found = Found()
-    assert found.of("publish a other") == 1
-    assert [found.of("publish a 1"), found.of("publish a 3")] == [1, 3]
-
-
-def test_another_topic_is_what_was_expected() -> None:
-    found = Found()
-    assert found.of("publish other 2") is None
-    assert found.of("publish other 2", expected=2) == 2
-    assert found.of("publish other 2", expected=4) is None
-
-
-def test_requests() -> None:
-    found = Found()
-    assert found.of("subscribe 7 y:0 x:0") == 4
-    assert found.of("subscribe 8 unknown:0") == 5
-    assert found.of("subscribe 9 unknown:0") is None
-    assert [found.of("pingreq"), found.of("pingreq")] == [6, None]
+    assert found == places
 
 
 def test_what_the_recorded_client_did_wrong_has_the_recorded_end() -> None:

@@ -11,182 +11,120 @@ from mqttscope.replay.verify.difference import DifferenceKind
 from tests.each import each
 from tests.replay import talk
 
-ACKNOWLEDGED = ("dev > publish a x qos=1 id=1", "dev < puback 1")
+SENT = "dev > publish a x qos=1 id=1"
+ACKNOWLEDGED = (SENT, "dev < puback 1")
 EXACTLY_ONCE = ("dev > publish a x qos=2 id=1", "dev < pubrec 1", "dev > pubrel 1", "dev < pubcomp 1")
 SUBSCRIBED = ("dev > subscribe 1 a:0", "dev < suback 1 0")
+TWO_FILTERS = "dev > subscribe 1 a:0 b:1"
 UNSUBSCRIBED = ("dev > unsubscribe 1 a", "dev < unsuback 1 0")
-DELIVERED = (
-    "dev > subscribe 1 a:2", "dev < suback 1 2", "dev < publish a x qos=2 id=7", "dev > pubrec 7", "dev < pubrel 7",
-    "dev > pubcomp 7",
-)  # fmt: skip
-
-DIFFERENT: talk.Different = {
-    "the client is not refused": (
-        talk.connack("code=0x87"),
-        talk.connack(""),
-        [("reason-code", "reason_code", 0)],
+PINGED = ("dev > pingreq", "dev < pingresp")
+GOT = ("dev < publish a x qos=2 id=7", "dev > pubrec 7", "dev < pubrel 7")
+DELIVERED = ("dev > subscribe 1 a:2", "dev < suback 1 2", *GOT, "dev > pubcomp 7")
+OPEN = "dev > connect\ndev < connack\n"
+REASON_CODE = ("reason-code", "reason_code", 0)
+MISSING = ("missing-answer", "", 0)
+UNEXPECTED = ("unexpected-answer", "", 0)
+CLOSE = ("close", "ending.by", 0)
+AUTHENTICATED = "dev > connect\ndev < auth code=0x18\ndev > auth code=0x18\ndev < connack"
+DISMISSED = OPEN + "dev < disconnect code=0x8b\ndev < fin"
+REFUSED = (EXACTLY_ONCE[0], "dev < pubrec 1 code=0x97")
+CONNACKS = {
+    "the client is not refused": ("code=0x87", "", REASON_CODE),
+    "another limit": ("receive_maximum=20", "receive_maximum=10", ("property", "properties.receive_maximum", 0)),
+    "a limit that was not there": ("", "maximum_qos=1", ("property", "properties.maximum_qos", 0)),
+    "another server": (
+        "code=0x9d server_reference=a",
+        "code=0x9d server_reference=b",
+        ("property", "properties.server_reference", 0),
     ),
-    "another limit": (
-        talk.connack("receive_maximum=20"),
-        talk.connack("receive_maximum=10"),
-        [("property", "properties.receive_maximum", 0)],
+}
+"""Words of the recorded and of the live CONNACK, and what is found."""
+ASKED: dict[str, tuple[tuple[str, ...], tuple[str, ...], talk.Found]] = {
+    "another outcome of a message": (ACKNOWLEDGED, (SENT, "dev < puback 1 code=0x10"), REASON_CODE),
+    "user properties of an answer in another order": (
+        (SENT, "dev < puback 1 user_property=a:1 user_property=b:2"),
+        (SENT, "dev < puback 1 user_property=b:2 user_property=a:1"),
+        ("property", "properties.user_property", 0),
     ),
-    "a limit that was not there": (
-        talk.connack(""),
-        talk.connack("maximum_qos=1"),
-        [("property", "properties.maximum_qos", 0)],
+    "no acknowledgement": (ACKNOWLEDGED, (SENT,), MISSING),
+    "no PUBREC and thus no PUBCOMP": (EXACTLY_ONCE, EXACTLY_ONCE[:1], ("missing-answer", "", 1)),
+    "no PUBCOMP": (EXACTLY_ONCE, EXACTLY_ONCE[:3], MISSING),
+    "a refused QoS 2 message": (EXACTLY_ONCE, REFUSED, ("reason-code", "reason_code", 1)),
+    "a QoS 2 message that was refused before": (REFUSED, EXACTLY_ONCE, REASON_CODE),
+    "another answer": (ACKNOWLEDGED, (SENT, "dev < pubrec 1"), ("unexpected-answer", "type", 0)),
+    "an answer that did not come before": ((SENT, *PINGED), (*ACKNOWLEDGED, *PINGED), UNEXPECTED),
+    "an answer to nothing": ((), ("dev < puback 9",), UNEXPECTED),
+    "PUBACK twice": (ACKNOWLEDGED, (*ACKNOWLEDGED, "dev < puback 1"), UNEXPECTED),
+    "PUBREC twice": (EXACTLY_ONCE, (*EXACTLY_ONCE[:2], "dev < pubrec 1", *EXACTLY_ONCE[2:]), UNEXPECTED),
+    "PUBREC, PUBREL and PUBCOMP twice": (
+        EXACTLY_ONCE,
+        tuple(line for line in EXACTLY_ONCE for _ in range(1 if "publish" in line else 2)),
+        UNEXPECTED,
     ),
+    "PUBCOMP twice": (EXACTLY_ONCE, (*EXACTLY_ONCE, "dev < pubcomp 1"), UNEXPECTED),
+    "PUBREL twice": (DELIVERED, (*DELIVERED, "dev < pubrel 7"), UNEXPECTED),
+    "SUBACK twice": (SUBSCRIBED, (*SUBSCRIBED, "dev < suback 1 0"), UNEXPECTED),
+    "UNSUBACK twice": (UNSUBSCRIBED, (*UNSUBSCRIBED, "dev < unsuback 1 0"), UNEXPECTED),
+    "PINGRESP twice": (PINGED, (*PINGED, "dev < pingresp"), UNEXPECTED),
+    "an answer three times": (
+        ACKNOWLEDGED,
+        (*ACKNOWLEDGED, "dev < puback 1", "dev < puback 1"),
+        ("unexpected-answer", "", 1),
+    ),
+    "no PINGRESP": (PINGED, PINGED[:1], MISSING),
+    "the second of two subscriptions": (
+        (TWO_FILTERS, "dev < suback 1 0 1"),
+        (TWO_FILTERS, "dev < suback 1 0 0"),
+        ("granted-qos", "reason_codes[1]", 0),
+    ),
+    "too few codes": (
+        (TWO_FILTERS, "dev < suback 1 0 1"),
+        (TWO_FILTERS, "dev < suback 1 0"),
+        ("reason-code", "reason_codes", 0),
+    ),
+    "a subscription that did not exist": (
+        UNSUBSCRIBED,
+        (UNSUBSCRIBED[0], "dev < unsuback 1 0x11"),
+        ("reason-code", "reason_codes[0]", 0),
+    ),
+}
+"""What is said between CONNACK and DISCONNECT, in the recording and live, and what is found."""
+WHOLE = {
     "no assigned client identifier": (
         "dev > connect client=\ndev < connack assigned_client_identifier=a",
         "dev > connect client=\ndev < connack",
-        [("property", "properties.assigned_client_identifier", 0)],
+        ("property", "properties.assigned_client_identifier", 0),
     ),
-    "another server": (
-        talk.connack("code=0x9d server_reference=a"),
-        talk.connack("code=0x9d server_reference=b"),
-        [("property", "properties.server_reference", 0)],
-    ),
-    "another outcome of a message": (
-        talk.asked("dev > publish a x qos=1 id=1", "dev < puback 1"),
-        talk.asked("dev > publish a x qos=1 id=1", "dev < puback 1 code=0x10"),
-        [("reason-code", "reason_code", 0)],
-    ),
-    "user properties of an answer in another order": (
-        talk.asked("dev > publish a x qos=1 id=1", "dev < puback 1 user_property=a:1 user_property=b:2"),
-        talk.asked("dev > publish a x qos=1 id=1", "dev < puback 1 user_property=b:2 user_property=a:1"),
-        [("property", "properties.user_property", 0)],
-    ),
-    "no acknowledgement": (
-        talk.asked("dev > publish a x qos=1 id=1", "dev < puback 1"),
-        talk.asked("dev > publish a x qos=1 id=1"),
-        [("missing-answer", "", 0)],
-    ),
-    "no PUBREC and thus no PUBCOMP": (
-        talk.asked("dev > publish a x qos=2 id=1", "dev < pubrec 1", "dev > pubrel 1", "dev < pubcomp 1"),
-        talk.asked("dev > publish a x qos=2 id=1"),
-        [("missing-answer", "", 1)],
-    ),
-    "no PUBCOMP": (
-        talk.asked("dev > publish a x qos=2 id=1", "dev < pubrec 1", "dev > pubrel 1", "dev < pubcomp 1"),
-        talk.asked("dev > publish a x qos=2 id=1", "dev < pubrec 1", "dev > pubrel 1"),
-        [("missing-answer", "", 0)],
-    ),
-    "a refused QoS 2 message": (
-        talk.asked("dev > publish a x qos=2 id=1", "dev < pubrec 1", "dev > pubrel 1", "dev < pubcomp 1"),
-        talk.asked("dev > publish a x qos=2 id=1", "dev < pubrec 1 code=0x97"),
-        [("reason-code", "reason_code", 1)],
-    ),
-    "a QoS 2 message that was refused before": (
-        talk.asked("dev > publish a x qos=2 id=1", "dev < pubrec 1 code=0x97"),
-        talk.asked("dev > publish a x qos=2 id=1", "dev < pubrec 1", "dev > pubrel 1", "dev < pubcomp 1"),
-        [("reason-code", "reason_code", 0)],
-    ),
-    "another answer": (
-        talk.asked("dev > publish a x qos=1 id=1", "dev < puback 1"),
-        talk.asked("dev > publish a x qos=1 id=1", "dev < pubrec 1"),
-        [("unexpected-answer", "type", 0)],
-    ),
-    "an answer that did not come before": (
-        talk.asked("dev > publish a x qos=1 id=1", "dev > pingreq", "dev < pingresp"),
-        talk.asked("dev > publish a x qos=1 id=1", "dev < puback 1", "dev > pingreq", "dev < pingresp"),
-        [("unexpected-answer", "", 0)],
-    ),
-    "an answer to nothing": (
-        talk.asked(),
-        talk.asked("dev < puback 9"),
-        [("unexpected-answer", "", 0)],
-    ),
-    **{
-        f"{name} twice": (talk.asked(*said), talk.asked(*twice), [("unexpected-answer", "", 0)])
-        for name, said, twice in (
-            ("PUBACK", ACKNOWLEDGED, (*ACKNOWLEDGED, "dev < puback 1")),
-            ("PUBREC", EXACTLY_ONCE, (*EXACTLY_ONCE[:2], "dev < pubrec 1", *EXACTLY_ONCE[2:])),
-            (
-                "PUBREC, so that PUBREL and PUBCOMP come twice",
-                EXACTLY_ONCE,
-                tuple(line for line in EXACTLY_ONCE for _ in range(1 if "publish" in line else 2)),
-            ),
-            ("PUBCOMP", EXACTLY_ONCE, (*EXACTLY_ONCE, "dev < pubcomp 1")),
-            ("PUBREL", DELIVERED, (*DELIVERED, "dev < pubrel 7")),
-            ("SUBACK", SUBSCRIBED, (*SUBSCRIBED, "dev < suback 1 0")),
-            ("UNSUBACK", UNSUBSCRIBED, (*UNSUBSCRIBED, "dev < unsuback 1 0")),
-            ("PINGRESP", ("dev > pingreq", "dev < pingresp"), ("dev > pingreq", "dev < pingresp", "dev < pingresp")),
-        )
-    },
-    "CONNACK twice": (talk.connack(""), talk.connack("") + "\ndev < connack", [("unexpected-answer", "", 0)]),
-    "an answer three times": (
-        talk.asked(*ACKNOWLEDGED),
-        talk.asked(*ACKNOWLEDGED, "dev < puback 1", "dev < puback 1"),
-        [("unexpected-answer", "", 1)],
-    ),
-    "no PINGRESP": (
-        talk.asked("dev > pingreq", "dev < pingresp"),
-        talk.asked("dev > pingreq"),
-        [("missing-answer", "", 0)],
-    ),
-    "the second of two subscriptions": (
-        talk.asked("dev > subscribe 1 a:0 b:1", "dev < suback 1 0 1"),
-        talk.asked("dev > subscribe 1 a:0 b:1", "dev < suback 1 0 0"),
-        [("granted-qos", "reason_codes[1]", 0)],
-    ),
-    "too few codes": (
-        talk.asked("dev > subscribe 1 a:0 b:1", "dev < suback 1 0 1"),
-        talk.asked("dev > subscribe 1 a:0 b:1", "dev < suback 1 0"),
-        [("reason-code", "reason_codes", 0)],
-    ),
-    "a subscription that did not exist": (
-        talk.asked("dev > unsubscribe 1 a", "dev < unsuback 1 0"),
-        talk.asked("dev > unsubscribe 1 a", "dev < unsuback 1 0x11"),
-        [("reason-code", "reason_codes[0]", 0)],
-    ),
+    "CONNACK twice": (OPEN, OPEN + "dev < connack", UNEXPECTED),
     "a DISCONNECT that was not sent": (
-        talk.asked("dev > publish a x", "dev > pingreq", "dev < pingresp"),
-        "dev > connect\ndev < connack\ndev > publish a x\ndev < disconnect code=0x81\ndev < fin",
-        [("close", "ending.by", 1)],
+        talk.asked("dev > publish a x", *PINGED),
+        OPEN + "dev > publish a x\ndev < disconnect code=0x81\ndev < fin",
+        ("close", "ending.by", 1),
     ),
-    "another reason to disconnect": (
-        "dev > connect\ndev < connack\ndev < disconnect code=0x8b\ndev < fin",
-        "dev > connect\ndev < connack\ndev < disconnect code=0x8e\ndev < fin",
-        [("reason-code", "reason_code", 0)],
-    ),
-    "no DISCONNECT": (
-        "dev > connect\ndev < connack\ndev < disconnect code=0x8b\ndev < fin",
-        "dev > connect\ndev < connack\ndev < fin",
-        [("close", "ending.by", 0)],
-    ),
-    "no end at all": (
-        "dev > connect\ndev < connack\ndev > publish a x\ndev < fin",
-        "dev > connect\ndev < connack\ndev > publish a x\ndev > fin",
-        [("close", "ending.by", 0)],
-    ),
-    "a DISCONNECT is not sent": (
-        "dev > connect\ndev < connack\ndev < disconnect code=0x8b\ndev < fin",
-        "dev > connect\ndev < connack\ndev > fin",
-        [("close", "", 0)],
-    ),
-    "an earlier end": (
-        "dev > connect\ndev < connack\ndev > publish a x qos=1 id=1\ndev < puback 1\ndev < fin",
-        "dev > connect\ndev < connack\ndev < fin",
-        [("close", "ending.by", 1)],
-    ),
-    "a broken packet": (talk.connack(""), talk.connack("") + "\ndev < raw 36070003612f620001", [("malformed", "", 0)]),
-    "less authentication": (
-        "dev > connect\ndev < auth code=0x18\ndev > auth code=0x18\ndev < connack",
-        "dev > connect\ndev < connack",
-        [("missing-answer", "", 0)],
-    ),
-    "more authentication": (
-        "dev > connect\ndev < connack",
-        "dev > connect\ndev < auth code=0x18\ndev > auth code=0x18\ndev < connack",
-        [("unexpected-answer", "", 0)],
-    ),
+    "another reason to disconnect": (DISMISSED, OPEN + "dev < disconnect code=0x8e\ndev < fin", REASON_CODE),
+    "no DISCONNECT": (DISMISSED, OPEN + "dev < fin", CLOSE),
+    "no end at all": (OPEN + "dev > publish a x\ndev < fin", OPEN + "dev > publish a x\ndev > fin", CLOSE),
+    "a DISCONNECT is not sent": (DISMISSED, OPEN + "dev > fin", ("close", "", 0)),
+    "an earlier end": (OPEN + "\n".join((*ACKNOWLEDGED, "dev < fin")), OPEN + "dev < fin", ("close", "ending.by", 1)),
+    "a broken packet": (OPEN, OPEN + "dev < raw 36070003612f620001", ("malformed", "", 0)),
+    "less authentication": (AUTHENTICATED, OPEN, MISSING),
+    "more authentication": (OPEN, AUTHENTICATED, UNEXPECTED),
+}
+DIFFERENT: talk.Different = {
+    **{name: (talk.connack(a), talk.connack(b), [found]) for name, (a, b, found) in CONNACKS.items()},
+    **{name: (talk.asked(*a), talk.asked(*b), [found]) for name, (a, b, found) in ASKED.items()},
+    **{name: (a, b, [found]) for name, (a, b, found) in WHOLE.items()},
 }
 
+TWICE = talk.asked(*ACKNOWLEDGED, "dev < puback 1")
+SAME_IDENTIFIER = talk.asked(
+    *ACKNOWLEDGED, "dev > publish a y qos=1 id=1", "dev < puback 1", *SUBSCRIBED, *UNSUBSCRIBED
+)
+PUBREL_FIRST = "dev > connect resume\ndev < connack present\ndev > pubrel 7\ndev < pubcomp 7"
+RELEASED_LATER = "\nsub > reset\nsub > connect resume\nsub < connack present\nsub < pubrel 7\nsub > pubcomp 7"
+RECEIVED = talk.OPENED + "\nsub < publish t/a x qos=2 id=7\nsub > pubrec 7"
 EQUAL: talk.Equal = {
-    "a reason that is left out": (
-        talk.asked("dev > publish a x qos=1 id=1", "dev < puback 1 code=0"),
-        talk.asked("dev > publish a x qos=1 id=1", "dev < puback 1"),
-    ),
+    "a reason that is left out": (talk.asked(SENT, "dev < puback 1 code=0"), talk.asked(*ACKNOWLEDGED)),
     "what is left out has its default": (
         talk.connack("receive_maximum=65535 maximum_qos=2 retain_available=1 topic_alias_maximum=0"),
         talk.connack(""),
@@ -200,8 +138,8 @@ EQUAL: talk.Equal = {
         talk.connack("reason_string=b assigned_client_identifier=b response_information=b authentication_data=b"),
     ),
     "the recording ended before the answer": (
-        "dev > connect\ndev < connack\ndev > publish a x qos=1 id=1\ndev > reset",
-        "dev > connect\ndev < connack\ndev > publish a x qos=1 id=1\ndev < puback 1\ndev > reset",
+        OPEN + f"{SENT}\ndev > reset",
+        OPEN + f"{SENT}\ndev < puback 1\ndev > reset",
     ),
     "who closes after DISCONNECT": (talk.asked(), talk.asked().replace("dev > fin", "dev < fin")),
     "who closes after a refusal": (
@@ -214,30 +152,16 @@ EQUAL: talk.Equal = {
             *EXACTLY_ONCE[:2],
             "dev > publish a x dup qos=2 id=1",
             "dev < pubrec 1",
-            "dev > pubrel 1",
-            "dev > pubrel 1",
-            "dev < pubcomp 1",
-            "dev < pubcomp 1",
+            *("dev > pubrel 1", "dev > pubrel 1", "dev < pubcomp 1", "dev < pubcomp 1"),
         ),
     ),
-    "an answer that came twice before": (
-        talk.asked(*ACKNOWLEDGED, "dev < puback 1"),
-        talk.asked(*ACKNOWLEDGED, "dev < puback 1"),
-    ),
-    "the same identifier for the next message": (
-        talk.asked(*ACKNOWLEDGED, "dev > publish a y qos=1 id=1", "dev < puback 1", *SUBSCRIBED, *UNSUBSCRIBED),
-        talk.asked(*ACKNOWLEDGED, "dev > publish a y qos=1 id=1", "dev < puback 1", *SUBSCRIBED, *UNSUBSCRIBED),
-    ),
+    "an answer that came twice before": (TWICE, TWICE),
+    "the same identifier for the next message": (SAME_IDENTIFIER, SAME_IDENTIFIER),
     "deliveries that are sent again on the next connection": (
-        talk.OPENED + "\nsub < publish t/a x qos=2 id=7\nsub > pubrec 7\nsub > reset"
-        "\nsub > connect resume\nsub < connack present\nsub < pubrel 7\nsub > pubcomp 7",
-        talk.OPENED + "\nsub < publish t/a x qos=2 id=7\nsub > pubrec 7\nsub < pubrel 7\nsub > reset"
-        "\nsub > connect resume\nsub < connack present\nsub < pubrel 7\nsub > pubcomp 7",
+        RECEIVED + RELEASED_LATER,
+        RECEIVED + "\nsub < pubrel 7" + RELEASED_LATER,
     ),
-    "a PUBREL on the next connection": (
-        "dev > connect resume\ndev < connack present\ndev > pubrel 7\ndev < pubcomp 7",
-        "dev > connect resume\ndev < connack present\ndev > pubrel 7\ndev < pubcomp 7",
-    ),
+    "a PUBREL on the next connection": (PUBREL_FIRST, PUBREL_FIRST),
 }
 
 
@@ -309,22 +233,21 @@ def test_older_versions_have_return_codes(version: ProtocolVersion) -> None:
     assert "0x05 Connection Refused, not authorized" in one.message
 
 
-def test_an_answer_that_the_replay_did_not_ask_for_is_not_judged() -> None:
-    recorded = talk.asked("dev > publish a x qos=2 id=1", "dev < pubrec 1", "dev > pubrel 1", "dev < pubcomp 1")
-    found = verify(talk.pairs(recorded, talk.asked("dev > publish a x qos=2 id=1", "dev < pubrec 1")))
+@pytest.mark.parametrize(
+    ("live", "unjudged"),
+    [
+        pytest.param(EXACTLY_ONCE[:2], 1, id="an answer that the replay did not ask for"),
+        pytest.param(ACKNOWLEDGED, 2, id="a message sent with another QoS has another answer"),
+    ],
+)
+def test_what_is_not_judged(live: tuple[str, ...], unjudged: int) -> None:
+    found = verify(talk.pairs(talk.asked(*EXACTLY_ONCE), talk.asked(*live)))
 
-    assert (found.differences, found.tallies[0].unjudged) == ([], 1)
-
-
-def test_a_message_sent_with_another_qos_has_another_answer() -> None:
-    recorded = talk.asked("dev > publish a x qos=2 id=1", "dev < pubrec 1", "dev > pubrel 1", "dev < pubcomp 1")
-    found = verify(talk.pairs(recorded, talk.asked("dev > publish a x qos=1 id=1", "dev < puback 1")))
-
-    assert (found.differences, found.tallies[0].unjudged) == ([], 2)
+    assert (found.differences, found.tallies[0].unjudged) == ([], unjudged)
 
 
 def test_a_connection_that_breaks_says_why() -> None:
-    both = talk.pairs(talk.asked("dev > pingreq", "dev < pingresp"), "dev > connect\ndev < connack")
+    both = talk.pairs(talk.asked(*PINGED), OPEN)
     live = both[0][1]
     assert live is not None
     live.ending.how, live.ending.detail = "failed", "broken pipe"
@@ -332,12 +255,6 @@ def test_a_connection_that_breaks_says_why() -> None:
 
     assert (one.kind, one.follows) == (DifferenceKind.CLOSE, 1)
     assert one.message == "The connection to the live broker broke: broken pipe"
-
-
-V3_1 = ProtocolVersion.V3_1
-SUBSCRIBED = "dev > subscribe 1 a:2", "dev < suback 1 2"
-GOT = "dev < publish a x qos=2 id=7", "dev > pubrec 7", "dev < pubrel 7"
-SENT = "dev > publish a x qos=1 id=1", "dev < puback 1"
 
 
 def found(*lines: str, version: ProtocolVersion = talk.V5) -> list[tuple[str, str, bool]]:
@@ -348,15 +265,15 @@ def found(*lines: str, version: ProtocolVersion = talk.V5) -> list[tuple[str, st
 @pytest.mark.parametrize(
     ("lines", "again"),
     [
-        (SENT, []),
-        ((*SENT, *SENT), []),
-        ((*SENT, "dev < puback 1"), [("puback", "publish", False)]),
-        ((*SENT, "dev > publish a x dup qos=1 id=1", "dev < puback 1"), [("puback", "publish", True)]),
+        (ACKNOWLEDGED, []),
+        ((*ACKNOWLEDGED, *ACKNOWLEDGED), []),
+        ((*ACKNOWLEDGED, "dev < puback 1"), [("puback", "publish", False)]),
+        ((*ACKNOWLEDGED, "dev > publish a x dup qos=1 id=1", "dev < puback 1"), [("puback", "publish", True)]),
         (("dev < connack",), [("connack", "connect", False)]),
         (("dev > pingreq", "dev > pingreq", "dev < pingresp", "dev < pingresp"), []),
         (("dev > pingreq", "dev < pingresp", "dev < pingresp"), [("pingresp", "pingreq", False)]),
-        ((*SUBSCRIBED, *GOT, "dev > pubcomp 7", *GOT, "dev > pubcomp 7"), []),
-        ((*SUBSCRIBED, *GOT, "dev < pubrel 7"), [("pubrel", "pubrec", False)]),
+        ((*DELIVERED, *GOT, "dev > pubcomp 7"), []),
+        ((*DELIVERED[:-1], "dev < pubrel 7"), [("pubrel", "pubrec", False)]),
         (("dev < pubrel 7", "dev > pubcomp 7"), []),
         (("dev < pubrel 7", "dev > pubcomp 7", "dev < pubrel 7"), [("pubrel", "pubrel", False)]),
         (("dev < puback 1", "dev < puback 1"), []),
@@ -367,7 +284,6 @@ def test_answers_are_counted_by_what_asks_for_them(lines: tuple[str, ...], again
 
 
 def test_in_3_1_a_pubrel_says_that_it_is_sent_again() -> None:
-    lines = (*SUBSCRIBED, *GOT)
-
-    assert found(*lines, "dev < raw 6a020007", version=V3_1) == [("pubrel", "pubrec", True)]
-    assert found(*lines, "dev < raw 62020007", version=V3_1) == [("pubrel", "pubrec", False)]
+    for raw, again in (("6a020007", True), ("62020007", False)):
+        lines = (*DELIVERED[:-1], f"dev < raw {raw}")
+        assert found(*lines, version=ProtocolVersion.V3_1) == [("pubrel", "pubrec", again)]

@@ -18,92 +18,61 @@ from mqttscope.replay.verify import compare, verify
 from mqttscope.replay.verify.deliveries import longest_rise
 from mqttscope.replay.verify.difference import DifferenceKind
 from tests.each import each
-from tests.replay.talk import (
-    ALL,
-    OPENED,
-    Different,
-    Equal,
-    Found,
-    asked,
-    check,
-    delivered,
-    pairs,
-    record,
-    replay,
-    told,
-)
+from tests.replay.talk import ALL, OPENED, Different, Equal, Found, asked, check, delivered, pairs, record, replay, told
 
+ONE = "publish t/a one"
+SENT = OPENED + "pub > publish t/a x\n"
+CAME = SENT + "sub < publish t/a x"
+SENT_ONCE = OPENED + "pub > publish t/a x qos=1 id=1\n"
+ACKNOWLEDGED = SENT_ONCE + "pub < puback 1\n"
+FORWARDED = ACKNOWLEDGED + "sub < publish t/a x"
+EXACTLY_ONCE = SENT + "sub < publish t/a x qos=2 id=1\nsub > pubrec 1"
+CAUGHT_UP = "sub > pingreq\nsub < pingresp"
+"""What a subscriber gets afterwards would come too late."""
+PINGED = "pub > pingreq\npub < pingresp\n"
+MISSING = ("missing-delivery", "", 0)
+EXTRA = ("extra-delivery", "", 0)
+OTHER_PROPERTIES = {
+    "a content type lost": ("content_type=json", "", "content_type"),
+    "another response topic": ("response_topic=a", "response_topic=b", "response_topic"),
+    "another correlation": ("correlation_data=a", "correlation_data=b", "correlation_data"),
+    "a payload that is text no more": ("payload_format_indicator=1", "", "payload_format_indicator"),
+    "user properties of a message in another order": (
+        "user_property=a:1 user_property=a:2",
+        "user_property=a:2 user_property=a:1",
+        "user_property",
+    ),
+    "another subscription identifier": (
+        "subscription_identifier=1",
+        "subscription_identifier=2",
+        "subscription_identifier",
+    ),
+    "an expiry interval that is not there": ("message_expiry_interval=9", "", "message_expiry_interval"),
+}
+"""Properties of a delivery in the recording and live, and which one differs."""
 DIFFERENT: Different = {
     "a lower QoS, and what is delivered with it": (
-        OPENED + "pub > publish t/a x qos=1 id=1\npub < puback 1\nsub < publish t/a x qos=1 id=1\nsub > puback 1",
-        OPENED.replace("suback 1 2", "suback 1 0")
-        + "pub > publish t/a x qos=1 id=1\npub < puback 1\nsub < publish t/a x",
+        FORWARDED + " qos=1 id=1\nsub > puback 1",
+        FORWARDED.replace("suback 1 2", "suback 1 0"),
         [("granted-qos", "reason_codes[0]", 1)],
     ),
-    "a message is missing": (delivered(*ALL), delivered(*ALL[:2]), [("missing-delivery", "", 0)]),
-    "a message too many": (delivered(*ALL), delivered(*ALL, "publish t/a one"), [("extra-delivery", "", 0)]),
+    "a message is missing": (delivered(*ALL), delivered(*ALL[:2]), [MISSING]),
+    "a message too many": (delivered(*ALL), delivered(*ALL, ONE), [EXTRA]),
     "a payload that nobody published": (
         delivered(*ALL),
         delivered("publish t/a eno", *ALL[1:]),
         [("payload", "payload", 0)],
     ),
-    "another message of the topic": (
-        delivered("publish t/a one"),
-        delivered("publish t/a three"),
-        [("missing-delivery", "", 0), ("extra-delivery", "", 0)],
-    ),
-    "another QoS": (
-        delivered("publish t/a one", *ALL[1:]),
-        delivered("publish t/a one qos=1 id=1", *ALL[1:]),
-        [("delivery-qos", "qos", 0)],
-    ),
-    "a RETAIN flag": (
-        delivered(*ALL),
-        delivered("publish t/a one retain", *ALL[1:]),
-        [("retain", "retain", 0)],
-    ),
-    "a content type lost": (
-        delivered("publish t/a one content_type=json"),
-        delivered("publish t/a one"),
-        [("property", "properties.content_type", 0)],
-    ),
-    "another response topic": (
-        delivered("publish t/a one response_topic=a"),
-        delivered("publish t/a one response_topic=b"),
-        [("property", "properties.response_topic", 0)],
-    ),
-    "another correlation": (
-        delivered("publish t/a one correlation_data=a"),
-        delivered("publish t/a one correlation_data=b"),
-        [("property", "properties.correlation_data", 0)],
-    ),
-    "a payload that is text no more": (
-        delivered("publish t/a one payload_format_indicator=1"),
-        delivered("publish t/a one"),
-        [("property", "properties.payload_format_indicator", 0)],
-    ),
-    "user properties of a message in another order": (
-        delivered("publish t/a one user_property=a:1 user_property=a:2"),
-        delivered("publish t/a one user_property=a:2 user_property=a:1"),
-        [("property", "properties.user_property", 0)],
-    ),
-    "another subscription identifier": (
-        delivered("publish t/a one subscription_identifier=1"),
-        delivered("publish t/a one subscription_identifier=2"),
-        [("property", "properties.subscription_identifier", 0)],
-    ),
-    "an expiry interval that is not there": (
-        delivered("publish t/a one message_expiry_interval=9"),
-        delivered("publish t/a one"),
-        [("property", "properties.message_expiry_interval", 0)],
-    ),
-    "no PUBREL": (
-        OPENED + "pub > publish t/a x\nsub < publish t/a x qos=2 id=1\nsub > pubrec 1\nsub < pubrel 1\nsub > pubcomp 1",
-        OPENED + "pub > publish t/a x\nsub < publish t/a x qos=2 id=1\nsub > pubrec 1",
-        [("missing-answer", "", 0)],
-    ),
+    "another message of the topic": (delivered(ONE), delivered("publish t/a three"), [MISSING, EXTRA]),
+    "another QoS": (delivered(*ALL), delivered(f"{ONE} qos=1 id=1", *ALL[1:]), [("delivery-qos", "qos", 0)]),
+    "a RETAIN flag": (delivered(*ALL), delivered(f"{ONE} retain", *ALL[1:]), [("retain", "retain", 0)]),
+    **{
+        name: (delivered(f"{ONE} {before}"), delivered(f"{ONE} {after}"), [("property", f"properties.{field}", 0)])
+        for name, (before, after, field) in OTHER_PROPERTIES.items()
+    },
+    "no PUBREL": (EXACTLY_ONCE + "\nsub < pubrel 1\nsub > pubcomp 1", EXACTLY_ONCE, [("missing-answer", "", 0)]),
     "the client is refused": (
-        OPENED + "pub > publish t/a x qos=1 id=1\npub < puback 1\nsub < publish t/a x",
+        FORWARDED,
         OPENED.replace("pub < connack", "pub < connack code=0x87"),
         [("reason-code", "reason_code", 2)],
     ),
@@ -118,79 +87,82 @@ DIFFERENT: Different = {
         [("reason-code", "reason_codes[0]", 3)],
     ),
     "a refused message, which is not delivered": (
-        OPENED + "pub > publish t/a x qos=1 id=1\npub < puback 1\nsub < publish t/a x",
-        OPENED + "pub > publish t/a x qos=1 id=1\npub < puback 1 code=0x87",
+        FORWARDED,
+        SENT_ONCE + "pub < puback 1 code=0x87",
         [("reason-code", "reason_code", 1)],
     ),
-    "a message that is not acknowledged, and not delivered": (
-        OPENED + "pub > publish t/a x qos=1 id=1\npub < puback 1\nsub < publish t/a x",
-        OPENED + "pub > publish t/a x qos=1 id=1",
-        [("missing-answer", "", 1)],
-    ),
+    "a message that is not acknowledged, and not delivered": (FORWARDED, SENT_ONCE, [("missing-answer", "", 1)]),
     "a message that is not acknowledged, but delivered": (
-        OPENED + "pub > publish t/a x qos=1 id=1\npub < puback 1\nsub < publish t/a x",
-        OPENED + "pub > publish t/a x qos=1 id=1\nsub < publish t/a x\nsub < publish t/a x",
-        [("extra-delivery", "", 0), ("missing-answer", "", 0)],
+        FORWARDED,
+        SENT_ONCE + "sub < publish t/a x\n" * 2,
+        [EXTRA, ("missing-answer", "", 0)],
     ),
     "messages that were sent when the broker closed": (
-        OPENED + "pub > publish t/a x\nsub < publish t/a x\npub > pingreq\npub < pingresp\npub > fin",
-        OPENED + "pub > publish t/a x\npub < fin",
+        CAME + "\n" + PINGED + "pub > fin",
+        SENT + "pub < fin",
         [("close", "ending.by", 2)],
     ),
     "messages that it had got before": (
-        OPENED + "pub > publish t/a x\nsub < publish t/a x\n" + 2 * "pub > pingreq\npub < pingresp\n" + "pub > fin",
-        OPENED + "pub > publish t/a x\npub > pingreq\npub < pingresp\npub < fin",
-        [("missing-delivery", "", 0), ("close", "ending.by", 1)],
+        CAME + "\n" + PINGED * 2 + "pub > fin",
+        SENT + PINGED + "pub < fin",
+        [MISSING, ("close", "ending.by", 1)],
+    ),
+    "an early end, and what is missing then": (
+        CAME + "\npub > publish t/b y qos=1 id=1\npub < puback 1\nsub < publish t/b y\npub > disconnect\npub > fin",
+        CAME + "\npub < reset",
+        [("close", "ending.by", 2)],
+    ),
+    "messages that only the live broker lets through": (
+        SENT.replace("suback 1 2", "suback 1 0x87") + CAUGHT_UP,
+        CAME + "\n" + CAUGHT_UP,
+        [("reason-code", "reason_codes[0]", 1)],
+    ),
+    "a message that only the live broker accepts, and its delivery": (
+        SENT_ONCE + "pub < puback 1 code=0x87\n" + CAUGHT_UP,
+        FORWARDED + "\n" + CAUGHT_UP,
+        [("reason-code", "reason_code", 1)],
+    ),
+    "everything on a connection that only the live broker accepts": (
+        "sub > connect\nsub < connack code=0x87\npub > connect\npub < connack\npub > publish t/a x",
+        CAME,
+        [("reason-code", "reason_code", 1)],
     ),
     "an order": (delivered(*ALL), delivered(ALL[2], ALL[1], ALL[0]), [("order", "", 0)]),
 }
 
+TWO_COPIES = [f"{ONE} subscription_identifier={number}" for number in (1, 2)]
+RETURNED = CAME + " qos=1 id=1\nsub > fin\nsub > connect resume\nsub < connack"
+OVERTAKEN = OPENED + "pub > publish t/a one\nother > connect\nother < connack\nother > publish t/a two\n"
+EXPIRING = "publish t/a old message_expiry_interval=10"
 EQUAL: Equal = {
     "packet identifiers": (
-        delivered("publish t/a one qos=1 id=1", *ALL[1:]),
-        delivered("publish t/a one qos=1 id=700", *ALL[1:]),
+        delivered(f"{ONE} qos=1 id=1", *ALL[1:]),
+        delivered(f"{ONE} qos=1 id=700", *ALL[1:]),
     ),
     "aliases": (
-        delivered("publish t/a one topic_alias=1", ALL[1], "publish - three topic_alias=1"),
-        delivered("publish t/a one topic_alias=5", ALL[1], "publish - three topic_alias=5"),
+        delivered(f"{ONE} topic_alias=1", ALL[1], "publish - three topic_alias=1"),
+        delivered(f"{ONE} topic_alias=5", ALL[1], "publish - three topic_alias=5"),
     ),
-    "an alias that one side uses": (delivered(*ALL), delivered("publish t/a one topic_alias=1", *ALL[1:])),
-    "subscription identifiers as a set": (
-        delivered("publish t/a one subscription_identifier=1"),
-        delivered("publish t/a one subscription_identifier=1"),
-    ),
+    "an alias that one side uses": (delivered(*ALL), delivered(f"{ONE} topic_alias=1", *ALL[1:])),
+    "subscription identifiers as a set": (delivered(TWO_COPIES[0]), delivered(TWO_COPIES[0])),
     "the broker's own topics": (delivered(*ALL), delivered("publish $SYS/uptime 1", *ALL)),
     "once more with DUP": (
-        delivered("publish t/a one qos=1 id=1", *ALL[1:]),
-        delivered("publish t/a one qos=1 id=1", "publish t/a one qos=1 id=1 dup", *ALL[1:]),
+        delivered(f"{ONE} qos=1 id=1", *ALL[1:]),
+        delivered(f"{ONE} qos=1 id=1", f"{ONE} qos=1 id=1 dup", *ALL[1:]),
     ),
-    "once more on the next connection": (
-        OPENED + "pub > publish t/a x\nsub < publish t/a x qos=1 id=1\nsub > fin\nsub > connect resume\nsub < connack",
-        OPENED + "pub > publish t/a x\nsub < publish t/a x qos=1 id=1\nsub > fin\nsub > connect resume\nsub < connack\n"
-        "sub < publish t/a x qos=1 id=1 dup",
-    ),
+    "once more on the next connection": (RETURNED, RETURNED + "\nsub < publish t/a x qos=1 id=1 dup"),
     "the expiry interval counted down": (
-        delivered("publish t/a old message_expiry_interval=9").replace(
-            "publish t/a one", "publish t/a old message_expiry_interval=10", 1
-        ),
+        delivered("publish t/a old message_expiry_interval=9").replace(ONE, EXPIRING, 1),
         delivered("+4 sub < publish t/a old message_expiry_interval=6")
         .replace("sub < +4", "+4")
-        .replace("publish t/a one", "publish t/a old message_expiry_interval=10", 1),
+        .replace(ONE, EXPIRING, 1),
     ),
-    "the capture ended before the delivery": (
-        OPENED + "pub > publish t/a x",
-        OPENED + "pub > publish t/a x\nsub < publish t/a x",
-    ),
+    "the capture ended before the delivery": (SENT, CAME),
     "order across topics": (delivered(*ALL), delivered(ALL[1], ALL[0], ALL[2])),
-    "copies of one message for two filters": (
-        delivered("publish t/a one subscription_identifier=1", "publish t/a one subscription_identifier=2"),
-        delivered("publish t/a one subscription_identifier=2", "publish t/a one subscription_identifier=1"),
-    ),
+    "copies of one message for two filters": (delivered(*TWO_COPIES), delivered(*reversed(TWO_COPIES))),
     "two clients overtake each other": (
-        OPENED + "pub > publish t/a one\nother > connect\nother < connack\nother > publish t/a two\n"
-        "sub < publish t/a one\nsub < publish t/a two",
-        OPENED + "pub > publish t/a one\nother > connect\nother < connack\nother > publish t/a two\n"
-        "sub < publish t/a two\nsub < publish t/a one",
+        OVERTAKEN + "sub < publish t/a one\nsub < publish t/a two",
+        OVERTAKEN + "sub < publish t/a two\nsub < publish t/a one",
     ),
 }
 
@@ -227,14 +199,11 @@ SHARED = """
     [
         ("b < publish t/1 x\na < publish t/2 y\na < publish own z", []),
         ("b < publish t/2 y\nb < publish t/1 x subscription_identifier=4\na < publish own z", []),
-        ("a < publish own z\nb < publish t/1 x", [("missing-delivery", "", 0)]),
-        (
-            "a < publish t/1 x\nb < publish t/2 y\nb < publish own z",
-            [("missing-delivery", "", 0), ("extra-delivery", "", 0)],
-        ),
+        ("a < publish own z\nb < publish t/1 x", [MISSING]),
+        ("a < publish t/1 x\nb < publish t/2 y\nb < publish own z", [MISSING, EXTRA]),
         (
             "a < publish t/1 x\nb < publish t/1 x\nb < publish t/2 y\na < publish own z\na < publish t/1 x",
-            [("extra-delivery", "", 0), ("extra-delivery", "", 0)],
+            [EXTRA, EXTRA],
         ),
     ],
 )
@@ -320,7 +289,7 @@ def _shuffled(sent: list[tuple[str, int]], random: Random) -> list[tuple[str, in
 
 
 def test_what_was_left_out_is_not_missed() -> None:
-    recorded = record(OPENED + "pub > publish t/a x qos=1 id=1\npub < puback 1\nsub < publish t/a x")
+    recorded = record(FORWARDED)
     left_out = {one for script in recorded for one in script.entries if one.type == "publish" and one.from_client}
     found = verify(replay(recorded, OPENED), skipped=left_out)
 
@@ -328,34 +297,37 @@ def test_what_was_left_out_is_not_missed() -> None:
     assert [one.reasons for one in found.tallies] == [{"the replay did not perform what it belongs to": 1}] * 2
 
 
-def test_what_the_recording_lost_is_not_judged() -> None:
-    recorded = OPENED + "sub < lost 20\npub > publish t/a x\nsub > pingreq\nsub < pingresp"
-    live = OPENED + "pub > publish t/a x\nsub < publish t/a x\nsub > pingreq\nsub < pingresp"
+@pytest.mark.parametrize(
+    ("recorded", "live", "unjudged"),
+    [
+        pytest.param(
+            OPENED + "sub < lost 20\npub > publish t/a x\n" + CAUGHT_UP,
+            CAME + "\n" + CAUGHT_UP,
+            [{"the recording is not complete": 1}, {}],
+            id="what the recording lost",
+        ),
+        pytest.param(
+            OPENED + "pub > lost 20\nsub < publish t/a x",
+            OPENED,
+            [{"the recording is not complete": 1}, {}],
+            id="what was published in bytes that are lost",
+        ),
+        pytest.param(FORWARDED + " qos=1 id=1\nsub > puback 1", CAME, [1, 1], id="sent with a lower QoS"),
+        pytest.param(
+            CAME,
+            "sub > connect\nsub < connack\npub > connect\npub < connack\npub > publish t/a x",
+            [2, 0],
+            id="what was not subscribed in the replay",
+        ),
+    ],
+)
+def test_what_is_not_judged(recorded: str, live: str, unjudged: list[int | dict[str, int]]) -> None:
+    """How often in each connection, or why."""
     found = verify(pairs(recorded, live))
 
     assert found.differences == []
-    assert found.tallies[0].reasons == {"the recording is not complete": 1}
-
-
-def test_what_was_published_in_bytes_that_are_lost_is_not_missed() -> None:
-    found = verify(pairs(OPENED + "pub > lost 20\nsub < publish t/a x", OPENED))
-
-    assert (found.differences, found.tallies[0].reasons) == ([], {"the recording is not complete": 1})
-
-
-def test_an_early_end_explains_what_is_missing() -> None:
-    recorded = OPENED + "pub > publish t/a x\nsub < publish t/a x\npub > publish t/b y qos=1 id=1\npub < puback 1\n"
-    recorded += "sub < publish t/b y\npub > disconnect\npub > fin"
-    live = OPENED + "pub > publish t/a x\nsub < publish t/a x\npub < reset"
-
-    assert told(compare(pairs(recorded, live))) == [("close", "ending.by", 2)]
-
-
-def test_messages_that_only_the_live_broker_lets_through_follow() -> None:
-    recorded = OPENED.replace("suback 1 2", "suback 1 0x87") + "pub > publish t/a x\nsub > pingreq\nsub < pingresp"
-    live = OPENED + "pub > publish t/a x\nsub < publish t/a x\nsub > pingreq\nsub < pingresp"
-
-    assert told(compare(pairs(recorded, live))) == [("reason-code", "reason_codes[0]", 1)]
+    told = zip(found.tallies, unjudged, strict=True)
+    assert [one.unjudged if isinstance(wanted, int) else one.reasons for one, wanted in told] == unjudged
 
 
 def test_what_was_left_out_since_the_connection_had_ended_follows_from_its_end() -> None:
@@ -370,14 +342,6 @@ def test_what_was_left_out_since_the_connection_had_ended_follows_from_its_end()
     refused[0][1].ending.how = "refused"
     found = compare(refused, skipped=[one for one in recorded[0].entries if one.from_client])
     assert told(found) == [("not-connected", "", 3)]
-
-
-def test_a_message_that_the_replay_had_to_send_with_a_lower_qos_is_not_judged() -> None:
-    recorded = OPENED + "pub > publish t/a x qos=1 id=1\npub < puback 1\nsub < publish t/a x qos=1 id=1\nsub > puback 1"
-    found = verify(pairs(recorded, OPENED + "pub > publish t/a x\nsub < publish t/a x"))
-
-    assert found.differences == []
-    assert [one.unjudged for one in found.tallies] == [1, 1]
 
 
 def test_messages_that_were_stored_before_the_recording_are_missed_all_the_same() -> None:
@@ -395,26 +359,3 @@ def test_a_message_of_which_bytes_are_lost_is_not_judged() -> None:
     found = verify(replay(recorded, OPENED))
 
     assert (found.differences, found.tallies[0].unjudged) == ([], 1)
-
-
-def test_what_was_not_subscribed_in_the_replay_is_not_missed() -> None:
-    recorded = OPENED + "pub > publish t/a x\nsub < publish t/a x"
-    live = "sub > connect\nsub < connack\npub > connect\npub < connack\npub > publish t/a x"
-    found = verify(pairs(recorded, live))
-
-    assert (found.differences, found.tallies[0].unjudged) == ([], 2)
-
-
-def test_a_message_that_only_the_live_broker_accepts_brings_its_delivery() -> None:
-    recorded = OPENED + "pub > publish t/a x qos=1 id=1\npub < puback 1 code=0x87\nsub > pingreq\nsub < pingresp"
-    live = OPENED + "pub > publish t/a x qos=1 id=1\npub < puback 1\nsub < publish t/a x\nsub > pingreq\nsub < pingresp"
-
-    assert told(compare(pairs(recorded, live))) == [("reason-code", "reason_code", 1)]
-
-
-def test_everything_on_a_connection_that_only_the_live_broker_accepts_follows() -> None:
-    recorded = "sub > connect\nsub < connack code=0x87\npub > connect\npub < connack\npub > publish t/a x"
-
-    assert told(compare(pairs(recorded, OPENED + "pub > publish t/a x\nsub < publish t/a x"))) == [
-        ("reason-code", "reason_code", 1)
-    ]

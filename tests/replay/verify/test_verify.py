@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from mqttscope.capture import open_capture
-from mqttscope.dissect import dissect
-from mqttscope.replay.script import Script, read_scripts
 from mqttscope.replay.verify import compare, verify
 from mqttscope.replay.verify.difference import DifferenceKind
-from tests.conftest import ROOT
 from tests.each import each
+from tests.replay.recordings import NAMES, captured
 from tests.replay.talk import ALL, copied, delivered, pairs, told
 from tests.replay.verify import test_answers, test_deliveries
 
-CAPTURES = sorted(path.parent.name for path in (ROOT / "captures").glob("*/capture.pcapng"))
 TABLES = (test_answers, test_deliveries)
 
 
@@ -30,13 +26,9 @@ def test_differences_come_in_the_order_of_the_recording() -> None:
     assert places == sorted(places)
 
 
-def scripts(name: str) -> list[Script]:
-    return read_scripts(dissect(open_capture([str(ROOT / "captures" / name / "capture.pcapng")])))
-
-
-@each("name", CAPTURES)
+@each("name", NAMES)
 def test_a_capture_does_not_differ_from_itself(name: str) -> None:
-    found = verify(copied(scripts(name)))
+    found = verify(copied(captured(name)))
 
     assert told(found.differences) == []
     assert all(one.following == 0 and one.differing == 0 for one in found.tallies)
