@@ -316,6 +316,8 @@ def test_who_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
         (None, {"NO_COLOR": "1"}, True, False),
         (None, {"NO_COLOR": "", "TERM": "xterm"}, True, True),
         (None, {"FORCE_COLOR": "1"}, False, True),
+        (None, {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False, False),
+        (None, {"NO_COLOR": ""}, False, False),
         (None, {"TERM": "dumb"}, True, False),
     ],
 )

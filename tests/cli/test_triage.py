@@ -317,7 +317,6 @@ def test_colour_only_on_a_terminal_and_without_no_color() -> None:
     assert b"\x1b" in looked_at(KEEP_ALIVE, "--color").out
     assert b"\x1b" in invoke(KEEP_ALIVE, env={"FORCE_COLOR": "1"}).out
     assert b"\x1b" not in invoke(KEEP_ALIVE, "--no-color", env={"FORCE_COLOR": "1"}).out
-    assert b"\x1b" not in invoke(KEEP_ALIVE, env={"FORCE_COLOR": "1", "NO_COLOR": "1"}).out
 
 
 def test_in_a_terminal(truncated_capture: Path) -> None:
