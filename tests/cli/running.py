@@ -4,24 +4,44 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from click.testing import CliRunner
 
 from mqttscope.cli.main import main
-from tests import forked
+from tests import forked, tools
 from tests.conftest import ROOT
-from tests.forked import UNSET
+from tests.forked import UNSET, Forked
 from tests.forked import environment as environment
 
 CAPTURES = sorted((ROOT / "captures").glob("*/capture.pcapng"))
 FORMATS = ("text", "tree", "ladder", "jsonl", "csv")
 Word = str | bytes | Path
+BUSY = """if True:
+    import sys
+    from mqttscope.capture import live
+    from mqttscope.cli import run
+    from mqttscope.lint.engine import Linter
+
+    marker = sys.argv.pop()
+
+    def feed(self, event):
+        open(marker, "w").close()
+        while True:
+            sum(range(1000))
+
+    live.can_shorten_time_out = lambda: False
+    Linter.feed = feed
+    run()
+"""
+"""A script that runs the program with a rule that does not end; its last argument is a file that it makes then."""
 
 
 @dataclass(slots=True)
@@ -36,6 +56,12 @@ class Done:
     def text(self) -> str:
         """Standard output as text."""
         return self.out.decode()
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """Standard output as one JSON document."""
+        found: dict[str, Any] = json.loads(self.out)
+        return found
 
     @property
     def lines(self) -> list[dict[str, Any]]:
@@ -68,6 +94,42 @@ def run(*arguments: Word, given: bytes = b"", env: Mapping[str, str] | None = No
     """Run the program as users do, but for its start."""
     done = forked.run(command(*arguments), given, env=environment(env), cwd=cwd)
     return Done(done.returncode, done.stdout, done.stderr.decode("utf-8", "replace"))
+
+
+def python(script: str, *arguments: Word, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a script in an interpreter of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        capture_output=True, text=True, env=environment(env), cwd=ROOT, timeout=60, check=False,
+    )  # fmt: skip
+
+
+@dataclass(slots=True)
+class Started:
+    """The program at work, and the pipes to it."""
+
+    process: subprocess.Popen[bytes]
+    input: IO[bytes]
+    out: IO[bytes]
+    err: IO[bytes]
+
+
+@contextmanager
+def started(*arguments: Word, given: bytes = b"") -> Iterator[Started]:
+    """The program at work, whose input has begun and does not end."""
+    process = Forked(
+        command(*arguments), bufsize=0,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(),
+    )  # fmt: skip
+    with process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write(given)
+        try:
+            yield Started(process, process.stdin, process.stdout, process.stderr)
+        finally:
+            process.kill()
 
 
 def invoke(*arguments: str | Path, given: bytes = b"", env: Mapping[str, str | None] | None = None) -> Done:
@@ -106,3 +168,29 @@ def decoded(raw: str, *arguments: str, code: int = 0) -> dict[str, Any]:
     lines: Sequence[dict[str, Any]] = done.lines
     assert len(lines) == 1
     return lines[0]
+
+
+def as_nobody(*more: str) -> list[str]:
+    """What is put before a command to run it as another user; the test is skipped where that cannot be."""
+    setpriv = tools.program("setpriv")
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to be somebody else")
+    words = [setpriv, "--reuid=65534", "--regid=65534", "--clear-groups", *more]
+    python = [*words, sys.executable, "-c", "import mqttscope"]
+    if subprocess.run(python, capture_output=True, env=environment(), check=False).returncode:
+        pytest.skip("somebody else cannot read this checkout")
+    return words
+
+
+def interrupt(patch: pytest.MonkeyPatch, kind: Any, count: int) -> None:
+    """Let Ctrl-C come when an object of a class has been fed that many events."""
+    feed, fed = kind.feed, 0
+
+    def interrupted(self: object, event: object) -> None:
+        nonlocal fed
+        fed += 1
+        if fed > count:
+            raise KeyboardInterrupt
+        feed(self, event)
+
+    patch.setattr(kind, "feed", interrupted)

@@ -7,82 +7,73 @@ from dataclasses import replace
 
 import pytest
 
-from mqttscope.capture import PcapngWriter, open_capture
+from mqttscope.capture import PcapngWriter
 from mqttscope.cli import advice
 from mqttscope.dissect import Dissector
 from mqttscope.net import segment
-from mqttscope.net.frame import Frame
 from tests import corpora
+from tests.capture.doubled import recorded
 from tests.cli.running import Done, capture, invoke
 from tests.conftest import ROOT
+from tests.each import each
 
 QOS = capture("v5-qos")
 REMEDY = "capture complete frames with `tcpdump -s 0` or `tshark -s 0`"
+CUT = "the snap length cut"
 
 
 def cut(name: str, length: int, *arguments: str) -> Done:
     """A capture of the project, cut by a snap length, inspected from standard input."""
     stream = io.BytesIO()
     with PcapngWriter(stream) as writer:
-        for frame in open_capture([str(capture(name))]):
-            if isinstance(frame, Frame):
-                writer.write(replace(frame, data=frame.data[:length]))
+        for frame in recorded(capture(name)):
+            writer.write(replace(frame, data=frame.data[:length]))
     return invoke("inspect", "-", *arguments, given=stream.getvalue())
 
 
 class TestSnapLength:
-    @pytest.mark.parametrize("length", [54, 66])
-    def test_all_payload_cut_names_the_remedy(self, length: int) -> None:
-        assert cut("v5-qos", length).err == f"mqttscope: the snap length cut off all bytes of TCP payload: {REMEDY}\n"
-
-    def test_most_payload_cut_says_how_much(self) -> None:
-        assert f"the snap length cut off 275 of 369 bytes of TCP payload: {REMEDY}" in cut("v5-qos", 70).err
-
-    def test_headers_cut_names_the_remedy(self) -> None:
-        done = cut("v5-qos", 40)
-        assert done.err.splitlines() == [
-            "mqttscope: no TCP connection found",
-            f"mqttscope: the snap length cut 53 frames inside the headers: {REMEDY}",
-        ]
-
-    @pytest.mark.parametrize("length", [80, 1500])
-    def test_little_or_nothing_cut_says_nothing(self, length: int) -> None:
-        assert cut("v5-qos", length).err == ""
-
-    def test_what_was_read_before_a_limit_counts(self) -> None:
-        assert cut("v5-qos", 90, "--limit", "3").err == ""
+    @pytest.mark.parametrize(
+        ("length", "arguments", "said"),
+        [
+            (40, (), f"no TCP connection found\nmqttscope: {CUT} 53 frames inside the headers: {REMEDY}"),
+            (54, (), f"{CUT} off all bytes of TCP payload: {REMEDY}"),
+            (66, (), f"{CUT} off all bytes of TCP payload: {REMEDY}"),
+            (70, (), f"{CUT} off 275 of 369 bytes of TCP payload: {REMEDY}"),
+            (80, (), ""),
+            (90, ("--limit", "3"), ""),
+            (1500, (), ""),
+        ],
+    )
+    def test_much_that_was_cut_off_names_the_remedy(self, length: int, arguments: tuple[str, ...], said: str) -> None:
+        assert cut("v5-qos", length, *arguments).err == (f"mqttscope: {said}\n" if said else "")
 
 
 class TestSelection:
     @pytest.mark.parametrize("command", ["inspect", "stats"])
-    def test_a_connection_that_is_not_there(self, command: str) -> None:
-        done = invoke(command, QOS, "--connection", "99")
+    @pytest.mark.parametrize(
+        ("chosen", "said"),
+        [
+            (("--connection", "99"), "there is no connection 99: numbers go from 0 to 1"),
+            (("--filter", 'topic == "no/such"'), "nothing matches the filter in 24 packets"),
+            (("--connection", "1"), ""),
+            (("--filter", "publish"), ""),
+            (("--filter", "qos > 1"), ""),
+        ],
+    )
+    def test_a_selection_that_finds_nothing_is_said(self, command: str, chosen: tuple[str, str], said: str) -> None:
+        done = invoke(command, QOS, *chosen)
 
-        assert (done.code, done.err) == (0, "mqttscope: there is no connection 99: numbers go from 0 to 1\n")
-
-    @pytest.mark.parametrize("command", ["inspect", "stats"])
-    def test_a_filter_that_matches_nothing(self, command: str) -> None:
-        done = invoke(command, QOS, "--filter", 'topic == "no/such"')
-
-        assert (done.code, done.err) == (0, "mqttscope: nothing matches the filter in 24 packets\n")
+        assert (done.code, done.err) == (0, f"mqttscope: {said}\n" if said else "")
+        assert said or done.out
 
     @pytest.mark.parametrize(("command", "form"), [("inspect", "jsonl"), ("inspect", "csv"), ("stats", "json")])
     def test_machine_formats_name_a_connection_that_is_not_there_alone(self, command: str, form: str) -> None:
         assert invoke(command, QOS, "--format", form, "--filter", 'topic == "no/such"').err == ""
         assert "there is no connection 99" in invoke(command, QOS, "--format", form, "--connection", "99").err
 
-    @pytest.mark.parametrize("command", ["inspect", "stats"])
-    @pytest.mark.parametrize("chosen", [("--connection", "1"), ("--filter", "publish"), ("--filter", "qos > 1")])
-    def test_what_is_found_needs_no_words(self, command: str, chosen: tuple[str, str]) -> None:
-        done = invoke(command, QOS, *chosen)
-
-        assert done.err == ""
-        assert done.out
-
     def test_one_of_two_connections_is_missing(self) -> None:
         assert "there is no connection 7" in invoke("inspect", QOS, "--connection", "1", "--connection", "7").err
-
-    def test_a_limit_that_ends_the_run_proves_nothing_of_connections(self) -> None:
+        # A limit that ends the run proves nothing of connections.
         assert invoke("inspect", QOS, "--connection", "0", "--connection", "1", "--limit", "1").err == ""
 
 
@@ -95,10 +86,7 @@ def test_a_port_on_which_something_else_is_spoken(command: str, named: str, name
         f"mqttscope: --port 1883:{named}: 2 connections there speak plain MQTT, not {name}, and were read as that\n"
     )
     assert invoke(command, QOS).out == done.out
-
-
-def test_a_port_that_was_named_well_needs_no_words() -> None:
-    assert invoke("inspect", capture("websocket-v5"), "--port", "8080:ws").err == ""
+    assert invoke(command, capture("websocket-v5"), "--port", "8080:ws").err == ""
 
 
 @pytest.mark.parametrize("command", ["inspect", "stats"])
@@ -127,14 +115,9 @@ def test_damaged_segments_are_counted_unless_checksums_are_not_verified(command:
     assert "came again with other content" in unverified.err
 
 
-def test_a_damaged_segment_is_a_line_beside_its_connection() -> None:
-    done = invoke("inspect", DAMAGED)
-
-    assert done.text.count("of a damaged segment: wrong checksum") == 9
-
-
 def test_processes_count_damaged_segments_together() -> None:
     assert invoke("stats", DAMAGED, "--jobs", "2").err == invoke("stats", DAMAGED, "--jobs", "1").err
+    assert invoke("inspect", DAMAGED).text.count("of a damaged segment: wrong checksum") == 9
 
 
 def test_connections_that_were_not_decrypted_are_named() -> None:
@@ -152,21 +135,16 @@ SKIPPED = {"not_ip": 7, "mqtt_sn": 3, "not_tcp": 40, "gtp_u_version_2": 1_200, "
 
 
 def test_frames_are_named_in_one_line_with_what_reads_them() -> None:
-    assert advice.unread_sentence(SKIPPED) == (
+    offered = (
         "not read: 1,200 frames of GTP-U version 2 (--via tshark reads them),"
         " 1 frame of encrypted 802.11 (--via tshark reads it with keys in the profile of Wireshark),"
         " 3 frames of MQTT-SN over UDP (not MQTT; nothing here reads it),"
         " 2 frames cut inside their headers by the snap length"
     )
-
-
-def test_what_tshark_has_looked_at_is_not_offered_to_it() -> None:
-    assert advice.unread_sentence(SKIPPED, by_tshark=True) == (
-        "not read: 1,200 frames of GTP-U version 2,"
-        " 1 frame of encrypted 802.11 (tshark reads it with keys in the profile of Wireshark),"
-        " 3 frames of MQTT-SN over UDP (not MQTT; nothing here reads it),"
-        " 2 frames cut inside their headers by the snap length"
-    )
+    assert advice.unread_sentence(SKIPPED) == offered
+    # What tshark has looked at is not offered to it.
+    looked_at = offered.replace(" (--via tshark reads them)", "").replace("--via tshark", "tshark")
+    assert advice.unread_sentence(SKIPPED, by_tshark=True) == looked_at
 
 
 def test_commands_without_the_option_name_another() -> None:
@@ -180,6 +158,6 @@ def test_ordinary_frames_need_no_sentence() -> None:
     assert advice.unread_sentence({}) is None
 
 
-@pytest.mark.parametrize("name", segment.UNREAD)
+@each("name", segment.UNREAD)
 def test_every_reason_has_a_sentence(name: str) -> None:
     assert segment.UNREAD[name].words in (advice.unread_sentence({name: 1}) or "")

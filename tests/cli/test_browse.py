@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import pty
-import select
 import signal
-import struct
-import subprocess
 import sys
-import termios
-import time
 from collections import Counter
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -26,11 +19,10 @@ from mqttscope.cli.options import FileOptions, ProtocolOptions
 from mqttscope.cli.reading import Reading
 from mqttscope.installation import extra_command
 from tests.cli.running import capture, inspected, invoke
+from tests.cli.terminals import Terminal, in_terminal
 from tests.each import each
-from tests.forked import environment
 
 QOS = capture("v5-qos")
-SECONDS = 60
 
 
 @each(
@@ -69,62 +61,30 @@ def test_what_is_refused(words: tuple[str | Path, ...], code: int, told: str) ->
     assert done.out == b""
 
 
-class Terminal:
-    """The program on a terminal."""
-
-    def __init__(self, *words: str | Path, size: tuple[int, int] = (24, 80), before: str = "") -> None:
-        ours, theirs = pty.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
-        start = ["-c", f"{before}; import sys; sys.argv[0] = 'mqttscope'; from mqttscope.cli import run; run()"]
-        self.process = subprocess.Popen(
-            [sys.executable, *(start if before else ["-m", "mqttscope"]), "browse", *map(str, words)],
-            stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
-            env=environment({"TERM": "xterm-256color"}),
-        )  # fmt: skip
-        os.close(theirs)
-        self._screen = ours
-        self.shown = b""
-
-    def until(self, text: bytes) -> bool:
-        """Wait until something was shown, or the program has ended."""
-        until = time.monotonic() + SECONDS
-        while text not in self.shown and time.monotonic() < until:
-            if not select.select([self._screen], [], [], 0.1)[0]:
-                continue
-            try:
-                self.shown += os.read(self._screen, 65_536)
-            except OSError:
-                break
-        return text in self.shown
-
-    def press(self, keys: bytes) -> None:
-        os.write(self._screen, keys)
-
-    def ended(self) -> int:
-        """Wait for the end; returns the exit code."""
-        self.until(b"\0no such text")
-        os.close(self._screen)
-        return self.process.wait(SECONDS)
+def browsing(*words: str | Path, before: str = "") -> AbstractContextManager[Terminal]:
+    """The program in a terminal; ``before``: what Python does first."""
+    start = ["-c", f"{before}; import sys; sys.argv[0] = 'mqttscope'; from mqttscope.cli import run; run()"]
+    begin = start if before else ["-m", "mqttscope"]
+    return in_terminal([sys.executable, *begin, "browse", *words], env={"TERM": "xterm-256color"})
 
 
 def test_in_a_terminal() -> None:
-    terminal = Terminal(QOS, "--filter", "publish")
-
-    assert terminal.until(b"PUBLISH")
-    terminal.press(b"q")
-    assert terminal.ended() == 0
+    with browsing(QOS, "--filter", "publish") as terminal:
+        terminal.until("PUBLISH")
+        terminal.press(b"q")
+        assert terminal.ended() == 0
     # The screen is given back as it was.
-    assert b"\x1b[?1049l" in terminal.shown
+    assert "\x1b[?1049l" in terminal.shown
 
 
 def test_a_signal_gives_the_terminal_back() -> None:
-    terminal = Terminal(QOS, "nowhere.pcap", "--no-lint")
-    assert terminal.until(b"does not exist")
-    terminal.process.send_signal(signal.SIGTERM)
+    with browsing(QOS, "nowhere.pcap", "--no-lint") as terminal:
+        terminal.until("does not exist")
+        terminal.process.send_signal(signal.SIGTERM)
+        assert terminal.ended() == 128 + signal.SIGTERM
 
-    assert terminal.ended() == 128 + signal.SIGTERM
-    assert b"\x1b[?1049l" in terminal.shown
-    assert b"Traceback" not in terminal.shown
+    assert "\x1b[?1049l" in terminal.shown
+    assert "Traceback" not in terminal.shown
 
 
 @pytest.mark.long
@@ -132,22 +92,20 @@ def test_a_lake_in_a_terminal(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     done = invoke("pipeline", "ingest", QOS, "--lake", lake, "--engine", "local")
     assert done.code == 0
-    terminal = Terminal("--lake", lake, "--filter", "publish")
-
-    assert terminal.until(b"PUBLISH")
-    terminal.press(b"q")
-    assert terminal.ended() == 0
-    assert b"Traceback" not in terminal.shown
-    nowhere = Terminal("--lake", tmp_path / "nowhere")
-    assert nowhere.ended() == 3
-    assert b"nowhere does not exist" in nowhere.shown
+    with browsing("--lake", lake, "--filter", "publish") as terminal:
+        terminal.until("PUBLISH")
+        terminal.press(b"q")
+        assert terminal.ended() == 0
+    assert "Traceback" not in terminal.shown
+    with browsing("--lake", tmp_path / "nowhere") as nowhere:
+        assert nowhere.ended() == 3
+    assert "nowhere does not exist" in nowhere.shown
 
 
 def test_textual_is_named_where_it_is_missing() -> None:
-    terminal = Terminal(QOS, before="import sys; sys.modules['textual'] = None")
-
-    assert terminal.ended() == 3
-    assert f"browse needs textual, which is not installed: {extra_command('browse')}".encode() in terminal.shown
+    with browsing(QOS, before="import sys; sys.modules['textual'] = None") as terminal:
+        assert terminal.ended() == 3
+    assert f"browse needs textual, which is not installed: {extra_command('browse')}" in terminal.shown
 
 
 def test_frames_of_packets_are_written(tmp_path: Path) -> None:

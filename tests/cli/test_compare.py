@@ -167,6 +167,5 @@ def test_what_was_found_before_a_signal_is_shown(monkeypatch: pytest.MonkeyPatch
     done = invoke("compare", QOS, OLD, "--format", "json")
 
     assert done.code == 130
-    document = json.loads(done.text)
-    assert document["comparison"]["complete"] is False
-    assert document["comparison"]["differences"] == len(document["differences"]) == 6
+    assert done.document["comparison"]["complete"] is False
+    assert done.document["comparison"]["differences"] == len(done.document["differences"]) == 6

@@ -8,11 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from mqttscope.capture import live
 from mqttscope.cli import compare, completing
 from tests import tools
+from tests.building import write_program
 from tests.cli.made import Publish, client, opened, write_capture
 from tests.cli.running import capture, environment, run
 from tests.conftest import ROOT
@@ -53,17 +55,13 @@ def test_mutations_begin_with_packets_and_fields() -> None:
 def test_words_of_filters() -> None:
     assert {"topic", "topic_alias"} <= set(offered("inspect", "--filter", "top"))
     assert "reason_code" in offered("inspect", "-f", "reason")
-
-
-def test_words_of_filters_after_the_first() -> None:
     assert offered("inspect", "--filter", "'publish a") == ["publish and"]
     assert "qos == 1 and topic" in offered("inspect", "-f", "'qos == 1 and to")
     assert 'topic == "a/b" or reason_code' in offered("inspect", "-f", """'topic == "a/b" or reason""")
     assert "qos == 1 and topic" in offered("inspect", "-f", '"qos == 1 and to')
     # What the quotes do not keep from the shell is not offered; nor is more than one word without quotes.
-    assert offered("inspect", "-f", """'topic == "*" and to""") == []
-    assert offered("inspect", "-f", '"topic == $HOME and to') == []
-    assert offered("inspect", "-f", "qos\\ ==\\ 1\\ and\\ to") == []
+    for words in ("""'topic == "*" and to""", '"topic == $HOME and to', "qos\\ ==\\ 1\\ and\\ to"):
+        assert offered("inspect", "-f", words) == []
 
 
 def test_very_long_topics_are_left_out(tmp_path: Path) -> None:
@@ -87,26 +85,26 @@ def test_without_a_capture_that_can_be_read_there_are_none(tmp_path: Path) -> No
         assert offered(*line, "--client", "") == []
 
 
-def test_captures_are_read_for_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    import click
+def context_of(command: click.Command, **values: object) -> click.Context:
+    context = click.Context(command, info_name=command.name)
+    context.params = values
+    return context
 
+
+def test_captures_are_read_for_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
     from mqttscope.cli.explain import command
 
-    context = click.Context(command, info_name="explain")
-    context.params = {"captures": (str(QOS),)}
-    monkeypatch.setattr(completing, "MOST_PACKETS", 0)
-    assert len(completing.words(context, ["--client"], "") or []) == 1
-    monkeypatch.setattr(completing, "MOST_PACKETS", 50_000)
-    assert len(completing.words(context, ["--client"], "") or []) == 2
+    context = context_of(command, captures=(str(QOS),))
+    for most, clients in ((0, 1), (50_000, 2)):
+        monkeypatch.setattr(completing, "MOST_PACKETS", most)
+        assert len(completing.words(context, ["--client"], "") or []) == clients
     assert completing.words(context, ["--limit"], "") is None
 
 
 def test_interfaces(monkeypatch: pytest.MonkeyPatch) -> None:
-    import click
-
     from mqttscope.cli.sniff import command
 
-    context = click.Context(command, info_name="sniff")
+    context = context_of(command)
     found = [live.Interface(name) for name in ("eth0", "ech;o", "lo")]
     monkeypatch.setattr(live, "interfaces", lambda: found)
     assert completing.words(context, ["--interface", "-i"], "e") == ["eth0"]
@@ -119,44 +117,42 @@ def test_interfaces(monkeypatch: pytest.MonkeyPatch) -> None:
     assert completing.interface_names(context, command.params[0], "") == []
 
 
-def test_bash_offers_them(tmp_path: Path) -> None:
+def in_bash(folder: Path, script: str) -> str:
+    """What bash writes that has read our completions."""
     tools.program("bash")
-    program = tmp_path / "mqttscope"
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mqttscope "$@"\n')
-    program.chmod(0o755)
-    script = (
-        f"source {shlex.quote(str(ROOT / 'completions' / 'mqttscope.bash'))}\n"
+    write_program(folder / "mqttscope", f'exec "{sys.executable}" -m mqttscope "$@"')
+    env = environment({"PATH": f"{folder}:{os.environ['PATH']}", "LC_ALL": "C"})
+    script = f"source {shlex.quote(str(ROOT / 'completions' / 'mqttscope.bash'))}\n{script}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=env, cwd=folder, check=False)
+    assert done.stderr == ""
+    return done.stdout
+
+
+def test_bash_offers_them(tmp_path: Path) -> None:
+    shown = in_bash(
+        tmp_path,
         # The words are as they are typed, quotes included.
         f"COMP_WORDS=(mqttscope explain {shlex.quote(shlex.quote(str(QOS)))} --client se); COMP_CWORD=4\n"
         '_mqttscope_completion mqttscope\nprintf "%s\\n" "${COMPREPLY[@]}"; COMPREPLY=()\n'
         'COMP_WORDS=(mqttscope inspect --filter "\'qos == 1 and topic_alias_m"); COMP_CWORD=3\n'
-        '_mqttscope_completion mqttscope\nprintf "%s\\n" "${COMPREPLY[@]}"\n'
+        '_mqttscope_completion mqttscope\nprintf "%s\\n" "${COMPREPLY[@]}"\n',
     )
-    env = environment({"PATH": f"{tmp_path}:{os.environ['PATH']}"})
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=env, check=False)
 
-    assert (done.stdout, done.stderr) == ("sensor-1\nqos == 1 and topic_alias_maximum\n", "")
+    assert shown == "sensor-1\nqos == 1 and topic_alias_maximum\n"
 
 
 def test_bash_offers_files_beside_commands(tmp_path: Path) -> None:
-    tools.program("bash")
-    program = tmp_path / "mqttscope"
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mqttscope "$@"\n')
-    program.chmod(0o755)
     for name in ("statue.pcapng", "st ore.pcap", "site.pcapng"):
         (tmp_path / name).touch()
-    script = (
-        f"source {shlex.quote(str(ROOT))}/completions/mqttscope.bash\n"
+    shown = in_bash(
+        tmp_path,
         'compopt() { echo "compopt $1 $2"; }\n'  # works only while a shell completes
         "COMP_WORDS=(mqttscope st); COMP_CWORD=1\n"
         '_mqttscope_completion mqttscope; printf "%s\\n" "${COMPREPLY[@]}" | sort; COMPREPLY=()\n'
         "COMP_WORDS=(mqttscope site.p); COMP_CWORD=1\n"
-        '_mqttscope_completion mqttscope; echo "${#COMPREPLY[@]} words"\n'
+        '_mqttscope_completion mqttscope; echo "${#COMPREPLY[@]} words"\n',
     )
-    env = environment({"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "LC_ALL": "C"})
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=env, cwd=tmp_path, check=False)
 
-    assert done.stderr == ""
-    assert done.stdout.splitlines() == [
+    assert shown.splitlines() == [
         "compopt -o filenames", "st ore.pcap", "stats", "statue.pcapng", "compopt -o default", "0 words",
     ]  # fmt: skip

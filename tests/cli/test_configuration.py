@@ -22,41 +22,34 @@ from tests.cli.running import inspected, invoke
 def test_the_nearest_file_wins_and_ours_before_the_shared_one(tmp_path: Path) -> None:
     inner = tmp_path / "a" / "b"
     inner.mkdir(parents=True)
-    (tmp_path / "pyproject.toml").write_text("[tool.mqttscope.lint]\n", "utf-8")
-    assert find_configuration(inner) == tmp_path / "pyproject.toml"
-
-    (tmp_path / "mqttscope.toml").write_text("", "utf-8")
-    assert find_configuration(inner) == tmp_path / "mqttscope.toml"
-
-    (tmp_path / "a" / "mqttscope.toml").write_text("", "utf-8")
-    assert find_configuration(inner) == tmp_path / "a" / "mqttscope.toml"
-
-
-def test_the_pyproject_of_something_else_is_passed_over(tmp_path: Path) -> None:
-    inner = tmp_path / "a"
-    inner.mkdir()
-    (tmp_path / "mqttscope.toml").write_text("", "utf-8")
+    for path, text in (
+        (tmp_path / "pyproject.toml", "[tool.mqttscope.lint]\n"),
+        (tmp_path / "mqttscope.toml", ""),
+        (tmp_path / "a" / "mqttscope.toml", ""),
+    ):
+        path.write_text(text, "utf-8")
+        assert find_configuration(inner) == path
+    # That of something else is passed over.
     (inner / "pyproject.toml").write_text('[project]\nname = "other"\n', "utf-8")
-
-    assert find_configuration(inner) == tmp_path / "mqttscope.toml"
-
-
-def test_no_file_says_nothing() -> None:
-    assert read_configuration(None) == Config()
+    assert find_configuration(inner) == path
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("name", "text", "why"),
     [
-        ("[", "not TOML"),
-        ("[lint]\nselct = []", "did you mean select"),
-        ("\xff", "not TOML"),
-        ("a=" + "[" * 100_000, "nested"),
+        ("mqttscope.toml", "[", "not TOML"),
+        ("mqttscope.toml", "[lint]\nselct = []", "did you mean select"),
+        ("mqttscope.toml", "\xff", "not TOML"),
+        ("mqttscope.toml", "a=" + "[" * 100_000, "nested"),
+        ("pyproject.toml", "[tool]\nmqttscope = 1", "not a table"),
+        ("missing.toml", None, "No such file"),
     ],
+    ids=["no TOML", "wrong key", "no UTF-8", "nested", "no table", "missing"],
 )
-def test_what_cannot_be_read_is_named_with_its_file(text: str, why: str, tmp_path: Path) -> None:
-    path = tmp_path / "mqttscope.toml"
-    path.write_bytes(text.encode("latin-1"))
+def test_what_cannot_be_read_is_named_with_its_file(name: str, text: str | None, why: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    if text is not None:
+        path.write_bytes(text.encode("latin-1"))
     with pytest.raises(click.UsageError, match=why) as refused:
         read_configuration(path)
 
@@ -70,25 +63,13 @@ def test_a_folder_in_the_place_of_the_file_is_named(tmp_path: Path) -> None:
         find_configuration(tmp_path)
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(click.UsageError, match="No such file"):
-        read_configuration(tmp_path / "missing.toml")
-
-
 @pytest.mark.parametrize("text", ["tool = 1", 'tool = "mqttscope"', "[tool]", "[[tool]]"])
 def test_the_pyproject_may_hold_anything_else(text: str, tmp_path: Path) -> None:
     path = tmp_path / "pyproject.toml"
     path.write_text(text, "utf-8")
 
     assert find_configuration(tmp_path) != path
-    assert read_configuration(path) == Config()
-
-
-def test_our_table_in_the_pyproject_is_a_table(tmp_path: Path) -> None:
-    path = tmp_path / "pyproject.toml"
-    path.write_text("[tool]\nmqttscope = 1", "utf-8")
-    with pytest.raises(click.UsageError, match="not a table"):
-        read_configuration(path)
+    assert read_configuration(path) == read_configuration(None) == Config()
 
 
 PAYLOADS = """
@@ -125,6 +106,7 @@ def configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_payloads_are_decoded_by_topic(configured: Path) -> None:
+    assert read_configuration(Path("mqttscope.toml")) == Config(), "lint goes by it"
     text = invoke("inspect", configured).text
     assert 'c/1  cbor: {"t":41}' in text
     assert 'fleet/1  protobuf fleet.Report: {"vehicle":"truck-1"' in text
@@ -152,17 +134,13 @@ def test_filters_ask_for_decoded_fields_in_every_command(configured: Path) -> No
 
 
 def test_another_configuration_or_none(configured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = tmp_path / "other.toml"
+    other, ours = tmp_path / "other.toml", ("--config", str(tmp_path / "mqttscope.toml"))
     other.write_text('[[payload]]\ntopic = "j"\nformat = "text"\n', "utf-8")
     monkeypatch.setenv("MQTTSCOPE_CONFIG", str(other))
     assert 'j  {"t": 42}' in invoke("inspect", configured).text
-    assert "cbor:" not in invoke("inspect", configured).text
-    assert "cbor:" in invoke("inspect", configured, "--config", tmp_path / "mqttscope.toml").text
-    assert "cbor:" not in invoke("inspect", configured, "--no-config").text
-    # Another view was asked for.
-    assert (
-        "cbor:" not in invoke("inspect", configured, "--config", tmp_path / "mqttscope.toml", "--payload", "hex").text
-    )
+    # With --payload, another view was asked for.
+    for words, shown in (((), False), (ours, True), (("--no-config",), False), ((*ours, "--payload", "hex"), False)):
+        assert ("cbor:" in invoke("inspect", configured, *words).text) == shown
 
 
 def test_processes_share_no_births(configured: Path, tmp_path: Path) -> None:
@@ -179,26 +157,8 @@ def test_processes_share_no_births(configured: Path, tmp_path: Path) -> None:
     ("text", "told"),
     [
         ('payload = "json"', "write [[payload]]"),
-        ('[[payload]]\ntopic = "#"\nformat = "jsno"', "did you mean json?"),
-        ('[[payload]]\ntopic = "#"\nformat = "protobuf"\ndescriptor = "no"\nmessage = "a"', "no: No such file"),
         ("[", "not TOML"),
-    ],
-)
-def test_tables_that_cannot_be_are_usage_errors(text: str, told: str, configured: Path, tmp_path: Path) -> None:
-    (tmp_path / "mqttscope.toml").write_text(text, "utf-8")
-    done = invoke("inspect", configured)
-    assert done.code == 2
-    assert told in done.err
-    assert "mqttscope.toml" in done.err
-    assert invoke("inspect", configured, "--no-config").code == 0
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
         ('[[payload]]\ntopic = "#"\ndecoder = "json"', "[[payload]] number 1: decoder is 'json', which is a format"),
-        ('[[payload]]\ntopic = "#"\nformat = "xml"', "format: xml is not one of text, json, cbor"),
-        ('[[payload]]\ntopic = "#"\nfromat = "json"', "did you mean format? The keys are topic, format"),
         ('[[payloads]]\ntopic = "#"', "payloads is an unknown key; did you mean payload? The tables are [lint]"),
     ],
 )
@@ -214,10 +174,7 @@ def test_every_command_says_the_same_of_a_configuration(text: str, told: str, co
         assert done.text
     done = invoke("stats", configured, "-f", "payload.t > 40")
     assert (done.code, told in done.err) == (2, True)
-
-
-def test_lint_goes_by_a_configuration_with_payloads(configured: Path) -> None:
-    assert read_configuration(Path("mqttscope.toml")) == Config()
+    assert invoke("inspect", configured, "--no-config").code == 0
 
 
 @pytest.mark.parametrize(

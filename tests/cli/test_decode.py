@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 
 import pytest
 from hypothesis import given, settings
@@ -11,9 +10,8 @@ from hypothesis import strategies as st
 
 from mqttscope.cli import pasted
 from mqttscope.cli.pasted import to_bytes
-from tests.cli.running import command, decoded, environment, invoke, run
+from tests.cli.running import decoded, invoke, run, started
 from tests.each import each
-from tests.forked import Forked
 from tests.mqtt.case import Case
 from tests.mqtt.cases import CASES
 
@@ -75,11 +73,9 @@ class TestArguments:
         assert [line["packet"] for line in done.lines] == [0, 1]
         assert {line["client_identifier"] for line in done.lines} == {"abc"}
         assert {(line["version"], line["version_known"]) for line in done.lines} == {("5.0", True)}
-
-    def test_a_topic_alias_is_resolved_within_the_sequence(self) -> None:
+        # They share topic aliases, too.
         raw = "30 08 0001 61 03 23 0001 78  30 07 0000 03 23 0001 79"
         done = invoke("decode", raw, "--mqtt-version", "5.0", "--from", "client", "--format", "jsonl")
-
         assert [line["topic"] for line in done.lines] == ["a", "a"]
 
     def test_an_incomplete_last_packet_is_malformed(self) -> None:
@@ -88,27 +84,22 @@ class TestArguments:
         assert done.code == 1
         assert [line["event"] for line in done.lines] == ["packet", "malformed"]
         last = done.lines[1]
-        assert last["malformed"]["reason"] == "truncated"
-        assert last["malformed"]["missing"] == 4
-        assert last["length"] == 9
+        assert (last["malformed"]["reason"], last["malformed"]["missing"], last["length"]) == ("truncated", 4, 9)
 
-    @pytest.mark.parametrize("cut", range(1, 17))
+    @each("cut", range(1, 17))
     def test_a_packet_cut_anywhere_is_malformed(self, cut: int) -> None:
-        raw = bytes.fromhex(CONNECT)
-        line = decoded(raw[:cut].hex(), code=1)
+        raw = bytes.fromhex(CONNECT)[:cut].hex()
+        line = decoded(raw, code=1)
 
         assert line["event"] == "malformed"
-        assert line["malformed"]["reason"] == "truncated"
-        assert line["malformed"]["raw"] == raw[:cut].hex()
+        assert (line["malformed"]["reason"], line["malformed"]["raw"]) == ("truncated", raw)
 
-    @pytest.mark.parametrize("sender", ["client", "server"])
-    def test_the_sender_decides_the_direction(self, sender: str) -> None:
-        directions = {"client": "client_to_server", "server": "server_to_client"}
-
-        assert decoded(PUBLISH, "--from", sender)["direction"] == directions[sender]
-
-    def test_without_a_sender_json_says_that_nobody_knows(self) -> None:
-        assert decoded("d000")["direction"] is None
+    @each(
+        "sender, direction",
+        [(("--from", "client"), "client_to_server"), (("--from", "server"), "server_to_client"), ((), None)],
+    )
+    def test_the_sender_decides_the_direction(self, sender: tuple[str, ...], direction: str | None) -> None:
+        assert decoded("d000", *sender)["direction"] == direction
 
     def test_without_a_sender_text_shows_the_direction_that_the_packet_type_demands(self) -> None:
         assert "← broker PINGRESP" in invoke("decode", "d000").text
@@ -121,9 +112,7 @@ class TestArguments:
 
         assert ("reason_code" in line["puback"]) is has
         assert (line["version"], line["version_known"]) == (name, True)
-
-    def test_a_version_that_nobody_said_is_only_assumed(self) -> None:
-        assert decoded("c000")["version_known"] is False
+        assert decoded("c000")["version_known"] is False, "nobody said it"
 
     def test_text_shows_nothing_that_only_a_capture_has(self) -> None:
         assert (
@@ -139,12 +128,9 @@ class TestArguments:
         for shown in (assumed, unparsed):
             assert not re.search(r"0\.000|#0|frame", shown)
 
-    def test_text_explains_every_field(self) -> None:
-        shown = invoke("decode", PUBLISH, "--from", "client").text
-
-        for field in ("packet_type = 3 (PUBLISH)", "remaining_length", "topic_name", "a/b", "packet_identifier", "10"):
-            assert field in shown
-        assert re.search(r"0000  32 07 00 03 61 2f 62 00 0a +2\.\.\.a/b\.\.", shown)
+    def test_colour_on_demand(self) -> None:
+        assert "\x1b" not in invoke("decode", PUBLISH).text
+        assert "\x1b[" in invoke("decode", PUBLISH, "--color").text
 
     def test_passwords(self) -> None:
         raw = "10 19 0004 4d515454 04 c2 003c 0000 0002 6d65 0006 736563726574"
@@ -153,10 +139,6 @@ class TestArguments:
         assert "secret" not in hidden.replace("--show-secrets", "")
         assert "73 65 63" not in hidden
         assert "secret" in shown
-
-    def test_colour_on_demand(self) -> None:
-        assert "\x1b" not in invoke("decode", PUBLISH).text
-        assert "\x1b[" in invoke("decode", PUBLISH, "--color").text
 
     @each("case", SOME, ids=[case.id for case in SOME])
     def test_every_case_of_the_decoder(self, case: Case) -> None:
@@ -170,16 +152,15 @@ class TestArguments:
 
 
 class TestLines:
-    def test_each_line_is_a_sequence_with_its_number_from_1(self) -> None:
-        done = invoke("decode", "-", "--format", "jsonl", given=b"c000\nd0 00 c0 00\n\n  \ne000")
+    @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+    def test_each_line_is_a_sequence_with_its_number_from_1(self, end: bytes) -> None:
+        given = end.join((b"c000", b"d0 00 c0 00", b"", b"  ", b"e000"))
+        done = invoke("decode", "-", "--format", "jsonl", given=given)
 
         assert (done.code, done.err) == (0, "")
         assert [(line["line"], line["packet"], line["type"]) for line in done.lines] == [
-            (1, 0, "pingreq"),
-            (2, 0, "pingresp"),
-            (2, 1, "pingreq"),
-            (5, 0, "disconnect"),
-        ]
+            (1, 0, "pingreq"), (2, 0, "pingresp"), (2, 1, "pingreq"), (5, 0, "disconnect"),
+        ]  # fmt: skip
         assert [list(line)[:3] for line in done.lines] == [["schema", "event", "line"]] * 4
 
     def test_lines_know_nothing_of_each_other(self) -> None:
@@ -200,9 +181,6 @@ class TestLines:
         assert [(line["line"], line["event"]) for line in done.lines] == [
             (1, "packet"), (2, "capture_error"), (3, "capture_error"), (4, "capture_error"), (5, "packet"),
         ]  # fmt: skip
-        assert done.lines[1] == {
-            "schema": 1, "event": "capture_error", "line": 2, "message": "'r' is not a hexadecimal digit",
-        }  # fmt: skip
 
     def test_a_malformed_line_makes_exit_code_1_and_the_others_are_decoded(self) -> None:
         done = invoke("decode", "-", "--format", "jsonl", given=b"30\nc000\n")
@@ -220,11 +198,6 @@ class TestLines:
 
         assert (done.code, done.out, done.err) == (0, b"", "")
 
-    def test_line_ends_of_other_systems(self) -> None:
-        done = invoke("decode", "-", "--format", "jsonl", given=b"c000\r\nd000\r\n")
-
-        assert [line["line"] for line in done.lines] == [1, 2]
-
     def test_a_line_that_is_too_long_is_told_and_passed_over(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(pasted, "MAX_LINE_BYTES", 10)
         given = b"c000\n" + b"00" * 40 + b"\nd000\n" + b"00" * 40
@@ -237,19 +210,12 @@ class TestLines:
         assert done.lines[1]["message"] == "longer than 10 bytes"
 
     def test_an_answer_comes_line_by_line_while_input_is_still_written(self) -> None:
-        process = Forked(
-            command("decode", "-", "--format", "jsonl"),
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(),
-        )  # fmt: skip
-        assert process.stdin is not None
-        assert process.stdout is not None
-        with process:
+        with started("decode", "-", "--format", "jsonl") as running:
             for number, raw in enumerate((b"c000", b"d000"), 1):
-                process.stdin.write(raw + b"\n")
-                process.stdin.flush()
-                assert f'"line":{number}'.encode() in process.stdout.readline()
-            process.stdin.close()
-            assert process.wait(30) == 0
+                running.input.write(raw + b"\n")
+                assert f'"line":{number}'.encode() in running.out.readline()
+            running.input.close()
+            assert running.process.wait(30) == 0
 
     def test_the_program_itself(self) -> None:
         done = run("decode", "-", "--from", "server", "--mqtt-version", "5.0", "--format", "jsonl", given=b"d000\nzz\n")

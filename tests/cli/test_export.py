@@ -21,7 +21,8 @@ from mqttscope.lint.context import WIDE
 from mqttscope.net.frame import Frame
 from mqttscope.replay.script import read_scripts
 from tests import corpora
-from tests.cli.running import CAPTURES, capture, inspected, invoke, run, without
+from tests.capture.doubled import recorded
+from tests.cli.running import CAPTURES, FORMATS, capture, inspected, invoke, run, without
 from tests.each import some
 
 QOS = capture("v5-qos")
@@ -90,7 +91,7 @@ def test_reading_what_a_filter_chose_gives_the_same_packets(path: Path, expressi
     before = inspected(path, "--filter", expression).packets
     target = exported(tmp_path, path, "--filter", expression)
     if not before:
-        assert not inspected_quietly(target)
+        assert not invoke("inspect", "--format", "jsonl", target).packets
         return
 
     after = inspected(target, "--filter", expression).packets
@@ -98,17 +99,15 @@ def test_reading_what_a_filter_chose_gives_the_same_packets(path: Path, expressi
     assert Counter(map(of_packet, after)) == Counter(map(of_packet, before))
 
 
-def inspected_quietly(path: Path) -> list[dict[str, Any]]:
-    return invoke("inspect", "--format", "jsonl", path).packets
-
-
 def test_frames_keep_their_bytes_and_times_to_the_nanosecond(tmp_path: Path) -> None:
-    kept = frames(exported(tmp_path, QOS))
+    target = exported(tmp_path, QOS)
+    kept = frames(target)
     by_time = {frame.timestamp_ns: frame.data for frame in frames(QOS)}
 
     assert kept
     for frame in kept:
         assert by_time[frame.timestamp_ns] == frame.data
+    assert target.stat().st_mode & 0o077 == 0, "it is for its owner alone"
 
 
 def test_a_filter_leaves_out_the_frames_of_other_connections(tmp_path: Path) -> None:
@@ -129,9 +128,7 @@ def test_handshake_and_connect_come_with_what_was_chosen(tmp_path: Path) -> None
 
 
 def test_limit(tmp_path: Path) -> None:
-    target = exported(tmp_path, QOS, "--limit", "3")
-
-    assert told(target) == told(QOS)[:3]
+    assert told(exported(tmp_path, QOS, "--limit", "3")) == told(QOS)[:3]
 
 
 def test_nothing_shown_gives_an_empty_capture(tmp_path: Path) -> None:
@@ -139,6 +136,12 @@ def test_nothing_shown_gives_an_empty_capture(tmp_path: Path) -> None:
 
     assert target.stat().st_size > 0
     assert frames(target) == []
+
+
+def test_several_captures_become_one(tmp_path: Path) -> None:
+    other = capture("v311-qos")
+
+    assert len(told(exported(tmp_path, QOS, other))) == len(told(QOS)) + len(told(other))
 
 
 @pytest.mark.parametrize("name", ["v5-qos", "websocket-deflate", "reordered", "byte-by-byte"])
@@ -150,55 +153,66 @@ def test_standard_input(name: str, tmp_path: Path) -> None:
     assert target.read_bytes() == exported(tmp_path, path).read_bytes()
 
 
-def test_standard_input_keeps_its_name_in_the_output(tmp_path: Path) -> None:
-    done = invoke(
-        "inspect", "-", "--format", "jsonl", "-w", tmp_path / "o.pcapng", given=QOS.read_bytes()
-    )  # fmt: skip
-
-    assert {line["capture"] for line in done.lines} == {"-"}
-
-
-def test_several_captures_become_one(tmp_path: Path) -> None:
-    target = exported(tmp_path, QOS, capture("v311-qos"))
-
-    assert len(told(target)) == len(told(QOS)) + len(told(capture("v311-qos")))
-
-
-def test_no_temporary_file_is_left(tmp_path: Path) -> None:
-    done = run("inspect", "-", "-w", tmp_path / "o.pcapng", given=QOS.read_bytes(), env={"TMPDIR": str(tmp_path)})
+def test_standard_input_keeps_its_name_and_leaves_no_temporary_file(tmp_path: Path) -> None:
+    words = ("inspect", "-", "--format", "jsonl", "-w", tmp_path / "o.pcapng")
+    done = run(*words, given=QOS.read_bytes(), env={"TMPDIR": str(tmp_path)})
 
     assert done.code == 0
+    assert {line["capture"] for line in done.lines} == {"-"}
     assert [path.name for path in tmp_path.iterdir()] == ["o.pcapng"]
 
 
-class TestRefused:
-    def refused(self, *arguments: str | Path) -> str:
-        done = invoke("inspect", *arguments)
-        assert (done.code, done.out) == (2, b"")
-        return done.err.splitlines()[-1]
+LIKE_A_REPORT = "is named like a report; call it .pcapng, or use --output for the report"
+LIKE_A_CAPTURE = "is named like a capture; use --write for the frames"
 
-    def test_a_directory(self, tmp_path: Path) -> None:
-        assert self.refused(QOS, "-w", tmp_path) == f"Error: --write: {tmp_path} is a directory"
 
-    def test_a_directory_that_does_not_exist(self, tmp_path: Path) -> None:
-        target = tmp_path / "nowhere" / "o.pcapng"
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("-w", "folder"), "--write: folder is a directory"),
+        (("-w", "nowhere/o.pcapng"), "/nowhere is not a directory"),
+        (("-o", "out", "-w", "out"), "--output and --write name the same file"),
+        *(
+            (
+                ("--write", name),
+                f"writes a capture, and {name} {LIKE_A_REPORT}",
+            )
+            for name in ("out.jsonl", "out.csv", "OUT.TXT", "out.json", "out.html")
+        ),
+        *(
+            (
+                ("--output", name),
+                f"writes the report, and {name} {LIKE_A_CAPTURE}",
+            )
+            for name in ("out.pcapng", "out.pcap", "out.cap", "out.pcapng.gz")
+        ),
+        (("--write", "out.pcapng.gz"), "would not be compressed"),
+    ],
+)
+def test_what_cannot_be_written_is_refused(
+    words: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
+    done = invoke("inspect", QOS, *words)
 
-        assert self.refused(QOS, "-w", target) == f"Error: --write: {target.parent} is not a directory"
+    assert (done.code, done.out) == (2, b"")
+    assert said in done.err.splitlines()[-1]
+    assert list(tmp_path.iterdir()) == [tmp_path / "folder"]
 
-    def test_a_directory_without_permission(self, tmp_path: Path) -> None:
-        closed = tmp_path / "closed"
-        closed.mkdir(0o500)
-        if os.access(closed, os.W_OK):
-            pytest.skip("this user may write everywhere")
 
-        assert self.refused(QOS, "-w", closed / "o.pcapng").endswith("o.pcapng cannot be written")
+def test_a_directory_without_permission_and_a_full_device(tmp_path: Path) -> None:
+    done = invoke("inspect", QOS, "-w", "/dev/full")
+    assert (done.code, done.err) == (2, "Error: --write: /dev/full: No space left on device\n")
+    assert "PUBLISH" in done.text
 
-    def test_a_full_device_is_told(self) -> None:
-        done = invoke("inspect", QOS, "-w", "/dev/full")
-
-        assert done.code == 2
-        assert done.err == "Error: --write: /dev/full: No space left on device\n"
-        assert "PUBLISH" in done.text
+    closed = tmp_path / "closed"
+    closed.mkdir(0o500)
+    if os.access(closed, os.W_OK):
+        pytest.skip("this user may write everywhere")
+    done = invoke("inspect", QOS, "-w", closed / "o.pcapng")
+    assert (done.code, done.out) == (2, b"")
+    assert done.err.endswith("o.pcapng cannot be written\n")
 
 
 PATTERN = "captures/trials/*.pcap*"
@@ -271,7 +285,7 @@ def script_of(path: Path, number: int) -> tuple[list[bytes], str, str | None] | 
     ids=lambda path: f"{path.parent.name}-{path.stem}",
 )
 def test_the_export_of_a_connection_says_of_it_what_the_capture_says(path: Path, tmp_path: Path) -> None:
-    whole = [frame for frame in open_capture([path]) if isinstance(frame, Frame)]
+    whole = recorded(path)
     events = invoke("inspect", "--format", "jsonl", path)
     judged = findings(path)
 
@@ -310,23 +324,17 @@ def test_the_export_of_a_client_has_its_ends(identifier: str, tmp_path: Path) ->
 
 
 def test_what_a_filter_chose_comes_with_the_end_of_its_connection(tmp_path: Path) -> None:
-    path = capture("v5-qos")
-    target = exported(tmp_path, path, "--filter", "subscribe")
-    ends = {
-        line["client"]: (line["how"], line["by"], line["timestamp_ns"])
-        for line in inspected(path).of("connection_closed")
-    }
+    target = exported(tmp_path, QOS, "--filter", "subscribe")
     (closed,) = inspected(target).of("connection_closed")
+    (before,) = [line for line in inspected(QOS).of("connection_closed") if line["client"] == closed["client"]]
 
-    assert (closed["how"], closed["by"], closed["timestamp_ns"]) == ends[closed["client"]]
-    assert len(frames(target)) < len(frames(path)) // 2
+    assert all(closed[name] == before[name] for name in ("how", "by", "timestamp_ns"))
+    assert len(frames(target)) < len(frames(QOS)) // 2
 
 
 def test_the_end_alone(tmp_path: Path) -> None:
-    target = exported(
-        tmp_path, capture("keep-alive"), "--filter", 'event == connection_closed and client_identifier == "asleep"'
-    )
-    lines = inspected(target)
+    expression = 'event == connection_closed and client_identifier == "asleep"'
+    lines = inspected(exported(tmp_path, capture("keep-alive"), "--filter", expression))
 
     assert [line["type"] for line in lines.packets] == ["connect"]
     assert [(line["how"], line["by"]) for line in lines.of("connection_closed")] == [("fin", "server")]
@@ -335,9 +343,7 @@ def test_the_end_alone(tmp_path: Path) -> None:
 def fragmented(path: Path, target: Path, size: int = 24) -> None:
     """A capture with every IPv4 packet of more than ``size`` bytes cut into fragments."""
     with PcapngWriter(target) as writer:
-        for frame in open_capture([path]):
-            if not isinstance(frame, Frame):
-                continue
+        for frame in recorded(path):
             start = frame.data.index(b"\x45\x00")
             head, body = frame.data[start : start + 20], frame.data[start + 20 :]
             length = int.from_bytes(head[2:4], "big") - 20
@@ -372,11 +378,9 @@ def test_lines_opened_and_closed_are_those_of_the_client(tmp_path: Path) -> None
 def test_what_is_remembered_has_limits_and_missing_frames_are_said(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(export, "MAX_FRAMES_AROUND", 1)
-    monkeypatch.setattr(export, "MAX_FRAMES_OF_A_CONNECT", 1)
-    monkeypatch.setattr(export, "MAX_FRAMES_OF_A_PACKET", 1)
-    target = tmp_path / "out.pcapng"
-    path = capture("byte-by-byte")
+    for limit in ("MAX_FRAMES_AROUND", "MAX_FRAMES_OF_A_CONNECT", "MAX_FRAMES_OF_A_PACKET"):
+        monkeypatch.setattr(export, limit, 1)
+    path, target = capture("byte-by-byte"), tmp_path / "out.pcapng"
     done = invoke("inspect", path, "--filter", "publish", "--write", target)
 
     assert 0 < len(frames(target)) < len(frames(path))
@@ -399,52 +403,19 @@ def test_flows_that_are_over_are_not_remembered_for_ever(monkeypatch: pytest.Mon
     assert told(target)
 
 
-class TestNames:
-    @pytest.mark.parametrize("name", ["out.jsonl", "out.csv", "OUT.TXT", "out.json", "out.html"])
-    def test_a_capture_named_like_a_report_is_refused(self, name: str, tmp_path: Path) -> None:
-        done = invoke("inspect", QOS, "--write", tmp_path / name)
-
-        assert (done.code, done.out) == (2, b"")
-        assert "writes a capture" in done.err
-        assert "--output" in done.err
-        assert not (tmp_path / name).exists()
-
-    @pytest.mark.parametrize("name", ["out.pcapng", "out.pcap", "out.cap", "out.pcapng.gz"])
-    def test_a_report_named_like_a_capture_is_refused(self, name: str, tmp_path: Path) -> None:
-        done = invoke("inspect", QOS, "--output", tmp_path / name)
-
-        assert (done.code, done.out) == (2, b"")
-        assert "writes the report" in done.err
-        assert "--write" in done.err
-        assert not (tmp_path / name).exists()
-
-    def test_compression_is_not_pretended(self, tmp_path: Path) -> None:
-        assert "would not be compressed" in invoke("inspect", QOS, "--write", tmp_path / "out.pcapng.gz").err
-
-    def test_one_file_cannot_be_both(self, tmp_path: Path) -> None:
-        done = invoke("inspect", QOS, "-o", tmp_path / "out", "-w", tmp_path / "out")
-
-        assert (done.code, done.err.splitlines()[-1]) == (2, "Error: --output and --write name the same file")
-
-
-@pytest.mark.parametrize("format_", ["text", "tree", "ladder", "jsonl", "csv"])
-def test_the_report_goes_to_a_file(format_: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", FORMATS)
+def test_the_report_goes_to_a_file(form: str, tmp_path: Path) -> None:
     target = tmp_path / "report"
-    done = invoke("inspect", QOS, "--format", format_, "-o", target)
+    done = invoke("inspect", QOS, "--format", form, "-o", target)
 
     assert (done.code, done.out, done.err) == (0, b"", "")
-    assert target.read_bytes() == invoke("inspect", QOS, "--format", format_).out
+    assert target.read_bytes() == invoke("inspect", QOS, "--format", form).out
 
 
 def test_report_and_frames_in_one_run(tmp_path: Path) -> None:
-    done = invoke(
-        "inspect", QOS, "--format", "jsonl", "-o", tmp_path / "r.jsonl", "-w", tmp_path / "c.pcapng", "-f", "publish"
-    )
+    report, target = tmp_path / "r.jsonl", tmp_path / "c.pcapng"
+    done = invoke("inspect", QOS, "--format", "jsonl", "-o", report, "-w", target, "-f", "publish")
 
     assert (done.code, done.out) == (0, b"")
-    assert len((tmp_path / "r.jsonl").read_bytes().splitlines()) == len(inspected(QOS, "-f", "publish").lines)
-    assert [line["type"] for line in inspected(tmp_path / "c.pcapng", "-f", "publish").packets] == ["publish"] * 6
-
-
-def test_the_export_is_for_its_owner_alone(tmp_path: Path) -> None:
-    assert exported(tmp_path, QOS).stat().st_mode & 0o077 == 0
+    assert len(report.read_bytes().splitlines()) == len(inspected(QOS, "-f", "publish").lines)
+    assert [line["type"] for line in inspected(target, "-f", "publish").packets] == ["publish"] * 6

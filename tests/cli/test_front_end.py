@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import io
-import subprocess
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from mqttscope.capture import PcapngWriter, open_capture
+from mqttscope.capture import PcapngWriter
 from mqttscope.net.frame import Frame
 from tests import corpora, tools
-from tests.cli.running import CAPTURES, Done, capture, command, environment, invoke, run
+from tests.capture.doubled import recorded
+from tests.cli.running import CAPTURES, FORMATS, capture, invoke, run, started
 from tests.cli.test_reading import with_secrets
 from tests.dissect.secure import Secure, write
 from tests.dissect.talk import Talk
 from tests.each import some
-from tests.forked import Forked
 from tests.live import cat, replace_dumpcap
 from tests.net.octets import SNAP, ethernet, frame, gtp, ip4, subframe, udp, wlan
 
@@ -45,8 +44,10 @@ def captured(*datas: tuple[int, bytes], beside: Iterable[Frame] = ()) -> bytes:
     return stream.getvalue()
 
 
-def frames_of(path: Path = QOS) -> list[Frame]:
-    return [one for one in open_capture([path]) if isinstance(one, Frame)]
+def aggregated(like: Frame, *subframes: bytes) -> Frame:
+    """A frame of 802.11 at the time of another one."""
+    data = wlan(b"".join(subframes), kind=0x88, quality=b"\x80\0")
+    return replace(like, link_type=105, data=data, original_length=len(data))
 
 
 class TestNotRead:
@@ -55,19 +56,20 @@ class TestNotRead:
         " 2 frames of MQTT-SN over UDP (not MQTT; nothing here reads it),"
         " 1 frame of QUIC (MQTT over QUIC is encrypted; nothing here reads it)\n"
     )
-    MIXED = captured((228, SN), (228, QUIC), (228, GTP_2), (228, SN), beside=frames_of())
+    ELSEWHERE = LINE.replace("--via", "mqttscope inspect --via")
+    MIXED = captured((228, SN), (228, QUIC), (228, GTP_2), (228, SN), beside=recorded(QOS))
 
-    @pytest.mark.parametrize("command", ["inspect", "stats", "lint"])
-    def test_one_line_beside_what_was_read(self, command: str) -> None:
-        done = invoke(command, "-", given=self.MIXED)
+    @pytest.mark.parametrize(
+        "words",
+        [("stats",), ("lint",), *(("inspect", "--format", form) for form in FORMATS)],
+        ids=" ".join,
+    )
+    def test_one_line_beside_what_was_read(self, words: tuple[str, ...]) -> None:
+        done = invoke(*words, "-", given=self.MIXED)
 
         assert done.code == 0
         assert done.err == self.LINE
         assert done.out
-
-    @pytest.mark.parametrize("form", ["jsonl", "csv", "tree", "ladder"])
-    def test_whatever_the_form(self, form: str) -> None:
-        assert invoke("inspect", "-", "--format", form, given=self.MIXED).err == self.LINE
 
     def test_where_nothing_was_read(self) -> None:
         done = invoke("inspect", "-", given=captured((228, SN)))
@@ -79,40 +81,39 @@ class TestNotRead:
 
     @pytest.mark.parametrize("command", ["inspect", "stats", "lint"])
     def test_ordinary_traffic_beside_needs_no_word(self, command: str) -> None:
-        given = captured(*((1, one) for one in ORDINARY), beside=frames_of())
+        given = captured(*((1, one) for one in ORDINARY), beside=recorded(QOS))
 
         assert invoke(command, "-", given=given).err == ""
 
-    def test_a_live_capture_says_it_at_its_end(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        path = tmp_path / "eth9"
+    @pytest.fixture
+    def mixed(self, tmp_path: Path) -> Path:
+        path = tmp_path / "mixed.pcapng"
         path.write_bytes(self.MIXED)
-        script = f"{cat(path)}; echo File: - >&2; trap 'exit 0' INT; while :; do sleep 0.05; done"
+        return path
+
+    def test_a_live_capture_says_it_at_its_end(
+        self, mixed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        script = f"{cat(mixed)}; echo File: - >&2; trap 'exit 0' INT; while :; do sleep 0.05; done"
         replace_dumpcap(tmp_path, monkeypatch, script)
 
         done = invoke("sniff", "eth9", "--duration", "0.2")
 
         assert done.code == 0
-        line = self.LINE.replace("--via", "mqttscope inspect --via")
-        assert done.err.endswith(line)
+        assert done.err.endswith(self.ELSEWHERE)
 
-    def test_an_ingest_says_it(self, tmp_path: Path) -> None:
+    def test_an_ingest_says_it(self, mixed: Path, tmp_path: Path) -> None:
         tools.package("pyarrow")
-        path = tmp_path / "mixed.pcapng"
-        path.write_bytes(self.MIXED)
+        words = ("pipeline", "ingest", mixed, "--lake", tmp_path / "lake", "--no-config")
+        done = invoke(*words)
 
-        done = invoke("pipeline", "ingest", path, "--lake", tmp_path / "lake", "--no-config")
+        assert (done.code, done.err) == (0, self.ELSEWHERE)
+        assert invoke(*words).err == ""
 
-        assert (done.code, done.err) == (0, self.LINE.replace("--via", "mqttscope inspect --via"))
-        assert invoke("pipeline", "ingest", path, "--lake", tmp_path / "lake", "--no-config").err == ""
-
-    def test_commands_that_play_captures_say_it(self, tmp_path: Path) -> None:
-        path = tmp_path / "mixed.pcapng"
-        path.write_bytes(self.MIXED)
-
-        done = invoke("replay", path, "--broker", "mqtt://127.0.0.1:1", "--dry-run")
+    def test_commands_that_play_captures_say_it(self, mixed: Path, tmp_path: Path) -> None:
+        done = invoke("replay", mixed, "--broker", "mqtt://127.0.0.1:1", "--dry-run")
         assert (done.code, done.err) == (0, self.LINE)
-        made = tmp_path / "made.pcapng"
-        assert self.LINE in invoke("mutate", path, "--write", made, "--cases", "1").err
+        assert self.LINE in invoke("mutate", mixed, "--write", tmp_path / "made.pcapng", "--cases", "1").err
 
     def test_counts_by_reason_in_json(self) -> None:
         (done,) = invoke("stats", "-", "--format", "json", given=self.MIXED).lines
@@ -152,39 +153,37 @@ class TestViaTshark:
         assert done == expected
 
     @pytest.mark.parametrize(
-        "words", some([("lint", "--format", "jsonl"), ("stats", "--format", "json"), ("stats",), ("lint",)])
+        "words",
+        [
+            *some([("lint", "--format", "jsonl"), ("stats", "--format", "json"), ("stats",), ("lint",)]),
+            ("replay", "--broker", "mqtt://127.0.0.1:1", "--dry-run"),
+        ],
+        ids=" ".join,
     )
     def test_other_commands(self, words: tuple[str, ...]) -> None:
         names = [capture(name) for name in ("planted-violations", "v5-qos", "websocket-v5", "lost-segment")]
 
         assert invoke(*words, "--via", "tshark", *names) == invoke(*words, *names)
 
-    def test_a_plan_of_a_replay(self) -> None:
-        words = ("replay", QOS, "--broker", "mqtt://127.0.0.1:1", "--dry-run")
-
-        assert invoke(*words, "--via", "tshark") == invoke(*words)
-
     def test_what_only_tshark_reads(self) -> None:
         """A conversation in aggregated 802.11, two datagrams in a frame."""
-        given = frames_of()
-        pairs = [given[at : at + 2] for at in range(0, len(given), 2)]
+        given = recorded(QOS)
         made = []
-        for pair in pairs:
+        for pair in (given[at : at + 2] for at in range(0, len(given), 2)):
             parts = [SNAP + one.data[12:14] + one.data[14:] for one in pair]
-            body = b"".join(subframe(one, last=one is parts[-1]) for one in parts)
-            data = wlan(body, kind=0x88, quality=b"\x80\0")
-            made.append(replace(pair[0], link_type=105, data=data, original_length=len(data)))
-        recorded = captured(beside=made)
-        plain = invoke("inspect", "-", "--format", "jsonl", given=recorded)
+            made.append(aggregated(pair[0], *(subframe(one, last=one is parts[-1]) for one in parts)))
+        whole = captured(beside=made)
+        plain = invoke("inspect", "-", "--format", "jsonl", given=whole)
         assert plain.packets == [] or len(plain.packets) < 3
         assert "frames of aggregated 802.11 (--via tshark reads them)" in plain.err
 
-        done = invoke("inspect", "-", "--format", "jsonl", "--via", "tshark", given=recorded)
+        done = invoke("inspect", "-", "--format", "jsonl", "--via", "tshark", given=whole)
 
         assert done.err == ""
         expected = invoke("inspect", "--format", "jsonl", QOS).packets
-        assert [one["type"] for one in done.packets] == [one["type"] for one in expected]
-        assert [one["frame"] for one in done.packets] == [(one["frame"] + 1) // 2 for one in expected]
+        assert [(one["type"], one["frame"]) for one in done.packets] == [
+            (one["type"], (one["frame"] + 1) // 2) for one in expected
+        ]
 
     def test_what_tshark_does_not_read_either(self) -> None:
         done = invoke("inspect", "-", "--via", "tshark", given=TestNotRead.MIXED)
@@ -201,12 +200,11 @@ class TestViaTshark:
         talk.close()
         plain = write(talk.tape, tmp_path / "plain.pcapng")
         hidden = []
-        for one in frames_of(plain):
-            kind = b"\x08\0" if one.link_type == 101 else one.data[12:14]
-            datagram = one.data if one.link_type == 101 else one.data[14:]
-            body = subframe(SNAP + kind + datagram, last=False) + subframe(SNAP + b"\x08\x06" + bytes(28))
-            data = wlan(body, kind=0x88, quality=b"\x80\0")
-            hidden.append(replace(one, link_type=105, data=data, original_length=len(data)))
+        for one in recorded(plain):
+            datagram = b"\x08\0" + one.data if one.link_type == 101 else one.data[12:]
+            hidden.append(
+                aggregated(one, subframe(SNAP + datagram, last=False), subframe(SNAP + b"\x08\x06" + bytes(28)))
+            )
         path = tmp_path / "hidden.pcapng"
         path.write_bytes(captured(beside=hidden))
         words = ("inspect", "--format", "jsonl", "--keylog", secure.keylog)
@@ -235,20 +233,13 @@ class TestViaTshark:
 
     def test_a_pipe_that_goes_on_is_shown_as_it_comes(self) -> None:
         data = QOS.read_bytes()
-        running = Forked(
-            command("inspect", "-", "--via", "tshark"),
-            env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
-        assert running.stdin is not None
-        assert running.stdout is not None
-        running.stdin.write(data[:-2000])
-        running.stdin.flush()
-        # Without waiting for more, which does not come.
-        assert "opened" in running.stdout.readline().decode()
-        assert "CONNECT" in running.stdout.readline().decode()
-        out, err = running.communicate(data[-2000:], timeout=60)
+        with started("inspect", "-", "--via", "tshark", given=data[:-2000]) as running:
+            # Without waiting for more, which does not come.
+            assert b"opened" in running.out.readline()
+            assert b"CONNECT" in running.out.readline()
+            out, err = running.process.communicate(data[-2000:], timeout=60)
 
-        assert (running.returncode, err) == (0, b"")
+        assert (running.process.returncode, err) == (0, b"")
         assert out.count(b"PUBLISH") > 5
 
     def test_a_damaged_capture_is_read_as_far_as_it_goes(self) -> None:
@@ -260,12 +251,15 @@ class TestViaTshark:
         assert done.code == 3
 
 
-def refused(*words: str | Path) -> Done:
-    done = invoke(*words)
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("stats", "--via", "nobody"), "'nobody'"),
+        (("lint", "--via", "tshark", "--engine", "spark"), "--engine spark takes no --via"),
+    ],
+)
+def test_options_that_do_not_fit(words: tuple[str, ...], told: str) -> None:
+    done = invoke(*words, QOS)
+
     assert done.code == 2
-    return done
-
-
-def test_options_that_do_not_fit() -> None:
-    assert "'nobody'" in refused("stats", QOS, "--via", "nobody").err
-    assert "--engine spark takes no --via" in refused("lint", QOS, "--via", "tshark", "--engine", "spark").err
+    assert told in done.err

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import shlex
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from mqttscope.capture import open_capture
 from mqttscope.capture.tshark import find_tshark
 from mqttscope.cli.sniffing import live_keys
-from mqttscope.net.frame import Frame
+from tests.capture.doubled import recorded
 from tests.capture.test_tls import converse
 from tests.cli.running import Done, inspected, invoke, without
 from tests.dissect.secure import Secure, write
@@ -39,19 +39,22 @@ done
 """A tshark that decrypts three records, and the others once dumpcap has ended."""
 
 
-def sniffed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str, env: dict[str, str] | None = None
-) -> Done:
-    """What sniff makes of a recorded TLS connection; its keys are in ``keys.txt``."""
-    # Of today, or the connection would be idle for long.
-    secure, talk = Secure(), Talk(Tape(start_ns=time.time_ns()), port=8_883).handshake()
-    converse(secure.connection(talk))
-    talk.close()
-    (tmp_path / "keys.txt").write_bytes(secure.keylog.read_bytes())
-    (tmp_path / "bin").mkdir()
-    path = shlex.quote(str(write(talk.tape, tmp_path / "tls.pcapng")))
-    replace_dumpcap(tmp_path / "bin", monkeypatch, SCRIPT.format(path=path))
-    return invoke("sniff", "eth9", "--format", "jsonl", *arguments, env=env)
+@pytest.fixture
+def sniffed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
+    """A function for what sniff makes of a recorded TLS connection; its keys are in ``keys.txt``."""
+
+    def sniff(*arguments: str | Path, env: dict[str, str] | None = None) -> Done:
+        # Of today, or the connection would be idle for long.
+        secure, talk = Secure(), Talk(Tape(start_ns=time.time_ns()), port=8_883).handshake()
+        converse(secure.connection(talk))
+        talk.close()
+        (tmp_path / "keys.txt").write_bytes(secure.keylog.read_bytes())
+        (tmp_path / "bin").mkdir()
+        path = shlex.quote(str(write(talk.tape, tmp_path / "tls.pcapng")))
+        replace_dumpcap(tmp_path / "bin", monkeypatch, SCRIPT.format(path=path))
+        return invoke("sniff", "eth9", "--format", "jsonl", *arguments, env=env)
+
+    return sniff
 
 
 def put_before_others(path: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,59 +66,54 @@ def put_before_others(path: Path, script: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("variable", some([False, True]))
-def test_packets_inside_tls(variable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packets_inside_tls(variable: bool, sniffed: Callable[..., Done], tmp_path: Path) -> None:
     """They are those of inspect; what is written is what was captured."""
     keys, target = str(tmp_path / "keys.txt"), tmp_path / "w.pcapng"
     given = () if variable else ("--keylog", keys)
 
     (tmp_path / "keys.txt").touch()
     env = {"SSLKEYLOGFILE": keys} if variable else None
-    done = sniffed(tmp_path, monkeypatch, *given, "--duration", "1", "--write", str(target), env=env)
+    done = sniffed(*given, "--duration", "1", "--write", str(target), env=env)
 
     expected = inspected(tmp_path / "tls.pcapng", "--keylog", keys)
     assert done.code == 0, done.err
     shown, same = ([without(one, "capture") for one in some.packets] for some in (done, expected))
     assert shown == same != []
     assert [one["tls"]["decrypted"] for one in done.of("connection_closed")] == [True]
-    written, captured = (open_capture([str(path)]) for path in (target, tmp_path / "tls.pcapng"))
-    assert [one.data for one in written if isinstance(one, Frame)] == [
-        one.data for one in captured if isinstance(one, Frame)
-    ]
+    written, captured = (recorded(path) for path in (target, tmp_path / "tls.pcapng"))
+    assert [one.data for one in written] == [one.data for one in captured]
     assert "no TLS" not in done.err
 
 
-def test_packets_stop_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    done = sniffed(tmp_path, monkeypatch, "--keylog", str(tmp_path / "keys.txt"), "--count", "3")
-
-    assert (done.code, len(done.packets)) == (0, 3)
-
-
-def test_packets_that_are_decrypted_after_the_last_one_asked_for_are_not_shown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("held_back", [False, True])
+def test_packets_stop_it(
+    held_back: bool, sniffed: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    script = HELD_BACK.format(tshark=find_tshark(), path=shlex.quote(str(tmp_path / "tls.pcapng")))
-    put_before_others(tmp_path / "bin2" / "tshark", script, monkeypatch)
+    """Those that are decrypted after the last one asked for are not shown."""
+    if held_back:
+        script = HELD_BACK.format(tshark=find_tshark(), path=shlex.quote(str(tmp_path / "tls.pcapng")))
+        put_before_others(tmp_path / "bin2" / "tshark", script, monkeypatch)
 
-    done = sniffed(tmp_path, monkeypatch, "--keylog", str(tmp_path / "keys.txt"), "--count", "3")
+    done = sniffed("--keylog", tmp_path / "keys.txt", "--count", "3")
 
     assert (done.code, len(done.packets)) == (0, 3)
-    assert (tmp_path / "tls.pcapng.ended").exists()
+    assert not held_back or (tmp_path / "tls.pcapng.ended").exists()
 
 
-def test_keys_that_open_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_that_open_nothing(sniffed: Callable[..., Done], tmp_path: Path) -> None:
     none = tmp_path / "none.txt"
 
-    done = sniffed(tmp_path, monkeypatch, "--keylog", str(none), "--duration", "0.5")
+    done = sniffed("--keylog", str(none), "--duration", "0.5")
 
     assert (done.code, done.packets) == (0, [])
     assert done.err.count("does not exist yet; waiting for it") == 1
     assert f"no TLS record could be decrypted with the keys in {none}" in done.err
 
 
-def test_a_tshark_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tshark_that_fails(sniffed: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put_before_others(tmp_path / "bin2" / "tshark", "#!/bin/sh\necho no memory >&2; exit 2\n", monkeypatch)
 
-    done = sniffed(tmp_path, monkeypatch, "--keylog", str(tmp_path / "keys.txt"), "--duration", "0.5")
+    done = sniffed("--keylog", str(tmp_path / "keys.txt"), "--duration", "0.5")
 
     assert done.code == 3
     assert "tshark: failed while it decrypted TLS (ended early; exit code 2): no memory" in done.err

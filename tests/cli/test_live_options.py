@@ -16,7 +16,6 @@ from mqttscope.cli.live_options import (
     MutateOptions,
     PaceOptions,
     PaceType,
-    ProxyOptions,
     ReplayOptions,
     RunOptions,
     ServeOptions,
@@ -32,8 +31,6 @@ PLAIN, SECURE = "mqtt://127.0.0.1", "mqtts://127.0.0.1"
 @pytest.mark.parametrize(
     ("given", "speed", "causal", "text"),
     [
-        ("recorded", 1.0, False, "recorded"),
-        ("asap", None, False, "asap"),
         ("causal", None, True, "causal"),
         ("2x", 2.0, False, "2x"),
         ("0.5X", 0.5, False, "0.5x"),
@@ -61,11 +58,7 @@ def test_mapped_ports() -> None:
 @each(
     "make, message",
     [
-        (lambda: TlsOptions(key="k"), "--key needs --cert"),
-        (lambda: ListenOptions(listen_key="k"), "--listen-key needs --listen-cert"),
         (lambda: ListenOptions(listen="nowhere").address(), "'nowhere' is not HOST:PORT"),
-        (lambda: ListenOptions(listen_cert="missing").context(), "missing"),
-        (lambda: ChangeOptions(lossy=True), "--lossy is for --convert 3.1.1"),
         (lambda: ChangeOptions(lossy=True, convert=ProtocolVersion.V5), "--lossy is for --convert 3.1.1"),
         (lambda: RunOptions(output=""), "--output needs the name of a file"),
         (lambda: RunOptions(write=""), "--write needs the name of a file"),
@@ -74,18 +67,8 @@ def test_mapped_ports() -> None:
             "--output: x is the file of --write",
         ),
         (lambda: ServeOptions(captures=("a",), run=RunOptions(write="-")), "/dev/stdout is standard output"),
-        (lambda: ProxyOptions(upstream=PLAIN, write="-"), "/dev/stdout is standard output"),
-        (
-            lambda: ProxyOptions(upstream=PLAIN, stop_on_finding=True, lint=False),
-            "--stop-on-finding needs the linter",
-        ),
         (lambda: target_of("http://host", "--broker"), "^--broker: "),
-        (lambda: MutateOptions(), "Missing argument 'CAPTURE...'"),
-        (lambda: MutateOptions(captures=("a",)), "either --broker URL"),
-        (lambda: MutateOptions(captures=("a",), broker=(PLAIN,), spawn="'"), "--spawn: ': no closing quotation"),
         (lambda: MutateOptions(captures=("a",), broker=(PLAIN,), spawn=" "), "--spawn needs the command"),
-        (lambda: MutateOptions(captures=("a",), broker=(PLAIN, PLAIN), folder="f"), "are for one broker"),
-        (lambda: MutateOptions(captures=("a",), write="f", pattern="nothing"), "no mutation of a client matches"),
         (lambda: MutateOptions(captures=("a",), broker=(PLAIN,), number=1, limit=1), "give one of them"),
     ],
 )  # fmt: skip

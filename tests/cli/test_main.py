@@ -26,8 +26,7 @@ from mqttscope.cli import main as program
 from mqttscope.cli.main import COMMANDS, group, is_capture
 from mqttscope.dev.generate import command_names, find_command, help_text
 from mqttscope.system import bytes_unread
-from tests.cli.running import CAPTURES, Done, Word, capture, command, environment, invoke, run
-from tests.conftest import ROOT
+from tests.cli.running import BUSY, CAPTURES, Done, Word, capture, command, environment, invoke, python, run
 from tests.each import some
 from tests.forked import Forked
 from tests.proxy.rig import PATIENCE_S, end, is_catching, is_waiting, until
@@ -47,9 +46,8 @@ def imported(*arguments: str) -> set[str]:
         "from mqttscope.cli import run\n"
         "run()\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script, *arguments], capture_output=True, env=environment(), timeout=60, check=True
-    )
+    done = python(script, *arguments)
+    assert done.returncode == 0
     return {name.partition(".")[0] for name in json.loads(done.stderr)}
 
 
@@ -64,10 +62,9 @@ def test_help_of_a_command_imports_neither_rich_nor_pyshark(names: tuple[str, ..
     assert not imported(*names, "--help") & {"rich", "pyshark", "dpkt", "pyspark", "pyarrow", "asyncio"}
 
 
-def test_json_lines_import_neither_rich_nor_pyshark() -> None:
-    path = str(capture("v5-qos"))
-
-    assert not imported("inspect", path, "--format", "jsonl") & {"rich", "pyshark", "dpkt", "asyncio"}
+@pytest.mark.parametrize("words", [("inspect", "--format", "jsonl"), ("stats", "--format", "json")], ids=" ".join)
+def test_json_imports_neither_rich_nor_pyshark(words: tuple[str, ...]) -> None:
+    assert not imported(*words, str(capture("v5-qos"))) & {"rich", "pyshark", "dpkt", "asyncio"}
 
 
 def test_overview_lists_commands_without_importing_them() -> None:
@@ -77,30 +74,22 @@ def test_overview_lists_commands_without_importing_them() -> None:
         group.get_help(click.Context(group, info_name="mqttscope"))
         print(*(name for name in sys.modules if name.startswith("mqttscope.")))
     """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment(), check=True)
+    found = python(script).stdout.split()
 
-    assert {*done.stdout.split()} == {"mqttscope.errors", "mqttscope.system", "mqttscope.cli", "mqttscope.cli.main"}
+    assert {*found} == {"mqttscope.errors", "mqttscope.system", "mqttscope.cli", "mqttscope.cli.main"}
 
 
 @pytest.mark.parametrize("names", EVERY, ids=lambda names: " ".join(names) or "overview")
-def test_help_is_short_enough_to_be_read(names: tuple[str, ...]) -> None:
-    lines = help_text(*names).splitlines()
+def test_help_is_short_enough_to_be_read_and_says_what_every_option_does(names: tuple[str, ...]) -> None:
+    command, lines = find_command(*names), help_text(*names).splitlines()
 
     assert len(lines) <= LINES
     assert max(map(len, lines)) <= 104
-
-
-@pytest.mark.parametrize("names", EVERY, ids=lambda names: " ".join(names) or "overview")
-def test_help_says_what_every_option_does(names: tuple[str, ...]) -> None:
-    options = [one for one in find_command(*names).params if isinstance(one, click.Option)]
+    options = [one for one in command.params if isinstance(one, click.Option)]
     # Choices may speak for themselves.
     assert [one.name for one in options if not one.help and not isinstance(one.type, click.Choice)] == []
-
-
-@pytest.mark.parametrize("names", EVERY, ids=lambda names: " ".join(names) or "overview")
-def test_a_command_has_the_settings_of_the_program_on_its_own_too(names: tuple[str, ...]) -> None:
-    context = find_command(*names).make_context("alone", [], resilient_parsing=True)
-
+    # A command has the settings of the program on its own too.
+    context = command.make_context("alone", [], resilient_parsing=True)
     assert (context.help_option_names, context.max_content_width) == (["-h", "--help"], 100)
 
 
@@ -137,18 +126,6 @@ def test_help_has_at_least_two_examples_that_the_command_line_accepts(names: tup
             filters.compile(expression)
 
 
-@pytest.mark.parametrize("names", EVERY, ids=lambda names: " ".join(names) or "overview")
-def test_captures_and_reports_have_the_same_letters_everywhere(names: tuple[str, ...]) -> None:
-    short = {option: letter for one in find_command(*names).params for option, letter in _letters(one)}
-    assert short.get("--write", "-w") == "-w"
-    assert short.get("--output", "-o") == "-o"
-
-
-def _letters(one: click.Parameter) -> list[tuple[str, str]]:
-    letters = [name for name in one.opts if not name.startswith("--")]
-    return [(name, letters[0] if letters else "") for name in one.opts if name.startswith("--")]
-
-
 def test_nothing_given_shows_the_overview_and_counts_as_usage() -> None:
     done = invoke()
 
@@ -180,72 +157,57 @@ def test_usage_errors_have_exit_code_2_and_print_nothing(arguments: tuple[str, .
     assert "\nError: " in done.err
 
 
-def test_clean_captures_and_findings_and_unreadable_input_have_their_codes() -> None:
-    codes = {
-        0: invoke("inspect", capture("v5-qos")),
-        1: invoke("decode", "30"),
-        3: invoke("inspect", "there-is-no-such-file.pcap"),
-    }
-
-    assert {code: done.code for code, done in codes.items()} == {0: 0, 1: 1, 3: 3}
+def while_a_class_is_made() -> Exception:
+    """What Python makes of Ctrl-C there."""
+    error = RuntimeError("Error calling __set_name__ on 'Field' instance")
+    error.__cause__ = KeyboardInterrupt()
+    return error
 
 
-def test_an_error_inside_is_named_as_a_bug_and_not_as_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken() -> object:
-        raise ZeroDivisionError("division by zero")
+@pytest.mark.parametrize(
+    ("error", "code", "first", "more"),
+    [
+        (ZeroDivisionError("by zero"), 3, "mqttscope: internal error: ZeroDivisionError: by zero", True),
+        (OSError(28, "No space left on device"), 3, "mqttscope: No space left on device", False),
+        (OSError(28, "No space left on device", "b.pcap"), 2, "mqttscope: b.pcap: No space left on device", False),
+        (while_a_class_is_made(), 130, "", False),
+    ],
+    ids=["a bug", "something is full", "a file is full", "Ctrl-C"],
+)
+def test_what_is_raised_is_told_in_words(
+    error: Exception, code: int, first: str, more: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing() -> object:
+        raise error
 
-    monkeypatch.setattr(program, "_run", broken)
+    monkeypatch.setattr(program, "_run", failing)
     done = invoke("decode", "c000", env={"MQTTSCOPE_TRACEBACK": None})
+    said, _, rest = done.err.partition("\n")
 
-    assert done.code == 3
-    assert done.err.startswith("mqttscope: internal error: ZeroDivisionError: division by zero\n")
+    assert (done.code, said, bool(rest)) == (code, first, more)
     assert "Traceback" not in done.err
-
-
-def test_the_traceback_is_there_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken() -> object:
-        raise ZeroDivisionError
-
-    monkeypatch.setattr(program, "_run", broken)
-    with pytest.raises(ZeroDivisionError):
-        invoke("decode", "c000")
+    if more:
+        # The traceback is there on demand.
+        with pytest.raises(ZeroDivisionError):
+            invoke("decode", "c000")
 
 
 @pytest.mark.parametrize(
     "arguments", [("decode", "c000"), ("inspect", str(capture("v5-qos"))), ("--help",), ("--version",)]
 )
 def test_output_that_cannot_be_written_is_said_in_one_line(arguments: tuple[str, ...]) -> None:
-    with open("/dev/full", "wb") as full:
-        done = subprocess.run(
-            [sys.executable, "-m", "mqttscope", *arguments],
-            stdout=full, stderr=subprocess.PIPE, text=True, env=environment(), cwd=ROOT, timeout=60, check=False,
-        )  # fmt: skip
+    done = in_shell(">/dev/full", *arguments)
 
-    assert done.returncode == 2
-    assert done.stderr.count("\n") == 1
-    assert "standard output" in done.stderr
-    assert "No space left on device" in done.stderr
+    assert done.code == 2
+    assert done.err.count("\n") == 1
+    assert "standard output" in done.err
+    assert "No space left on device" in done.err
 
 
-def test_what_else_cannot_be_written_is_not_blamed_on_standard_output(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(name: str | None) -> None:
-        def fail() -> object:
-            raise OSError(28, "No space left on device", name)
-
-        monkeypatch.setattr(program, "_run", fail)
-
-    full(None)
-    done = invoke("decode", "c000", env={"MQTTSCOPE_TRACEBACK": None})
-    assert (done.code, done.err) == (3, "mqttscope: No space left on device\n")
-    full("b.pcap")
-    done = invoke("decode", "c000", env={"MQTTSCOPE_TRACEBACK": None})
-    assert (done.code, done.err) == (2, "mqttscope: b.pcap: No space left on device\n")
-
-
-def closed(what: str, *arguments: str) -> Done:
-    """The program with standard streams closed."""
+def in_shell(redirected: str, *arguments: str | Path) -> Done:
+    """The program with standard streams that a shell has redirected or closed."""
     done = subprocess.run(
-        ["sh", "-c", f'"$0" -m mqttscope "$@" {what}', sys.executable, *arguments],
+        ["sh", "-c", f'"$0" -m mqttscope "$@" {redirected}', sys.executable, *arguments],
         capture_output=True, env=environment(), timeout=60, check=False,
     )  # fmt: skip
     return Done(done.returncode, done.stdout, done.stderr.decode())
@@ -277,14 +239,14 @@ FAILING = str(capture("failing-device"))
     ids=" ".join,
 )
 def test_closed_standard_output_is_said(arguments: tuple[str, ...]) -> None:
-    done = closed(">&-", *arguments)
+    done = in_shell(">&-", *arguments)
 
     assert (done.code, done.err) == (2, "Error: standard output is closed\n")
 
 
 def test_closed_standard_output_is_no_matter_to_what_writes_files(tmp_path: Path) -> None:
     report = tmp_path / "lint.json"
-    done = closed(">&-", "lint", "--no-config", FAILING, "--format", "json", "-o", str(report))
+    done = in_shell(">&-", "lint", "--no-config", FAILING, "--format", "json", "-o", report)
 
     assert (done.code, done.err) == (1, "")
     assert json.loads(report.read_text("utf-8"))["findings"]
@@ -292,12 +254,12 @@ def test_closed_standard_output_is_no_matter_to_what_writes_files(tmp_path: Path
 
 @pytest.mark.parametrize("arguments", some([("lint", "--no-config"), ("inspect",), ("stats",)], 3), ids=" ".join)
 def test_closed_standard_input_and_errors_are_no_matter(arguments: tuple[str, ...]) -> None:
-    assert closed("<&- 2>&-", *arguments, FAILING).out == closed("", *arguments, FAILING).out
-    unreadable = closed("<&-", *arguments, "-")
+    assert in_shell("<&- 2>&-", *arguments, FAILING).out == in_shell("", *arguments, FAILING).out
+    unreadable = in_shell("<&-", *arguments, "-")
 
     assert unreadable.code == 3
     assert "standard input is closed" in unreadable.err
-    assert closed("<&- 2>&- >&-", *arguments, "-").code == 2
+    assert in_shell("<&- 2>&- >&-", *arguments, "-").code == 2
 
 
 def completed(words: str, position: int) -> Done:
@@ -328,22 +290,9 @@ def test_ctrl_c_while_modules_are_imported_is_quiet(module: str, code: int) -> N
         from mqttscope.cli import run
         run()
     """
-    done = subprocess.run(
-        [sys.executable, "-c", script, "inspect", str(capture("v5-qos"))],
-        capture_output=True, text=True, env=environment(), timeout=60, check=False,
-    )  # fmt: skip
+    done = python(script, "inspect", capture("v5-qos"))
 
     assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
-
-
-def test_ctrl_c_while_a_class_is_made_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def made() -> None:
-        raise RuntimeError("Error calling __set_name__ on 'Field' instance") from KeyboardInterrupt()
-
-    monkeypatch.setattr(program, "_run", made)
-
-    done = invoke("decode", "c000", env={"MQTTSCOPE_TRACEBACK": None})
-    assert (done.code, done.err) == (130, "")
 
 
 class TestUnknownCommands:
@@ -357,6 +306,7 @@ class TestUnknownCommands:
             (("pipeline", "a.pcap"), "No such command 'a.pcap'. There are ingest,"),
             (("xyz",), "'xyz' is neither a command nor a file. There are triage, inspect, browse, sniff, decode,"),
             (("",), "'' is neither a command nor a file. There are triage,"),
+            (("a\x1b[31m",), r"'a\x1b[31m' is neither a command nor a file"),
         ],
     )
     def test_names_that_are_like_it_are_said(self, words: tuple[str, ...], hint: str) -> None:
@@ -364,9 +314,6 @@ class TestUnknownCommands:
 
         assert (done.code, done.out) == (2, b"")
         assert done.err.splitlines()[-1].startswith(f"Error: {hint}")
-
-    def test_control_characters_do_not_reach_the_terminal(self) -> None:
-        assert r"'a\x1b[31m' is neither a command nor a file" in invoke("a\x1b[31m").err
 
     @pytest.mark.parametrize(
         ("word", "is_one"),
@@ -430,10 +377,13 @@ def endless(tmp_path: Path) -> Iterator[Endless]:
 
 
 @contextmanager
-def started(folder: Path, *words: Word, stdout: int | None = None) -> Iterator[subprocess.Popen[bytes]]:
-    """A command at work, whose output goes to a file."""
+def running(
+    folder: Path, *words: Word, script: str = "", stdout: int | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A command at work, or a script of Python that runs it; its output goes to files."""
+    line = [sys.executable, "-c", script, *words] if script else command(*words)
     with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
-        process = Forked(command(*words), stdout=stdout or out, stderr=err, env=environment())
+        process = Forked(line, stdout=stdout or out, stderr=err, env=environment())
         try:
             yield process
         finally:
@@ -466,7 +416,7 @@ def asked_to_end(process: subprocess.Popen[bytes], number: signal.Signals) -> in
 def test_an_endless_capture(
     tmp_path: Path, endless: Endless, words: tuple[str, ...], found: bytes, number: signal.Signals
 ) -> None:
-    with started(tmp_path, *words, endless.path) as process:
+    with running(tmp_path, *words, endless.path) as process:
         endless.wait(process)
         assert asked_to_end(process, number) == CODES[number]
     out, err = (tmp_path / "out").read_bytes(), (tmp_path / "err").read_text()
@@ -478,7 +428,7 @@ def test_an_endless_capture(
 def test_a_capture_that_never_begins(tmp_path: Path) -> None:
     fifo = tmp_path / "nobody.pcapng"
     os.mkfifo(fifo)
-    with started(tmp_path, "inspect", fifo) as process:
+    with running(tmp_path, "inspect", fifo) as process:
         until(lambda: is_catching(process, signal.SIGTERM) and is_waiting(process), "the opening of the FIFO")
         assert asked_to_end(process, signal.SIGTERM) == 143
     assert (tmp_path / "err").read_text() == ""
@@ -487,7 +437,7 @@ def test_a_capture_that_never_begins(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_a_reader_that_does_not_read(tmp_path: Path) -> None:
     """More output than the pipe takes: what cannot be written is not waited for, and that is said."""
-    with started(tmp_path, "inspect", "--format", "jsonl", *CAPTURES, stdout=subprocess.PIPE) as process:
+    with running(tmp_path, "inspect", "--format", "jsonl", *CAPTURES, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         pipe = process.stdout.fileno()
         size = fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ)
@@ -499,17 +449,11 @@ def test_a_reader_that_does_not_read(tmp_path: Path) -> None:
 
 def test_the_end_of_the_terminal_is_ignored_under_nohup(tmp_path: Path, endless: Endless) -> None:
     script = "import signal, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN); from mqttscope.cli import run; run()"
-    with (tmp_path / "out").open("wb") as out:
-        process = subprocess.Popen(
-            [sys.executable, "-c", script, "inspect", str(endless.path)], stdout=out, stderr=out, env=environment()
-        )
-        try:
-            endless.wait(process)
-            process.send_signal(signal.SIGHUP)
-            until(lambda: is_waiting(process), "the end of what SIGHUP does")
-            assert asked_to_end(process, signal.SIGTERM) == 143
-        finally:
-            end(process)  # type: ignore[arg-type]
+    with running(tmp_path, "inspect", endless.path, script=script) as process:
+        endless.wait(process)
+        process.send_signal(signal.SIGHUP)
+        until(lambda: is_waiting(process), "the end of what SIGHUP does")
+        assert asked_to_end(process, signal.SIGTERM) == 143
 
 
 REPORT = """if True:
@@ -537,11 +481,9 @@ REPORT = """if True:
 @pytest.mark.parametrize("number", some(CODES, 3))
 def test_a_report_that_has_begun_is_written_to_its_end(number: int) -> None:
     """The loop of the run has ended by itself; loops that close set Python's own handlers."""
-    words = [sys.executable, "-c", REPORT, str(int(number))]
-    once = subprocess.run([*words, "1"], capture_output=True, text=True, env=environment(), check=False)
-    assert (once.returncode, once.stdout, once.stderr) == (0, "first\nlast\n", "")
+    once, twice = (python(REPORT, str(int(number)), times) for times in ("1", "2"))
 
-    twice = subprocess.run([*words, "2"], capture_output=True, text=True, env=environment(), check=False)
+    assert (once.returncode, once.stdout, once.stderr) == (0, "first\nlast\n", "")
     assert twice.returncode != 0
     assert twice.stdout == "first\n"
 
@@ -556,9 +498,8 @@ def test_a_signal_after_all_is_written_shows_no_traceback(number: int) -> None:
         sys.argv[1:] = ["rules", "--format", "json"]
         run()
     """
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, env=environment(), check=False
-    )
+    done = python(script)
+
     assert (done.returncode, done.stderr) == (-number, "")
     assert json.loads(done.stdout)
 
@@ -590,9 +531,7 @@ LOST = """if True:
 
 @pytest.mark.parametrize("number", some(CODES, 3))
 def test_a_signal_is_not_lost_where_python_discards_exceptions(number: int) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", LOST, str(int(number))], capture_output=True, text=True, env=environment(), check=False
-    )
+    done = python(LOST, str(int(number)))
 
     assert (done.returncode, done.stdout) == (0, f"{CODES[signal.Signals(number)]}\n")
     assert done.stderr.startswith("Exception ignored in: <function Failing.__del__ ")
@@ -613,42 +552,17 @@ def test_the_end_of_the_terminal_ends_no_run_under_nohup() -> None:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         asyncio.run(run())
     """
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, env=environment(), check=False
-    )
+    done = python(script)
+
     assert (done.returncode, done.stdout, done.stderr) == (0, "SIGTERM\n", "")
 
 
 def test_a_rule_that_takes_minutes_does_not_matter(tmp_path: Path) -> None:
     """The interpreter hears of the signal in the middle of a packet."""
-    script = """if True:
-        import sys
-        from mqttscope.cli import run
-        from mqttscope.lint.engine import Linter
-
-        marker = sys.argv.pop()
-
-        def feed(self, event):
-            open(marker, "w").close()
-            while True:
-                sum(range(1000))
-
-        Linter.feed = feed
-        run()
-    """
     marker = tmp_path / "busy"
-    with (tmp_path / "out").open("wb") as out:
-        process = subprocess.Popen(
-            [sys.executable, "-c", script, "lint", "--no-config", str(capture("v311-qos")), str(marker)],
-            stdout=out,
-            stderr=out,
-            env=environment(),
-        )
-        try:
-            until(marker.exists, "the first event")
-            assert asked_to_end(process, signal.SIGTERM) == 143
-        finally:
-            end(process)  # type: ignore[arg-type]
+    with running(tmp_path, "lint", "--no-config", capture("v311-qos"), marker, script=BUSY) as process:
+        until(marker.exists, "the first event")
+        assert asked_to_end(process, signal.SIGTERM) == 143
     assert b"nothing to judge" in (tmp_path / "out").read_bytes()
 
 

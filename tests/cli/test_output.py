@@ -9,24 +9,18 @@ import json
 import os
 import pty
 import re
-import select
 import shutil
 import signal
 import stat
-import struct
 import subprocess
 import sys
-import termios
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import click
 import pytest
 
-from mqttscope.capture import open_capture
-from mqttscope.capture.write import PcapngWriter
 from mqttscope.cli import output as outputs
 from mqttscope.cli.export import Export
 from mqttscope.cli.main import group
@@ -34,15 +28,17 @@ from mqttscope.cli.options import FINDING_FORMATS
 from mqttscope.cli.output import FileSink, Output, awaited, describe, refuse_inputs, same_file, wants_colour, warn
 from mqttscope.cli.reading import Reading
 from mqttscope.dissect import dissect_segments
-from mqttscope.net.frame import CaptureError, Frame
+from mqttscope.net.frame import CaptureError
 from mqttscope.report.escape import cells
 from mqttscope.system import bytes_unread
 from tests import forked
-from tests.cli.running import FORMATS, Done, capture, command, environment, inspected, invoke
-from tests.forked import Forked
+from tests.capture.doubled import recorded, write
+from tests.cli.running import FORMATS, Done, Started, Word, capture, command, environment, inspected, invoke, started
+from tests.cli.terminals import on_terminal
 from tests.proxy.rig import is_waiting, until
 
 QOS = capture("v5-qos")
+TWO_THIRDS = QOS.read_bytes()[: QOS.stat().st_size * 2 // 3]
 
 
 class Slow:
@@ -76,20 +72,18 @@ def output() -> Iterator[Output]:
 
 
 def test_everything_is_written_to_a_stream_that_takes_little(output: Output) -> None:
-    for number in range(100):
-        output.write(b"line %d\n" % number)
+    lines = [b"line %d\n" % number for number in range(100)]
+    for line in lines:
+        output.write(line)
     assert not output.stream.taken
     output.flush()
     output.flush()
+    assert output.stream.taken == b"".join(lines)
 
-    assert output.stream.taken == b"".join(b"line %d\n" % number for number in range(100))
-
-
-def test_lines_are_written_at_once_when_somebody_waits(output: Output) -> None:
+    # When somebody waits, lines are written at once.
     output.immediate = True
     output.write(b"a line\n")
-
-    assert output.stream.taken == b"a line\n"
+    assert output.stream.taken.endswith(b"line 99\na line\n")
 
 
 def test_an_interrupt_waits_for_the_line_that_is_being_written(output: Output) -> None:
@@ -122,48 +116,49 @@ def test_a_second_interrupt_does_not_wait(output: Output) -> None:
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_reader_that_goes_away_ends_the_program_quietly(form: str, tmp_path: Path) -> None:
-    big = repeated(tmp_path, 60)
-    process = Forked(
-        command("inspect", big, "--format", form), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    with process:
-        assert process.stdout.readline().endswith(b"\n")
-        process.stdout.close()
-        said = process.stderr.read()
+    with started("inspect", repeated(tmp_path, 60), "--format", form) as running:
+        assert running.out.readline().endswith(b"\n")
+        running.out.close()
 
-        assert (process.wait(60), said) == (0, b"")
+        assert (running.err.read(), running.process.wait(60)) == (b"", 0)
 
 
 def repeated(directory: Path, times: int) -> Path:
     """A capture whose connections come again and again, long enough to fill pipes."""
-    target = directory / "big.pcapng"
-    frames = [frame for frame in open_capture([QOS]) if isinstance(frame, Frame)]
-    with PcapngWriter(target) as writer:
-        for turn in range(times):
-            for frame in frames:
-                # Another client address each time, at its fixed place in an Ethernet frame.
-                data = bytearray(frame.data)
-                at = 26 if int.from_bytes(data[36:38], "big") == 1883 else 30
-                data[at : at + 4] = bytes((10, 0, turn // 256, turn % 256))
-                writer.write(replace(frame, timestamp_ns=frame.timestamp_ns + turn * 10_000_000_000, data=bytes(data)))
-    return target
+    frames = []
+    for turn in range(times):
+        for frame in recorded(QOS):
+            # Another client address each time, at its fixed place in an Ethernet frame.
+            data = bytearray(frame.data)
+            at = 26 if int.from_bytes(data[36:38], "big") == 1883 else 30
+            data[at : at + 4] = bytes((10, 0, turn // 256, turn % 256))
+            later_ns = frame.timestamp_ns + turn * 10_000_000_000
+            frames.append(replace(frame, timestamp_ns=later_ns, data=bytes(data)))
+    return write(directory / "big.pcapng", frames)
 
 
 def test_the_long_capture_is_what_the_tests_take_it_for(tmp_path: Path) -> None:
     assert len(inspected(repeated(tmp_path, 3)).packets) == 3 * 24
 
 
-def test_a_pager_that_reads_one_line(tmp_path: Path) -> None:
-    done = subprocess.run(
-        ["bash", "-c", '"$0" -m mqttscope inspect "$1" --format jsonl | head -1; echo "${PIPESTATUS[0]}"',
-         sys.executable, repeated(tmp_path, 60)],
+def bash(script: str, *words: Word) -> subprocess.CompletedProcess[str]:
+    """Run a script of bash, in which Python is ``$0``."""
+    return subprocess.run(
+        ["bash", "-c", script, sys.executable, *words],
         capture_output=True, text=True, env=environment(), timeout=60, check=False,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "beginning"),
+    [(("inspect", "--format", "jsonl"), '{"schema":1,"event":"connection_opened"'), (("stats",), "1 capture")],
+)
+def test_a_pager_that_reads_one_line(words: tuple[str, ...], beginning: str, tmp_path: Path) -> None:
+    script = '"$0" -m mqttscope "$@" | head -1; echo "${PIPESTATUS[0]}"'
+    done = bash(script, *words, repeated(tmp_path, 60))
     first, code = done.stdout.splitlines()
 
-    assert json.loads(first)["event"] == "connection_opened"
+    assert first.startswith(beginning)
     assert (code, done.stderr) == ("0", "")
 
 
@@ -185,87 +180,54 @@ def test_lint_goes_on_without_its_reader(name: str, code: int, form: str, tmp_pa
     assert json.loads(more.read_text("utf-8"))["summary"]["findings"]["error"] == (3 if code else 0)
 
 
-def test_lint_goes_on_when_its_reader_leaves_in_the_middle(tmp_path: Path) -> None:
-    process = Forked(
-        command("lint", "--no-config", *[capture("failing-device")] * 40, "--format", "full", "--select", "ALL"),
-        bufsize=0, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(),
-    )  # fmt: skip
-    assert process.stdout is not None
-    assert process.stderr is not None
-    with process:
-        assert process.stdout.readline()
-        process.stdout.close()
+def test_lint_goes_on_when_its_reader_leaves_in_the_middle() -> None:
+    captures = [capture("failing-device")] * 40
+    with started("lint", "--no-config", *captures, "--format", "full", "--select", "ALL") as running:
+        assert running.out.readline()
+        running.out.close()
 
-        said = [line for line in process.stderr.read().splitlines() if b"captured twice" not in line]
-        assert (said, process.wait(60)) == ([], 1)
+        said = [line for line in running.err.read().splitlines() if b"captured twice" not in line]
+        assert (said, running.process.wait(60)) == ([], 1)
 
 
 def test_help_for_a_reader_that_is_gone() -> None:
-    done = subprocess.run(
-        ["bash", "-c", 'sleep 0.01 | { "$0" -m mqttscope inspect --help; echo "$?" >&2; } | true', sys.executable],
-        capture_output=True, text=True, env=environment(), timeout=60, check=False,
-    )  # fmt: skip
-
-    assert done.stderr == "0\n"
+    assert bash('sleep 0.01 | { "$0" -m mqttscope inspect --help; echo "$?" >&2; } | true').stderr == "0\n"
 
 
-@contextmanager
-def reading(*arguments: str | Path, data: bytes) -> Iterator[subprocess.Popen[bytes]]:
-    """The program with standard input that has begun and does not end."""
-    process = Forked(
-        command(*arguments),
-        bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(),
-    )  # fmt: skip
-    assert process.stdin is not None
-    with process:
-        process.stdin.write(data)
-        process.stdin.flush()
-        try:
-            yield process
-        finally:
-            process.kill()
+def interrupted(running: Started) -> list[bytes]:
+    """The lines that come after Ctrl-C, which ends the program quietly."""
+    running.process.send_signal(signal.SIGINT)
+    rest, said = running.process.communicate(timeout=60)
+    assert (running.process.returncode, said) == (130, b"")
+    lines: list[bytes] = rest.splitlines(keepends=True)
+    return lines
 
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_ctrl_c_ends_quietly_with_whole_lines(form: str) -> None:
-    data = QOS.read_bytes()
-    with reading("inspect", "-", "--format", form, data=data[: len(data) * 2 // 3]) as process:
-        assert process.stdout is not None
-        begun = process.stdout.readline()
-        process.send_signal(signal.SIGINT)
-        rest, said = process.communicate(timeout=60)
+    with started("inspect", "-", "--format", form, given=TWO_THIRDS) as running:
+        shown = [running.out.readline(), *interrupted(running)]
 
-    assert (process.returncode, said) == (130, b"")
-    shown = begun + rest
-    assert shown.endswith(b"\n")
+    assert shown[-1].endswith(b"\n")
     if form == "jsonl":
-        assert all(json.loads(line)["schema"] == 1 for line in shown.splitlines())
+        assert all(json.loads(line)["schema"] == 1 for line in shown)
 
 
 def test_ctrl_c_keeps_what_was_found_for_the_export(tmp_path: Path) -> None:
     target = tmp_path / "out.pcapng"
-    data = QOS.read_bytes()
-    with reading("inspect", "-", "--format", "jsonl", "-w", target, data=data[: len(data) * 2 // 3]) as process:
-        assert process.stdout is not None
-        shown = [process.stdout.readline() for _ in range(4)]
-        process.send_signal(signal.SIGINT)
-        rest, said = process.communicate(timeout=60)
+    with started("inspect", "-", "--format", "jsonl", "-w", target, given=TWO_THIRDS) as running:
+        shown = [running.out.readline() for _ in range(4)]
+        shown += interrupted(running)
 
-    assert (process.returncode, said) == (130, b"")
-    packets = [line for line in (*shown, *rest.splitlines()) if json.loads(line)["event"] == "packet"]
+    packets = [line for line in shown if json.loads(line)["event"] == "packet"]
     # One more may have been noted and not shown yet.
     assert 2 < len(packets) <= len(inspected(target).packets) <= len(packets) + 1
 
 
 def test_ctrl_c_while_the_reader_is_slow_gives_whole_lines(tmp_path: Path) -> None:
-    process = Forked(
-        command("inspect", repeated(tmp_path, 60), "--format", "jsonl"),
-        bufsize=0, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(),
-    )  # fmt: skip
-    assert process.stdout is not None
-    with process:
-        begun = process.stdout.readline()
-        pipe = process.stdout.fileno()
+    with started("inspect", repeated(tmp_path, 60), "--format", "jsonl") as running:
+        begun = running.out.readline()
+        pipe, process = running.out.fileno(), running.process
         size = fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ)
         until(lambda: bytes_unread(pipe) > size // 2 and is_waiting(process), "a full pipe")
         process.send_signal(signal.SIGINT)
@@ -273,51 +235,28 @@ def test_ctrl_c_while_the_reader_is_slow_gives_whole_lines(tmp_path: Path) -> No
         rest, said = process.communicate(timeout=60)
 
     assert (process.returncode, said) == (130, b"")
-    lines = (begun + rest).splitlines()
-    assert all(json.loads(line)["schema"] == 1 for line in lines)
-    numbers = [line["packet"] for line in map(json.loads, lines) if "packet" in line]
+    lines = [json.loads(line) for line in (begun + rest).splitlines()]
+    assert all(line["schema"] == 1 for line in lines)
+    numbers = [line["packet"] for line in lines if "packet" in line]
     assert numbers == list(range(len(numbers)))
 
 
-def on_terminal(*arguments: str | Path, env: dict[str, str] | None = None, size: tuple[int, int] = (40, 100)) -> str:
-    """What the program writes to a terminal."""
-    leader, follower = pty.openpty()
-    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
-    plain = {**environment(env), "TERM": (env or {}).get("TERM", "xterm")}
-    process = subprocess.Popen(
-        command(*arguments), stdin=subprocess.DEVNULL, stdout=follower, stderr=follower, env=plain
-    )
-    os.close(follower)
-    parts = []
-    while select.select([leader], [], [], 60)[0]:
-        try:
-            part = os.read(leader, 65_536)
-        except OSError:
-            break
-        if not part:
-            break
-        parts.append(part)
-    os.close(leader)
-    process.wait(60)
-    return b"".join(parts).decode().replace("\r\n", "\n")
-
-
 def test_a_terminal_gets_colour_and_its_own_width() -> None:
-    shown = on_terminal("inspect", capture("v5-publish-properties"), size=(40, 64))
+    shown, _ = on_terminal("inspect", capture("v5-publish-properties"), size=(40, 64))
+    plain, _ = on_terminal("inspect", capture("v5-publish-properties"), "--no-color", size=(40, 64))
 
     assert "\x1b[" in shown
-    plain = on_terminal("inspect", capture("v5-publish-properties"), "--no-color", size=(40, 64))
     assert "\x1b" not in plain
     assert max(cells(line) for line in plain.splitlines()) <= 64
 
 
 @pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}], ids=["NO_COLOR", "dumb"])
 def test_a_terminal_that_wants_no_colour_gets_none(env: dict[str, str]) -> None:
-    assert "\x1b" not in on_terminal("inspect", QOS, env=env)
+    assert "\x1b" not in on_terminal("inspect", QOS, env=env)[0]
 
 
 def test_an_error_is_told_once_where_output_and_errors_share_a_terminal() -> None:
-    assert on_terminal("inspect", "no.pcap", "--no-color").count("does not exist") == 1
+    assert on_terminal("inspect", "no.pcap", "--no-color")[0].count("does not exist") == 1
 
 
 def test_ctrl_c_in_a_terminal_leaves_the_prompt_on_a_line_of_its_own() -> None:
@@ -343,21 +282,14 @@ def test_ctrl_c_in_a_terminal_leaves_the_prompt_on_a_line_of_its_own() -> None:
 
 
 def test_input_that_may_still_be_written_is_shown_line_by_line() -> None:
-    process = Forked(
-        command("inspect", "-", "--format", "jsonl"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment()
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
     data = QOS.read_bytes()
-    with process:
-        process.stdin.write(data[:2000])
-        process.stdin.flush()
-        assert json.loads(process.stdout.readline())["event"] == "connection_opened"
-        assert json.loads(process.stdout.readline())["type"] == "connect"
-        process.stdin.write(data[2000:])
-        process.stdin.close()
-        assert len(process.stdout.readlines()) > 20
-        assert process.wait(60) == 0
+    with started("inspect", "-", "--format", "jsonl", given=data[:2000]) as running:
+        assert json.loads(running.out.readline())["event"] == "connection_opened"
+        assert json.loads(running.out.readline())["type"] == "connect"
+        running.input.write(data[2000:])
+        running.input.close()
+        assert len(running.out.readlines()) > 20
+        assert running.process.wait(60) == 0
 
 
 def test_who_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -384,6 +316,8 @@ def test_who_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
         (None, {"NO_COLOR": "1"}, True, False),
         (None, {"NO_COLOR": "", "TERM": "xterm"}, True, True),
         (None, {"FORCE_COLOR": "1"}, False, True),
+        (None, {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False, False),
+        (None, {"NO_COLOR": ""}, False, False),
         (None, {"TERM": "dumb"}, True, False),
     ],
 )
@@ -446,10 +380,9 @@ class TestProgress:
 
     def test_a_line_is_shown_and_taken_away(self, monkeypatch: pytest.MonkeyPatch) -> None:
         terminal = self.terminal(monkeypatch)
-        path = capture("v5-qos")
-        self.read(str(path))
+        self.read(str(QOS))
 
-        size = outputs.sized(path.stat().st_size)
+        size = outputs.sized(QOS.stat().st_size)
         assert re.search(rf"\r\d+ % of {size}, [\d.]+ [kMG]?B/s, \d+:\d\d left\x1b\[K", terminal.getvalue())
         assert "\r100 % of" in terminal.getvalue()
         assert terminal.getvalue().endswith("\r\x1b[K")
@@ -482,30 +415,15 @@ class TestProgress:
         assert terminal.getvalue().count("\r") in (10, 11)
         progress.clear()
 
-    @pytest.mark.parametrize(
-        ("count", "shown"),
-        [
-            (0, "0 B"),
-            (999, "999 B"),
-            (1_000, "1.0 kB"),
-            (123_456, "123 kB"),
-            (999_999, "1.0 MB"),
-            (2_940_000_000, "2.9 GB"),
-        ],
-    )
-    def test_sizes(self, count: int, shown: str) -> None:
-        assert outputs.sized(count) == shown
-
-    @pytest.mark.parametrize(
-        ("seconds", "shown"), [(0.4, "0:00"), (65, "1:05"), (3_723, "1:02:03"), (1e9, "277,777:46:40")]
-    )
-    def test_times(self, seconds: float, shown: str) -> None:
-        assert outputs.lasting(seconds) == shown
+    def test_sizes_and_times(self) -> None:
+        sizes = {0: "0 B", 999: "999 B", 1_000: "1.0 kB", 123_456: "123 kB", 999_999: "1.0 MB", 2_940_000_000: "2.9 GB"}
+        times = {0.4: "0:00", 65: "1:05", 3_723: "1:02:03", 1e9: "277,777:46:40"}
+        assert {count: outputs.sized(count) for count in sizes} == sizes
+        assert {seconds: outputs.lasting(seconds) for seconds in times} == times
 
     def test_a_size_that_is_not_known_is_none(self, tmp_path: Path) -> None:
-        assert outputs.total_size([str(tmp_path / "missing.pcap")]) == 0
-        assert outputs.total_size([str(tmp_path)]) == 0
-        assert outputs.total_size(["-"]) == 0
+        for name in (tmp_path / "missing.pcap", tmp_path, "-"):
+            assert outputs.total_size([str(name)]) == 0
 
     def test_two_watches_may_share_a_line(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.terminal(monkeypatch)
@@ -529,17 +447,12 @@ class TestProgress:
         assert " % of " in terminal.getvalue()
         assert "\x1b[K" in terminal.getvalue()
 
-    def test_nothing_in_the_first_second(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize("early", [True, False], ids=["in the first second", "no terminal"])
+    def test_nothing_is_shown(self, early: bool, monkeypatch: pytest.MonkeyPatch) -> None:
         terminal = self.terminal(monkeypatch)
-        monkeypatch.setattr(outputs, "PROGRESS_AFTER_S", 3600)
-        self.read(str(capture("v5-qos")))
-
-        assert terminal.getvalue() == ""
-
-    def test_nothing_where_it_is_no_terminal(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        terminal = self.terminal(monkeypatch)
-        monkeypatch.setattr(terminal, "isatty", lambda: False)
-        self.read(str(capture("v5-qos")))
+        monkeypatch.setattr(outputs, "PROGRESS_AFTER_S", 3600 if early else 0)
+        monkeypatch.setattr(terminal, "isatty", lambda: early)
+        self.read(str(QOS))
 
         assert terminal.getvalue() == ""
 
@@ -591,22 +504,26 @@ class TestCapturesAreKept:
     def run(self, command_name: str, *arguments: str | Path) -> Done:
         return invoke(command_name, *(["--no-config"] if command_name == "lint" else []), *arguments)
 
-    def test_the_capture_itself(self, command_name: str, copy: Path) -> None:
-        said = refused(self.run(command_name, copy, "-o", copy), copy)
+    @pytest.mark.parametrize(
+        ("source", "target"),
+        [
+            ("mine.pcapng", "mine.pcapng"),
+            ("mine.pcapng", "soft"),
+            ("soft", "mine.pcapng"),
+            ("mine.pcapng", "hard"),
+            ("hard", "mine.pcapng"),
+            ("*.pcapng", "mine.pcapng"),
+            ("", "mine.pcapng"),
+        ],
+    )
+    def test_a_capture_is_not_overwritten(
+        self, command_name: str, source: str, target: str, copy: Path, tmp_path: Path
+    ) -> None:
+        (tmp_path / "soft").symlink_to(copy)
+        (tmp_path / "hard").hardlink_to(copy)
+        said = refused(self.run(command_name, tmp_path / source, "-o", tmp_path / target), copy)
 
-        assert said == f"Error: --output: {copy} is a capture that is read"
-
-    @pytest.mark.parametrize("how", ["soft", "hard"])
-    def test_the_capture_through_a_link(self, command_name: str, how: str, copy: Path, tmp_path: Path) -> None:
-        link = tmp_path / how
-        (link.symlink_to if how == "soft" else link.hardlink_to)(copy)
-
-        assert "is a capture that is read" in refused(self.run(command_name, copy, "-o", link), copy)
-        assert "is a capture that is read" in refused(self.run(command_name, link, "-o", copy), copy)
-
-    def test_a_capture_that_a_pattern_or_a_folder_finds(self, command_name: str, copy: Path, tmp_path: Path) -> None:
-        assert "is a capture that is read" in refused(self.run(command_name, tmp_path / "*.pcapng", "-o", copy), copy)
-        assert "is a capture that is read" in refused(self.run(command_name, tmp_path, "-o", copy), copy)
+        assert said == f"Error: --output: {tmp_path / target} is a capture that is read"
 
     def test_another_file_of_the_folder_is_written_anew(self, command_name: str, copy: Path, tmp_path: Path) -> None:
         report = tmp_path / "report"
@@ -676,9 +593,6 @@ def test_files_are_the_same_before_they_exist(tmp_path: Path) -> None:
 
     assert same_file(tmp_path / "link", tmp_path / "made")
     assert not same_file(tmp_path / "made", tmp_path / "other")
-
-
-def test_devices_and_new_files_may_be_written(tmp_path: Path) -> None:
     refuse_inputs(os.devnull, [os.devnull])
     refuse_inputs(str(tmp_path / "new"), [str(tmp_path), "-"], {"the baseline": None})
 
@@ -722,13 +636,15 @@ def test_a_command_that_fails_before_it_writes_leaves_all_as_it_was(words: tuple
     assert list(tmp_path.iterdir()) == [old]
 
 
-def test_a_report_of_nothing_takes_the_place_of_what_was_there(tmp_path: Path) -> None:
+@pytest.mark.parametrize("more", [(), ("--filter", "topic == 'none'")], ids=["shorter", "nothing"])
+def test_a_report_leaves_nothing_of_what_was_there(more: tuple[str, ...], tmp_path: Path) -> None:
     path = tmp_path / "old.txt"
-    path.write_text("before")
+    path.write_text("before" * 100_000)
+    words: tuple[str | Path, ...] = ("inspect", QOS, "--format", "jsonl", *more)
 
-    assert invoke("inspect", QOS, "--format", "jsonl", "--filter", "topic == 'none'", "-o", path).code == 0
-
-    assert path.read_bytes() == b""
+    assert invoke(*words, "-o", path).code == 0
+    assert path.read_bytes() == invoke(*words).out
+    assert bool(path.read_bytes()) is not bool(more)
 
 
 @pytest.mark.parametrize("command", ["inspect", "stats", "explain", "lint"])
@@ -749,18 +665,16 @@ def test_a_page_of_nothing_that_could_be_read_is_not_written(command: str, tmp_p
 
 @pytest.mark.parametrize("command", ["inspect", "stats", "explain", "lint"])
 def test_a_format_and_a_name_that_say_different_things(command: str, tmp_path: Path) -> None:
-    for form, name in (("json" if command != "inspect" else "jsonl", "x.html"), ("html", "x.json"), ("html", "x.sh")):
+    lines = "jsonl" if command == "inspect" else "json"
+    for form, name, cure in (
+        (lines, "x.html", "use --format html, or another name"),
+        ("html", "x.json", "call it .html"),
+        ("html", "x.sh", "call it .html"),
+    ):
         done = invoke(command, QOS, "--format", form, "-o", tmp_path / name)
         assert done.code == 2
-        assert f"--format {form} does not go with --output" in done.err
+        assert f"--format {form} does not go with --output {tmp_path / name}: {cure}" in done.err
     assert not list(tmp_path.iterdir())
-
-
-def test_a_shorter_report_leaves_nothing_of_a_longer_one(tmp_path: Path) -> None:
-    path = tmp_path / "old.txt"
-    path.write_text("before" * 100_000)
-    assert invoke("inspect", QOS, "--format", "jsonl", "-o", path).code == 0
-    assert path.read_bytes() == invoke("inspect", QOS, "--format", "jsonl").out
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o027, 0o077])

@@ -24,6 +24,19 @@ TEMPLATE = next(
     for text in re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "adding-a-rule.md").read_text("utf-8"), re.DOTALL)
     if "ACME201" in text
 )
+WRONG_TEMPLATES = [
+    ("ACME201", "ACME901", "'ACME901' is no code of a rule"),
+    ("ACME201", "acme", "'acme' is no code of a rule"),
+    ("    bad = examples", "    worse = examples", "ACME201 (TooManyAlarms): it has no bad examples"),
+    ("Instead, publish", "Publish", 'a last paragraph that begins with "Instead, "'),
+    ("    severity = Severity.WARNING\n", "", "it has no severity"),
+    ("    def check(", "    def chek(", "it has no check"),
+    ("    looks_at = Publish\n", "", "it does not say which packets it looks at"),
+    ("ACME201", "PUB297", "PUB297 has the letters of mqttscope's own area"),
+    ("ACME201", "PUB103", "PUB103 has the letters of mqttscope's own area: PUB103 wildcard-in"),
+    ("class TooManyAlarms", "class WildcardInTopicName", "as PUB103 of mqttscope is"),
+]
+"""What is replaced in the template, and what is said of it then."""
 
 
 @pytest.fixture(autouse=True)
@@ -36,8 +49,22 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def file(text: str = TEMPLATE, name: str = "ours.py") -> str:
+    """Write a file of rules."""
     Path(name).write_text(text, "utf-8")
     return name
+
+
+def configured(text: str = TEMPLATE, more: str = "") -> None:
+    """Write a file of rules and the configuration that names it."""
+    configure(file(text), more=more)
+
+
+def refused(*words: str) -> str:
+    """The words of a usage error."""
+    done = invoke(*words)
+    assert done.code == 2
+    assert "Traceback" not in done.err
+    return " ".join(done.err.split())
 
 
 def configure(*files: str, more: str = "") -> None:
@@ -64,16 +91,8 @@ def found(*words: str) -> list[str]:
     return [one["rule"] for one in done.lines if one["rule"].startswith("ACME")]
 
 
-def test_the_template_passes_its_own_test() -> None:
-    done = invoke("rules", "--test", file())
-
-    assert (done.code, done.err) == (0, "")
-    assert done.text == "ACME201 too-many-alarms: 1 bad example, 2 good examples\n1 rule, 0 failed\n"
-
-
 def test_rules_of_a_file_are_selected_configured_suppressed_and_explained() -> None:
-    file()
-    configure("ours.py")
+    configured()
     assert found() == ["ACME201"] * 2
     assert found("--select", "too-many-alarms") == found("--select", "ACME") == ["ACME201"] * 2
     assert found("--ignore", "ACME") == found("--select", "PUB") == found("--no-config") == []
@@ -92,8 +111,7 @@ def test_rules_of_a_file_are_selected_configured_suppressed_and_explained() -> N
 
 @pytest.mark.parametrize("form", ["full", "concise", "json", "sarif", "junit", "github", "gitlab", "markdown"])
 def test_every_format_takes_them(form: str) -> None:
-    file()
-    configure("ours.py")
+    configured()
     done = invoke("lint", alarms(), "--format", form, "--fail-on", "warning")
 
     assert (done.code, done.err) == (1, "")
@@ -109,8 +127,7 @@ def test_paths_are_relative_to_the_configuration() -> None:
 
 
 def test_what_a_rule_remembers_is_in_the_state_of_a_lake() -> None:
-    file()
-    configure("ours.py")
+    configured()
     tools.package("pyarrow")
     for number in range(2):
         assert invoke("pipeline", "ingest", alarms(3 + 2 * number), "--lake", "lake", "--engine", "local").code == 0
@@ -123,13 +140,10 @@ def test_what_a_rule_remembers_is_in_the_state_of_a_lake() -> None:
 def test_spark_refuses_them() -> None:
     tools.package("pyarrow")
     tools.package("pyspark")
-    file()
-    configure("ours.py")
+    configured()
     spark = ("--engine", "spark")
     for words in (("lint", alarms(), *spark), ("pipeline", "ingest", "a.pcapng", "--lake", "lake", *spark)):
-        done = invoke(*words)
-        assert done.code == 2
-        assert "workers do not have ACME201" in done.err
+        assert "workers do not have ACME201" in refused(*words)
 
 
 @pytest.mark.parametrize(
@@ -139,65 +153,36 @@ def test_spark_refuses_them() -> None:
         ("x = 1\nimport nothing_of_that_name", "ours.py: line 2: ModuleNotFoundError: No module named"),
         ("x = 1\n1 / 0", "ours.py: line 2: ZeroDivisionError: division by zero"),
         ("x = 1", "ours.py: there is no rule in it"),
-        (TEMPLATE.replace("ACME201", "ACME901"), "'ACME901' is no code of a rule"),
-        (TEMPLATE.replace("ACME201", "acme"), "'acme' is no code of a rule"),
-        (
-            TEMPLATE.replace("    bad = examples", "    worse = examples"),
-            "ACME201 (TooManyAlarms): it has no bad examples",
-        ),
-        (TEMPLATE.replace("    good = examples", "    better = examples"), "it has no good examples"),
-        (TEMPLATE.replace("Instead, publish", "Publish"), 'a last paragraph that begins with "Instead, "'),
-        (TEMPLATE.replace("    severity = Severity.WARNING\n", ""), "it has no severity"),
-        (TEMPLATE.replace("    def check(", "    def chek("), "it has no check"),
-        (TEMPLATE.replace("    looks_at = Publish\n", ""), "it does not say which packets it looks at"),
-        (TEMPLATE.replace("ACME201", "PUB297"), "PUB297 has the letters of mqttscope's own area"),
-        (TEMPLATE.replace("ACME201", "PUB103"), "PUB103 has the letters of mqttscope's own area: PUB103 wildcard-in"),
-        (TEMPLATE.replace("class TooManyAlarms", "class WildcardInTopicName"), "as PUB103 of mqttscope is"),
         ("import sys\nsys.exit(7)", "ours.py: line 2: it ends the program while it is loaded (SystemExit: 7)"),
         ("x = 1\0", "source code string cannot contain null bytes"),  # no SyntaxError before Python 3.11.4
-        (
-            TEMPLATE.replace("    looks_at", '    statements = {"5.0": ("MQTT-9.9.9-9",)}\n    looks_at'),
-            "ours.py: ACME201 (TooManyAlarms): statements has to be a dict by version",
-        ),
-        (
-            TEMPLATE.replace('settings = {"most": 3}', 'settings = ["most"]'),
-            "ours.py: ACME201 (TooManyAlarms): settings has to be a dict",
-        ),
-        (
-            TEMPLATE.replace("looks_at = Publish", "looks_at = 'Publish'"),
-            "ours.py: ACME201 (TooManyAlarms): looks_at has to be a class of mqttscope.mqtt.packets",
-        ),
+        *((TEMPLATE.replace(old, new), why) for old, new, why in WRONG_TEMPLATES),
     ],
 )
 def test_what_is_wrong_with_a_file_is_a_sentence(text: str, why: str) -> None:
-    file(text)
-    configure("ours.py")
+    assert text != TEMPLATE
+    configured(text)
     for words in (("lint", alarms()), ("rules",), ("rules", "--test", "ours.py")):
-        done = invoke(*words)
-        assert done.code == 2
-        assert why in " ".join(done.err.split())
-        assert "Traceback" not in done.err
-        assert "bug in mqttscope" not in done.err
+        said = refused(*words)
+        assert why in said
+        assert "bug in mqttscope" not in said
     assert all(rule.is_ours() for rule in all_rules().values())
 
 
 def test_a_clash_names_both() -> None:
-    file()
-    file(name="theirs.py")
-    configure("ours.py", "theirs.py")
-    done = invoke("rules")
-    assert done.code == 2
-    assert "theirs.py: ACME201 is the code of another rule in " in done.err
-    assert "ours.py too" in done.err
-
     Path("inner").mkdir()
-    file(name="inner/ours.py")
+    for name in ("ours.py", "theirs.py", "inner/ours.py"):
+        file(name=name)
+    configure("ours.py", "theirs.py")
+    said = refused("rules")
+    assert "theirs.py: ACME201 is the code of another rule in " in said
+    assert "ours.py too" in said
+
     configure("ours.py", "inner/ours.py")
-    assert "have one name" in invoke("rules").err
+    assert "have one name" in refused("rules")
     configure("none.py")
-    assert "none.py: no such file of rules" in invoke("rules").err
+    assert "none.py: no such file of rules" in refused("rules")
     Path("mqttscope.toml").write_text('[lint]\nrules = "ours.py"\n')
-    assert "lint.rules is not a list of strings" in invoke("rules").err
+    assert "lint.rules is not a list of strings" in refused("rules")
 
 
 IN_PYTHON = re.sub(
@@ -223,11 +208,16 @@ IN_PYTHON = re.sub(
 ).replace("import examples", "import client, conversation, examples, opened")
 
 
-def test_examples_may_be_made_in_python_and_beside_texts() -> None:
-    done = invoke("rules", "--test", file(IN_PYTHON))
+@pytest.mark.parametrize(
+    ("text", "examples"),
+    [(TEMPLATE, "1 bad example, 2 good examples"), (IN_PYTHON, "2 bad examples, 1 good example")],
+    ids=["the template", "made in Python and beside texts"],
+)
+def test_a_rule_passes_its_own_test(text: str, examples: str) -> None:
+    done = invoke("rules", "--test", file(text))
 
     assert (done.code, done.err) == (0, "")
-    assert done.text == "ACME201 too-many-alarms: 2 bad examples, 1 good example\n1 rule, 0 failed\n"
+    assert done.text == f"ACME201 too-many-alarms: {examples}\n1 rule, 0 failed\n"
 
 
 BAD_WORD = "+0.5 > publish acme/alarm hot"
@@ -235,8 +225,7 @@ BAD_LINE = TEMPLATE[: TEMPLATE.index(BAD_WORD)].count("\n") + 1
 
 
 def test_a_text_that_cannot_be_read_is_an_error_with_file_and_line() -> None:
-    file(TEMPLATE.replace(BAD_WORD, "+0.5 > publsh acme/alarm hot"))
-    configure("ours.py")
+    configured(TEMPLATE.replace(BAD_WORD, "+0.5 > publsh acme/alarm hot"))
     place = str(Path("ours.py").resolve()) + f":{BAD_LINE}: 'publsh' is not one of connect, connack,"
 
     done = invoke("rules", "--test", "ours.py")
@@ -244,23 +233,16 @@ def test_a_text_that_cannot_be_read_is_an_error_with_file_and_line() -> None:
     assert "ACME201 too-many-alarms: an example cannot be read: failed\n" in done.text
     assert place in done.text
     assert "1 rule, 1 failed" in done.text
-    for words in (("rules", "ACME201"), ("rules", "ACME201", "--format", "json")):
-        done = invoke(*words)
-        assert done.code == 2
-        assert place in done.err
-        assert "Traceback" not in done.err
+    for more in ((), ("--format", "json")):
+        assert place in refused("rules", "ACME201", *more)
     # Linting reads no examples.
     assert found() == ["ACME201"] * 2
 
 
 def test_a_text_that_the_file_does_not_have_as_it_is_is_named_by_its_own_line() -> None:
-    file(
-        IN_PYTHON.replace('for_steps", "> publish', 'for_steps", "> publsh').replace(
-            '"> publish acme', '"> publsh acme'
-        )
-    )
+    wrong = IN_PYTHON.replace('for_steps", "> publish', 'for_steps", "> publsh').replace('"> publish', '"> publsh')
+    done = invoke("rules", "--test", file(wrong))
 
-    done = invoke("rules", "--test", "ours.py")
     assert done.code == 1
     assert "ours.py: line 3 of an example text: 'publsh' is not one of" in done.text
 
@@ -308,8 +290,7 @@ def test_examples_that_fail_are_told(text: str, why: str) -> None:
 
 
 def test_a_rule_that_raises_is_an_internal_error() -> None:
-    file(RAISES)
-    configure("ours.py")
+    configured(RAISES)
     done = invoke("lint", alarms())
 
     assert done.code == 3
@@ -320,8 +301,7 @@ def test_a_rule_that_raises_is_an_internal_error() -> None:
 
 
 def test_a_rule_that_ends_the_program_ends_neither_the_run_nor_other_rules() -> None:
-    file(LEAVES)
-    configure("ours.py")
+    configured(LEAVES)
     write_capture(Path("b.pcapng"), *opened(), client(Publish(topic_name="a/#")))
     done = invoke("lint", "b.pcapng")
 
@@ -333,9 +313,7 @@ def test_a_rule_that_ends_the_program_ends_neither_the_run_nor_other_rules() -> 
 
 def test_test_takes_nothing_else() -> None:
     for more in (("PUB101",), ("--coverage",), ("--format", "json")):
-        done = invoke("rules", "--test", file(), *more)
-        assert done.code == 2
-        assert "--test FILE tests the rules of a file" in done.err
+        assert "--test FILE tests the rules of a file" in refused("rules", "--test", file(), *more)
 
 
 @pytest.mark.parametrize("value", ["acme_rules", "acme_rules:load"])
@@ -347,8 +325,7 @@ def test_packages_bring_rules(value: str, folder: Path, monkeypatch: pytest.Monk
 
     assert found() == ["ACME201"] * 2
     assert found("--no-config") == []
-    file()
-    configure("ours.py")
+    configured()
     assert "ACME201 is the code of another rule in" in invoke("rules").err
 
 
@@ -365,10 +342,8 @@ def test_packages_in_archives_are_looked_for(folder: Path, monkeypatch: pytest.M
 def test_a_package_that_cannot_be_loaded_is_a_sentence(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(folder))
     install(folder, "nothing_of_that_name")
-    done = invoke("rules")
 
-    assert done.code == 2
-    assert "entry point acme = nothing_of_that_name: ModuleNotFoundError" in done.err
+    assert "entry point acme = nothing_of_that_name: ModuleNotFoundError" in refused("rules")
 
 
 def test_an_ingest_says_which_rules_failed() -> None:
@@ -385,7 +360,7 @@ def test_an_ingest_says_which_rules_failed() -> None:
     assert "internal error in ACME201: a.pcap" in done.err
     assert "ZeroDivisionError: of the rule" in done.err
     assert "ACME201 failed 5 times: the findings are not complete" in done.err
-    document = json.loads(done.out)
+    document = done.document
     assert fits("ingest", [document]) == 1
     assert not any(one.startswith("internal_errors") for one in unnoticed("ingest", document))
     errors = document["internal_errors"]

@@ -6,13 +6,12 @@ import os
 import signal
 import struct
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from mqttscope.capture import PcapngWriter, open_capture
-from mqttscope.net.frame import Frame
+from tests.building import write_program
+from tests.capture import doubled
 from tests.capture.test_tls import converse
 from tests.cli.running import Done, command, environment, run
 from tests.dissect.secure import Secure, write
@@ -58,6 +57,7 @@ def test_keys_by_option(recorded: tuple[Path, Path]) -> None:
     assert (done.code, done.err) == (0, "")
     assert packets(done)[:3] == ["connect", "connack", "subscribe"]
     assert done.of("connection_closed")[0]["tls"]["decrypted"] is True
+    assert len(packets(inspect("-", "--keylog", keys, given=capture.read_bytes()))) == 14
 
 
 def test_keys_by_the_environment(recorded: tuple[Path, Path]) -> None:
@@ -67,20 +67,13 @@ def test_keys_by_the_environment(recorded: tuple[Path, Path]) -> None:
     assert packets(inspect(capture, env={"SSLKEYLOGFILE": "/nowhere/keys"})) == []
 
 
-@pytest.mark.long
 def test_keys_in_the_capture(recorded: tuple[Path, Path], tmp_path: Path) -> None:
-    capture, keys = recorded
-    both = with_secrets(capture, keys.read_bytes(), tmp_path / "both.pcapng")
-
-    assert packets(inspect(both)) == packets(inspect(capture, "--keylog", keys)) != []
-
-
-def test_keys_in_a_capture_on_standard_input(recorded: tuple[Path, Path], tmp_path: Path) -> None:
     capture, keys = recorded
     both = with_secrets(capture, keys.read_bytes(), tmp_path / "both.pcapng")
     done = inspect("-", given=both.read_bytes())
 
     assert (len(packets(done)), done.err) == (14, "")
+    assert packets(inspect(both)) == packets(done)
 
 
 def block_of_secrets(keys: bytes) -> bytes:
@@ -94,12 +87,8 @@ def block_of_secrets(keys: bytes) -> bytes:
 def test_keys_that_come_later_in_the_captures(option: bool, recorded: tuple[Path, Path], tmp_path: Path) -> None:
     """At the end of the file: sessions that have begun before and not ended are decrypted all the same."""
     capture, keys = recorded
-    tape = [item for item in open_capture([str(capture)]) if isinstance(item, Frame)]
-    with PcapngWriter(tmp_path / "open.pcapng") as writer:
-        for frame in tape[:-3]:
-            writer.write(frame)
-    secrets = block_of_secrets(keys.read_bytes())
-    (tmp_path / "late.pcapng").write_bytes((tmp_path / "open.pcapng").read_bytes() + secrets)
+    opened = doubled.write(tmp_path / "open.pcapng", doubled.recorded(capture)[:-3])
+    (tmp_path / "late.pcapng").write_bytes(opened.read_bytes() + block_of_secrets(keys.read_bytes()))
     (tmp_path / "keys.txt").write_bytes(b"")
     given = ("--keylog", tmp_path / "keys.txt") if option else ()
 
@@ -108,12 +97,6 @@ def test_keys_that_come_later_in_the_captures(option: bool, recorded: tuple[Path
     assert (done.code, done.err) == (0, "")
     assert packets(done)[:3] == ["connect", "connack", "subscribe"]
     assert len(packets(done)) == 14
-
-
-def test_standard_input(recorded: tuple[Path, Path]) -> None:
-    capture, keys = recorded
-
-    assert len(packets(inspect("-", "--keylog", keys, given=capture.read_bytes()))) == 14
 
 
 @pytest.mark.parametrize("name", some(["inspect", "lint", "stats"], 3))
@@ -152,14 +135,9 @@ def test_keys_that_open_nothing(recorded: tuple[Path, Path], tmp_path: Path) -> 
     assert f"not decrypted: {reason}" in " ".join(explained.text.split())
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "told"),
-    [("none.txt", None, "No such file"), ("text.txt", "no keys", "holds no lines like CLIENT_RANDOM")],
-)
-def test_key_logs_that_are_none(
-    name: str, content: str | None, told: str, recorded: tuple[Path, Path], tmp_path: Path
-) -> None:
-    path = tmp_path / name
+@pytest.mark.parametrize(("content", "told"), [(None, "No such file"), ("no keys", "no lines like CLIENT_RANDOM")])
+def test_key_logs_that_are_none(content: str | None, told: str, recorded: tuple[Path, Path], tmp_path: Path) -> None:
+    path = tmp_path / "keys.txt"
     if content is not None:
         path.write_text(content)
     done = run("inspect", recorded[0], "--keylog", path)
@@ -216,55 +194,33 @@ def test_keys_beside_a_capture_without_tls(recorded: tuple[Path, Path], tmp_path
     assert (done.code, len(packets(done))) == (0, 14)
 
 
-@pytest.fixture
-def fake(tmp_path: Path) -> Callable[[str], dict[str, str]]:
+def fake(folder: Path, script: str) -> dict[str, str]:
     """An environment in which tshark is a script."""
-
-    def make(script: str) -> dict[str, str]:
-        path = tmp_path / "bin" / "tshark"
-        path.parent.mkdir()
-        path.write_text(f"#!/bin/sh\n{script}\n")
-        path.chmod(0o755)
-        temporary = tmp_path / "temporary"
-        temporary.mkdir()
-        return {"PATH": f"{path.parent}:{os.environ['PATH']}", "TMPDIR": str(temporary)}
-
-    return make
+    path, temporary = folder / "bin" / "tshark", folder / "temporary"
+    path.parent.mkdir()
+    temporary.mkdir()
+    write_program(path, script)
+    return {"PATH": f"{path.parent}:{os.environ['PATH']}", "TMPDIR": str(temporary)}
 
 
-@pytest.mark.parametrize(
-    ("script", "told"),
-    [
-        ("exit 0", "ended early"),
-        ("echo something; exit 0", "said b'something'"),
-        ("echo 'no memory' >&2; exit 2", "exit code 2): no memory"),
-        ("kill -9 $$", "signal 9"),
-    ],
-)
-def test_a_tshark_that_fails_is_no_clean_capture(
-    script: str, told: str, recorded: tuple[Path, Path], fake: Callable[[str], dict[str, str]]
-) -> None:
+def test_a_tshark_that_fails_is_no_clean_capture(recorded: tuple[Path, Path], tmp_path: Path) -> None:
     capture, keys = recorded
-    done = run("lint", capture, "--keylog", keys, env=fake(script))
+    done = run("lint", capture, "--keylog", keys, env=fake(tmp_path, "echo 'no memory' >&2; exit 2"))
 
     assert done.code == 3
     assert "failed while it decrypted TLS" in done.err
-    assert told in done.err
+    assert "exit code 2): no memory" in done.err
     assert "could be decrypted with the keys" not in done.err
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_keys_do_not_stay_behind_when_it_is_ended(
-    number: int, recorded: tuple[Path, Path], fake: Callable[[str], dict[str, str]]
-) -> None:
+def test_keys_do_not_stay_behind_when_it_is_ended(number: int, recorded: tuple[Path, Path], tmp_path: Path) -> None:
     capture, keys = recorded
-    changes = fake('case "$1" in -G) exit 0;; esac; touch "$0.started"; exec sleep 60')
-    folder = Path(changes["TMPDIR"])
-    started = folder.parent / "bin" / "tshark.started"
+    changes = fake(tmp_path, 'case "$1" in -G) exit 0;; esac; touch "$0.started"; exec sleep 60')
     running = Forked(command("inspect", capture, "--keylog", keys), env=environment(changes), stdout=subprocess.PIPE)
-    until(started.exists, "the start of tshark")
+    until((tmp_path / "bin" / "tshark.started").exists, "the start of tshark")
 
     running.send_signal(number)
     running.communicate(timeout=20)
 
-    assert list(folder.iterdir()) == []
+    assert os.listdir(changes["TMPDIR"]) == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import os
 import stat
 import struct
@@ -13,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from mqttscope.capture import PcapngWriter, open_capture
-from mqttscope.capture.write import PcapngWriter as Writer
 from mqttscope.capture.write import ip_frame
 from mqttscope.net.frame import CaptureDrops, CaptureSecrets, Frame
 from mqttscope.net.headers import segment
 from mqttscope.net.segment import Segment
+from tests.capture.doubled import recorded, write
 from tests.cli.made import closes, opened, server, write_capture
 from tests.cli.running import Done, capture, inspected, invoke, run
 from tests.each import each
@@ -26,15 +25,13 @@ from tests.redact.redacting import shapes
 
 QOS = capture("v5-qos")
 SECRET = "secret of nobody"
+TOPIC = "plant/line1/temperature"
+"""It is in the capture."""
 
 
 def redact(*arguments: str | Path, given: bytes = b"", key: str = "") -> Done:
     """``key``: of the replacements; random if empty."""
     return invoke("redact", *arguments, given=given, env={"MQTTSCOPE_REDACT_KEY": key})
-
-
-def frames(path: Path) -> list[Frame]:
-    return [one for one in open_capture([path]) if isinstance(one, Frame)]
 
 
 @each("answer, protocol", ANSWERS)
@@ -56,7 +53,7 @@ def test_a_capture_that_lint_judges_the_same(tmp_path: Path) -> None:
 
     assert (done.code, done.out) == (0, b"")
     assert done.err == f"mqttscope: wrote 53 of 53 frames to {target}\n"
-    assert shapes(frames(target)) == shapes(frames(QOS))
+    assert shapes(recorded(target)) == shapes(recorded(QOS))
     assert stat.S_IMODE(os.stat(target).st_mode) == 0o600
     topics = {line["topic"] for line in inspected(target).packets if line["type"] == "publish"}
     assert topics.isdisjoint(line["topic"] for line in inspected(QOS).packets if line["type"] == "publish")
@@ -65,47 +62,42 @@ def test_a_capture_that_lint_judges_the_same(tmp_path: Path) -> None:
 def test_the_report(tmp_path: Path) -> None:
     target = tmp_path / "shared.pcapng"
     text = redact(QOS, "-o", target, "--format", "text").text
-    told = json.loads(redact(QOS, "-o", target, "--format", "json", "--keep", "topics").out)
+    told = redact(QOS, "-o", target, "--format", "json", "--keep", "topics").document
 
     assert "topics" in text
     assert "frames read 53, written 53" in text
-    assert told["schema"] == 1
-    assert told["kept"] == ["topics"]
+    assert (told["schema"], told["kept"]) == (1, ["topics"])
     assert "topics" not in told["replaced"]
     assert told["replaced"]["payloads"]["values"] == 6
     assert told["frames"] == {"read": 53, "written": 53, "rebuilt": 0}
 
 
 def test_segments_that_come_again_count_again(tmp_path: Path) -> None:
-    source, target = tmp_path / "site.pcapng", tmp_path / "shared.pcapng"
-    with source.open("wb") as file:
-        writer = Writer(file)
-        for one in frames(QOS):
-            writer.write(moved_to(one, bytes((10, 7, 7, 1)), bytes((10, 7, 7, 2))))
-    for path in (source, capture("websocket-v5"), capture("websocket-deflate"), capture("tls-12")):
+    target = tmp_path / "shared.pcapng"
+    plain = (moved_to(one, bytes((10, 7, 7, 1)), bytes((10, 7, 7, 2))) for one in recorded(QOS))
+    names = ("websocket-v5", "websocket-deflate", "tls-12")
+    for path in (write(tmp_path / "site.pcapng", plain), *map(capture, names)):
         once, twice = (
-            json.loads(redact(*[path] * times, "-o", target, "--format", "json").out)["replaced"] for times in (1, 2)
+            redact(*[path] * times, "-o", target, "--format", "json").document["replaced"] for times in (1, 2)
         )
         assert once
         assert twice == {kind: {name: 2 * count for name, count in one.items()} for kind, one in once.items()}
 
 
 def test_a_key_gives_the_same_capture_again_and_no_key_another(tmp_path: Path) -> None:
-    key = tmp_path / "key"
-    key.write_text("boiler\n")
-    one, other, third, fourth = (tmp_path / f"{number}.pcapng" for number in range(4))
-    redact(QOS, "-o", one, "--key-file", key)
-    redact(QOS, "-o", other, "--key-file", key)
-    redact(QOS, "-o", third)
-    redact(QOS, "-o", fourth, key="boiler")
+    file = tmp_path / "key"
+    file.write_text("boiler\n")
 
-    assert one.read_bytes() == other.read_bytes() == fourth.read_bytes() != third.read_bytes()
+    def written(*options: str | Path, key: str = "") -> bytes:
+        redact(QOS, "-o", tmp_path / "a.pcapng", *options, key=key)
+        return (tmp_path / "a.pcapng").read_bytes()
+
+    assert written("--key-file", file) == written("--key-file", file) == written(key="boiler") != written()
 
 
 def test_what_is_looked_for_is_found_and_then_nothing_is_written(tmp_path: Path) -> None:
     target, listed = tmp_path / "shared.pcapng", tmp_path / "secrets"
-    topic = next(line["topic"] for line in inspected(QOS).packets if line["type"] == "publish")
-    listed.write_text(f"{SECRET}\n\n{topic}\n")
+    listed.write_text(f"{SECRET}\n\n{TOPIC}\n")
 
     done = redact(QOS, "-o", target, "--check-file", listed)
     assert done.code == 0
@@ -114,18 +106,17 @@ def test_what_is_looked_for_is_found_and_then_nothing_is_written(tmp_path: Path)
     done = redact(QOS, "-o", target, "--check-file", listed, "--keep", "topics")
     assert done.code == 1
     assert f"line 3 of {listed} is there: plain, " in done.err
-    assert topic not in done.err
+    assert TOPIC not in done.err
     assert f"{target} is not written" in done.err
     assert os.listdir(tmp_path) == ["secrets"]
 
 
 def test_lists_of_secrets_are_all_read_whatever_wrote_them(tmp_path: Path) -> None:
-    topic = next(line["topic"] for line in inspected(QOS).packets if line["type"] == "publish")
     other = tmp_path / "other.txt"
     other.write_text(f"{SECRET}\n")
     forms = {
-        "lines of Windows": f"{topic}\r\n".encode(), "a mark": f"\ufeff{topic}\n".encode(),
-        "UTF-16": f"\ufeff{topic}\n".encode("utf-16-be"), "blanks": f" {topic} \n".encode(),
+        "lines of Windows": f"{TOPIC}\r\n".encode(), "a mark": f"\ufeff{TOPIC}\n".encode(),
+        "UTF-16": f"\ufeff{TOPIC}\n".encode("utf-16-be"), "blanks": f" {TOPIC} \n".encode(),
     }  # fmt: skip
     for name, raw in forms.items():
         listed = tmp_path / "listed.txt"
@@ -134,15 +125,13 @@ def test_lists_of_secrets_are_all_read_whatever_wrote_them(tmp_path: Path) -> No
             done = redact(QOS, *(word for one in files for word in ("--check-file", one)))
             assert done.code == 1, name
             assert f"line 1 of {listed} is there" in done.err, name
-    assert "line 1 of - is there" in redact(QOS, "--check-file", "-", given=topic.encode()).err
+    assert "line 1 of - is there" in redact(QOS, "--check-file", "-", given=TOPIC.encode()).err
 
 
 def test_captures_that_are_there_are_looked_through(tmp_path: Path) -> None:
-    topic = next(line["topic"] for line in inspected(QOS).packets if line["type"] == "publish")
-
     done = redact(QOS, "--check", SECRET)
     assert (done.code, done.err) == (0, f"mqttscope: looked for 1 text: it is not in {QOS}\n")
-    done = redact(QOS, capture("tls-12"), "--check", SECRET, "--check", topic)
+    done = redact(QOS, capture("tls-12"), "--check", SECRET, "--check", TOPIC)
     assert done.code == 1
     assert done.err.startswith(f"mqttscope: {QOS}: text 2 of --check is there: plain, ")
     assert redact(tmp_path / "missing.pcap", "--check", SECRET).code == 3
@@ -153,7 +142,7 @@ def test_nothing_but_frames_and_drops_is_copied(tmp_path: Path) -> None:
     source, target = tmp_path / "site.pcapng", tmp_path / "shared.pcapng"
     with source.open("wb") as file:
         writer = PcapngWriter(file, comment=SECRET)
-        for one in frames(QOS):
+        for one in recorded(QOS):
             writer.write(one, SECRET)
         writer.write_drops(100, 7)
         for kind in (0xA, 4, 0xBAD, 0x0BAD0000):
@@ -177,7 +166,7 @@ def test_standard_input_and_damage(tmp_path: Path) -> None:
 
     assert done.code == 3
     assert "wrote 52 of 52 frames" in done.err
-    assert len(frames(target)) == 52
+    assert len(recorded(target)) == 52
     before = target.read_bytes()
     for source, given in (("-", b"nothing"), ("missing.pcap", b"")):
         done = redact(source, "-o", target, given=given)
@@ -201,28 +190,25 @@ def moved_to(one: Frame, client: bytes, server: bytes) -> Frame:
 
 def ends_of(path: Path) -> list[bytes]:
     """The addresses in all frames of IPv4."""
-    return [bytes(one.data[at : at + 4]) for one in frames(path) for at in (12, 16)]
+    return [bytes(one.data[at : at + 4]) for one in recorded(path) for at in (12, 16)]
 
 
 @each("network", [(192, 0, 2), (198, 51, 100), (203, 0, 113), (10, 0, 0), (192, 168, 1), (169, 254, 3), (8, 8, 8)])
 def test_addresses_are_none_of_the_capture_and_the_report_counts_them(
     network: tuple[int, int, int], tmp_path: Path
 ) -> None:
-    source, target = tmp_path / "site.pcapng", tmp_path / "shared.pcapng"
-    with source.open("wb") as file:
-        writer = Writer(file)
-        for host in (1, 5):
-            for one in frames(QOS):
-                writer.write(moved_to(one, bytes((*network, host)), bytes((*network, 9))))
+    target = tmp_path / "shared.pcapng"
+    ends = [(bytes((*network, host)), bytes((*network, 9))) for host in (1, 5)]
+    source = write(tmp_path / "site.pcapng", (moved_to(one, *both) for both in ends for one in recorded(QOS)))
     for key in ("a", "b", "c"):
         done = redact(source, "-o", target, "--format", "json", key=key)
         before, after = ends_of(source), ends_of(target)
 
-        assert json.loads(done.out)["replaced"]["addresses"] == {"values": len(after), "bytes": 4 * len(after)}
+        assert done.document["replaced"]["addresses"] == {"values": len(after), "bytes": 4 * len(after)}
         assert set(before).isdisjoint(after)
         assert not any(one[:3] == bytes(network) for one in after) or network[:2] == (169, 254)
         assert len(set(zip(before, after, strict=True))) == 3
-    assert shapes(frames(target)) == shapes(frames(source))
+    assert shapes(recorded(target)) == shapes(recorded(source))
 
 
 def test_what_can_be_read_once_gives_the_same(tmp_path: Path) -> None:
@@ -239,26 +225,15 @@ def test_what_can_be_read_once_gives_the_same(tmp_path: Path) -> None:
     assert other.read_bytes() == target.read_bytes()
 
 
-def test_frames_of_other_protocols(tmp_path: Path) -> None:
-    source, target = tmp_path / "site.pcapng", tmp_path / "shared.pcapng"
-    with source.open("wb") as file:
-        writer = Writer(file)
-        for one in frames(QOS):
-            writer.write(one)
-        writer.write(Frame(99, frames(QOS)[-1].timestamp_ns, 1, b"\xff" * 12 + b"\x08\x06" + b"who has what", 26, ""))
-
-    done = redact(source, "-o", target)
-    assert "1 frame left out: 1 without IP" in done.err
-
-
-def test_nothing_to_share(tmp_path: Path) -> None:
-    source, target = tmp_path / "site.pcapng", tmp_path / "shared.pcapng"
-    with source.open("wb") as file, PcapngWriter(file):
-        pass
-    done = redact(source, "-o", target)
-
-    assert done.code == 0
-    assert "no TCP connection found" in done.err
+def test_frames_of_other_protocols_and_no_recorded(tmp_path: Path) -> None:
+    arp = Frame(99, recorded(QOS)[-1].timestamp_ns, 1, b"\xff" * 12 + b"\x08\x06" + b"who has what", 26, "")
+    for given, told in (
+        ([*recorded(QOS), arp], "1 frame left out: 1 without IP"),
+        ([], "no TCP connection found"),
+    ):
+        done = redact(write(tmp_path / "site.pcapng", given), "-o", tmp_path / "shared.pcapng")
+        assert done.code == 0
+        assert told in done.err
 
 
 @each(

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from tests.each import some
 from tests.forked import Forked
 from tests.proxy import rig
 from tests.proxy.hostile import PING, Client, announced, memory_mib
-from tests.proxy.rig import PATIENCE_S, end, is_unwritten, until
+from tests.proxy.rig import PATIENCE_S, is_unwritten, until
 from tests.replay.recordings import EXHAUSTIVE
 
 V3_1_1 = ProtocolVersion.V3_1_1
@@ -73,11 +73,11 @@ class Running:
     out: str = ""
     err: str = ""
 
-    def finish(self, *, ask: bool = False) -> int:
-        """Wait until it ends by itself, or ask it to; returns the exit code."""
-        if ask:
-            self.process.send_signal(signal.SIGINT)
-        self.out, self.err = self.process.communicate(timeout=rig.PATIENCE_S)
+    def finish(self, ask: signal.Signals | None = None) -> int:
+        """Wait until it ends by itself, or ask it to with a signal; returns the exit code."""
+        if ask is not None:
+            self.process.send_signal(ask)
+        self.out, self.err = self.process.communicate(timeout=PATIENCE_S)
         assert "Traceback" not in self.err
         return self.process.returncode
 
@@ -92,27 +92,27 @@ class Running:
 
 
 @contextmanager
-def serving(folder: Path, name: str, *options: str) -> Iterator[Running]:
+def serving(folder: Path, name: str, *options: str | Path, stdout: int = subprocess.PIPE) -> Iterator[Running]:
     """A stand-in for the broker of a capture; it is ended with the test."""
     ready = folder / "ready"
     ready.unlink(missing_ok=True)
+    words = ("--no-config", "--listen", "127.0.0.1:0", "--ready-file", ready, *options)
     process = Forked(
-        [
-            sys.executable, "-m", "mqttscope", "serve", os.fspath(capture(name)), "--no-config", "--listen",
-            "127.0.0.1:0", "--ready-file", str(ready), "--duration", "60", *options,
-        ],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(),
-    )  # fmt: skip
+        command("serve", capture(name), *words), stdout=stdout, stderr=subprocess.PIPE, text=True, env=environment()
+    )
     try:
-        rig.until(lambda: ready.exists() or process.poll() is not None, "the start of serve")
-        if not ready.exists():
-            raise AssertionError(process.communicate())
+        until(lambda: ready.exists() or process.poll() is not None, "the start of serve")
+        assert ready.exists(), process.communicate()
         yield Running(process, int(ready.read_text("utf-8").strip().rpartition(":")[2]))
     finally:
         rig.end(process)
-        for stream in (process.stdout, process.stderr):
-            assert stream is not None
+        for stream in filter(None, (process.stdout, process.stderr)):
             stream.close()
+
+
+def repeating(folder: Path, *options: str | Path, stdout: int = subprocess.PIPE) -> AbstractContextManager[Running]:
+    """A stand-in that goes on until it is asked to end."""
+    return serving(folder, "v311-qos", "--repeat", *options, stdout=stdout)
 
 
 def play(name: str, port: int, folder: Path) -> None:
@@ -164,7 +164,7 @@ def test_our_replay_plays_the_devices(tmp_path: Path) -> None:
 
 def talk(port: int, *packets: bytes, leave: bool = True) -> None:
     """A client that says all of it and leaves."""
-    with socket.create_connection(("127.0.0.1", port), rig.PATIENCE_S) as client:
+    with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as client:
         for packet in packets:
             client.sendall(packet)
         if leave:
@@ -188,16 +188,14 @@ def recorded_message() -> tuple[str, bytes]:
     return found["topic"], found["publish"]["payload"]["text"].encode()
 
 
-def test_a_client_that_misbehaves_is_reported_by_kind(tmp_path: Path) -> None:
+@pytest.mark.parametrize("more", [False, True], ids=["another topic", "one more packet"])
+def test_a_client_that_misbehaves_is_reported_by_kind(more: bool, tmp_path: Path) -> None:
     topic, payload = recorded_message()
-    for packets, expected in (
-        ((HELLO, message("x/y", 1, payload)), [("field", "topic")]),
-        ((HELLO, message(topic, 1, payload), message("new", 0)), [("extra-packet", None)]),
-    ):
-        with serving(tmp_path, "example-a-b-v311", "--verify", "--format", "jsonl") as running:
-            talk(running.port, *packets)
-            assert running.finish() == (1 if expected else 0), running.out + running.err
-        assert running.kinds() == expected
+    packets = [message(topic, 1, payload), message("new", 0)] if more else [message("x/y", 1, payload)]
+    with serving(tmp_path, "example-a-b-v311", "--verify", "--format", "jsonl") as running:
+        talk(running.port, HELLO, *packets)
+        assert running.finish() == 1, running.out + running.err
+    assert running.kinds() == [("extra-packet", None) if more else ("field", "topic")]
 
 
 def test_violations_are_found_while_it_goes_on(tmp_path: Path) -> None:
@@ -209,12 +207,14 @@ def test_violations_are_found_while_it_goes_on(tmp_path: Path) -> None:
     assert "closed: PUBLISH that breaks the protocol" in running.err
 
 
-def test_who_never_connects_is_told_at_the_end(tmp_path: Path) -> None:
-    with serving(tmp_path, "v311-qos", "--verify", "--client", "sensor-*") as running:
-        assert running.finish(ask=True) == 1
+@pytest.mark.parametrize(("options", "code"), [((), 1), (("--exit-zero",), 0)])
+def test_who_never_connects_is_told_at_the_end(options: tuple[str, ...], code: int, tmp_path: Path) -> None:
+    with serving(tmp_path, "v311-qos", "--verify", "--client", "sensor-*", *options) as running:
+        assert running.finish(signal.SIGINT) == code
 
     assert "never-connected: No device made this connection." in running.out
     assert "never connected: sensor-1" in running.out
+    assert "1 difference" in running.out
     assert "logger" not in running.out
 
 
@@ -231,72 +231,35 @@ def test_tls(tmp_path: Path) -> None:
             assert running.finish() == 0, running.out
 
 
-def test_what_cannot_be_is_said(tmp_path: Path) -> None:
-    name = capture("v311-qos")
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
+@pytest.mark.parametrize(
+    ("name", "options", "code"),
+    [
+        ("v311-qos", ("--listen", "nowhere"), 2),
+        ("v311-qos", ("--listen-key", "x"), 2),
+        ("v311-qos", ("--write", str(capture("v311-qos")), "--listen", "127.0.0.1:0"), 2),
+        ("server-side-only", ("--listen", "127.0.0.1:0"), 3),
+    ],
+)
+def test_what_cannot_be_is_refused(name: str, options: tuple[str, ...], code: int) -> None:
+    assert invoke("serve", capture(name), *options).code == code
+
+
+def test_a_missing_capture_and_a_port_in_use_are_said(tmp_path: Path) -> None:
+    assert invoke("serve", tmp_path / "none.pcapng", "--listen", "127.0.0.1:0").code == 3
+    with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        done = invoke("serve", name, "--listen", f"127.0.0.1:{port}")
+        done = invoke("serve", capture("v311-qos"), "--listen", f"127.0.0.1:{port}")
     assert done.code == 3
     assert f"port {port} is in use" in done.err
-    assert invoke("serve", name, "--listen", "nowhere").code == 2
-    assert invoke("serve", name, "--listen-key", "x").code == 2
-    assert invoke("serve", name, "--write", name, "--listen", "127.0.0.1:0").code == 2
-    assert invoke("serve", capture("server-side-only"), "--listen", "127.0.0.1:0").code == 3
-    assert invoke("serve", tmp_path / "none.pcapng", "--listen", "127.0.0.1:0").code == 3
-
-
-def test_differences_can_be_no_failure(tmp_path: Path) -> None:
-    with serving(tmp_path, "v311-qos", "--verify", "--client", "sensor-*", "--exit-zero") as running:
-        assert running.finish(ask=True) == 0
-
-    assert "1 difference" in running.out
 
 
 V5 = ProtocolVersion.V5
 
 
-@dataclass(slots=True)
-class ServerRun:
-    """``mqttscope serve`` at work."""
-
-    process: subprocess.Popen[str]
-    port: int
-    out: str = ""
-    err: str = ""
-
-    def finish(self) -> int:
-        """Ask it to end; returns the exit code."""
-        self.process.terminate()
-        self.out, self.err = self.process.communicate(timeout=PATIENCE_S)
-        assert "Traceback" not in self.err
-        return self.process.returncode
-
-
-@contextmanager
-def hosting(folder: Path, *options: str, stdout: int = subprocess.PIPE) -> Iterator[ServerRun]:
-    """A stand-in that listens; it is ended with the test."""
-    ready = folder / "ready"
-    words = command(
-        "serve", capture("v311-qos"), "--listen", "127.0.0.1:0", "--ready-file", ready, "--repeat",
-        "--no-config", *options,
-    )  # fmt: skip
-    process = Forked(words, stdout=stdout, stderr=subprocess.PIPE, text=True, env=environment())
-    try:
-        until(lambda: ready.exists() or process.poll() is not None, "the start of serve")
-        assert ready.exists(), process.communicate()
-        yield ServerRun(process, int(ready.read_text("utf-8").strip().rpartition(":")[2]))
-    finally:
-        end(process)
-        for stream in filter(None, (process.stdout, process.stderr)):
-            stream.close()
-
-
 @pytest.mark.long
 def test_a_flood_of_pings_that_nobody_reads_the_answers_of(tmp_path: Path) -> None:
     with (
-        hosting(tmp_path, "--lint") as served,
+        repeating(tmp_path, "--lint") as served,
         Client(served.port, "good") as good,
         Client(served.port, "bad") as bad,
     ):
@@ -307,7 +270,7 @@ def test_a_flood_of_pings_that_nobody_reads_the_answers_of(tmp_path: Path) -> No
         # The flood waits for its own answers.
         assert flood.is_alive()
         assert memory_mib(served.process.pid) < 200
-        served.finish()
+        served.finish(signal.SIGTERM)
 
 
 @pytest.mark.long
@@ -315,14 +278,14 @@ def test_the_report_of_a_comparison_is_written_in_a_flood(tmp_path: Path) -> Non
     """It says what there was no time to compare, and is no success then."""
     report = tmp_path / "report.jsonl"
     with (
-        hosting(tmp_path, "--verify", "--format", "jsonl", "--output", str(report)) as served,
+        repeating(tmp_path, "--verify", "--format", "jsonl", "--output", str(report)) as served,
         Client(served.port, "bad") as bad,
     ):
         message = encode(Publish(topic_name="a", payload=b"b"))
         bad.sock.sendall(message * MAX_COMPARED)
         bad.ping()
         flood = bad.flood(message * 1_000_000)
-        assert served.finish() == 3
+        assert served.finish(signal.SIGTERM) == 3
         flood.join(PATIENCE_S)
     if not is_unwritten(served.process, served.err):
         assert "mqttscope: not compared: " in served.err
@@ -345,8 +308,8 @@ def test_a_report_that_nobody_reads_is_no_success(tmp_path: Path) -> None:
             while True:
                 os.write(writing, bytes(4_096))
         os.set_blocking(writing, True)
-        with hosting(tmp_path, stdout=writing) as served:
-            assert served.finish() == 3
+        with repeating(tmp_path, stdout=writing) as served:
+            assert served.finish(signal.SIGTERM) == 3
     finally:
         os.close(reading)
         os.close(writing)
@@ -354,32 +317,37 @@ def test_a_report_that_nobody_reads_is_no_success(tmp_path: Path) -> None:
 
 
 def test_who_is_answered_gets_all_answers(tmp_path: Path) -> None:
-    with hosting(tmp_path) as served, Client(served.port, "busy") as busy:
+    with repeating(tmp_path) as served, Client(served.port, "busy") as busy:
         flood = busy.flood(PING * 20_000)
         assert busy.read(40_000) == b"\xd0\0" * 20_000
         flood.join(PATIENCE_S)
-        served.finish()
+        served.finish(signal.SIGTERM)
+
+
+@contextmanager
+def bad_client(port: int) -> Iterator[socket.socket]:
+    """A client of 5.0 that was accepted."""
+    with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as bad:
+        bad.sendall(encode(Connect(client_identifier="bad", protocol_level=5), V5))
+        assert bad.recv(100)[0] == 0x20
+        yield bad
 
 
 def test_a_packet_that_is_too_large_ends_its_own_connection(tmp_path: Path) -> None:
     with (
-        hosting(tmp_path) as served,
+        repeating(tmp_path) as served,
         Client(served.port, "good") as good,
-        socket.create_connection(("127.0.0.1", served.port), PATIENCE_S) as bad,
+        bad_client(served.port) as bad,
     ):
-        bad.sendall(encode(Connect(client_identifier="bad", protocol_level=5), V5))
-        assert bad.recv(100)[0] == 0x20
         bad.sendall(announced(1_100_000))
         assert bad.recv(100)[:3] == b"\xe0\x01\x95"
         good.ping()
-        served.finish()
+        served.finish(signal.SIGTERM)
     assert "closed: a packet of 1,100,004 bytes: the limit is 1,048,576" in served.err
 
 
 def test_more_subscriptions_than_there_is_room_for_end_the_connection(tmp_path: Path) -> None:
-    with hosting(tmp_path) as served, socket.create_connection(("127.0.0.1", served.port), PATIENCE_S) as bad:
-        bad.sendall(encode(Connect(client_identifier="bad", protocol_level=5), V5))
-        assert bad.recv(100)[0] == 0x20
+    with repeating(tmp_path) as served, bad_client(served.port) as bad:
         for part in range(2):
             filters = [Subscription(f"{part}/{number}", 0) for number in range(6_000)]
             bad.sendall(encode(Subscribe(packet_identifier=1, subscriptions=filters), V5))
@@ -387,5 +355,5 @@ def test_more_subscriptions_than_there_is_room_for_end_the_connection(tmp_path: 
         while got := bad.recv(65_536):
             data += got
         assert data[-3:] == b"\xe0\x01\x97"
-        served.finish()
+        served.finish(signal.SIGTERM)
     assert "closed: more than 10,000 subscriptions" in served.err

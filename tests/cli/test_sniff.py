@@ -5,48 +5,72 @@ Keys from a terminal, which is left as it was.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
 import os
 import pty
 import re
 import shutil
 import signal
-import socket
-import struct
 import subprocess
 import sys
 import termios
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from mqttscope.capture import PcapngWriter, open_capture
 from mqttscope.cli.sniffing import capture_filter
 from mqttscope.dissect import Options
-from mqttscope.net.frame import Frame
 from tests import tools
-from tests.cli.running import Done, capture, command, environment, inspected, invoke, without
+from tests.capture.doubled import recorded, write
+from tests.cli.running import BUSY, FORMATS, Done, as_nobody, capture, command, environment, inspected, invoke, without
+from tests.cli.terminals import Terminal, in_terminal
 from tests.conftest import ROOT
 from tests.dev.schemas import fits
 from tests.live import QOS_3, Talk, cat, lines_of, need_capture, replace_dumpcap, sniff
-from tests.proxy.rig import until
+from tests.proxy.rig import held, mosquitto, until
 
+FAILING = capture("failing-device")
 READY = "echo File: - >&2"
 """``--duration`` counts from here: what is written before it is in the pipe by then."""
 LASTING = "trap 'exit 0' INT; while :; do sleep 0.05; done"
+DROPPING = (
+    'trap \'echo "Packets received/dropped on interface eth9: 40/7 (pcap:7/dumpcap:0/flushed:0/ps_ifdrop:0) (85.1%)"'
+    " >&2; exit 0' INT; while :; do sleep 0.05; done"
+)
+Sniff = Callable[..., Done]
+LASTING = "trap 'exit 0' INT; while :; do sleep 0.05; done"
+
+
+def before(path: Path, lasting: str = LASTING) -> str:
+    """A script in dumpcap's place that has captured a file when the duration begins."""
+    return f"{cat(path)}; {READY}; {lasting}"
+
+
+def after(path: Path, lasting: str = LASTING) -> str:
+    """A script in dumpcap's place that captures a file from the beginning of the duration on."""
+    return f"{READY}; {cat(path)}; {lasting}"
 
 
 @pytest.fixture
-def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> object:
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], object]:
     """A function that puts a script in dumpcap's place."""
     folder = tmp_path / "bin"
     folder.mkdir()
     return lambda script: replace_dumpcap(folder, monkeypatch, script)
+
+
+@pytest.fixture
+def sniffed(fake: Callable[[str], object]) -> Sniff:
+    """A function that runs sniff with a script in dumpcap's place."""
+
+    def run(script: str, *arguments: str | Path) -> Done:
+        fake(script)
+        return invoke("sniff", *arguments)
+
+    return run
 
 
 def end(running: subprocess.Popen[bytes], how: signal.Signals = signal.SIGINT) -> Done:
@@ -88,10 +112,8 @@ def test_what_the_kernel_is_asked_for(bpf: str, ports: tuple[int, ...], made: st
         (("--write", "/nonexistent/a.pcapng"), "--write: /nonexistent/a.pcapng"),
     ],
 )
-def test_what_does_not_go_together(arguments: tuple[str, ...], told: str, fake) -> None:  # type: ignore[no-untyped-def]
-    fake("exit 0")
-
-    done = invoke("sniff", "-i", "lo", *arguments)
+def test_what_does_not_go_together(arguments: tuple[str, ...], told: str, sniffed: Sniff) -> None:
+    done = sniffed("exit 0", "-i", "lo", *arguments)
 
     assert done.code == 2
     assert told in done.err
@@ -103,17 +125,11 @@ def test_what_does_not_go_together(arguments: tuple[str, ...], told: str, fake) 
         ("echo 'dumpcap: You do not have permission' >&2; exit 1", 3, "setcap"),
         ("echo 'dumpcap: There is no device named \"eth9\".' >&2; exit 1", 3, "no interface eth9"),
         ("echo garbage; exit 0", 3, "no capture"),
-        (
-            "printf 'dumpcap: Invalid capture filter \"x\" for interface eth9.\\n\\nNone (why).\\n' >&2; exit 1",
-            2,
-            "--bpf",
-        ),
+        (r"""printf 'dumpcap: Invalid capture filter "x" for interface eth9.\n\nWhy.\n' >&2; exit 1""", 2, "--bpf"),
     ],
 )
-def test_what_keeps_a_capture_from_beginning(script: str, code: int, told: str, fake) -> None:  # type: ignore[no-untyped-def]
-    fake(script)
-
-    done = invoke("sniff", "eth9", "--bpf", "x")
+def test_what_keeps_a_capture_from_beginning(script: str, code: int, told: str, sniffed: Sniff) -> None:
+    done = sniffed(script, "eth9", "--bpf", "x")
 
     assert (done.code, done.out) == (code, b"")
     assert told in done.err
@@ -127,27 +143,20 @@ def test_without_dumpcap(arguments: tuple[str, ...], tmp_path: Path) -> None:
     assert "dumpcap is needed to capture and was not found; install it (Debian: apt-get install tshark" in done.err
 
 
-def test_the_interfaces_are_listed(fake) -> None:  # type: ignore[no-untyped-def]
-    fake(r"printf '1. eth0\t\t\t0\t10.0.0.4\tnetwork\t\n2. lo\t\tLoopback\t0\t127.0.0.1\tloopback\t\n'")
+def test_the_interfaces_are_listed_and_the_first_that_is_no_loopback_is_taken(sniffed: Sniff) -> None:
+    two = r"printf '1. lo\t\tLoopback\t0\t127.0.0.1\tloopback\t\n2. eth7\t\t\t0\t10.0.0.4\tnetwork\t\n'"
 
-    assert invoke("sniff", "--list-interfaces").text == "eth0  10.0.0.4\nlo    127.0.0.1, Loopback\n"
-
-
-def test_the_first_interface_that_is_no_loopback_is_taken(fake) -> None:  # type: ignore[no-untyped-def]
-    fake(r"""[ "$1" = -D ] && exec printf '1. lo\t\t\t0\t\tloopback\t\n2. eth7\t\t\t0\t\tnetwork\t\n'
-        echo "dumpcap: $*" >&2; exit 1""")
-
-    assert "-i eth7" in invoke("sniff").err
+    assert sniffed(two, "--list-interfaces").text == "lo    127.0.0.1, Loopback\neth7  10.0.0.4\n"
+    assert "-i eth7" in sniffed(f'[ "$1" = -D ] && exec {two}\necho "dumpcap: $*" >&2; exit 1').err
 
 
-@pytest.mark.parametrize("form", ["text", "tree", "ladder", "jsonl", "csv"])
-def test_the_views_are_those_of_inspect(form: str, fake, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+@pytest.mark.parametrize("form", FORMATS)
+def test_the_views_are_those_of_inspect(form: str, sniffed: Sniff, tmp_path: Path) -> None:
     path = tmp_path / "eth9"
     shutil.copy(capture("v5-qos"), path)
-    fake(f"{READY}; {cat(path)}; {LASTING}")
     expected = invoke("inspect", str(path), "--format", form, "--limit", "9").text.replace(str(path), "eth9")
 
-    done = invoke("sniff", "eth9", "--format", form, "--count", "9")
+    done = sniffed(after(path), "eth9", "--format", form, "--count", "9")
 
     assert done.code == 0
     assert done.text == expected
@@ -155,93 +164,74 @@ def test_the_views_are_those_of_inspect(form: str, fake, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("count", [1, 3, 7])
-def test_no_more_packets_are_shown_than_asked_for_whatever_a_frame_holds(count: int, fake) -> None:  # type: ignore[no-untyped-def]
+def test_no_more_packets_are_shown_than_asked_for_whatever_a_frame_holds(count: int, sniffed: Sniff) -> None:
     path = capture("many-in-one-segment")
-    fake(f"{READY}; cat {path}; {LASTING}")
     expected = inspected(path).packets
 
-    done = invoke("sniff", "eth9", "--format", "jsonl", "--count", str(count))
+    done = sniffed(after(path), "eth9", "--format", "jsonl", "--count", str(count))
 
     assert len({packet["frame"] for packet in expected[2:7]}) < 5
     assert [packet["packet"] for packet in done.packets] == [packet["packet"] for packet in expected[:count]]
 
 
-def test_all_frames_are_written_and_read_back_the_same(fake, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_all_frames_are_written_and_read_back_the_same(sniffed: Sniff, tmp_path: Path) -> None:
     source, target = capture("v5-qos"), tmp_path / "w.pcapng"
-    fake(f"{cat(source)}; {READY}; {LASTING}")
 
-    done = invoke("sniff", "eth9", "--write", str(target), "--duration", "0.2", "--filter", "type == connect")
+    done = sniffed(before(source), "eth9", "--write", target, "--duration", "0.2", "--filter", "type == connect")
 
     assert done.code == 0
     assert f"to {target}" in done.err
-    written, original = inspected(target).lines, inspected(source).lines
-    assert [without(one, "capture") for one in written] == [without(one, "capture") for one in original]
+    assert unnamed(inspected(target).lines) == unnamed(inspected(source).lines)
 
 
-def test_until_stops_at_what_matches_even_if_it_is_not_shown(fake) -> None:  # type: ignore[no-untyped-def]
-    fake(f"{READY}; {cat(capture('v5-qos'))}; {LASTING}")
+def unnamed(lines: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """JSON Lines without the name of their capture."""
+    return [without(line, "capture") for line in lines]
 
-    done = invoke("sniff", "eth9", "--format", "jsonl", "--filter", "type == connect", "--until", "type == publish")
+
+def test_until_stops_at_what_matches_even_if_it_is_not_shown(sniffed: Sniff) -> None:
+    words = ("--format", "jsonl", "--filter", "type == connect", "--until", "type == publish")
+
+    done = sniffed(after(capture("v5-qos")), "eth9", *words)
 
     assert done.code == 0
     assert {one["type"] for one in done.packets} == {"connect"}
     assert not done.of("connection_closed")
 
 
-def test_an_end_that_nobody_asked_for_is_an_error_after_the_packets(fake) -> None:  # type: ignore[no-untyped-def]
-    fake(f"{READY}; {cat(capture('v5-qos'))}; exit 0")
-
-    done = invoke("sniff", "eth9", "--format", "jsonl")
+def test_an_end_that_nobody_asked_for_is_an_error_after_the_packets(sniffed: Sniff) -> None:
+    done = sniffed(after(capture("v5-qos"), "exit 0"), "eth9", "--format", "jsonl")
 
     assert done.code == 3
     assert done.packets
     assert "dumpcap: ended by itself" in done.err
 
 
-def test_drops_are_told(fake) -> None:  # type: ignore[no-untyped-def]
-    said = "Packets received/dropped on interface eth9: 40/7 (pcap:7/dumpcap:0/flushed:0/ps_ifdrop:0) (85.1%)"
-    fake(f"trap 'echo \"{said}\" >&2; exit 0' INT; {cat(capture('v5-qos'))}; {READY}; while :; do sleep 0.05; done")
+@pytest.mark.parametrize(("rule", "code"), [("FLW201", 0), ("PUB103", 1)])
+def test_drops_are_told_and_take_the_certainty_of_what_needs_every_frame(rule: str, code: int, sniffed: Sniff) -> None:
+    words = ("--duration", "0.1", "--select", rule, "--lint")
+    done = sniffed(before(capture("failing-device"), DROPPING), "eth9", *words)
 
-    done = invoke("sniff", "eth9", "--duration", "0.1", "--format", "jsonl")
-
-    assert done.code == 0
+    assert rule in done.text
+    assert done.code == code
     assert "dropped 7 frames while capturing" in done.err
     assert "; 7 frames dropped" in done.err
+    assert ("findings that need every frame are likely, not certain (1 finding)" in done.err) == (code == 0)
 
 
-def test_flows_go_idle_on_a_silent_interface(fake, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    begun = tmp_path / "begun.pcapng"
-    with PcapngWriter(begun) as writer:
-        for frame in open_capture([str(capture("v5-qos"))]):
-            if isinstance(frame, Frame) and frame.number <= 8:
-                writer.write(frame)
-    fake(f"{READY}; {cat(begun)}; {LASTING}")
+def test_flows_go_idle_on_a_silent_interface(sniffed: Sniff, tmp_path: Path) -> None:
+    begun = write(tmp_path / "begun.pcapng", recorded(capture("v5-qos"))[:8])
 
-    done = invoke("sniff", "eth9", "--format", "jsonl", "--until", "event == connection_closed")
+    done = sniffed(after(begun), "eth9", "--format", "jsonl", "--until", "event == connection_closed")
 
     assert done.code == 0
     assert [one["how"] for one in done.of("connection_closed")] == ["idle"]
     assert "limit: 1 TCP connection idle for 3 hours, forgotten" in done.err
 
 
-@pytest.mark.parametrize(("rule", "code"), [("FLW201", 0), ("PUB103", 1)])
-def test_drops_take_the_certainty_of_what_needs_every_frame(rule: str, code: int, fake) -> None:  # type: ignore[no-untyped-def]
-    said = "Packets received/dropped on interface eth9: 40/7 (pcap:7/dumpcap:0/flushed:0/ps_ifdrop:0) (85.1%)"
-    path = capture("failing-device")
-    fake(f"trap 'echo \"{said}\" >&2; exit 0' INT; {cat(path)}; {READY}; while :; do sleep 0.05; done")
-
-    done = invoke("sniff", "eth9", "--duration", "0.1", "--select", rule, "--lint")
-
-    assert rule in done.text
-    assert done.code == code
-    assert ("findings that need every frame are likely, not certain (1 finding)" in done.err) == (code == 0)
-
-
 @pytest.mark.parametrize("form", ["text", "jsonl"])
-def test_findings_come_behind_their_packets(form: str, fake) -> None:  # type: ignore[no-untyped-def]
-    fake(f"{cat(capture('failing-device'))}; {READY}; {LASTING}")
-
-    done = invoke("sniff", "eth9", "--format", form, "--lint", "--duration", "0.2")
+def test_findings_come_behind_their_packets(form: str, sniffed: Sniff) -> None:
+    done = sniffed(before(FAILING), "eth9", "--format", form, "--lint", "--duration", "0.2")
 
     assert done.code == 1
     lines = done.text.splitlines()
@@ -253,147 +243,99 @@ def test_findings_come_behind_their_packets(form: str, fake) -> None:  # type: i
         assert fits("finding-line", (line for line in done.lines if "event" not in line))
 
 
-def test_findings_are_those_of_lint(fake, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    fake(f"{cat(capture('failing-device'))}; {READY}; {LASTING}")
+def test_findings_are_those_of_lint(sniffed: Sniff, tmp_path: Path) -> None:
     found = tmp_path / "found.jsonl"
-    expected = invoke("lint", str(capture("failing-device")), "--format", "jsonl")
+    expected = invoke("lint", FAILING, "--format", "jsonl")
 
-    done = invoke("sniff", "eth9", "--output", str(found), "--duration", "0.2")
+    done = sniffed(before(FAILING), "eth9", "--output", found, "--duration", "0.2")
 
     assert done.code == expected.code == 1
-    made = [json.loads(line) for line in found.read_text().splitlines()]
-    assert [without(one, "capture") for one in made] == [without(one, "capture") for one in expected.lines]
+    assert unnamed(map(json.loads, found.read_text().splitlines())) == unnamed(expected.lines)
 
 
-def test_the_first_finding_can_stop_it(fake) -> None:  # type: ignore[no-untyped-def]
-    fake(f"{READY}; {cat(capture('failing-device'))}; {LASTING}")
-
-    done = invoke("sniff", "eth9", "--stop-on-finding", "--select", "PUB103", "--format", "jsonl")
-
-    assert done.code == 1
-    assert sum('"rule":"PUB103"' in line for line in done.text.splitlines()) == 1
-    assert "linted: 1 error" in done.err
-
-
-def test_what_does_not_count_does_not_stop_it(fake) -> None:  # type: ignore[no-untyped-def]
-    """The note about the first CONNECT comes before the error, which ends it."""
-    fake(f"{READY}; {cat(capture('failing-device'))}; {LASTING}")
-
-    done = invoke("sniff", "eth9", "--stop-on-finding", "--format", "jsonl")
-    rules = [line["rule"] for line in done.lines if "rule" in line]
+@pytest.mark.parametrize(
+    ("options", "rules", "told"),
+    [
+        (("--select", "PUB103"), ["PUB103"], "linted: 1 error"),
+        # The note about the first CONNECT comes before the error, which ends it.
+        ((), ["FLW201", "CON108"], "linted: 1 error (1 counts), 1 note"),
+        (("--fail-on", "info"), ["CON108"], "linted: 1 note (1 counts)"),
+    ],
+    ids=["one rule", "a note before", "notes count"],
+)
+def test_the_first_finding_that_counts_can_stop_it(
+    options: tuple[str, ...], rules: list[str], told: str, sniffed: Sniff
+) -> None:
+    done = sniffed(after(FAILING), "eth9", "--stop-on-finding", "--format", "jsonl", *options)
 
     assert done.code == 1
-    assert rules == ["FLW201", "CON108"]
-    assert "linted: 1 error (1 counts), 1 note" in done.err
+    assert [line["rule"] for line in done.lines if "rule" in line] == rules
+    assert told in done.err
 
 
-def test_the_configuration_says_what_stops_it(fake) -> None:  # type: ignore[no-untyped-def]
-    fake(f"{READY}; {cat(capture('failing-device'))}; {LASTING}")
-
-    done = invoke("sniff", "eth9", "--stop-on-finding", "--fail-on", "info", "--format", "jsonl")
-    rules = [line["rule"] for line in done.lines if "rule" in line]
-
-    assert (done.code, rules) == (1, ["CON108"])
-    assert "linted: 1 note (1 counts)" in done.err
-
-
-def test_suppressed_findings_do_not_stop_it(fake, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    fake(f"{cat(capture('failing-device'))}; {READY}; {LASTING}")
+def test_suppressed_findings_do_not_stop_it(sniffed: Sniff, tmp_path: Path) -> None:
     known = tmp_path / "known.json"
-    invoke("lint", capture("failing-device"), "--baseline", known, "--update-baseline")
+    invoke("lint", FAILING, "--baseline", known, "--update-baseline")
 
-    done = invoke("sniff", "eth9", "--stop-on-finding", "--baseline", known, "--duration", "0.3")
+    done = sniffed(before(FAILING), "eth9", "--stop-on-finding", "--baseline", known, "--duration", "0.3")
 
     assert done.code == 0
     assert "thermostat/+/state" in done.text, "it continued to the last error and after"
 
 
-def test_a_live_capture_without_packets_passes_no_case(fake, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    fake(f"{READY}; {LASTING}")
+def test_a_live_capture_without_packets_passes_no_case(sniffed: Sniff, tmp_path: Path) -> None:
     cases = tmp_path / "lint.xml"
 
-    invoke("sniff", "eth9", "--output", f"junit={cases}", "--duration", "0.2")
+    sniffed(f"{READY}; {LASTING}", "eth9", "--output", f"junit={cases}", "--duration", "0.2")
 
     text = cases.read_text()
     assert text.count("<testcase ") == text.count("<skipped ") + 2, "all but those of the run itself"
     assert "nothing to judge: no MQTT packet was captured" in text
 
 
-def test_findings_of_a_report_for_the_end_go_to_a_file(fake, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    fake(f"{cat(capture('failing-device'))}; {READY}; {LASTING}")
+def test_findings_of_a_report_for_the_end_go_to_a_file(sniffed: Sniff, tmp_path: Path) -> None:
     found = tmp_path / "found.sarif"
 
-    done = invoke("sniff", "eth9", "--output", f"sarif={found}", "--duration", "0.2", "--exit-zero")
+    done = sniffed(before(FAILING), "eth9", "--output", f"sarif={found}", "--duration", "0.2", "--exit-zero")
 
     assert done.code == 0
     assert json.loads(found.read_text())["runs"][0]["results"]
 
 
-def test_the_dashboard_is_shown_in_a_terminal_and_its_last_numbers_stay(fake) -> None:  # type: ignore[no-untyped-def]
-    fake(f"{cat(capture('failing-device'))}; {READY}; {LASTING}")
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    running = subprocess.Popen(
-        command("sniff", "eth9", "--dashboard", "--lint", "--duration", "0.3"),
-        stdin=theirs, stdout=theirs, stderr=subprocess.PIPE, env=environment({"TERM": "xterm"}),
-    )  # fmt: skip
-    os.close(theirs)
-    shown = b""
-    # A terminal whose other end was closed is an error to read from.
-    with contextlib.suppress(OSError):
-        while data := os.read(ours, 1 << 16):
-            shown += data
-    os.close(ours)
-    _, told = running.communicate(timeout=30)
+def last_screen(terminal: Terminal) -> str:
+    """What a dashboard leaves behind, without colours."""
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", terminal.shown.rsplit("\x1b[?1049l", 1)[1])
 
-    assert running.returncode == 1
-    last = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.decode().rsplit("\x1b[?1049l", 1)[1])
+
+def test_the_dashboard_is_shown_in_a_terminal_and_its_last_numbers_stay(fake: Callable[[str], object]) -> None:
+    fake(before(FAILING))
+    with in_terminal(command("sniff", "eth9", "--dashboard", "--lint", "--duration", "0.3")) as terminal:
+        assert terminal.ended() == 1
+
+    last = last_screen(terminal)
     assert re.match(r"eth9 \d\d:\d\d:\d\d", last)
     assert "thermostat/7/attic" in last
     assert "PUB103 thermostat-7" in last
     assert max(map(len, last.splitlines())) <= 80
-    assert b"linted: " in told
+    assert "linted: " in last
 
 
-def test_keys_sort_select_and_end_the_dashboard(fake) -> None:  # type: ignore[no-untyped-def]
-    fake(f"{READY}; {cat(capture('failing-device'))}; {LASTING}")
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+def test_keys_sort_select_and_end_the_dashboard(fake: Callable[[str], object]) -> None:
+    fake(after(FAILING))
+    with in_terminal(command("sniff", "eth9", "--dashboard", "--duration", "60")) as terminal:
+        terminal.until("sort: packets/s")
+        terminal.until("thermostat/7/attic")
+        terminal.press(b"s")
+        terminal.until("sort: bytes/s")
+        terminal.press(b"/hall\n")
+        terminal.until("filter: hall")
+        terminal.press(b"q")
+        assert terminal.ended() == 0
 
-    def own() -> None:
-        os.setsid()
-        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-
-    running = subprocess.Popen(
-        command("sniff", "eth9", "--dashboard", "--duration", "60"), stdin=theirs, stdout=theirs,
-        stderr=subprocess.PIPE, env=environment({"TERM": "xterm"}), preexec_fn=own,
-    )  # fmt: skip
-    os.close(theirs)
-    shown = ""
-
-    def until(text: str) -> None:
-        nonlocal shown
-        while text not in shown:
-            shown += os.read(ours, 1 << 16).decode("utf-8", "replace")
-
-    until("sort: packets/s")
-    until("thermostat/7/attic")
-    os.write(ours, b"s")
-    until("sort: bytes/s")
-    os.write(ours, b"/hall\n")
-    until("filter: hall")
-    shown = ""
-    os.write(ours, b"q")
-    with contextlib.suppress(OSError):
-        until("never")
-    os.close(ours)
-    _, told = running.communicate(timeout=30)
-
-    assert running.returncode == 0
-    last = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.rsplit("\x1b[?1049l", 1)[1])
+    last = last_screen(terminal)
     assert "thermostat/7/hall" in last
     assert "quit" not in last
-    assert b"packets of 1 connection" in told
+    assert "packets of 1 connection" in last
 
 
 @pytest.mark.tshark
@@ -404,7 +346,7 @@ def test_ctrl_c_ends_it_with_a_summary_and_a_whole_file(tmp_path: Path) -> None:
         running = sniff("--port", str(talk.port), "--write", str(target), "--format", "jsonl")
         talk.publish("a/1", "a/2", "a/3")
         # Seen before the end: opened, CONNECT, CONNACK, three PUBLISHes, DISCONNECT, ending, closed.
-        first = lines_of(running, 9)
+        first = [json.loads(line) for line in lines_of(running, 9)]
 
         done = end(running)
 
@@ -412,9 +354,8 @@ def test_ctrl_c_ends_it_with_a_summary_and_a_whole_file(tmp_path: Path) -> None:
     assert done.err.startswith("mqttscope: lo: ")
     assert "6 packets of 1 connection" in done.err
     assert "; none dropped" in done.err
-    assert [one["topic"] for one in map(json.loads, first) if one.get("type") == "publish"] == ["a/1", "a/2", "a/3"]
-    read = inspected(target)
-    assert [without(json.loads(one), "capture") for one in first] == [without(one, "capture") for one in read.lines]
+    assert [one["topic"] for one in first if one.get("type") == "publish"] == ["a/1", "a/2", "a/3"]
+    assert unnamed(first) == unnamed(inspected(target).lines)
 
 
 @pytest.mark.tshark
@@ -471,18 +412,14 @@ def test_a_live_finding_stops_it_with_exit_code_1(tmp_path: Path) -> None:
 @pytest.mark.broker
 def test_a_real_broker_a_ring_and_tshark_agree(tmp_path: Path) -> None:
     need_capture()
-    broker, publish, tshark = map(tools.program, ("mosquitto", "mosquitto_pub", "tshark"))
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = str(probe.getsockname()[1])
-    config = tmp_path / "mosquitto.conf"
-    config.write_text(f"user root\nlistener {port} 127.0.0.1\nallow_anonymous true\npersistence false\n")
-    ring = tmp_path / "ring"
+    publish, tshark = tools.program("mosquitto_pub"), tools.program("tshark")
+    ring, whole = tmp_path / "ring", tmp_path / "all.pcapng"
     ring.mkdir()
-    served = subprocess.Popen([broker, "-c", str(config)], stderr=subprocess.DEVNULL)
-    try:
+    with mosquitto(tmp_path) as broker:
+        port = str(broker.port)
         running = sniff("--port", port, "--write", str(ring / "r.pcapng"), "--ring-size", "0.01", "--format", "jsonl")
         message = [publish, "-p", port, "-t", "a/b", "-q", "2", "-m", "x" * 2_000, "--repeat", "9"]
-        until(lambda: subprocess.run(message, capture_output=True, check=False).returncode == 0, "the messages")
+        subprocess.run(message, capture_output=True, check=True)
         assert running.stdout is not None
         shown: list[str] = []
         while "disconnect" not in shown:
@@ -490,24 +427,18 @@ def test_a_real_broker_a_ring_and_tshark_agree(tmp_path: Path) -> None:
             if line["event"] == "packet":
                 shown.append(line["type"])
         done = end(running)
-    finally:
-        served.terminate()
-        served.wait(10)
     files = sorted(ring.iterdir())
-    told = subprocess.run(
-        [
-            tools.program("mergecap"), "-a", "-w", str(tmp_path / "all.pcapng"), *map(str, files)
-        ], capture_output=True, check=False,
-    )  # fmt: skip
+    merge: list[str | Path] = [tools.program("mergecap"), "-a", "-w", whole, *files]
+    merged = subprocess.run(merge, capture_output=True, check=False)
 
     assert done.code == 0
     assert len(files) > 2
     assert shown.count("publish") == shown.count("pubcomp") == 9
     assert [one["type"] for one in inspected(ring).packets] != []
-    if told.returncode == 0:
+    if merged.returncode == 0:
         counted = subprocess.run(
-            [tshark, "-r", str(tmp_path / "all.pcapng"), "-d", f"tcp.port=={port},mqtt", "-T", "fields",
-             "-e", "mqtt.msgtype"], capture_output=True, text=True, check=True,
+            [tshark, "-r", whole, "-d", f"tcp.port=={port},mqtt", "-T", "fields", "-e", "mqtt.msgtype"],
+            capture_output=True, text=True, check=True,
         )  # fmt: skip
         types = [int(one) for line in counted.stdout.split() for one in line.split(",")]
         assert (types.count(3), types.count(7), len(types)) == (9, 9, len(shown))
@@ -515,18 +446,12 @@ def test_a_real_broker_a_ring_and_tshark_agree(tmp_path: Path) -> None:
 
 @pytest.mark.tshark
 def test_without_the_right_to_capture_it_explains() -> None:
-    setpriv, dumpcap = tools.program("setpriv"), tools.program("dumpcap")
-    if os.geteuid() != 0:
-        pytest.skip("needs root, to be somebody else")
-    as_nobody = [setpriv, "--reuid=65534", "--regid=65534", "--clear-groups"]
-    if subprocess.run([*as_nobody, dumpcap, "-L", "-i", "lo"], capture_output=True, check=False).returncode == 0:
+    nobody, dumpcap = as_nobody(), tools.program("dumpcap")
+    if subprocess.run([*nobody, dumpcap, "-L", "-i", "lo"], capture_output=True, check=False).returncode == 0:
         pytest.skip("everybody may capture here")
-    python = [*as_nobody, sys.executable, "-c", "import mqttscope"]
-    if subprocess.run(python, capture_output=True, env=environment(), check=False).returncode:
-        pytest.skip("somebody else cannot read this checkout")
 
     done = subprocess.run(
-        [*as_nobody, *command("sniff", "-i", "lo")], capture_output=True, env=environment(), timeout=60, check=False
+        [*nobody, *command("sniff", "-i", "lo")], capture_output=True, env=environment(), timeout=60, check=False
     )
 
     assert done.returncode == 3
@@ -535,48 +460,23 @@ def test_without_the_right_to_capture_it_explains() -> None:
     assert b"setcap" in done.stderr
 
 
-def test_a_rule_that_takes_minutes_does_not_keep_it_from_ending(tmp_path: Path) -> None:
+def test_a_rule_that_takes_minutes_does_not_keep_it_from_ending(fake: Callable[[str], object], tmp_path: Path) -> None:
     """The summary comes all the same, with what was found before."""
-    dumpcap = tmp_path / "dumpcap"
-    dumpcap.write_text(
-        f"#!/bin/sh\ntrap 'exit 0' INT\necho 'File: -' >&2\n{cat(capture('v311-qos'))}\nwhile :; do sleep 0.1; done\n"
-    )
-    dumpcap.chmod(0o755)
+    fake(after(capture("v311-qos")))
     marker = tmp_path / "busy"
-    script = """if True:
-        import sys
-        from mqttscope.capture import live
-        from mqttscope.cli import run
-        from mqttscope.lint.engine import Linter
-
-        marker = sys.argv.pop()
-
-        def feed(self, event):
-            open(marker, "w").close()
-            while True:
-                sum(range(1000))
-
-        live.can_shorten_time_out = lambda: False
-        Linter.feed = feed
-        run()
-    """
     running = subprocess.Popen(
-        [sys.executable, "-c", script, "sniff", "-i", "fake", "--lint", "--no-config", str(marker)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment({"PATH": f"{tmp_path}:{os.environ['PATH']}"}),
-        text=True,
-    )
+        [sys.executable, "-c", BUSY, "sniff", "-i", "fake", "--lint", "--no-config", marker],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(),
+    )  # fmt: skip
     try:
         until(marker.exists, "the first event")
-        running.terminate()
-        _, err = running.communicate(timeout=20)
+        done = end(running, signal.SIGTERM)
     finally:
         running.kill()
         running.wait()
-    assert "ended by the signal before everything that was captured was read" in err
-    assert " packets of 1 connection in " in err
-    assert running.returncode == 0
+    assert "ended by the signal before everything that was captured was read" in done.err
+    assert " packets of 1 connection in " in done.err
+    assert done.code == 0
 
 
 SHOWS = """
@@ -600,45 +500,10 @@ print("closed", flush=True)
 """
 
 
-@dataclass
-class Terminal:
-    """A program in a terminal of its own."""
-
-    running: subprocess.Popen[bytes]
-    ours: int
-    shown: str = ""
-
-    def press(self, keys: bytes) -> None:
-        os.write(self.ours, keys)
-
-    def until(self, text: str) -> str:
-        deadline = time.monotonic() + 20
-        while text not in self.shown:
-            assert time.monotonic() < deadline, self.shown
-            self.shown += os.read(self.ours, 1 << 12).decode()
-        return self.shown
-
-    def mode(self) -> int:
-        return int(termios.tcgetattr(self.ours)[3]) & (termios.ICANON | termios.ECHO)
-
-
-def _own() -> None:
-    os.setsid()
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-
-
 @pytest.fixture
 def terminal() -> Iterator[Terminal]:
-    ours, theirs = pty.openpty()
-    running = subprocess.Popen(
-        [sys.executable, "-c", SHOWS], stdin=theirs, stdout=theirs, stderr=theirs, cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)}, preexec_fn=_own,
-    )  # fmt: skip
-    os.close(theirs)
-    yield Terminal(running, ours)
-    running.kill()
-    running.wait()
-    os.close(ours)
+    with in_terminal([sys.executable, "-c", SHOWS], cwd=ROOT) as made:
+        yield made
 
 
 def test_keys_are_read_without_enter_and_echo_and_the_terminal_is_left_as_it_was(terminal: Terminal) -> None:
@@ -657,16 +522,16 @@ def test_keys_are_read_without_enter_and_echo_and_the_terminal_is_left_as_it_was
     terminal.press(b"\x1b")
     terminal.until("keys '\\x1b'")
     terminal.press(b"q")
-    shown = terminal.until("closed")
-    assert "pkeys" not in shown
+    terminal.until("closed")
+    assert "pkeys" not in terminal.shown
     assert terminal.mode() == before
 
 
 def test_a_terminal_that_a_shell_gave_back_is_taken_again(terminal: Terminal) -> None:
     terminal.until("open")
-    changed = termios.tcgetattr(terminal.ours)
+    changed = termios.tcgetattr(terminal.screen)
     changed[3] |= termios.ICANON | termios.ECHO
-    termios.tcsetattr(terminal.ours, termios.TCSANOW, changed)
+    termios.tcsetattr(terminal.screen, termios.TCSANOW, changed)
     deadline = time.monotonic() + 20
     while terminal.mode() and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -676,37 +541,28 @@ def test_a_terminal_that_a_shell_gave_back_is_taken_again(terminal: Terminal) ->
 
 def test_a_stop_signal_does_not_lose_the_keys(terminal: Terminal) -> None:
     terminal.until("open")
-    terminal.running.send_signal(signal.SIGSTOP)
-    terminal.press(b"s")
-    terminal.running.send_signal(signal.SIGCONT)
+    with held(terminal.process):
+        terminal.press(b"s")
     terminal.until("keys 's'")
 
 
-def test_there_are_no_keys_without_a_terminal() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", SHOWS], stdin=subprocess.DEVNULL, capture_output=True, cwd=ROOT, check=True
-    )
-    assert done.stdout == b"none\n"
-
-
-def test_there_are_no_keys_of_a_terminal_that_belongs_to_others() -> None:
+def test_there_are_no_keys_without_a_terminal_or_of_one_that_belongs_to_others() -> None:
     ours, theirs = pty.openpty()
-    done = subprocess.run([sys.executable, "-c", SHOWS], stdin=theirs, capture_output=True, cwd=ROOT, check=True)
+    for stdin in (subprocess.DEVNULL, theirs):
+        done = subprocess.run([sys.executable, "-c", SHOWS], stdin=stdin, capture_output=True, cwd=ROOT, check=True)
+        assert done.stdout == b"none\n"
     os.close(theirs)
     os.close(ours)
-    assert done.stdout == b"none\n"
 
 
 @pytest.mark.parametrize("name", ["clock-set-back", "clock-set-forward"])
-def test_a_clock_that_is_set_while_sniffing(name: str, fake, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    path = tmp_path / "eth9"
-    shutil.copy(ROOT / "tests" / "data" / "captures" / "field" / f"{name}.pcap", path)
-    fake(f"{READY}; {cat(path)}; {LASTING}")
-    expected = invoke("inspect", str(path), "--format", "jsonl")
-    packets = str(len(expected.packets))
+def test_a_clock_that_is_set_while_sniffing(name: str, sniffed: Sniff, tmp_path: Path) -> None:
+    path = ROOT / "tests" / "data" / "captures" / "field" / f"{name}.pcap"
+    expected = invoke("inspect", path, "--format", "jsonl").packets
+    words = ("--format", "jsonl", "--count", str(len(expected)), "--output", tmp_path / "found")
 
-    done = invoke("sniff", "eth9", "--format", "jsonl", "--count", packets, "--output", str(tmp_path / "found"))
+    done = sniffed(after(path), "eth9", *words)
 
     assert done.code == 0
     assert "the clock was set" in done.err
-    assert [without(one, "capture") for one in done.packets] == [without(one, "capture") for one in expected.packets]
+    assert unnamed(done.packets) == unnamed(expected)

@@ -11,9 +11,7 @@ import json
 import os
 import re
 import shutil
-import subprocess
-import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,15 +21,14 @@ import lz4.frame
 import pytest
 import zstandard
 
-from mqttscope.capture import PcapngWriter, open_capture
+from mqttscope.capture import PcapngWriter
 from mqttscope.lint.examples import conversation, segments
 from mqttscope.mqtt import Pingreq, Pingresp
-from mqttscope.net.frame import Frame
 from mqttscope.net.segment import reverse_key
 from tests import forked, tools
 from tests.capture.doubled import in_one, recorded, two_taps, write
 from tests.cli.made import client, closes, opened, server
-from tests.cli.running import FORMATS, capture, command, environment, inspected, invoke, run, without
+from tests.cli.running import FORMATS, capture, command, environment, inspected, invoke, python, run, without
 from tests.dissect.secure import as_frame
 from tests.each import each, some
 
@@ -39,12 +36,15 @@ QOS = capture("v5-qos")
 
 
 class TestSources:
-    def test_standard_input(self) -> None:
-        done = inspected("-", given=QOS.read_bytes())
+    @pytest.mark.parametrize(
+        "pack",
+        [bytes, gzip.compress, zstandard.compress, lz4.frame.compress],
+        ids=["plain", "gzip", "zstd", "lz4"],
+    )
+    def test_standard_input(self, pack: Callable[[bytes], bytes]) -> None:
+        done = inspected("-", given=pack(QOS.read_bytes()))
 
-        assert [without(line, "capture") for line in done.lines] == [
-            without(line, "capture") for line in inspected(QOS).lines
-        ]
+        assert unplaced(done.lines) == unplaced(inspected(QOS).lines)
         assert {line["capture"] for line in done.lines} == {"-"}
 
     def test_standard_input_of_the_program(self) -> None:
@@ -52,15 +52,6 @@ class TestSources:
 
         assert (done.code, done.err) == (0, "")
         assert done.out == inspected("-", given=QOS.read_bytes()).out
-
-    @pytest.mark.parametrize(
-        "pack", [gzip.compress, zstandard.compress, lz4.frame.compress], ids=["gzip", "zstd", "lz4"]
-    )
-    def test_compressed_standard_input(self, pack: object) -> None:
-        assert callable(pack)
-        plain = inspected("-", given=QOS.read_bytes())
-
-        assert inspected("-", given=pack(QOS.read_bytes())).out == plain.out
 
     def test_several_captures_are_read_in_the_order_of_time(self, tmp_path: Path) -> None:
         later = shutil.copy(capture("v5-qos"), tmp_path / "a.pcapng")
@@ -73,18 +64,14 @@ class TestSources:
         assert len(lines) == len(inspected(later).packets) + len(inspected(earlier).packets)
 
     def test_directories_and_globs(self, tmp_path: Path) -> None:
-        for name in ("v5-qos", "v311-qos"):
-            shutil.copy(capture(name), tmp_path / f"{name}.pcapng")
+        one, other = (shutil.copy(capture(name), tmp_path / f"{name}.pcapng") for name in ("v5-qos", "v311-qos"))
         (tmp_path / "notes.txt").write_text("no capture")
-        by_name = inspected(tmp_path / "v5-qos.pcapng", tmp_path / "v311-qos.pcapng")
+        by_name = inspected(one, other)
 
         assert inspected(tmp_path).out == by_name.out
         assert inspected(tmp_path / "*.pcapng").out == by_name.out
-
-    def test_a_file_named_twice_by_a_glob_is_read_once(self, tmp_path: Path) -> None:
-        copy = shutil.copy(QOS, tmp_path / "a.pcapng")
-
-        assert inspected(copy, tmp_path / "*.pcapng").out == inspected(copy).out
+        # A file that a glob names once more is read once.
+        assert inspected(one, tmp_path / "*.pcapng").out == by_name.out
 
     def test_a_name_that_is_not_utf8(self, tmp_path: Path) -> None:
         name = os.fsencode(tmp_path) + b"/caf\xe9\xff.pcapng"
@@ -99,10 +86,7 @@ class TestSources:
             assert done.out
         lines = run("inspect", name, "--format", "jsonl").lines
         assert {line["capture"]["hex"] for line in lines} == {name.hex()}
-
-    def test_a_missing_file_whose_name_is_not_utf8(self, tmp_path: Path) -> None:
         done = run("inspect", os.fsencode(tmp_path) + b"/\xff.pcap", "--format", "jsonl")
-
         assert done.code == 3
         assert "does not exist" in done.err
         assert done.lines[0]["event"] == "capture_error"
@@ -115,36 +99,44 @@ class TestSources:
             assert b"\x1b" not in done.out
 
 
+def unplaced(lines: Iterable[dict[str, Any]], *more: str) -> list[dict[str, Any]]:
+    """JSON Lines without the name of their capture."""
+    return [without(line, "capture", *more) for line in lines]
+
+
+HUGE = "d4c3b2a1 0200 0400 00000000 00000000 00000400 01000000  00000000 00000000 ffffff7f ffffff7f" + "00" * 100
+"""A frame whose length cannot be true."""
+
+
 class TestUnreadable:
-    def told(self, path: str | Path, *, form: str = "jsonl") -> tuple[int, str]:
-        done = run("inspect", path, "--format", form)
+    @pytest.mark.parametrize(
+        ("name", "data", "said"),
+        [
+            ("nowhere/no.pcap", None, "does not exist\n"),
+            ("", None, "is a directory without captures\n"),
+            ("*.pcap", None, "matches no file\n"),
+            ("empty.pcap", b"", "is empty\n"),
+            ("letter.txt", b"Dear reader,\n", "is not a capture file"),
+            ("huge.pcap", bytes.fromhex(HUGE), "at offset 24"),
+        ],
+        ids=["missing", "empty directory", "glob", "empty", "no capture", "a length that cannot be true"],
+    )
+    def test_it_is_said_in_one_line(self, name: str, data: bytes | None, said: str, tmp_path: Path) -> None:
+        path = tmp_path / name
+        if data is not None:
+            path.write_bytes(data)
+        code, told = self.told(path)
+
+        assert code == 3
+        assert told.startswith(f"mqttscope: {path}: ")
+        assert said in told
+
+    def told(self, path: str | Path) -> tuple[int, str]:
+        done = run("inspect", path, "--format", "jsonl")
         assert done.err.count("\n") == 1
         assert done.err.startswith("mqttscope: ")
         assert done.of("capture_error")[0]["message"] in done.err
         return done.code, done.err
-
-    def test_a_missing_file(self) -> None:
-        assert self.told("nowhere/no.pcap") == (3, "mqttscope: nowhere/no.pcap: does not exist\n")
-
-    def test_an_empty_directory(self, tmp_path: Path) -> None:
-        assert self.told(tmp_path) == (3, f"mqttscope: {tmp_path}: is a directory without captures\n")
-
-    def test_a_glob_that_matches_nothing(self, tmp_path: Path) -> None:
-        assert self.told(tmp_path / "*.pcap") == (3, f"mqttscope: {tmp_path}/*.pcap: matches no file\n")
-
-    def test_an_empty_file(self, tmp_path: Path) -> None:
-        path = tmp_path / "empty.pcap"
-        path.touch()
-
-        assert self.told(path) == (3, f"mqttscope: {path}: is empty\n")
-
-    def test_a_file_that_is_no_capture(self, tmp_path: Path) -> None:
-        path = tmp_path / "letter.txt"
-        path.write_text("Dear reader,\n")
-        code, said = self.told(path)
-
-        assert code == 3
-        assert "is not a capture file" in said
 
     def test_a_file_without_permission(self, tmp_path: Path) -> None:
         path = Path(shutil.copy(QOS, tmp_path / "mine.pcapng"))
@@ -177,35 +169,31 @@ class TestUnreadable:
         assert done.returncode == 3
         assert b"CONNECT" in done.stdout
 
-    def test_a_length_that_cannot_be_true(self, tmp_path: Path) -> None:
-        path = tmp_path / "huge.pcap"
-        header = bytes.fromhex("d4c3b2a1 0200 0400 00000000 00000000 00000400 01000000")
-        path.write_bytes(header + bytes.fromhex("00000000 00000000 ffffff7f ffffff7f") + bytes(100))
-        code, said = self.told(path)
-
-        assert code == 3
-        assert "offset 24" in said
-
     def test_what_was_readable_of_a_cut_file_is_shown(self, tmp_path: Path) -> None:
         path = tmp_path / "cut.pcapng"
         path.write_bytes(QOS.read_bytes()[:-90])
         done = invoke("inspect", path, "--format", "jsonl")
 
         assert done.code == 3
-        whole = [without(line, "capture") for line in inspected(QOS).packets]
-        kept = [without(line, "capture") for line in done.packets]
-        assert kept == whole[: len(kept)]
+        kept = unplaced(done.packets)
+        assert kept == unplaced(inspected(QOS).packets)[: len(kept)]
         assert len(kept) > 20
         (error,) = done.of("capture_error")
         assert error["frames"] > 40
         assert f"{error['frames']:,} frames before it were read" in done.err
         assert f"{error['offset']:,}" in done.err
 
-    def test_the_other_captures_are_read_all_the_same(self) -> None:
-        done = invoke("inspect", "no.pcap", QOS, "--format", "jsonl")
+    @pytest.mark.parametrize(
+        ("names", "said"),
+        [(("no.pcap", QOS), "no.pcap: does not exist"), (("-", "-"), "named before")],
+        ids=["missing", "standard input twice"],
+    )
+    def test_the_other_captures_are_read_all_the_same(self, names: tuple[str | Path, ...], said: str) -> None:
+        done = invoke("inspect", *names, "--format", "jsonl", given=QOS.read_bytes())
 
         assert done.code == 3
-        assert len(done.packets) == len(inspected(QOS).packets)
+        assert len(done.packets) == 24
+        assert said in done.err
 
     @pytest.mark.parametrize("form", FORMATS)
     def test_the_code_is_the_same_in_every_format(self, form: str) -> None:
@@ -213,20 +201,12 @@ class TestUnreadable:
 
         assert (done.code, done.err) == (3, "mqttscope: no.pcap: does not exist\n")
 
-    def test_standard_input_named_twice(self) -> None:
-        done = invoke("inspect", "-", "-", "--format", "jsonl", given=QOS.read_bytes())
-
-        assert done.code == 3
-        assert len(done.packets) == 24
-        assert "named before" in done.err
-
 
 class TestNothingFound:
     def test_tls_on_another_port_is_named_with_the_option_that_lists_it(self) -> None:
         stream = io.BytesIO()
         writer = PcapngWriter(stream)
-        for frame in open_capture([capture("tls-13")]):
-            assert isinstance(frame, Frame)
+        for frame in recorded(capture("tls-13")):
             ethernet = dpkt.ethernet.Ethernet(frame.data)
             tcp = ethernet.data.data
             tcp.sport, tcp.dport = (4433 if port == 8883 else port for port in (tcp.sport, tcp.dport))
@@ -241,19 +221,21 @@ class TestNothingFound:
         assert listed.err == ""
         assert "TLS" in listed.text
 
-    def test_a_capture_without_tcp(self) -> None:
-        header = bytes.fromhex("d4c3b2a1 0200 0400 00000000 00000000 00000400 01000000")
-        done = invoke("inspect", "-", given=header)
+    @pytest.mark.parametrize(
+        ("link_and_frames", "code", "said"),
+        [
+            ("01000000", 0, "mqttscope: no TCP connection found\n"),
+            ("93000000 00000000 00000000 04000000 04000000 00000000", 3, "link type 147"),
+        ],
+        ids=["no TCP", "an unsupported link type"],
+    )
+    def test_it_is_said(self, link_and_frames: str, code: int, said: str) -> None:
+        header = "d4c3b2a1 0200 0400 00000000 00000000 00000400"
+        done = invoke("inspect", "-", given=bytes.fromhex(header + link_and_frames))
 
-        assert (done.code, done.out) == (0, b"")
-        assert done.err == "mqttscope: no TCP connection found\n"
-
-    def test_an_unsupported_link_type_is_named(self) -> None:
-        header = bytes.fromhex("d4c3b2a1 0200 0400 00000000 00000000 00000400 93000000")
-        done = invoke("inspect", "-", given=header + bytes.fromhex("00000000 00000000 04000000 04000000 00000000"))
-
-        assert done.code == 3
-        assert "link type 147" in done.err
+        assert done.code == code
+        assert said in done.err
+        assert code or not done.out
 
 
 BARE = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "PYTHONIOENCODING": ""}
@@ -262,20 +244,13 @@ BARE = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "PYTHONIOE
 
 def needs_python(env: Mapping[str, str]) -> None:
     """Skip the calling test where Python itself does not start, as in a path that the locale cannot name."""
-    done = subprocess.run([sys.executable, "-c", "import mqttscope"], env=environment(env), capture_output=True)
-    if b"Fatal Python error" in done.stderr:
+    if "Fatal Python error" in python("import mqttscope", env=env).stderr:
         pytest.skip("Python does not start in this locale here: its path is not ASCII")
 
 
 @pytest.mark.parametrize("form", some(FORMATS, 4))
 @pytest.mark.parametrize(
-    "env",
-    [
-        {"PYTHONIOENCODING": "ascii"},
-        BARE,
-        {"PYTHONIOENCODING": "latin-1"},
-    ],
-    ids=["ascii", "C", "latin-1"],
+    "env", [{"PYTHONIOENCODING": "ascii"}, BARE, {"PYTHONIOENCODING": "latin-1"}], ids=["ascii", "C", "latin-1"]
 )
 def test_a_locale_without_utf8_gets_output_without_exceptions(form: str, env: dict[str, str]) -> None:
     needs_python(env)
@@ -322,12 +297,11 @@ def test_a_url_that_is_no_capture_is_named_without_its_secrets(name: str, shown:
 
 def directions(folder: Path) -> tuple[Path, Path]:
     """The two directions of a connection, each in a capture of its own."""
-    steps = (*opened(), client(Pingreq(), after=5), server(Pingresp()), client(Pingreq(), after=5), server(Pingresp()))
-    made = segments(conversation("both", *steps, closes("client")))
+    pings = (client(Pingreq(), after=5), server(Pingresp()))
+    made = segments(conversation("both", *opened(), *pings, *pings, closes("client")))
     paths = folder / "up.pcapng", folder / "down.pcapng"
     for path, key in zip(paths, (made[0].key, reverse_key(made[0].key)), strict=True):
-        with path.open("wb") as file:
-            out = PcapngWriter(file)
+        with PcapngWriter(path) as out:
             for number, one in enumerate((one for one in made if one.key == key), 1):
                 out.write(as_frame(replace(one, frame=number)))
     return paths
@@ -369,13 +343,11 @@ class TestTaps:
 
     def test_captures_of_two_taps_are_one(self, tmp_path: Path) -> None:
         single, near, far = two_of(tmp_path, loss=0.05, shift_ns=1_003_000_000)
-        done = invoke("inspect", near, far, "--deduplicate", "--format", "jsonl")
+        done, expected = invoke("inspect", near, far, "--deduplicate", "--format", "jsonl"), inspected(single)
 
-        places = ("capture", "frame", "timestamp", "timestamp_ns")
-        assert [without(line, *places) for line in done.packets] == [
-            without(line, *places) for line in inspected(single).packets
-        ]
-        assert [line["timestamp"] for line in done.lines] == [line["timestamp"] for line in inspected(single).lines]
+        places = ("frame", "timestamp", "timestamp_ns")
+        assert unplaced(done.packets, *places) == unplaced(expected.packets, *places)
+        assert [line["timestamp"] for line in done.lines] == [line["timestamp"] for line in expected.lines]
         assert {line["capture"] for line in done.lines} == {str(near), str(far)}
         assert done.err.splitlines() == [
             f"mqttscope: the clock of {far} is 1.003 s ahead of that of {near}: its times are corrected",
@@ -431,32 +403,25 @@ class TestTaps:
         assert found["totals"]["captures"] == 2
         assert invoke("stats", near, far, "--deduplicate").text.startswith("2 captures")
 
-    def test_one_file_with_two_taps(self, tmp_path: Path) -> None:
-        both = write(tmp_path / "both.pcapng", in_one(*two_taps(recorded(capture("v5-qos")))))
-        done = invoke("inspect", both, "--deduplicate")
+    def test_one_file_with_two_taps_and_with_one(self, tmp_path: Path) -> None:
+        both = write(tmp_path / "both.pcapng", in_one(*two_taps(recorded(QOS))))
+        done, one = (invoke("inspect", path, "--deduplicate") for path in (both, QOS))
 
-        assert done.text == invoke("inspect", capture("v5-qos")).text
+        assert done.text == one.text == invoke("inspect", QOS).text
         assert done.err.splitlines() == [
             "mqttscope: 53 of 106 frames with TCP are copies and were left out",
             f"mqttscope: tap {both}, no VLAN: 53 frames, 0 that no other tap has, 0 missed",
             f"mqttscope: tap {both}, VLAN 10: 53 frames, 0 that no other tap has, 0 missed",
         ]
         assert "--deduplicate reads each frame once" in invoke("inspect", both).err
-
-    def test_a_capture_of_one_tap_is_what_it_is(self) -> None:
-        done = invoke("inspect", capture("v5-qos"), "--deduplicate")
-
-        assert done.out == invoke("inspect", capture("v5-qos")).out
-        assert done.err == "mqttscope: no copy among 53 frames with TCP: nothing was captured twice\n"
+        assert one.err == "mqttscope: no copy among 53 frames with TCP: nothing was captured twice\n"
 
     def test_the_frames_that_were_read_are_written(self, tmp_path: Path) -> None:
         single, near, far = two_of(tmp_path, loss=0.05, shift_ns=1_003_000_000)
         target = tmp_path / "joined.pcapng"
-        done = invoke("inspect", near, far, "--deduplicate", "--write", target)
 
-        assert done.code == 0
-        times = [frame.timestamp_ns for frame in recorded(target)]
-        assert times == [frame.timestamp_ns for frame in recorded(single)]
+        assert invoke("inspect", near, far, "--deduplicate", "--write", target).code == 0
+        assert [frame.timestamp_ns for frame in recorded(target)] == [frame.timestamp_ns for frame in recorded(single)]
 
     def test_directions_in_captures_of_their_own_come_in_order(self, tmp_path: Path) -> None:
         up, down = directions(tmp_path)

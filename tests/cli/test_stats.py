@@ -2,62 +2,40 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from mqttscope.cli.main import group
-from tests import forked
-from tests.cli.running import command
+from tests.cli.running import Done, interrupt, invoke
+from tests.cli.running import run as run_program
 from tests.stats.talk import path
 
 
-@pytest.fixture(autouse=True)
-def plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("COLUMNS", "NO_COLOR", "FORCE_COLOR"):
-        monkeypatch.delenv(name, raising=False)
-
-
-def run(*arguments: str | Path, given: bytes | None = None) -> Result:
-    return CliRunner().invoke(group, ["stats", *map(str, arguments)], input=given, standalone_mode=False)
+def run(*arguments: str | Path, given: bytes = b"") -> Done:
+    return invoke("stats", *arguments, given=given)
 
 
 def told(*arguments: str | Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(run(*arguments, "--format", "json").stdout)
-    return found
-
-
-def program(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    found: subprocess.CompletedProcess[str] = forked.run(
-        command("stats", *arguments), text=True, env=forked.environment()
-    )
-    return found
+    return run(*arguments, "--format", "json").document
 
 
 def test_text_has_an_overview_and_every_table() -> None:
     result = run(path("v5-topic-alias-client"), path("v5-qos"))
 
-    assert result.return_value == 0
-    assert result.stdout.startswith("2 captures · 123 frames · ")
+    assert result.code == 0
+    assert result.text.startswith("2 captures · 123 frames · ")
     for title in ("Packets", "PUBLISH", "Latency", "Captures", "Connections", "Clients", "Topics"):
-        assert f"\n{title}\n" in result.stdout
-    assert "\x1b" not in result.stdout
+        assert f"\n{title}\n" in result.text
+    assert "\x1b" not in result.text
+    assert "\x1b[" in run(path("v5-qos"), "--color").text
 
 
 def test_json_is_one_line() -> None:
     result = run(path("v5-qos"), "--format", "json")
 
-    assert result.stdout.count("\n") == 1
-    assert list(json.loads(result.stdout)) == ["schema", "captures", "connections", "clients", "topics", "totals"]
-
-
-def test_colour_on_demand() -> None:
-    assert "\x1b[" in run(path("v5-qos"), "--color").stdout
+    assert result.text.count("\n") == 1
+    assert list(result.document) == ["schema", "captures", "connections", "clients", "topics", "totals"]
 
 
 def test_tables_rows_and_order() -> None:
@@ -72,11 +50,10 @@ def test_tables_rows_and_order() -> None:
     "arguments", [("--by", "topics"), ("--by", ""), ("--sort", "beauty"), ("--top", "0"), ("--filter", "qos >")]
 )
 def test_wrong_options_are_usage_errors(arguments: tuple[str, str]) -> None:
-    done = program(path("v5-qos"), *arguments)
+    done = run(path("v5-qos"), *arguments)
 
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert "rror" in done.stderr
+    assert (done.code, done.out) == (2, b"")
+    assert "\nError: " in done.err
 
 
 def test_a_filter_restricts_what_is_counted() -> None:
@@ -86,15 +63,13 @@ def test_a_filter_restricts_what_is_counted() -> None:
     assert found["totals"]["packets"] == {"client_to_server": 1, "server_to_client": 1}
     assert [sum(row["packets"].values()) for row in found["connections"]] == [1, 1]
     assert found["totals"]["frames"] == 53
-    ends = {row["connection"]: (row["closed_how"], row["ended_ns"]) for row in found["connections"]}
-    assert ends == {
-        row["connection"]: (row["closed_how"], row["ended_ns"]) for row in told(path("v5-qos"))["connections"]
-    }
-
-
-def test_a_filter_for_answers_gives_their_latencies() -> None:
+    ends, all_ends = (
+        {row["connection"]: (row["closed_how"], row["ended_ns"]) for row in document["connections"]}
+        for document in (found, told(path("v5-qos")))
+    )
+    assert ends == all_ends
+    # Answers keep their latencies.
     found = told(path("v5-qos"), "--filter", "type == puback")
-
     assert found["totals"]["latencies"]["publish_puback"]["client_to_server"]["maximum_ns"] == 353_855
 
 
@@ -118,85 +93,48 @@ def test_the_sums_of_filters_that_exclude_each_other_are_the_whole() -> None:
 def test_a_truncated_capture_is_counted_as_far_as_it_goes_and_ends_with_3(tmp_path: Path) -> None:
     cut = tmp_path / "cut.pcapng"
     cut.write_bytes(path("v5-qos").read_bytes()[:-30])
-    done = program(cut, "--format", "json")
-    found = json.loads(done.stdout)
+    done = run_program("stats", cut, "--format", "json")
+    (counted,) = done.document["captures"]
 
-    assert done.returncode == 3
-    assert "cut.pcapng" in done.stderr
-    assert found["totals"]["packets"]["client_to_server"] > 5
-    assert found["captures"][0]["error_count"] == 1
-    assert found["captures"][0]["errors"][0]["frames"] == found["captures"][0]["frames"]
+    assert done.code == 3
+    assert "cut.pcapng" in done.err
+    assert done.document["totals"]["packets"]["client_to_server"] > 5
+    assert counted["error_count"] == 1
+    assert counted["errors"][0]["frames"] == counted["frames"]
 
 
 def test_a_missing_capture_ends_with_3_and_the_others_are_counted(tmp_path: Path) -> None:
-    done = program(tmp_path / "none.pcap", path("v5-qos"))
+    done = run_program("stats", tmp_path / "none.pcap", path("v5-qos"))
 
-    assert done.returncode == 3
-    assert "24 packets" in done.stdout
-
-
-def test_a_capture_without_mqtt_is_told(tmp_path: Path) -> None:
-    empty = tmp_path / "empty.pcap"
-    empty.write_bytes(bytes.fromhex("d4c3b2a1020004000000000000000000ffff000001000000"))
-    result = run(empty)
-
-    assert result.return_value == 0
-    assert "no TCP connection found" in result.stderr
-    assert "0 packets" in result.stdout
+    assert done.code == 3
+    assert "24 packets" in done.text
 
 
 def test_standard_input() -> None:
-    result = run("-", "--format", "json", given=path("v5-qos").read_bytes())
+    found = run("-", "--format", "json", given=path("v5-qos").read_bytes()).document
+    assert found["captures"][0]["capture"] == "-"
+    assert found["totals"]["frames"] == 53
 
-    assert json.loads(result.stdout)["captures"][0]["capture"] == "-"
-    assert json.loads(result.stdout)["totals"]["frames"] == 53
-
-
-def test_the_reader_may_leave() -> None:
-    done = subprocess.run(
-        ["sh", "-c", '"$0" -m mqttscope stats "$1" | head -n 1', sys.executable, path("v5-qos")],
-        capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
-
-    assert done.stdout.startswith("1 capture")
-    assert done.stderr == ""
-
-
-def test_json_needs_no_rich() -> None:
-    code = (
-        "import sys; from mqttscope.cli.main import group;"
-        f"group.main(['stats', {str(path('v5-qos'))!r}, '--format', 'json'], standalone_mode=False);"
-        "sys.stderr.write(str([name for name in sys.modules if name.split('.')[0] == 'rich']))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-
-    assert done.stderr == "[]"
+    empty = run("-", given=bytes.fromhex("d4c3b2a1020004000000000000000000ffff000001000000"))
+    assert empty.code == 0
+    assert "no TCP connection found" in empty.err
+    assert "0 packets" in empty.text
 
 
 def test_interrupted_it_shows_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
     from mqttscope.stats.collect import Statistics
 
-    feed = Statistics.feed
-    seen = 0
-
-    def interrupted(self: Statistics, event: Any) -> None:
-        nonlocal seen
-        seen += 1
-        if seen > 10:
-            raise KeyboardInterrupt
-        feed(self, event)
-
-    monkeypatch.setattr(Statistics, "feed", interrupted)
+    interrupt(monkeypatch, Statistics, 10)
     result = run(path("v5-qos"))
 
-    assert result.stdout.startswith("1 capture")
-    assert isinstance(result.exception, KeyboardInterrupt | SystemExit) or result.exception is not None
+    assert result.code == 130
+    assert result.text.startswith("1 capture")
 
 
 def test_a_page_by_one_process_or_several(tmp_path: Path) -> None:
     one, two = tmp_path / "one.html", tmp_path / "two.html"
-    assert run(path("misdelivered"), "--output", one).return_value == 0
-    assert run(path("misdelivered"), "--output", two, "--jobs", "2").return_value == 0
+    assert run(path("misdelivered"), "--output", one).code == 0
+    assert run(path("misdelivered"), "--output", two, "--jobs", "2").code == 0
 
     assert b"Packets along the time" in one.read_bytes()
     assert one.read_bytes() == two.read_bytes()
@@ -206,7 +144,5 @@ def test_text_and_json_go_to_a_file_too(tmp_path: Path) -> None:
     for form in ("text", "json"):
         target = tmp_path / form
         run(path("v5-qos"), "--format", form, "--output", target)
-        shown = run(path("v5-qos"), "--format", form).stdout
-        assert target.read_text("utf-8") == shown
-    refused = run(path("v5-qos"), "--output", path("v5-qos"))
-    assert "is a capture that is read" in str(refused.exception)
+        assert target.read_text("utf-8") == run(path("v5-qos"), "--format", form).text
+    assert "is a capture that is read" in run(path("v5-qos"), "--output", path("v5-qos")).err

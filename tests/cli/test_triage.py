@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import os
-import pty
 import re
-import select
 import shlex
 import shutil
 import subprocess
 import sys
 import threading
-import time
 from itertools import pairwise
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from mqttscope.capture import PcapngWriter, open_capture
 from mqttscope.cli import triage as module
 from mqttscope.cli.triage import typed_names
 from mqttscope.net.frame import Frame
 from mqttscope.report.escape import cells
 from mqttscope.triage.collect import Fault, FaultKind, Rank
 from tests import tools
+from tests.capture.doubled import recorded, write
 from tests.capture.test_tls import converse
-from tests.cli.running import CAPTURES, Done, capture, command, environment, invoke, run
+from tests.cli.running import CAPTURES, Done, capture, environment, interrupt, invoke, run
+from tests.cli.terminals import on_terminal
 from tests.cli.test_hostile import flipped, nonsense, truncated
 from tests.conftest import ROOT
 from tests.dissect.secure import Secure
@@ -69,25 +67,6 @@ What to type next
   mqttscope stats captures/tls-13/capture.pcapng
   mqttscope inspect captures/tls-13/capture.pcapng
 """,
-    "joined-v5": """\
-Capture  captures/joined-v5/capture.pcapng, 33 frames, 3.0 kB
-Time     2026-11-20 20:49:37.864 to 20:49:38.768 UTC, 904.4 ms
-Broker   127.0.0.1:1883
-Client   (127.0.0.1), 2 connections
-Packets  16 (version assumed): 6 PUBLISH, 2 PUBACK, 2 PUBREC, 2 PUBREL, 2
-         PUBCOMP, 2 DISCONNECT
-
-Nothing broke in what was captured
-  No error or warning by 191 rules, and no lost message is known.
-  No connection ended in trouble: 2 connections ended with DISCONNECT.
-Limits   2 connections joined after the CONNECT; 2 connections with an assumed
-         version; 6 possible findings not shown, for lack of evidence
-
-What to type next
-  mqttscope inspect captures/joined-v5/capture.pcapng --limit 20
-  mqttscope explain captures/joined-v5/capture.pcapng --message '#'
-  mqttscope lint captures/joined-v5/capture.pcapng --extend-select OPS,SEC
-""",
 }
 CODES = {"tls-13": 3}
 
@@ -113,15 +92,16 @@ def test_the_long_form_is_the_same() -> None:
     assert looked_at("triage", KEEP_ALIVE) == looked_at(KEEP_ALIVE)
 
 
-def test_findings_do_not_change_the_exit_code() -> None:
-    done = looked_at("captures/failing-device/capture.pcapng")
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("failing-device", "PUB103"), ("tls-unknown-ca", "")],
+    ids=["findings", "no packets, but an end that is explained"],
+)
+def test_what_was_judged_is_exit_code_0(name: str, shown: str) -> None:
+    done = looked_at(capture(name))
 
     assert done.code == 0
-    assert "PUB103" in done.text
-
-
-def test_a_capture_without_packets_whose_end_is_explained_is_judged() -> None:
-    assert looked_at("captures/tls-unknown-ca/capture.pcapng").code == 0
+    assert shown in done.text
 
 
 def typed(text: str) -> list[str]:
@@ -166,6 +146,8 @@ def test_standard_input_is_read_once() -> None:
     for line in typed(done.text):
         _, *words = shlex.split(line)
         assert invoke(*words, given=data).code in (0, 1), line
+    done = looked_at("-")
+    assert (done.code, done.out, done.err) == (3, b"", "mqttscope: -: is empty\n")
 
 
 def test_a_named_pipe_is_read_once(tmp_path: Path) -> None:
@@ -177,12 +159,6 @@ def test_a_named_pipe_is_read_once(tmp_path: Path) -> None:
     writer.join()
 
     assert "What to type next, with the same input" in done.text
-
-
-def test_standard_input_that_is_empty() -> None:
-    done = looked_at("-")
-
-    assert (done.code, done.out, done.err) == (3, b"", "mqttscope: -: is empty\n")
 
 
 def test_several_captures_a_glob_and_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,13 +177,11 @@ def test_several_captures_a_glob_and_a_folder(tmp_path: Path, monkeypatch: pytes
     assert "'*.pcapng'" in screens[1][2]
 
 
-def rotated(source: str | Path, folder: Path, *places: int) -> None:
+def rotated(source: Path, folder: Path, *places: int) -> None:
     """Write the frames of a capture to files, another one from each place on; the names go back."""
-    frames = [frame for frame in open_capture([str(source)]) if isinstance(frame, Frame)]
-    for number, (start, end) in enumerate(pairwise((0, *places, len(frames)))):
-        with open(folder / f"{'cba'[number]}.pcapng", "wb") as file, PcapngWriter(file) as writer:
-            for frame in frames[start:end]:
-                writer.write(frame)
+    frames = recorded(source)
+    for name, (start, end) in zip("cba", pairwise((0, *places, len(frames))), strict=False):
+        write(folder / f"{name}.pcapng", frames[start:end])
 
 
 def test_a_rotated_set_is_read_in_the_order_of_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,52 +210,49 @@ def test_frames_of_equal_numbers_in_a_rotated_set_are_not_the_same(
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("missing.pcap",), "mqttscope: missing.pcap: does not exist"),
-        (("./missing",), "mqttscope: ./missing: does not exist"),
-        (("missing*.pcap",), "mqttscope: missing*.pcap: matches no file"),
-        (("triage", "missing"), "mqttscope: missing: does not exist"),
-        (("--port", "1884", "missing.pcap"), "mqttscope: missing.pcap: does not exist"),
+        (("missing.pcap",), "missing.pcap: does not exist"),
+        (("./missing",), "./missing: does not exist"),
+        (("missing*.pcap",), "missing*.pcap: matches no file"),
+        (("triage", "missing"), "missing: does not exist"),
+        (("--port", "1884", "missing.pcap"), "missing.pcap: does not exist"),
+        (("empty.pcap",), "empty.pcap: is empty"),
+        (("notes.txt",), "notes.txt: is not"),
+        (("folder",), "folder: is a directory without captures"),
     ],
 )
-def test_what_is_not_there(words: tuple[str, ...], told: str) -> None:
+def test_what_is_no_capture(words: tuple[str, ...], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("empty.pcap").touch()
+    Path("notes.txt").write_text("no capture\n")
+    Path("folder").mkdir()
     done = invoke(*words)
 
-    assert (done.code, done.out, done.err) == (3, b"", f"{told}\n")
-
-
-def test_a_text_an_empty_file_and_a_folder_without_captures(tmp_path: Path) -> None:
-    (tmp_path / "empty.pcap").touch()
-    (tmp_path / "notes.txt").write_text("no capture\n")
-    (tmp_path / "folder").mkdir()
-    for name, told in (("empty.pcap", "is empty"), ("notes.txt", "is not"), ("folder", "without captures")):
-        done = invoke(tmp_path / name)
-        assert (done.code, done.out) == (3, b"")
-        assert told in done.err
+    assert (done.code, done.out, done.err.count("\n")) == (3, b"", 1)
+    assert done.err.startswith(f"mqttscope: {told}")
 
 
 def test_a_capture_without_frames_and_one_without_mqtt(tmp_path: Path) -> None:
-    with (tmp_path / "none.pcapng").open("wb") as file, PcapngWriter(file):
-        pass
-    done = looked_at(tmp_path / "none.pcapng")
+    ip = bytes.fromhex("4500001c00000000401100000a0000010a000002") + bytes.fromhex("1388138800080000")
+    udp = Frame(1, 10**18, 1, b"\2" * 6 + b"\4" * 6 + b"\x08\x00" + ip, 42, "x")
+    for frames, told in (((), "Nothing was judged\n  No TCP connection found.\n"), ((udp,), "1 frame, 42 B")):
+        done = looked_at(write(tmp_path / "a.pcapng", frames))
+        assert done.code == 3
+        assert done.text.startswith("Capture  ")
+        assert told in done.text
+
+
+@pytest.fixture
+def truncated_capture(tmp_path: Path) -> Path:
+    path = tmp_path / "cut.pcapng"
+    path.write_bytes((ROOT / KEEP_ALIVE).read_bytes()[:-9])
+    return path
+
+
+def test_a_truncated_capture_is_shown_as_far_as_it_was_read(truncated_capture: Path) -> None:
+    done = looked_at(truncated_capture)
+
     assert done.code == 3
-    assert "Nothing was judged\n  No TCP connection found.\n" in done.text
-
-    with (tmp_path / "udp.pcapng").open("wb") as file, PcapngWriter(file) as writer:
-        ip = bytes.fromhex("4500001c00000000401100000a0000010a000002") + bytes.fromhex("1388138800080000")
-        writer.write(Frame(1, 10**18, 1, b"\2" * 6 + b"\4" * 6 + b"\x08\x00" + ip, 42, "x"))
-    done = looked_at(tmp_path / "udp.pcapng")
-    assert done.code == 3
-    assert done.text.startswith("Capture  ")
-    assert "1 frame, 42 B" in done.text
-
-
-def test_a_truncated_capture_is_shown_as_far_as_it_was_read(tmp_path: Path) -> None:
-    cut = tmp_path / "cut.pcapng"
-    cut.write_bytes((ROOT / KEEP_ALIVE).read_bytes()[:-9])
-    done = looked_at(cut)
-
-    assert done.code == 3
-    assert done.err.startswith(f"mqttscope: {cut}: ")
+    assert done.err.startswith(f"mqttscope: {truncated_capture}: ")
     assert re.search(r"(?m)^Error    ends inside a block ", done.text)
     assert "asleep, likely: The Keep Alive ran out" in done.text
     assert "1 capture not read to the end" in done.text
@@ -312,9 +283,6 @@ def test_options_of_no_command_are_refused() -> None:
         assert done.code == 2
         assert "No such option" in done.err
     assert invoke("--version").code == 0
-
-
-def test_help_is_that_of_the_long_form() -> None:
     assert "mqttscope triage [OPTIONS] CAPTURE..." in invoke(KEEP_ALIVE, "--help").text
     assert "Begin with mqttscope CAPTURE" in invoke("--help").text
 
@@ -349,47 +317,20 @@ def test_colour_only_on_a_terminal_and_without_no_color() -> None:
     assert b"\x1b" in looked_at(KEEP_ALIVE, "--color").out
     assert b"\x1b" in invoke(KEEP_ALIVE, env={"FORCE_COLOR": "1"}).out
     assert b"\x1b" not in invoke(KEEP_ALIVE, "--no-color", env={"FORCE_COLOR": "1"}).out
-    assert b"\x1b" not in invoke(KEEP_ALIVE, env={"FORCE_COLOR": "1", "NO_COLOR": "1"}).out
 
 
-def on_terminal(*words: str, env: dict[str, str]) -> tuple[str, int]:
-    """What a terminal shows, and the exit code."""
-    parent, child = pty.openpty()
-    with subprocess.Popen(
-        command(*words), stdin=subprocess.DEVNULL, stdout=child, stderr=child, env=environment(env), cwd=ROOT
-    ) as running:
-        os.close(child)
-        shown = b""
-        until = time.monotonic() + 60
-        while time.monotonic() < until and select.select([parent], [], [], 60)[0]:
-            try:
-                data = os.read(parent, 4096)
-            except OSError:
-                break
-            if not data:
-                break
-            shown += data
-        code = running.wait(60)
-    os.close(parent)
-    return shown.decode().replace("\r\n", "\n"), code
-
-
-def test_in_a_terminal() -> None:
-    shown, code = on_terminal(KEEP_ALIVE, env={"COLUMNS": "80", "TERM": "xterm"})
+def test_in_a_terminal(truncated_capture: Path) -> None:
+    env = {"COLUMNS": "80"}
+    shown, code = on_terminal(KEEP_ALIVE, env=env)
     assert code == 0
     assert "\x1b[" in shown
     assert re.sub(r"\x1b\[[\d;]*m", "", shown) == SCREENS["keep-alive"]
+    assert on_terminal(KEEP_ALIVE, env={**env, "NO_COLOR": "1"})[0] == SCREENS["keep-alive"]
 
-    assert on_terminal(KEEP_ALIVE, env={"COLUMNS": "80", "TERM": "xterm", "NO_COLOR": "1"})[0] == SCREENS["keep-alive"]
-
-
-def test_in_a_terminal_an_error_is_said_once(tmp_path: Path) -> None:
+    # An error is said once.
     shown, code = on_terminal("missing.pcap", env={"TERM": "dumb"})
     assert (shown, code) == ("mqttscope: missing.pcap: does not exist\n", 3)
-
-    cut = tmp_path / "cut.pcapng"
-    cut.write_bytes((ROOT / KEEP_ALIVE).read_bytes()[:-9])
-    shown, code = on_terminal(str(cut), env={"TERM": "dumb", "COLUMNS": "300"})
+    shown, code = on_terminal(truncated_capture, env={"TERM": "dumb", "COLUMNS": "300"})
     assert code == 3
     assert shown.startswith("Capture  ")
     assert shown.count("ends inside a block") == 1
@@ -405,19 +346,10 @@ def test_a_pipe_gets_80_columns_and_whole_commands() -> None:
     assert all(line.startswith("  mqttscope ") for line in lines[begin + 1 :])
 
 
-def test_what_was_read_before_ctrl_c_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_read_before_ctrl_c_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     from mqttscope.triage.collect import Triage
 
-    fed: list[object] = []
-    before = Triage.feed
-
-    def feed(self: Triage, event: object) -> None:
-        before(self, event)  # type: ignore[arg-type]
-        fed.append(event)
-        if len(fed) == 20:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(Triage, "feed", feed)
+    interrupt(monkeypatch, Triage, 20)
     done = looked_at(KEEP_ALIVE)
 
     assert done.code == 130

@@ -78,7 +78,7 @@ def test_the_summary_as_json(tmp_path: Path) -> None:
 
     done = invoke("pipeline", "ingest", capture, none, "--lake", tmp_path / "lake", "--format", "json", *KEPT)
 
-    told = json.loads(done.out)
+    told = done.document
     (error,) = told["errors"]
     assert done.code == 3
     assert (told["schema"], told["generation"], told["captures"], told["known"]) == (1, 1, [capture], [])
@@ -101,7 +101,7 @@ def test_a_capture_that_vanishes_costs_nothing_but_itself(tmp_path: Path, monkey
     monkeypatch.setattr(locations, "find", find_and_remove)
     done = invoke("pipeline", "ingest", *captures, "--lake", tmp_path / "lake", "--format", "json", *KEPT)
 
-    told = json.loads(done.out)
+    told = done.document
     why = "does not exist since it was found"
     assert (done.code, done.err) == (3, f"mqttscope: {captures[0]}: {why}\n")
     assert told["captures"] == [captures[1]]
@@ -117,7 +117,7 @@ def test_captures_that_have_grown_are_counted(tmp_path: Path) -> None:
     invoke("pipeline", "ingest", capture, "--lake", lake, *KEPT)
     capture.write_bytes(content[:-5])
     done = invoke("pipeline", "ingest", capture, "--lake", lake, "--format", "json", *KEPT)
-    told = json.loads(done.out)
+    told = done.document
     assert (told["captures"], told["grown"]) == ([str(capture)], [str(capture)])
 
     capture.write_bytes(content)
@@ -178,28 +178,25 @@ def test_connections_that_come_late_are_counted(tmp_path: Path) -> None:
     done = invoke("pipeline", "ingest", early, "--lake", tmp_path / "lake", "--format", "json")
 
     rows = read_table(tmp_path / "lake", "connections").column("late").to_pylist()
-    assert json.loads(done.out)["late_connections"] == sum(rows) > 1
+    assert done.document["late_connections"] == sum(rows) > 1
     assert f"{sum(rows)} connections that came late were judged alone, by no rule of wider scope" in done.err
 
 
-def test_captures_that_overlap_are_named(tmp_path: Path) -> None:
-    one, other = troubled(tmp_path / "captures", 6, 2, overlap=True)
+@pytest.mark.parametrize(("count", "parts"), [(6, 2), (12, 6)], ids=["one", "many"])
+def test_captures_that_overlap_are_named(count: int, parts: int, tmp_path: Path) -> None:
+    names = troubled(tmp_path / "captures", count, parts, overlap=True)
+    done = invoke("pipeline", "ingest", *reversed(names), "--lake", tmp_path / "lake", "--format", "json")
+    named = done.document["overlapping"]
 
-    done = invoke("pipeline", "ingest", other, one, "--lake", tmp_path / "lake", "--format", "json")
-
-    assert json.loads(done.out)["overlapping"] == [other]
-    assert f"mqttscope: {other}: overlaps in time with an earlier capture and is read after it" in done.err
-
-
-def test_many_captures_that_overlap_are_one_line(tmp_path: Path) -> None:
-    names = troubled(tmp_path / "captures", 12, 6, overlap=True)
-    done = invoke("pipeline", "ingest", *names, "--lake", tmp_path / "lake", "--format", "json")
-    named = json.loads(done.out)["overlapping"]
-
-    assert len(named) > 3
-    assert f"mqttscope: {len(named)} captures overlap in time with an earlier capture and are read after it" in done.err
-    assert f"{named[2]} and {len(named) - 3} more)" in done.err
-    assert named[3] not in done.err
+    if parts == 2:
+        assert named == [names[1]]
+        assert f"mqttscope: {named[0]}: overlaps in time with an earlier capture and is read after it" in done.err
+    else:
+        assert len(named) > 3
+        said = f"mqttscope: {len(named)} captures overlap in time with an earlier capture and are read after it"
+        assert said in done.err
+        assert f"{named[2]} and {len(named) - 3} more)" in done.err
+        assert named[3] not in done.err
 
 
 def unread(folder: Path) -> list[str]:
@@ -217,7 +214,7 @@ def test_what_inspect_says_of_connections_and_frames_is_said_of_an_ingest(tmp_pa
     names = unread(tmp_path)
     wanted = [line for name in names for line in invoke("inspect", name).err.splitlines()]
     done = invoke("pipeline", "ingest", *names, "--lake", tmp_path / "lake", "--engine", "local", "--format", "json")
-    found = json.loads(done.out)
+    found = done.document
 
     assert found["not_read"] == {"gtp_u_version_2": 3}
     assert "not read: 3 frames of GTP-U version 2" in done.err
@@ -279,23 +276,19 @@ def test_a_lake_of_other_settings_and_one_that_is_written(tmp_path: Path) -> Non
 def test_the_summary_says_what_the_tables_have(tmp_path: Path) -> None:
     (begun, _), lake = wide(tmp_path / "wide", 3), tmp_path / "lake"
 
-    done = invoke("pipeline", "ingest", begun, "--lake", lake, "--format", "json", *KEPT)
-    told = json.loads(done.out)
+    told = invoke("pipeline", "ingest", begun, "--lake", lake, "--format", "json", *KEPT).document
+    kept, not_kept = (
+        invoke("pipeline", "ingest", begun, "--lake", tmp_path / f"lake{number}", *words).text
+        for number, words in enumerate((KEPT, ("--no-config",)))
+    )
 
     assert told["rows"] == {name: rows for name in EVENT_TABLES if (rows := read_table(lake, name).num_rows)}
     assert 0 < told["open_rows"]["connections"] == told["open_connections"] <= told["rows"]["connections"]
-    again = invoke("pipeline", "ingest", begun, "--lake", tmp_path / "other", *KEPT)
     theirs = "".join(f", {name} {rows}" for name, rows in told["open_rows"].items() if name != "connections")
-    assert f" still open; of these rows theirs: {theirs[2:] or 'none'}\n" in again.text
-
-
-def test_the_summary_says_that_payloads_are_not_kept(tmp_path: Path) -> None:
-    (begun, _) = wide(tmp_path / "wide", 3)
+    assert f" still open; of these rows theirs: {theirs[2:] or 'none'}\n" in kept
     said = "  of payloads only the length and SHA-256; --payload-limit BYTES keeps more\n"
-    for options, expected in (("--no-config",), True), (KEPT, False):
-        lake = tmp_path / f"lake{expected}"
-        assert (said in invoke("pipeline", "ingest", begun, "--lake", lake, *options).text) == expected
-        assert read_table(lake, "messages").num_rows
+    assert (said in kept, said in not_kept) == (False, True)
+    assert all(read_table(tmp_path / name, "messages").num_rows for name in ("lake0", "lake1"))
 
 
 def test_a_damaged_lake_is_not_gone_on_with(tmp_path: Path) -> None:
@@ -344,7 +337,7 @@ def test_from_a_store_into_a_store(tmp_path: Path, bucket: tuple[Any, dict[str, 
         "pipeline", "ingest", "s3://captures/day/*.pcapng", "--lake", "s3://captures/moved", *store, *own,
         "--format", "json", "--jobs", "2",
     )  # fmt: skip
-    told, wanted = json.loads(done.out), json.loads(here.out)
+    told, wanted = done.document, json.loads(here.out)
     assert (done.code, told["captures"][0]) == (0, "s3://captures/day/planted-violations.pcapng")
     assert {name: told[name] for name in ("rows", "findings")} == {name: wanted[name] for name in ("rows", "findings")}
     assert told["known"] == ["s3://captures/day/z.pcapng"]
@@ -369,7 +362,7 @@ def test_a_lake_in_a_store(tmp_path: Path, bucket: tuple[Any, dict[str, str]]) -
     done = invoke("pipeline", "ingest", *captures, "--lake", lake, *store, "--format", "json")
     here = invoke("pipeline", "ingest", *captures, "--lake", tmp_path / "lake", "--format", "json")
     assert (done.code, done.err) == (here.code, here.err)
-    assert json.loads(done.out) == json.loads(here.out) | {"lake": lake}
+    assert done.document == json.loads(here.out) | {"lake": lake}
 
     query = "select topic, state, since_ns from retained_messages order by all"
     asked: tuple[tuple[str, ...], ...] = (("report",), ("sql", query))
@@ -468,8 +461,17 @@ def ended(process: int) -> bool:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("how", ["Ctrl-C", "the other is killed", "the first is killed"])
-def test_two_processes_end_together_and_leave_the_lake_as_it_was(how: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("how", "code", "said"),
+    [
+        ("Ctrl-C", 130, "mqttscope: stopped: {lake} is unchanged\n"),
+        ("the other is killed", 3, f"mqttscope: {{lake}} is unchanged\nError: {LOST}\n"),
+        ("the first is killed", -signal.SIGKILL, ""),
+    ],
+)
+def test_two_processes_end_together_and_leave_the_lake_as_it_was(
+    how: str, code: int, said: str, tmp_path: Path
+) -> None:
     with two_at_work(tmp_path) as (process, other, lake):
         if how == "Ctrl-C":
             os.killpg(process.pid, signal.SIGINT)
@@ -478,15 +480,7 @@ def test_two_processes_end_together_and_leave_the_lake_as_it_was(how: str, tmp_p
         _, err = process.communicate(timeout=120)
         assert ended(other)
 
-    told = {
-        "Ctrl-C": (130, f"mqttscope: stopped: {lake} is unchanged\n"),
-        "the other is killed": (
-            3,
-            f"mqttscope: {lake} is unchanged\nError: {LOST}\n",
-        ),
-        "the first is killed": (-signal.SIGKILL, ""),
-    }
-    assert (process.returncode, err.decode()) == told[how]
+    assert (process.returncode, err.decode()) == (code, said.format(lake=lake))
     assert how == "the first is killed" or list(lake.rglob("*.parquet")) == []
     assert read_manifest(lake).generation == 0
     # Nobody holds the lock any more.
@@ -531,7 +525,7 @@ def test_captures_of_several_taps_make_the_lake_of_one(tmp_path: Path) -> None:
     for jobs in ("1", "2"):
         lake = tmp_path / f"lake-{jobs}"
         done = invoke("pipeline", "ingest", *paths, "--lake", lake, "--deduplicate", "--jobs", jobs, *given)
-        found = json.loads(done.out)
+        found = done.document
 
         assert (done.code, found["overlapping"]) == (0, [])
         for name in ("rows", "open_rows", "sums", "findings", "of_connections", "open_connections"):

