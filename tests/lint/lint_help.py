@@ -7,6 +7,7 @@ from typing import Any
 
 from mqttscope.dissect import dissect_segments
 from mqttscope.lint.catalogue import all_rules, usual_rule
+from mqttscope.lint.conversation_text import parse_conversations
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.examples import V5, Step, client, conversation, on, opened, segments, server
 from mqttscope.lint.finding import Finding
@@ -14,6 +15,12 @@ from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.packets import Puback, Publish, Suback, Subscribe
 from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import Properties
+
+
+def steps_of(*lines: str) -> tuple[Step, ...]:
+    """Steps that are written as text: ``mqttscope.lint.conversation_text``."""
+    (only,) = parse_conversations("\n  ".join(["title", *lines]))
+    return only.steps
 
 
 def linted(*steps: Step, codes: Iterable[str] = (), version: ProtocolVersion | None = None) -> list[Finding]:
@@ -73,4 +80,4 @@ def qos_findings(*topics: str, client_identifier: str = "dev1") -> list[Finding]
     )
 
 
-__all__ = ["client", "linted", "message", "opened", "publishes", "qos_findings", "server", "subscriber"]
+__all__ = ["client", "linted", "message", "opened", "publishes", "qos_findings", "server", "steps_of", "subscriber"]
