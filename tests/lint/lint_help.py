@@ -11,10 +11,12 @@ from mqttscope.lint.conversation_text import parse_conversations
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.examples import V5, Step, client, conversation, on, opened, segments, server
 from mqttscope.lint.finding import Finding
+from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.packets import Puback, Publish, Suback, Subscribe
 from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import Properties
+from mqttscope.net.segment import Segment
 
 
 def steps_of(*lines: str) -> tuple[Step, ...]:
@@ -23,12 +25,21 @@ def steps_of(*lines: str) -> tuple[Step, ...]:
     return only.steps
 
 
+def lint(rules: Iterable[Rule], captured: Iterable[Segment]) -> list[Finding]:
+    """What rules find in segments; a rule that fails is an error."""
+    linter = Linter(rules, strict=True)
+    return [finding for event in dissect_segments(captured) for finding in linter.feed(event)]
+
+
+def talked(*steps: Step, version: ProtocolVersion | None = None) -> list[Segment]:
+    """The segments of a conversation."""
+    return segments(conversation("a conversation", *steps, version=version))
+
+
 def linted(*steps: Step, codes: Iterable[str] = (), version: ProtocolVersion | None = None) -> list[Finding]:
     """Findings of a conversation, of some rules or of all."""
     rules = [usual_rule(rule) for code, rule in all_rules().items() if not codes or code in codes]
-    linter = Linter(rules, strict=True)
-    captured = segments(conversation("a conversation", *steps, version=version))
-    return [finding for event in dissect_segments(captured) for finding in linter.feed(event)]
+    return lint(rules, talked(*steps, version=version))
 
 
 def subscriber(
@@ -79,5 +90,3 @@ def qos_findings(*topics: str, client_identifier: str = "dev1") -> list[Finding]
         codes=("PUB209",),
     )
 
-
-__all__ = ["client", "linted", "message", "opened", "publishes", "qos_findings", "server", "steps_of", "subscriber"]

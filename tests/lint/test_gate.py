@@ -13,6 +13,7 @@ from mqttscope import filter as filters
 from mqttscope.dissect import Dissector, dissect_segments
 from mqttscope.lint import grouping
 from mqttscope.lint.catalogue import all_rules, usual_rule
+from mqttscope.lint.examples import opened
 from mqttscope.lint.finding import Confidence, Finding, Severity
 from mqttscope.lint.gate import (
     IN_BASELINE,
@@ -28,7 +29,7 @@ from mqttscope.lint.gate import (
 )
 from mqttscope.mqtt import Connect, Publish, encode
 from tests.dissect.talk import V3_1_1, Talk
-from tests.lint.lint_help import linted, opened, qos_findings
+from tests.lint.lint_help import linted, qos_findings
 
 CODES = frozenset({"PUB209"})
 
