@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -12,7 +12,7 @@ import pytest
 from mqttscope.dissect import dissect_segments
 from mqttscope.events import ConnectionClosed, ConnectionOpened, MalformedEvent
 from mqttscope.lint import engine
-from mqttscope.lint.catalogue import all_rules, instances, usual_rule
+from mqttscope.lint.catalogue import all_rules, instances
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.engine import MAX_RUNS, Linter, Withheld, scope_key
 from mqttscope.lint.examples import (
@@ -39,6 +39,7 @@ from mqttscope.mqtt.properties import Properties
 from mqttscope.net.frame import CaptureDrops
 from mqttscope.session.connection import Connection
 from tests.dissect.talk import Talk
+from tests.each import each
 from tests.lint.lint_help import linted
 
 LOGIN = encode(Connect(client_identifier="dev-7", user_name="ford", password=b"Xyzzy-Plugh"), V3_1_1)
@@ -88,68 +89,27 @@ def test_it_is_bounded() -> None:
     assert kept.of(connection) == ()
 
 
-HTTP = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
-ALERT = b"\x15\x03\x03\x00\x02\x02\x28"
+WRONG = hexadecimal("30 08 00 03 61 2f ff 00 68 69")
 
 
-def found(*steps: Step) -> list[tuple[str, str, str, str]]:
-    """What all rules find in a conversation."""
-    linter = Linter([usual_rule(rule) for rule in all_rules().values()], strict=True)
-    events = dissect_segments(segments(conversation("", *steps)))
-    return [(one.rule, one.severity, one.confidence, one.message) for event in events for one in linter.feed(event)]
+@each(
+    "code, step, where",
+    [
+        ("PUB209", client(Publish(qos=1, topic_name="a", packet_identifier=1)), lambda raw: (0, 1)),
+        ("ENC101", client(WRONG), lambda raw: (2, 5)),
+        ("CON212", opened()[0], lambda raw: (0, len(raw))),
+    ],
+    ids=["a bit of the fixed header is its byte", "a fault is its field", "the packet as a whole is all its bytes"],
+)
+def test_the_place_of_a_finding(code: str, step: Step, where: Callable[[bytes], tuple[int, int]]) -> None:
+    (finding,) = linted(*opened(connack=Properties(maximum_qos=0)), step, codes=(code,))
 
-
-@pytest.mark.parametrize(("answer", "protocol"), [(HTTP, "HTTP"), (ALERT, "TLS")])
-@pytest.mark.parametrize("end", [(), (closes("server"),)], ids=["open", "closed"])
-def test_a_server_that_answers_in_another_protocol_is_named(
-    answer: bytes, protocol: str, end: tuple[Step, ...]
-) -> None:
-    shown = [one for one in found(opened(V3_1_1)[0], server(answer), *end) if one[1] == "error"]
-
-    message = f"the server answers in {protocol}, not in MQTT: port 1883 is no port for plain MQTT"
-    assert shown == [("ENC109", "error", "certain", message)]
-
-
-def test_what_comes_behind_an_answer_in_mqtt_is_no_other_protocol() -> None:
-    shown = found(*opened(V3_1_1), server(HTTP), closes("server"))
-
-    assert "ENC109" not in [rule for rule, *_ in shown]
-    assert "HDR102" in [rule for rule, *_ in shown]
-
-
-def test_a_client_that_goes_on_in_another_protocol_breaks_mqtt() -> None:
-    shown = found(*opened(V3_1_1), client(b"GET / HTTP/1.1\r\n\r\n"), closes("client"))
-
-    assert "ENC109" not in [rule for rule, *_ in shown]
-    assert "error" in [severity for _, severity, *_ in shown]
-
-
-def place(code: str, *steps: Step) -> tuple[int | None, int | None, bytes]:
-    (finding,) = linted(*opened(connack=Properties(maximum_qos=0)), *steps, codes=(code,))
-    return finding.offset, finding.length, finding.raw
-
-
-def test_a_bit_of_the_fixed_header_is_its_byte() -> None:
-    offset, length, _ = place("PUB209", client(Publish(qos=1, topic_name="a", packet_identifier=1)))
-
-    assert (offset, length) == (0, 1)
-
-
-def test_a_fault_is_its_field() -> None:
-    raw = hexadecimal("30 08 00 03 61 2f ff 00 68 69")
-
-    assert place("ENC101", client(raw)) == (2, 5, raw)
-
-
-def test_the_packet_as_a_whole_is_all_its_bytes() -> None:
-    offset, length, raw = place("CON212", opened()[0])
-
-    assert (offset, length) == (0, len(raw))
+    assert (finding.offset, finding.length) == where(finding.raw)
+    assert code != "ENC101" or finding.raw == WRONG
 
 
 @pytest.mark.parametrize("cut", [b"\x30", b"\x30\x05\x00"])
 def test_a_truncated_packet_has_a_place_within_its_bytes(cut: bytes) -> None:
-    from mqttscope.lint.examples import closes
 
     for finding in linted(*opened(), client(cut), closes("client")):
         if finding.packet == 2:
@@ -225,39 +185,25 @@ TALK = conversation("a talk", *opened(), client(Pingreq()), server(Pingresp()))
 
 
 def test_a_rule_sees_the_state_before_the_packet() -> None:
-    assert messages(Probe(), TALK) == [
-        "CONNECT opening",
-        "CONNACK connecting",
-        "PINGREQ connected",
-        "PINGRESP connected",
-    ]
+    wanted = ["CONNECT opening", "CONNACK connecting", "PINGREQ connected", "PINGRESP connected"]
+    assert messages(Probe(), TALK) == wanted
 
 
-def test_dispatch_is_by_type_direction_version_and_attribute() -> None:
-    class OfPings(Probe):
-        code = "TST102"
-        looks_at = (Pingreq, Pingresp)
+@each(
+    "fields, packets",
+    [
+        ({"looks_at": (Pingreq, Pingresp)}, [2, 3]),
+        ({"sender": C2S}, [0, 2, 4, 5]),
+        ({"versions": ()}, []),
+        ({"looks_at": Publish, "when": "qos"}, [5]),
+    ],
+)
+def test_dispatch_is_by_type_direction_version_and_attribute(fields: dict[str, Any], packets: list[int]) -> None:
+    sent = client(Publish(topic_name="a"), Publish(qos=1, packet_identifier=1, topic_name="b"))
+    rule = type("Some", (Probe,), {"code": "TST102", **fields})()
+    found, _ = run(rule, conversation("a talk", *opened(), client(Pingreq()), server(Pingresp()), sent))
 
-    class OfClients(Probe):
-        code = "TST103"
-        sender = C2S
-
-    class OfOldVersions(Probe):
-        code = "TST104"
-        versions = ()
-
-    class OfQos(Probe):
-        code = "TST105"
-        looks_at = Publish
-        when = "qos"
-
-    assert messages(OfPings(), TALK) == ["PINGREQ connected", "PINGRESP connected"]
-    assert messages(OfClients(), TALK) == ["CONNECT opening", "PINGREQ connected"]
-    assert messages(OfOldVersions(), TALK) == []
-    messages_sent = conversation(
-        "two", *opened(), client(Publish(topic_name="a"), Publish(qos=1, packet_identifier=1, topic_name="b"))
-    )
-    assert [one.packet for one in run(OfQos(), messages_sent)[0]] == [3]
+    assert [one.packet for one in found] == packets
 
 
 def test_a_failing_rule_is_named_with_its_frame_and_the_others_go_on() -> None:
