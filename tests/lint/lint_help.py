@@ -89,4 +89,3 @@ def qos_findings(*topics: str, client_identifier: str = "dev1") -> list[Finding]
         ),
         codes=("PUB209",),
     )
-
