@@ -18,6 +18,7 @@ from mqttscope.lint.rule import Findings, Rule
 from mqttscope.mqtt.packets import Connack, Pingreq, Publish
 from mqttscope.mqtt.stream import Unparsed
 from mqttscope.session.connection import Connection
+from tests.each import each
 from tests.lint.lint_help import lint, steps_of, talked
 
 SECOND_NS = 1_000_000_000
@@ -80,21 +81,24 @@ def told(text: str, rules: Any = (Reader,)) -> list[str]:
 PING = "> pingreq; < pingresp"
 
 
-def test_a_model_has_seen_what_came_before_and_not_what_is_judged() -> None:
-    assert told(f"opened; {PING}; > publish a; {PING}") == [
-        "opened, c1 CONNACK",
-        "opened, c1 CONNACK, c1 PUBLISH",
-    ]
-
-
-def test_it_is_moved_on_once_whoever_reads_it() -> None:
-    assert told(f"opened; {PING}", rules=(Reader, OtherReader)) == ["opened, c1 CONNACK"] * 2
-
-
-def test_it_is_one_for_all_connections_of_its_key() -> None:
-    assert told("opened; > fin; @1 opened client=c2; @1 > pingreq") == [
-        "opened, c1 CONNACK, c1 closed, opened, c2 CONNACK"
-    ]
+@each(
+    "text, rules, seen",
+    [
+        # What came before, and not what is judged.
+        (f"opened; {PING}; > publish a; {PING}", (Reader,), ["opened, c1 CONNACK", "opened, c1 CONNACK, c1 PUBLISH"]),
+        # Moved on once, whoever reads it, and one for all connections of its key.
+        (f"opened; {PING}", (Reader, OtherReader), ["opened, c1 CONNACK"] * 2),
+        (
+            "opened; > fin; @1 opened client=c2; @1 > pingreq",
+            (Reader,),
+            ["opened, c1 CONNACK, c1 closed, opened, c2 CONNACK"],
+        ),
+        # It is told of lost bytes and of times.
+        ("opened; lost > publish a; < pingresp; +12 > pingreq", (Reader,), ["opened, c1 CONNACK, c1 due, gap"]),
+    ],
+)
+def test_what_a_model_has_seen(text: str, rules: tuple[type[Rule], ...], seen: list[str]) -> None:
+    assert told(text, rules) == seen
 
 
 @dataclass(slots=True)
@@ -130,10 +134,6 @@ def test_a_model_may_follow_some_packets_alone_and_a_rule_be_about_its_topics() 
 
     found = told(f"opened; {says}; > publish a retain; {says}; {PING}", rules=(AboutTopics,))
     assert found == ["PUBLISH a 3", "PINGREQ None 3"]
-
-
-def test_it_is_told_of_lost_bytes_and_of_times() -> None:
-    assert told("opened; lost > publish a; < pingresp; +12 > pingreq")[0] == "opened, c1 CONNACK, c1 due, gap"
 
 
 def test_what_a_model_remembers_is_written_down_by_its_word() -> None:
