@@ -2,37 +2,33 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 
 from mqttscope.capture import open_capture
 from mqttscope.dissect import Dissector, dissect_segments, segments
-from mqttscope.lint.examples import Step, client, closes, conversation, on, opened, server
-from mqttscope.lint.examples import segments as segments_of
-from mqttscope.mqtt.packets import Connack, Disconnect, Publish
 from mqttscope.triage.collect import Triage
 from tests.conftest import ROOT
+from tests.lint.lint_help import steps_of, talked
 
 
-def gathered(*steps: Step, handshake: bool = True) -> Triage:
-    """What is gathered of a conversation."""
-    return _fed(Triage(), segments_of(conversation("", *steps, handshake=handshake)))
+def gathered(*lines: str) -> Triage:
+    """What is gathered of a conversation that is written as text."""
+    steps = steps_of(*lines) if lines else ()
+    return _fed(Triage(), talked(*steps))
 
 
-def triaged(of: tuple[str | Step, ...]) -> Triage:
-    """What is gathered of a conversation or, where these are names, of captures."""
-    names, steps = [one for one in of if isinstance(one, str)], [one for one in of if isinstance(one, Step)]
-    return of_capture(*names) if names else gathered(*steps)
-
-
-def refused(number: int, name: str, code: int = 0x87) -> tuple[Step, ...]:
+def refused(number: int, name: str, code: int = 0x87) -> str:
     """A connection that the server refuses."""
-    connect, _ = opened(client_identifier=name)
-    return on(number, connect, server(Connack(reason_code=code)), closes("server"))
+    connect = f"@{number} > connect client={json.dumps(name) if name else '-'}"
+    return f"{connect}; @{number} < connack code={code}; @{number} < fin"
 
 
-END = (client(Disconnect()), closes("client"))
-WILDCARD = client(Publish(topic_name="a/+", payload=b"x"))
+END = "> disconnect; > fin"
+WILDCARD = "> publish a/+ x"
+
+
 TOKEN = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
 
 

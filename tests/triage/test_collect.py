@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from mqttscope.lint.examples import Step, client, closes, lost, on, opened, server
-from mqttscope.mqtt.packets import Pingreq, Pingresp, Puback, Publish, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.triage import collect
 from mqttscope.triage.collect import FaultKind, Rank, Triage
@@ -16,61 +14,64 @@ from tests.dissect.scenes import HELLO
 from tests.dissect.secure import write as write_tape
 from tests.dissect.talk import Talk
 from tests.each import each
-from tests.triage.running import END, TOKEN, WILDCARD, gathered, of_capture, refused, triaged
+from tests.triage.running import END, TOKEN, WILDCARD, gathered, of_capture, refused
 
-SILENT = (*opened(keep_alive=1), client(Pingreq(), after=5), server(Pingresp()), *END)
-FAULTS: dict[str, tuple[tuple[str | Step, ...], list[tuple[object, ...]]]] = {
+FAULTS: dict[str, tuple[Callable[[], Triage], list[tuple[object, ...]]]] = {
     "ends of one cause are one fault about the first, and the most frequent comes first": (
-        (*refused(3, "c", 0x8A), *refused(0, "a"), *refused(1, "b"), *refused(2, "b")),
+        lambda: gathered(refused(3, "c", 0x8A), refused(0, "a"), refused(1, "b"), refused(2, "b")),
         [
             (FaultKind.END, "not authorized", 3, "2 clients", None, "certain"),
             (FaultKind.END, "banned", 1, "c", "c", "certain"),
         ],
     ),
     "a client is named where all ends are of it": (
-        (*refused(0, "a"), *refused(1, "a")),
+        lambda: gathered(refused(0, "a"), refused(1, "a")),
         [(FaultKind.END, "not authorized", 2, "a", "a", "certain")],
     ),
     "certainty is that of the explanation, and the finding that explains an end is no fault of its own": (
-        ("keep-alive",),
+        lambda: of_capture("keep-alive"),
         [(FaultKind.END, "Keep Alive ran out", 1, "asleep", "asleep", "likely")],
     ),
     "an end shows its cause without packets": (
-        ("tls-unknown-ca",),
+        lambda: of_capture("tls-unknown-ca"),
         [(FaultKind.END, "TLS failed", 1, "192.0.2.10:50000", None, "certain")],
     ),
     "the same rule elsewhere is a fault": (
-        (*on(1, *opened(client_identifier="c2", keep_alive=1), closes("server", after=4)), *SILENT),
+        lambda: gathered(
+            "@1 opened client=c2 keep_alive=1; +4 @1 < fin", f"opened keep_alive=1; +5 > pingreq; < pingresp; {END}"
+        ),
         [
             (FaultKind.END, "Keep Alive ran out", 1, "c2", "c2", "likely"),
             (FaultKind.FINDING, "KAL201", 2, "2 clients", None, "certain"),
         ],
     ),
     "findings of one rule are one fault": (
-        (*opened(), WILDCARD, WILDCARD, *END, *on(1, *opened(client_identifier="c2"), WILDCARD, *END)),
+        lambda: gathered(
+            f"opened; {WILDCARD}; {WILDCARD}; {END}", f"@1 opened client=c2; @1 {WILDCARD}; @1 > disconnect; @1 > fin"
+        ),
         [(FaultKind.FINDING, "PUB103", 3, "2 clients", None, "certain")],
     ),
     "the broker is blamed where it is to blame": (
-        (*opened(), server(Publish(topic_name="a/+", payload=b"x")), *END),
+        lambda: gathered(f"opened; < publish a/+ x; {END}"),
         [
             (FaultKind.FINDING, "PUB103", 1, "broker", "c1", "certain"),
             (FaultKind.FINDING, "DLV201", 1, "broker", "c1", "likely"),
         ],
     ),
     "gaps are one fault for each reason": (
-        ("snaplen-96",),
+        lambda: of_capture("snaplen-96"),
         [(FaultKind.GAP, "", 1, "2 connections", None, "certain")],
     ),
     "a gap of one connection names its client": (
-        (*opened(), lost(WILDCARD), client(Pingreq()), server(Pingresp()), *END),
+        lambda: gathered(f"opened; lost {WILDCARD}; > pingreq; < pingresp; {END}"),
         [(FaultKind.GAP, "", 1, "c1", None, "certain")],
     ),
 }
 
 
-@each("of, told", FAULTS.values(), ids=FAULTS)
-def test_faults(of: tuple[str | Step, ...], told: list[tuple[object, ...]]) -> None:
-    triage = triaged(of)
+@each("make, told", FAULTS.values(), ids=FAULTS)
+def test_faults(make: Callable[[], Triage], told: list[tuple[object, ...]]) -> None:
+    triage = make()
 
     assert triage.is_judged
     assert [
@@ -89,47 +90,30 @@ def test_faults_say_where_they_are_and_how_bad() -> None:
 
     triage = of_capture("tls-unknown-ca")
     assert (triage.packets, triage.faults[0].rank) == (0, Rank.NAMED_END)
-    assert gathered(*opened(), WILDCARD, *END).faults[0].rank is Rank.CERTAIN_ERROR
-    first, second = gathered(*refused(0, "a"), *refused(1, "b", 0x8A)).faults
+    assert gathered("opened", WILDCARD, END).faults[0].rank is Rank.CERTAIN_ERROR
+    first, second = gathered(refused(0, "a"), refused(1, "b", 0x8A)).faults
     assert first.frame < second.frame
 
 
 def test_a_good_conversation_has_no_faults_and_is_judged() -> None:
-    triage = gathered(*opened(), client(Pingreq()), server(Pingresp()), *END)
+    triage = gathered("opened; > pingreq; < pingresp", END)
 
-    assert (triage.faults, triage.is_judged, triage.limits()) == ([], True, [])
-    assert triage.packets == 5
-
-
-def test_nothing_is_judged_where_there_is_no_packet() -> None:
+    assert (triage.faults, triage.is_judged, triage.limits(), triage.packets) == ([], True, [], 5)
     assert not gathered().is_judged
     assert not of_capture("tls-12").is_judged
 
 
 def test_notes_are_counted_only() -> None:
-    triage = gathered(*opened(client_identifier="with-hyphen"), *END)
+    triage = gathered("opened client=with-hyphen", END)
 
     assert (triage.faults, triage.notes) == ([], 1)
 
 
-def subscribed(topic: str, code: int = 1) -> tuple[Step, Step]:
-    return (
-        client(Subscribe(packet_identifier=1, subscriptions=[Subscription(topic, maximum_qos=1)])),
-        server(Suback(packet_identifier=1, reason_codes=[code])),
-    )
-
-
-def published(topic: str, payload: bytes = b"x", code: int = 0) -> tuple[Step, Step]:
-    return (
-        client(Publish(topic_name=topic, qos=1, packet_identifier=9, payload=payload)),
-        server(Puback(packet_identifier=9, reason_code=code)),
-    )
-
-
 def test_refusals_and_messages_that_did_not_come_are_losses_by_client_and_fate() -> None:
-    writer = on(1, *opened(client_identifier="w"), *published("a", b"1"), *published("a", b"2"))
-    denied = on(1, *published("b", code=0x87))
-    triage = gathered(*opened(client_identifier="r"), *subscribed("a"), *writer, *denied, client(Pingreq(), after=2))
+    writes = "for 1..2: @1 > publish a {n} qos=1 id=9; @1 < puback 9"
+    denied = "@1 > publish b x qos=1 id=9; @1 < puback 9 code=0x87"
+    reader = "opened client=r; > subscribe 1 a:1; < suback 1 1"
+    triage = gathered(reader, "@1 opened client=w", writes, denied, "+2 > pingreq")
     losses = {fault.who: fault for fault in triage.faults if fault.kind is FaultKind.LOSS}
 
     told = {who: (fault.certainty, fault.count, fault.topic) for who, fault in losses.items()}
@@ -167,14 +151,14 @@ def test_errors_of_captures_are_kept() -> None:
 
 
 def test_the_worst_come_first() -> None:
-    steps = (
-        *refused(0, "a"),  # named end
-        *on(1, *opened(client_identifier="b"), WILDCARD, closes("client")),  # certain error, bare end
-        *on(2, *opened(client_identifier="c"), *subscribed("x", 0x80), *END),  # loss
-        *on(3, *opened(client_identifier="d"), client(Publish(topic_name="a\x01", payload=b"x")), *END),  # warning
-        *on(4, *opened(client_identifier="e"), lost(client(Pingreq())), client(Pingreq()), *END),  # gap
+    triage = gathered(
+        refused(0, "a"),  # named end
+        f"@1 opened client=b; @1 {WILDCARD}; @1 > fin",  # certain error, bare end
+        "@2 opened client=c; @2 > subscribe 1 x:1; @2 < suback 1 0x80; @2 > disconnect; @2 > fin",  # loss
+        r'@3 opened client=d; @3 > publish "a\u0001" x; @3 > disconnect; @3 > fin',  # warning
+        "@4 opened client=e; @4 lost > pingreq; @4 > pingreq; @4 > disconnect; @4 > fin",  # gap
     )
-    ranks = [fault.rank for fault in gathered(*steps).faults]
+    ranks = [fault.rank for fault in triage.faults]
 
     assert ranks == sorted(ranks)
     assert {*ranks} >= {*Rank} - {Rank.LIKELY_ERROR, Rank.HEURISTIC_ERROR}
@@ -200,23 +184,19 @@ def test_what_no_server_answered_cannot_be_decrypted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("topic", "payload", "product"),
     [
-        ("$SYS/broker/version", b"mosquitto version 2.0.11", "mosquitto version 2.0.11"),
-        ("$SYS/brokers/emqx@10.0.0.2/version", b"5.8.0", "5.8.0"),
-        ("$SYS/broker/uptime", b"12 seconds", ""),
-        ("broker/version", b"mosquitto", ""),
-        ("$SYS/broker/version", b"", ""),
-        ("$SYS/broker/version", b"x" * collect.MAX_PRODUCT_BYTES, "x" * collect.MAX_PRODUCT_BYTES),
-        ("$SYS/broker/version", b"x" * (collect.MAX_PRODUCT_BYTES + 1), ""),
+        ("$SYS/broker/version", "mosquitto version 2.0.11", "mosquitto version 2.0.11"),
+        ("$SYS/brokers/emqx@10.0.0.2/version", "5.8.0", "5.8.0"),
+        ("$SYS/broker/uptime", "12 seconds", ""),
+        ("broker/version", "mosquitto", ""),
+        ("$SYS/broker/version", "", ""),
+        ("$SYS/broker/version", "x" * collect.MAX_PRODUCT_BYTES, "x" * collect.MAX_PRODUCT_BYTES),
+        ("$SYS/broker/version", "x" * (collect.MAX_PRODUCT_BYTES + 1), ""),
     ],
 )
-def test_a_broker_says_what_it_is(topic: str, payload: bytes, product: str) -> None:
-    triage = gathered(*opened(), server(Publish(topic_name=topic, payload=payload, retain=True)), *END)
-
-    (broker,) = triage.brokers.values()
-    assert broker.product == product
-    # A client does not say it.
-    triage = gathered(*opened(), client(Publish(topic_name=topic, payload=payload, retain=True)), *END)
-    assert [broker.product for broker in triage.brokers.values()] == [""]
+def test_a_broker_says_what_it_is_and_a_client_does_not(topic: str, payload: str, product: str) -> None:
+    for arrow, told in (("<", product), (">", "")):
+        triage = gathered(f'opened; {arrow} publish {topic} "{payload}" retain', END)
+        assert [broker.product for broker in triage.brokers.values()] == [told]
 
 
 def test_brokers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,17 +210,17 @@ def test_brokers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_clients_of_a_cause_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    steps = (*refused(0, "a"), *refused(1, "b"), *refused(2, "c"))
+    ends = [refused(number, name) for number, name in enumerate("abc")]
     for most, who in ((3, "3 clients"), (2, "2 clients or more")):
         monkeypatch.setattr(collect, "MAX_CLIENTS", most)
-        assert [fault.who for fault in gathered(*steps).faults] == [who]
+        assert [fault.who for fault in gathered(*ends).faults] == [who]
 
 
 def test_losses_beyond_the_limit_are_nobodys(monkeypatch: pytest.MonkeyPatch) -> None:
-    steps = [step for n in range(3) for step in on(n, *opened(client_identifier=f"c{n}"), *subscribed("x", 0x80))]
+    asks = "for 0..2: @{n} opened client=c{n}; @{n} > subscribe 1 x:1; @{n} < suback 1 0x80"
     for most in (3, 2):
         monkeypatch.setattr(collect, "MAX_LOSSES", most)
-        triage = gathered(*steps)
+        triage = gathered(asks)
         assert [(fault.who, fault.count) for fault in triage.faults] == [(f"c{n}", 1) for n in range(most)]
         assert triage.other_losses == 3 - most
     assert "no room for 1 losses of messages or subscriptions" in triage.limits()
@@ -254,7 +234,7 @@ def test_limits_name_what_the_verdict_depends_on() -> None:
 
 
 def test_secrets_are_hidden_in_what_is_told() -> None:
-    triage = gathered(*opened(), client(Publish(topic_name=f"token/{TOKEN}/+", payload=b"x")), *END)
+    triage = gathered(f"opened; > publish token/{TOKEN}/+ x", END)
 
     assert [fault.rule for fault in triage.faults] == ["PUB103"]
     assert TOKEN not in triage.faults[0].text
