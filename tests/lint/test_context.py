@@ -17,23 +17,17 @@ from mqttscope.lint.engine import Linter
 from mqttscope.lint.examples import (
     START_NS,
     Conversation,
-    Step,
-    client,
-    closes,
-    on,
-    opened,
     segments,
-    server,
 )
 from mqttscope.lint.finding import Finding, Scope, Severity
 from mqttscope.lint.rule import Findings, Rule
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack, Connect, Disconnect, Pingreq, Pingresp
+from mqttscope.mqtt.packets import Connack
 from mqttscope.session.connection import Connection
 from mqttscope.session.history import History
 from tests.conftest import ROOT
 from tests.each import each, sampled
-from tests.lint.lint_help import lint, talked
+from tests.lint.lint_help import lint, steps_of, talked
 
 CAPTURES = sorted((ROOT / "captures").glob("*/capture.pcapng"))
 EXAMPLES = [one for rule in all_rules().values() if rule.scope in WIDE for one in (*rule.good, *rule.bad)]
@@ -145,30 +139,24 @@ class Steady(Patient):
 OTHER = type("Other", (Patient,), {"code": "TST321", "other": True})
 
 
-def ping(after: float) -> Step:
-    return client(Pingreq(), after=after)
-
-
 @each(
-    "rule, steps, asked",
+    "rule, text, asked",
     [
-        (Patient, (*opened(), ping(0), ping(11), ping(11)), [(0, 10)]),
+        (Patient, "opened; > pingreq; +11 > pingreq; +11 > pingreq", [(0, 10)]),
         # At the end, where nothing came before and that is not too early.
-        (Patient, (*opened(), closes("client", after=11)), [(0, 10)]),
-        (Patient, (*opened(), closes("client", after=5)), []),
+        (Patient, "opened; +11 > fin", [(0, 10)]),
+        (Patient, "opened; +5 > fin", []),
         # In time, though its connection is silent, and not after the end of the capture.
-        (Patient, (*opened(), *on(1, *opened(client_identifier="c2"), ping(30))), [(0, 10), (1, 10)]),
-        (Patient, (*opened(), *on(1, *opened(client_identifier="c2"), ping(9))), []),
+        (Patient, "opened; @1 opened client=c2; +30 @1 > pingreq", [(0, 10), (1, 10)]),
+        (Patient, "opened; @1 opened client=c2; +9 @1 > pingreq", []),
         # About another connection of the key, unless that has ended.
-        (OTHER, (*opened(), *on(1, *opened(), ping(11)), client(Pingreq())), [(0, 10)]),
-        (OTHER, (*opened(), closes("client"), *on(1, *opened(), ping(11))), []),
-        (Steady, (*opened(), ping(45)), [(0, 10), (0, 20), (0, 30), (0, 40)]),
+        (OTHER, "opened; @1 opened; +11 @1 > pingreq; > pingreq", [(0, 10)]),
+        (OTHER, "opened; > fin; @1 opened; +11 @1 > pingreq", []),
+        (Steady, "opened; +45 > pingreq", [(0, 10), (0, 20), (0, 30), (0, 40)]),
     ],
 )
-def test_a_rule_is_asked_when_its_time_has_come(
-    rule: type[Rule], steps: tuple[Step, ...], asked: list[tuple[int, int]]
-) -> None:
-    found = lint([rule()], talked(*steps))
+def test_a_rule_is_asked_when_its_time_has_come(rule: type[Rule], text: str, asked: list[tuple[int, int]]) -> None:
+    found = lint([rule()], talked(*steps_of(text)))
 
     assert [(one.connection, round((one.timestamp_ns - START_NS) / 1e9)) for one in found] == asked
     assert [one.message for one in found] == [f"due on {number}" for number, _ in asked]
@@ -180,8 +168,7 @@ def test_a_rule_is_asked_when_its_time_has_come(
 
 def test_the_key_of_a_session_is_that_of_the_first_connack() -> None:
     """A second CONNECT is a mistake that changes nothing of whose session it is."""
-    again = client(Connect(protocol_level=5, client_identifier="b"))
-    talk = talked(*opened(client_identifier="a"), again, server(Pingresp()), client(Disconnect()))
+    talk = talked(*steps_of("opened client=a; > connect client=b; < pingresp; > disconnect"))
     connections = [event.connection for event in dissect_segments(talk) if isinstance(event, ConnectionClosed)]
 
     assert [scope_key(Scope.SESSION, one)[1] for one in connections] == ["a"]
@@ -222,7 +209,7 @@ def test_a_server_and_a_session_are_at_hand_beside_each_other(monkeypatch: pytes
 
 def test_what_is_looked_at_ends_with_the_connection() -> None:
     linter, seen = Linter([]), set()
-    for event in dissect_segments(talked(*opened(), client(Pingreq()), closes("client"))):
+    for event in dissect_segments(talked(*steps_of("opened; > pingreq; > fin"))):
         linter.feed(event)
         history = getattr(event, "connection", Connection(0, "", "", "", 0, 0)).history
         if history is not None:

@@ -15,8 +15,6 @@ from mqttscope.lint.examples import (
     client,
     closes,
     conversation,
-    lost,
-    make_connect,
     opened,
     segments,
     server,
@@ -24,11 +22,9 @@ from mqttscope.lint.examples import (
 from mqttscope.lint.quality import LackPlace, Quality, QualityLedger, QualityLevel, Shortfall, is_whole_packet
 from mqttscope.lint.rule import V3_1_1
 from mqttscope.mqtt import encode
-from mqttscope.mqtt.packets import Auth, Disconnect, Pingreq, Pingresp
-from mqttscope.mqtt.properties import Properties
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.net.segment import UNREAD, Segment
-from tests.lint.lint_help import talked
+from tests.lint.lint_help import steps_of, talked
 
 
 def heard(captured: Iterable[Segment]) -> Linter:
@@ -39,19 +35,19 @@ def heard(captured: Iterable[Segment]) -> Linter:
     return linter
 
 
-def quality(*steps: Step, handshake: bool = True) -> Quality:
-    return heard(segments(conversation("", *steps, handshake=handshake))).quality
+def quality(*lines: str, handshake: bool = True) -> Quality:
+    """What a linter says of a conversation that is written as text."""
+    return heard(segments(conversation("", *steps_of(*lines), handshake=handshake))).quality
 
 
 def test_a_joined_connection_with_an_assumed_version() -> None:
-    pings = (client(Pingreq()), server(Pingresp())) * 2
-    found = quality(*pings, handshake=False)
+    found = quality("for 1..2: > pingreq; < pingresp", handshake=False)
 
     assert found.sentences() == ["1 connection joined after the CONNECT", "1 connection with an assumed version"]
 
 
 def test_lost_bytes_are_counted() -> None:
-    found = quality(*opened(), lost(client(Pingreq())), client(Pingreq()), server(Pingresp()))
+    found = quality("opened; lost > pingreq; > pingreq; < pingresp")
 
     assert "2 bytes lost" in found.sentences()
     assert found.as_json()["gapped"] == 1
@@ -68,7 +64,7 @@ def test_one_direction_alone() -> None:
 
 
 def test_a_server_that_answers_in_tcp_alone_is_heard_and_says_nothing() -> None:
-    found = quality(opened()[0], closes("server", after=5))
+    found = quality("> connect; +5 < fin")
 
     assert (found.one_sided, found.unanswered) == (0, 1)
     assert found.sentences() == ["1 connection without CONNACK"]
@@ -79,11 +75,11 @@ def test_a_server_that_answers_in_tcp_alone_is_heard_and_says_nothing() -> None:
 
 
 def test_one_broker_that_answers_is_enough_and_who_joins_late_is_not_unanswered() -> None:
-    found = quality(*opened())
-    found.add(quality(opened()[0], closes("server")))
+    found = quality("opened")
+    found.add(quality("> connect; < fin"))
 
     assert (found.unanswered, found.unheard) == (1, "")
-    assert quality(*[client(Pingreq())] * 6, handshake=False).unanswered == 0
+    assert quality("for 1..6: > pingreq", handshake=False).unanswered == 0
 
 
 def packets(*steps: Step) -> list[bool]:
@@ -141,8 +137,7 @@ def test_the_ledger_keeps_captures_apart() -> None:
 
 def test_what_is_missing_belongs_to_the_file_in_which_it_is_missing() -> None:
     """A connection begins in one file of a rotated set and ends in the next."""
-    lossy = lost(client(Pingreq()))
-    talk = talked(*opened(), client(Pingreq()), server(Pingresp()), lossy, client(Pingreq()))
+    talk = talked(*steps_of("opened; > pingreq; < pingresp; lost > pingreq; > pingreq"))
     made = heard(replace(one, capture="1.pcapng" if one.frame <= 7 else "2.pcapng") for one in talk).ledger
 
     assert made.of("1.pcapng").connections == 1
@@ -181,19 +176,16 @@ def test_every_count_that_lacks_something_has_its_place() -> None:
 
 
 def test_a_connection_that_continues_is_named_only_for_complete_captures() -> None:
-    found = quality(*opened())
-
+    found = quality("opened")
     assert (found.clean, found.connections, found.sentences()) == (True, 1, [])
     assert found.sentences(QualityLevel.USABLE) == []
     assert found.sentences(QualityLevel.COMPLETE) == ["1 connection without an end in the capture"]
     assert found.causes(QualityLevel.COMPLETE) == ("1 connection without an end in the capture",)
-    assert quality(*opened(), client(Disconnect())).causes(QualityLevel.COMPLETE) == ()
+    assert quality("opened; > disconnect").causes(QualityLevel.COMPLETE) == ()
 
 
 def test_a_server_that_answers_with_auth_or_a_damaged_connack_has_answered() -> None:
-    connect = make_connect(properties=Properties(authentication_method="m"))
-    step = Auth(0x18, Properties(authentication_method="m"))
-    assert quality(client(connect), server(step), closes("client")).unanswered == 0
-    assert quality(opened()[0], server(bytes.fromhex("20 03 02 00 00")), closes("client")).unanswered == 0
-    found = quality(opened()[0], server(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
+    by_auth = "> connect authentication_method=m; < auth code=0x18 authentication_method=m; > fin"
+    assert quality(by_auth).unanswered == quality("> connect; < raw 20 03 02 00 00; > fin").unanswered == 0
+    found = quality(r'> connect; < raw "HTTP/1.1 400 Bad Request\r\n\r\n"')
     assert (found.unanswered, found.unawaited, found.unparsed_bytes) == (1, 0, 0)
