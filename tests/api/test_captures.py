@@ -76,11 +76,6 @@ def test_a_file_can_be_read_again_and_side_by_side() -> None:
             use()
 
 
-def test_an_empty_name_is_shown() -> None:
-    with pytest.raises(mqttscope.CaptureNotFoundError, match=r"^'' does not exist$"):
-        mqttscope.open("")
-
-
 @each(
     "expression, count",
     [("type == publish", 6), ('topic matches "plant/+/temperature" and qos == 2', 2), ("packet > 20", 3)],
@@ -92,15 +87,12 @@ def test_a_filter_chooses_packets_in_every_reading(expression: str, count: int) 
     assert len(list(captures)) == count
 
 
-def test_an_expression_that_cannot_be_understood_is_an_error_at_once() -> None:
-    with pytest.raises(mqttscope.FilterError, match="topik"):
-        mqttscope.open(QOS, filter="topik == 1")
-
-
 def test_a_filter_chooses_connections_by_what_passed_on_them() -> None:
     captures = mqttscope.open(QOS, filter="type == subscribe")
 
     assert [one.client_identifier for one in captures.connections()] == ["logger"]
+    with pytest.raises(mqttscope.FilterError, match="topik"):
+        mqttscope.open(QOS, filter="topik == 1")
 
 
 def test_errors_of_captures_are_values(tmp_path: Path) -> None:
@@ -129,6 +121,8 @@ def test_a_name_that_stands_for_nothing_is_an_error_at_once(name: str, said: str
     with pytest.raises(FileNotFoundError, match=said) as caught:
         mqttscope.open(ROOT / "docs" / name)
     assert isinstance(caught.value, mqttscope.CaptureNotFoundError)
+    with pytest.raises(mqttscope.CaptureNotFoundError, match=r"^'' does not exist$"):
+        mqttscope.open("")
 
 
 def test_calls_that_make_no_sense_are_refused() -> None:
