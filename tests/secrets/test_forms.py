@@ -100,15 +100,12 @@ def test_places_are_what_is_masked(text: str) -> None:
         assert without(text, found) == masked(text)
 
 
-def test_a_secret_where_two_looks_meet_is_found() -> None:
+def test_places_in_long_and_in_ordinary_texts() -> None:
+    # A secret where two looks meet is found, and a private key continues to the end.
     for start in range(MAX_SEARCHED - 60, MAX_SEARCHED + 20):
         text = "/" * start + KEY + "/" * 5_000
         assert [(one.start, one.end) for one in find_all(text)] == [(start, start + len(KEY))]
-
-
-def test_a_private_key_goes_on_to_the_end_and_ordinary_text_has_no_places() -> None:
     (found,) = find_all("key: -----BEGIN PRIVATE KEY-----\n" + "MIIE\n" * 5_000)
-
     assert (found.start, found.end) == (5, 25_033)
     assert find_all("plant1/line4/machine7/temperature") == find_all("") == []
 

@@ -151,6 +151,13 @@ def test_alias_hits_and_the_topics_they_saved() -> None:
     # temperature (23 bytes), humidity (20), pressure (20) and humidity again were sent by alias.
     assert (counts[at.ALIAS_SETS], counts[at.ALIAS_HITS], counts[at.SAVED]) == (4, 4, 23 + 20 + 20 + 20)
     assert counts[at.ALIAS_SETS + 1] == counts[at.ALIAS_HITS + 1] == 0
+    # The bytes of a topic are those of its UTF-8.
+    statistics = Statistics()
+    talk = Talk(statistics)
+    for topic in ("grün/öl", ""):
+        talk.send(Publish(topic_name=topic, properties=Properties(topic_alias=3), raw=b"\x30\x02"))
+    statistics.finish()
+    assert statistics.totals.traffic.counts[at.SAVED] == 9
 
 
 def test_what_cannot_be_read_or_known_is_listed() -> None:
@@ -192,16 +199,16 @@ def test_how_connections_began_and_ended() -> None:
     assert before_5_0.disconnects == {("client", None): 2}
 
 
-def test_reconnects_of_a_client() -> None:
-    clients = {row.client_identifier: row for row in statistics_of("refused-connect").clients.values()}
-
-    assert (clients["desk"].connections, clients["desk"].refused, clients["desk"].reconnects) == (9, 6, 8)
+def clients_of(statistics: Statistics) -> dict[str | None, Any]:
+    return {row.client_identifier: row for row in statistics.clients.values()}
 
 
-def test_clients_know_their_topics_and_topics_their_clients() -> None:
+def test_clients_know_their_reconnects_and_topics_and_topics_their_clients() -> None:
+    desk = clients_of(statistics_of("refused-connect"))["desk"]
+    assert (desk.connections, desk.refused, desk.reconnects) == (9, 6, 8)
+
     statistics = statistics_of("v5-topic-alias-client")
-    clients = {row.client_identifier: row for row in statistics.clients.values()}
-
+    clients = clients_of(statistics)
     assert (clients["sensor-1"].topics_published, clients["sensor-1"].topics_received) == (4, 0)
     assert (clients["logger"].topics_published, clients["logger"].topics_received) == (0, 4)
     assert all([len(known) for known in row.clients] == [1, 1] for row in statistics.topics.values())
@@ -383,17 +390,6 @@ def test_silence_ends_with_the_disconnect_of_the_client(says_goodbye: bool, sile
     assert statistics.connections[0].longest_silence_ns == silence * SECOND
 
 
-def test_the_saved_bytes_of_a_topic_are_those_of_its_utf_8() -> None:
-    statistics = Statistics()
-    talk = Talk(statistics)
-    block = Properties(topic_alias=3)
-    for topic in ("grün/öl", ""):
-        talk.send(Publish(topic_name=topic, properties=block, raw=b"\x30\x02"))
-    statistics.finish()
-
-    assert statistics.totals.traffic.counts[at.SAVED] == 9
-
-
 @pytest.mark.parametrize(
     ("seconds", "peak"),
     [
@@ -424,25 +420,20 @@ def test_peaks_of_the_totals_count_the_connections_together() -> None:
     assert statistics.topics["a"].window.peak_packets == 2
 
 
-def test_clients_without_an_identifier_are_told_apart_by_their_address() -> None:
+def test_clients_without_an_identifier_are_told_apart_by_their_addresses_which_are_bounded() -> None:
     statistics = Statistics()
     for number in (1, 2, 251):
         Talk(statistics, number, "").close()
     Talk(statistics, 3, None).send(Pingreq(raw=b"\xc0\0"))
+    for number in range(300, 312):
+        Talk(statistics, number, "dev").close()
     statistics.finish()
+    (dev,) = (row for row in statistics.clients.values() if row.client_identifier == "dev")
+    others = (row for row in statistics.clients.values() if row is not dev)
 
-    found = {(row.client_identifier, *row.addresses): row.connections for row in statistics.clients.values()}
+    found = {(row.client_identifier, *row.addresses): row.connections for row in others}
     assert found == {("", "192.0.2.1"): 2, ("", "192.0.2.2"): 1, (None, "192.0.2.3"): 1}
-
-
-def test_addresses_of_a_client_are_bounded() -> None:
-    statistics = Statistics()
-    for number in range(12):
-        Talk(statistics, number).close()
-    statistics.finish()
-    (client,) = statistics.clients.values()
-
-    assert (len(client.addresses), client.more_addresses, client.connections) == (at.MAX_ADDRESSES, True, 12)
+    assert (len(dev.addresses), dev.more_addresses, dev.connections) == (at.MAX_ADDRESSES, True, 12)
 
 
 def test_the_end_of_a_connection_of_which_nothing_was_counted_is_passed_over() -> None:
@@ -470,22 +461,17 @@ def test_what_a_capture_says_of_itself_is_kept() -> None:
     assert statistics.totals.error_count == row.error_count
 
 
-def test_without_frames_a_capture_lasts_as_long_as_its_connections() -> None:
-    statistics = Statistics()
+def test_without_frames_a_capture_lasts_as_long_as_its_connections_and_finishing_again_changes_nothing() -> None:
+    statistics, whole = Statistics(), statistics_of("v311-qos")
     for event in events_of("v311-qos"):
         statistics.feed(event)
     statistics.finish()
 
     # The last frames are the other side's FIN and its acknowledgment and come after the end of the connection.
-    assert 0 < statistics_of("v311-qos").totals.duration_ns - statistics.totals.duration_ns < 1_000_000
-
-
-def test_finishing_again_changes_nothing() -> None:
-    statistics = statistics_of("v311-qos")
-    before = list(statistics.totals.traffic.counts)
-    statistics.finish()
-
-    assert statistics.totals.traffic.counts == before
+    assert 0 < whole.totals.duration_ns - statistics.totals.duration_ns < 1_000_000
+    before = list(whole.totals.traffic.counts)
+    whole.finish()
+    assert whole.totals.traffic.counts == before
 
 
 def test_a_connection_still_open_is_counted_at_the_end() -> None:
