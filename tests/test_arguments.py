@@ -12,14 +12,15 @@ import pytest
 
 import mqttscope
 from mqttscope.arguments import read_endpoint
+from mqttscope.lint.rule import Rule
 from tests.cli.running import capture
 from tests.each import each
 
+Wrong = list[tuple[dict[str, Any], str]]
+"""Arguments, and what is said of them."""
 URL = "mqtt://127.0.0.1:9"
 QOS = capture("v311-qos")
-WRONG: Any = object()
-"""What no argument can be."""
-PROXY: list[tuple[dict[str, Any], str]] = [
+PROXY: Wrong = [
     ({"upstream": None}, "upstream is None, which is no text: it is a URL, such as mqtt://"),
     ({"upstream": 5}, "upstream is 5"),
     ({"listen": 5}, "listen is 5, which is no text: it is HOST:PORT"),
@@ -46,7 +47,7 @@ PROXY: list[tuple[dict[str, Any], str]] = [
     ({"extend_select": [5]}, "extend_select takes a list"),
     ({"ignore": b"PUB"}, "ignore takes a list"),
 ]
-REPLAY: list[tuple[dict[str, Any], str]] = [
+REPLAY: Wrong = [
     ({"broker": None}, "broker is None, which is no text: it is a URL"),
     ({"end": 5}, "end is 5, which is no text: it is a time, such as"),
     ({"start": 5}, "start is 5"),
@@ -72,7 +73,7 @@ REPLAY: list[tuple[dict[str, Any], str]] = [
     ({"version": 5}, "version is 5, which is no text: it is 3.1, 3.1.1 or 5.0"),
     ({"patience": float("nan")}, "patience is nan"),
 ]
-STAND_IN: list[tuple[dict[str, Any], str]] = [
+STAND_IN: Wrong = [
     ({"listen": None}, "listen is None"),
     ({"patience": "x"}, "patience is 'x'"),
     ({"start": 5}, "start is 5"),
@@ -84,18 +85,21 @@ STAND_IN: list[tuple[dict[str, Any], str]] = [
     ({"listen_cert": ""}, "listen_cert is '': it is the name of a file"),
     ({"listen_cert": "\0"}, r"listen_cert is '\\x00': it is the name of a file"),
 ]
-READING: list[tuple[dict[str, Any], str]] = [
+READING: Wrong = [
     ({"version": 5}, "version is 5, which is no text: it is 3.1, 3.1.1 or 5.0"),
     ({"version": 5.0}, "version is 5.0, which is no text"),
     ({"version": True}, "version is True"),
     ({"version": b"5.0"}, "version is b'5.0'"),
     ({"version": ""}, "'' is not an MQTT version"),
-    ({"version": "4"}, "'4' is not an MQTT version"),
-    ({"filter": 5}, "filter takes an expression as str"),
+    ({"version": "6"}, "'6' is not an MQTT version"),
+    ({"filter": 5}, "filter takes an expression as str, .*, not 5"),
     ({"keys": 5}, "keys takes the path of a file, as str or PathLike, not 5"),
     ({"keys": ""}, "keys takes the path of a file, as str or PathLike, not ''"),
-    ({"ports": None}, "ports takes a list"),
+    ({"ports": None}, "ports takes a list, as .*, not None"),
+    ({"ports": 1884}, r"ports are a list, as \[1884\]"),
     ({"ports": "1884"}, "ports are a list"),
+    ({"ports": ["80:http"]}, "'http' is not one of mqtt, ws, tls"),
+    ({"ports": {70_000: "ws"}}, "'70000' is not a port"),
     ({"ports": b"18"}, "ports takes a list"),
     ({"ports": [0]}, "'0' is not a port"),
     ({"ports": [65_536]}, "'65536' is not a port"),
@@ -103,35 +107,45 @@ READING: list[tuple[dict[str, Any], str]] = [
     ({"ports": [True]}, "'True' is not a port"),
     ({"ports": {8080: "udp"}}, "'udp' is not one of mqtt, ws, tls"),
     ({"deduplicate": "no"}, "deduplicate is 'no': it is True or False"),
+    ({"verify_checksums": "no"}, "verify_checksums is 'no': it is True or False"),
     ({"raise_errors": 1}, "raise_errors is 1: it is True or False"),
     ({"show_secrets": "false"}, "show_secrets is 'false': it is True or False"),
 ]
 """What `open` and `lint` do not take."""
-OF_OPEN: list[tuple[dict[str, Any], str]] = [
-    ({"payload_limit": -1}, "payload_limit is a number of bytes"),
-    ({"payload_limit": "64"}, "payload_limit is a number of bytes"),
+OF_OPEN: Wrong = [
+    ({"payload_limit": -1}, "payload_limit is a number of bytes, and -1 is none"),
+    ({"payload_limit": "64"}, "payload_limit is a number of bytes, and '64' is none"),
+    ({"payload_limit": None}, "payload_limit is a number of bytes, and None is none"),
     ({"payload_limit": True}, "payload_limit is a number of bytes"),
 ]
-OF_LINT: list[tuple[dict[str, Any], str]] = [
+OF_LINT: Wrong = [
     ({"select": []}, r"select=\[\]: no rule is left"),
-    ({"select": 5}, "select takes a list"),
+    ({"select": 5}, "select takes a list of codes, .*, not 5"),
+    ({"select": [None]}, r"select takes a list of codes, .*, not \[None\]"),
+    ({"extend_select": b"PUB"}, "extend_select takes a list"),
+    ({"ignore": None}, "ignore takes a list of codes, .*, not None"),
     ({"ignore": ["PUB", 5]}, "ignore takes a list"),
     ({"ignore": "ALL"}, "no rule is left to check with"),
-    ({"rules": 5}, "rules takes a list of classes or instances"),
+    ({"rules": None}, "rules takes a list of classes or instances of rules, not None"),
+    ({"rules": "OWN"}, "rules takes a list of classes or instances of rules, not 'OWN'"),
+    ({"rules": Rule}, "rules takes a list of classes"),
     ({"profile": 5}, "profile takes the path of a file"),
     ({"profile": ""}, "profile takes the path of a file"),
     ({"complete": "10.0.0.2:1883"}, "complete takes a list of servers"),
-    ({"complete": ["10.0.0.2"]}, "it is not HOST:PORT"),
+    ({"complete": 5}, "complete takes a list of servers"),
+    ({"complete": ["10.0.0.2"]}, "complete names '10.0.0.2': it is not HOST:PORT"),
+    ({"complete": ["localhost:1883"]}, "complete names .*: 'localhost' is not an IP address"),
+    ({"complete": [None]}, "complete names None"),
 ]
-OF_DECODE: list[tuple[dict[str, Any], str]] = [
+OF_DECODE: Wrong = [
     ({"version": 4}, "version is 4, which is no text: it is 3.1, 3.1.1 or 5.0"),
     ({"version": "4"}, "'4' is not an MQTT version"),
     ({"sender": "broker"}, "'broker' is neither client nor server"),
     ({"sender": ["client"]}, "is neither client nor server"),
-    ({"payload_limit": -1}, "payload_limit is a number of bytes"),
+    ({"payload_limit": "x"}, "payload_limit is a number of bytes, and 'x' is none"),
     ({"show_secrets": "no"}, "show_secrets is 'no': it is True or False"),
 ]
-OF_INGEST: list[tuple[dict[str, Any], str]] = [
+OF_INGEST: Wrong = [
     ({"lake": None}, "lake takes the path of a folder, or a place in a store"),
     ({"lake": ""}, "lake takes the path of a folder"),
     ({"group": None}, "group is None, which is no text: it is the name of a site"),
@@ -139,10 +153,15 @@ OF_INGEST: list[tuple[dict[str, Any], str]] = [
     ({"settings": {"region": 5}}, "it is a mapping of texts"),
     ({"lake_settings": [("region", "x")]}, "lake_settings is "),
     ({"payload_limit": "64"}, "payload_limit is a number of bytes"),
+    ({"payload_limit": -1}, "payload_limit is a number of bytes"),
     ({"version": 5}, "version is 5, which is no text"),
     ({"select": []}, r"select=\[\]: no rule is left"),
+    ({"complete": ["zz"]}, "complete names 'zz'"),
+    ({"rules": None}, "rules takes a list"),
+    ({"profile": 5}, "profile takes"),
+    ({"ports": ["x"]}, "'x' is not a port"),
 ]
-OF_LAKE: list[tuple[dict[str, Any], str]] = [
+OF_LAKE: Wrong = [
     ({"path": None}, "path takes the path of a folder, or a place in a store"),
     ({"path": ""}, "path takes the path of a folder"),
     ({"path": b"lake"}, "path takes the path of a folder"),
@@ -156,9 +175,9 @@ QUESTIONS: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     ("packets", (["publish"],), {}, r"type is \['publish'\]"),
     ("packets", ("",), {}, "'' is no packet type"),
     ("packets", (), {"topic": 5}, "topic is 5"),
-    ("packets", (), {"topic": "a/#/b"}, "is no Topic Filter"),
+    ("packets", (), {"topic": "a/#/b"}, "'a/#/b' is no Topic Filter, so that no topic matches it: # must be the last"),
     ("packets", (), {"payload": 5}, "payload is 5, which is neither bytes nor text"),
-    ("packets", (), {"direction": "up"}, "direction is 'up'"),
+    ("packets", (), {"direction": "up"}, "direction is 'up', which is none of client_to_server, server_to_client"),
     ("packets", (), {"client_identifier": 5}, "client_identifier is 5"),
     ("packets", (), {"where": 5}, "where is 5, which is no function of a packet"),
     ("expect", (), {"timeout": "5"}, "timeout is '5': it is a number of seconds from 0 on"),
@@ -172,7 +191,10 @@ QUESTIONS: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
     ("expect", (), {"count": True}, "count is True"),
     ("expect", (), {"count": 0}, r"count is 0: absent\(\) is for"),
     ("expect", (), {"count": -1}, "count is -1"),
+    ("expect", ("publsh",), {}, "'publsh' is no packet type"),
     ("absent", (5,), {}, "type is 5"),
+    ("absent", ("publsh",), {}, "'publsh' is no packet type"),
+    *((name, ("publish",), {"direction": "client"}, "direction is 'client'") for name in ("absent", "expect")),
     ("never", (), {}, "needs the code, prefix or name of a rule"),
     ("never", (5,), {}, "never takes a list of codes"),
     ("assert_conformant", (), {"fail_on": "fatal"}, "fail_on is 'fatal'"),
@@ -188,35 +210,35 @@ QUESTIONS: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
 """Questions about the traffic of a test that have no answer."""
 
 
-@each("options, said", [*READING, *OF_OPEN])
-def test_captures_are_not_opened_with_nonsense(options: dict[str, Any], said: str) -> None:
+OF_REPORT: Wrong = [
+    (options, said)
+    for name, _, options, said in QUESTIONS
+    if name == "assert_conformant" and "require_packets" not in options
+]
+CALLS: list[tuple[Callable[..., object], Wrong]] = [
+    (partial(mqttscope.open, QOS), [*READING, *OF_OPEN]),
+    (mqttscope.open(QOS).to_arrow, [({"payload_limit": "x"}, "payload_limit is a number of bytes, and 'x' is none")]),
+    (partial(mqttscope.lint, QOS), [*READING, *OF_LINT]),
+    (partial(mqttscope.decode, b"\xc0\0"), OF_DECODE),
+    (partial(mqttscope.lake.open, path=QOS.parent), OF_LAKE),
+    (partial(mqttscope.Proxy, upstream=URL), PROXY),
+    (partial(mqttscope.Replay, QOS, broker=URL), REPLAY),
+    (partial(mqttscope.StandIn, QOS), STAND_IN),
+    (mqttscope.Proxy(URL).report, OF_REPORT),
+]
+
+
+@each("call, options, said", [(call, *row) for call, rows in CALLS for row in rows])
+def test_nonsense_is_refused(call: Callable[..., object], options: dict[str, Any], said: str) -> None:
     with pytest.raises(mqttscope.ArgumentError, match=said):
-        mqttscope.open(QOS, **options)
-
-
-@each("options, said", [*READING, *OF_LINT])
-def test_nor_are_they_linted(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(mqttscope.ArgumentError, match=said):
-        mqttscope.lint(QOS, **options)
-
-
-@each("options, said", OF_DECODE)
-def test_nor_are_bytes_decoded(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(mqttscope.ArgumentError, match=said):
-        mqttscope.decode(b"\xc0\0", **options)
+        call(**options)
 
 
 @each("options, said", OF_INGEST)
-def test_nor_are_captures_ingested(options: dict[str, Any], said: str, tmp_path: Path) -> None:
+def test_nothing_is_written_where_nonsense_is_ingested(options: dict[str, Any], said: str, tmp_path: Path) -> None:
     with pytest.raises(mqttscope.ArgumentError, match=said):
         mqttscope.lake.ingest(QOS, **{"lake": tmp_path / "lake", **options})
     assert not list(tmp_path.iterdir())
-
-
-@each("options, said", OF_LAKE)
-def test_nor_are_lakes_opened(options: dict[str, Any], said: str, tmp_path: Path) -> None:
-    with pytest.raises(mqttscope.ArgumentError, match=said):
-        mqttscope.lake.open(**{"path": tmp_path, **options})
 
 
 @each("captures", [(5,), (None,), (b"a.pcap",), (["a.pcap", "b.pcap"],), (QOS, 5)])
@@ -240,12 +262,6 @@ def test_questions_about_traffic_are_checked(
 def test_traffic_is_of_a_proxy_or_of_captures(source: Any) -> None:
     with pytest.raises(mqttscope.ArgumentError, match="it is a Proxy, a capture, or a list of captures"):
         mqttscope.Traffic(source)
-
-
-@each("options, said", [one[2:] for one in QUESTIONS if one[0] == "assert_conformant" and "require" not in str(one[2])])
-def test_reports_of_a_proxy_are_checked(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(mqttscope.ArgumentError, match=said):
-        mqttscope.Proxy(URL).report(**options)
 
 
 @each("path", [5, None, "", b"x.pcapng"])
@@ -274,24 +290,6 @@ def test_columns_of_a_lake_are_a_list_of_names(columns: Any, said: str, tmp_path
                 rows.to_arrow(columns)
         with pytest.raises(mqttscope.ArgumentError, match="query is 5, which is no text"):
             lake.sql(5)  # type: ignore[arg-type]
-
-
-@each("options, said", PROXY)
-def test_a_proxy_is_not_made_of_nonsense(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(mqttscope.ArgumentError, match=said):
-        mqttscope.Proxy(**{"upstream": URL, **options})
-
-
-@each("options, said", REPLAY)
-def test_nor_is_a_replay(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(mqttscope.ArgumentError, match=said):
-        mqttscope.Replay(QOS, **{"broker": URL, **options})
-
-
-@each("options, said", STAND_IN)
-def test_nor_is_a_stand_in(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(mqttscope.ArgumentError, match=said):
-        mqttscope.StandIn(QOS, **options)
 
 
 def not_started() -> list[Callable[[], object]]:

@@ -6,13 +6,11 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections import Counter
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import dpkt
-import pytest
 
 from tests import tools
 from tests.conftest import ROOT
@@ -50,11 +48,8 @@ def frames(folder: Path) -> list[bytes]:
         return [data for _, data in dpkt.pcapng.Reader(file)]
 
 
-def test_there_are_many_captures() -> None:
+def test_there_are_many_captures_which_stay_small_together() -> None:
     assert len(FOLDERS) >= AT_LEAST
-
-
-def test_all_captures_together_stay_small() -> None:
     assert sum((folder / "capture.pcapng").stat().st_size for folder in FOLDERS) < ALL_TOGETHER
 
 
@@ -147,32 +142,19 @@ def test_the_frames_are_tcp_on_loopback_or_documentation_addresses(folder: Path)
     assert set(about(folder)["expect"]["ports"]) <= ports
 
 
-def segments(folder: Path) -> list[tuple[frozenset[tuple[bytes, int]], int]]:
-    """The endpoints and the TCP flags of each frame."""
-    found = []
+@each_capture
+def test_the_stated_number_of_connections_is_there_and_recorded_ones_begin_with_their_handshake(folder: Path) -> None:
+    reused = 1 if folder.name in ("port-reused", "device-restarts") else 0
+    first: dict[frozenset[tuple[bytes, int]], int] = {}
     for data in frames(folder):
         network = dpkt.ethernet.Ethernet(data).data
         tcp = network.data
-        found.append((frozenset([(network.src, tcp.sport), (network.dst, tcp.dport)]), tcp.flags))
-    return found
+        first.setdefault(frozenset([(network.src, tcp.sport), (network.dst, tcp.dport)]), tcp.flags)
 
-
-@each_capture
-def test_the_stated_number_of_connections_is_there(folder: Path) -> None:
-    reused = 1 if folder.name in ("port-reused", "device-restarts") else 0
-
-    assert len({pair for pair, _ in segments(folder)}) + reused == about(folder)["expect"]["connections"]
-
-
-@each_capture
-def test_recorded_connections_begin_with_their_handshake(folder: Path) -> None:
-    if about(folder)["origin"] != "recorded":
-        pytest.skip("derived captures may begin anywhere")
-    first: dict[frozenset[tuple[bytes, int]], int] = {}
-    for pair, flags in segments(folder):
-        first.setdefault(pair, flags)
-
-    assert all(flags & dpkt.tcp.TH_SYN for flags in first.values())
+    assert len(first) + reused == about(folder)["expect"]["connections"]
+    # Derived captures may begin anywhere.
+    if about(folder)["origin"] == "recorded":
+        assert all(flags & dpkt.tcp.TH_SYN for flags in first.values())
 
 
 @each_capture
@@ -203,41 +185,3 @@ def test_each_capture_is_made_by_one_of_the_scripts() -> None:
 
     assert recorded == {folder.name for folder in FOLDERS if about(folder)["origin"] == "recorded"}
     assert all(f'"{name}"' in sources for name in NAMES - recorded)
-
-
-def counted_by_tshark(folder: Path, port: int) -> Counter[str]:
-    done = subprocess.run(
-        [
-            "tshark", "-n", "-r", str(folder / "capture.pcapng"), "-o", "tcp.reassemble_out_of_order:TRUE",
-            "-d", f"tcp.port=={port},mqtt", "-T", "fields", "-e", "mqtt.msgtype",
-        ],
-        capture_output=True, text=True, check=True, timeout=60,
-    )  # fmt: skip
-    return Counter(TYPES[int(kind) - 1] for line in done.stdout.splitlines() for kind in line.split(",") if kind)
-
-
-TSHARK_IS_WRONG_ABOUT = {
-    "length-split": "a Remaining Length split over segments",
-    "joined-in-payload": "a stream that begins inside a packet",
-    "lost-segment": "what comes after a hole",
-    "lost-in-payload": "what comes after a hole",
-    "snaplen-96": "what comes after packets that were cut",
-    "example-length-too-long": "what comes after the fault",
-    "planted-violations": "malformed packets, which it counts as good ones",
-}
-"""Seen with tshark 4.0.17; every other capture it counts as stated."""
-
-
-# tests/corpus/test_tshark.py compares every field of them.
-@pytest.mark.exhaustive
-@pytest.mark.tshark
-@each_capture
-def test_tshark_counts_the_same_packets(folder: Path) -> None:
-    tools.program("tshark")
-    expect = about(folder)["expect"]
-    if expect["transport"] != "tcp":
-        pytest.skip(f"tshark sees no MQTT in {expect['transport']}")
-    if folder.name in TSHARK_IS_WRONG_ABOUT:
-        pytest.skip(f"tshark is wrong about {TSHARK_IS_WRONG_ABOUT[folder.name]}")
-
-    assert counted_by_tshark(folder, expect["ports"][0]) == Counter(expect["packets"])

@@ -16,6 +16,7 @@ import pytest
 from mqttscope.capture.files import is_named_like_capture
 from mqttscope.cli.output import CAPTURE_NAMES
 from tests import tools
+from tests.building import write_program
 from tests.conftest import ROOT
 from tests.each import some
 
@@ -48,10 +49,8 @@ HOOKS = ROOT / ".pre-commit-hooks.yaml"
 def workspace(tmp_path: Path) -> Path:
     """A folder as a job has it: the recording, and mqttscope on the path."""
     (tmp_path / "device.pcap").write_bytes(FAILING.read_bytes())
-    program = tmp_path / "bin" / "mqttscope"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mqttscope "$@"\n')
-    program.chmod(0o755)
+    (tmp_path / "bin").mkdir()
+    write_program(tmp_path / "bin" / "mqttscope", f'exec "{sys.executable}" -m mqttscope "$@"')
     return tmp_path
 
 
@@ -196,6 +195,8 @@ def test_the_hook_takes_captures_and_nothing_else(workspace: Path) -> None:
     yaml = tools.package("yaml")
 
     (hook,) = yaml.safe_load(HOOKS.read_text("utf-8"))
+    # It runs once for all captures.
+    assert (hook["require_serial"], hook["args"], hook.get("pass_filenames", True)) == (True, ["--"], True)
     endings = [
         ending for name in (*CAPTURE_NAMES, ".ntar") for ending in (name, name.upper(), f"{name}.gz", f"{name}1")
     ]
@@ -220,14 +221,6 @@ def test_the_hook_takes_captures_and_nothing_else(workspace: Path) -> None:
     done = run(f"{hook['entry']} device.pcap", workspace)
     assert done.returncode == 1, done.stderr
     assert "PUB103" in done.stdout
-
-
-def test_the_hook_runs_once_for_all_captures() -> None:
-    (hook,) = tools.package("yaml").safe_load(HOOKS.read_text("utf-8"))
-
-    assert hook["require_serial"] is True
-    assert hook["args"] == ["--"]
-    assert hook.get("pass_filenames", True)
 
 
 def test_every_input_of_the_action_is_used() -> None:

@@ -72,52 +72,39 @@ def test_not_set_is_skipped_with_the_reason(readers: pytest.Pytester) -> None:
     assert re.search(r"SKIPPED \[3\] .*: MQTTSCOPE_CORPORA is not set", text)
 
 
-def test_a_folder_without_cases_fails_and_is_named(
-    readers: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv(corpora.VARIABLE, str(tmp_path))
-
-    outcomes, text = run(readers)
-
-    assert outcomes == {"passed": 1, "errors": 3}
-    assert f"{tmp_path} has no case for captures/big/*.pcap" in text
-    assert f"{tmp_path} has no case for captures/INDEX.tsv" in text
+INDEX, ONE, OTHER = (f"captures/{name}" for name in ("INDEX.tsv", "big/a.pcap", "big/b.pcap"))
 
 
-def test_a_path_that_does_not_exist_fails_and_is_named(
-    readers: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv(corpora.VARIABLE, str(tmp_path / "absent"))
+@pytest.mark.parametrize(
+    ("name", "files", "outcomes", "told"),
+    [
+        ("absent", {}, {"passed": 1, "errors": 3}, [" is not a folder"] * 3),
+        (
+            ".",
+            {},
+            {"passed": 1, "errors": 3},
+            [" has no case for captures/big/*.pcap", f" has no case for {INDEX}"],
+        ),
+        (".", {ONE: "x", INDEX: "file\n"}, {"passed": 3, "errors": 1}, [f" has no case for {INDEX}"]),
+        (".", {ONE: "x", OTHER: "x", INDEX: "file\nbig/a.pcap\n"}, {"passed": 5}, []),
+    ],
+    ids=["absent", "without cases", "an index without rows", "filled"],
+)
+def test_what_a_folder_lacks_fails_and_is_named(
+    readers: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+    name: str, files: dict[str, str], outcomes: dict[str, int], told: list[str],
+) -> None:  # fmt: skip
+    folder = tmp_path / name
+    monkeypatch.setenv(corpora.VARIABLE, str(folder))
+    for inner, text in files.items():
+        (folder / inner).parent.mkdir(parents=True, exist_ok=True)
+        (folder / inner).write_text(text)
 
-    outcomes, text = run(readers)
+    found, said = run(readers)
 
-    assert outcomes == {"passed": 1, "errors": 3}
-    assert text.count(f"{tmp_path / 'absent'} is not a folder") >= 3
-
-
-def test_a_filled_folder_is_read(readers: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv(corpora.VARIABLE, str(tmp_path))
-    folder = tmp_path / "captures" / "big"
-    folder.mkdir(parents=True)
-    for name in "ab":
-        (folder / f"{name}.pcap").write_bytes(b"x")
-    (tmp_path / "captures" / "INDEX.tsv").write_text("file\nbig/a.pcap\n")
-
-    outcomes, _ = run(readers)
-
-    assert outcomes == {"passed": 5}
-
-
-def test_an_index_without_rows_fails(readers: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv(corpora.VARIABLE, str(tmp_path))
-    (tmp_path / "captures" / "big").mkdir(parents=True)
-    (tmp_path / "captures" / "big" / "a.pcap").write_bytes(b"x")
-    (tmp_path / "captures" / "INDEX.tsv").write_text("file\n")
-
-    outcomes, text = run(readers)
-
-    assert outcomes == {"passed": 3, "errors": 1}
-    assert f"{tmp_path} has no case for captures/INDEX.tsv" in text
+    assert found == outcomes
+    for one in told:
+        assert said.count(f"{folder}{one}") >= told.count(one)
 
 
 def test_a_file_of_the_corpora_needs_the_mark(

@@ -24,7 +24,6 @@ from tests.documentation import PAGES, Shown, matches, run, shown
 from tests.each import some
 from tests.mqtt.cases import CASES
 
-OTHER_PAGES = (ROOT / "CONTRIBUTING.md", ROOT / "captures" / "README.md")
 COMMAND_LINES = list(shown())
 RUN = [one for one in COMMAND_LINES if one.not_run is None]
 
@@ -92,17 +91,11 @@ def test_outputs_may_leave_lines_out() -> None:
     assert not matches("a\n", "a\nb\n")
 
 
-def test_every_command_is_in_the_readme_and_has_a_page() -> None:
+def test_every_command_is_in_the_readme_and_every_page_is_reached_from_there() -> None:
     readme = (ROOT / "README.md").read_text("utf-8")
     for name in COMMANDS:
         assert f"mqttscope {name} " in readme
-        page = f"docs/{name}.md"
-        assert (ROOT / page).is_file()
-        assert page in readme
-
-
-def test_every_page_is_reached_from_the_readme() -> None:
-    readme = (ROOT / "README.md").read_text("utf-8")
+        assert ROOT / "docs" / f"{name}.md" in PAGES
 
     assert [page.name for page in PAGES[1:] if page.relative_to(ROOT).as_posix() not in readme] == []
 
@@ -135,21 +128,6 @@ def test_the_library_example_of_the_readme_runs(
     printed = capsys.readouterr().out
     assert "plant/line1/temperature b'21.0'" in printed
     assert "PUB101 error 8 ('5.0 MQTT-3.3.1-4',)" in printed
-
-
-SANS_IO = re.findall(
-    r"^```python\n(.*?)^```\n\n```text\n(.*?)^```$", (ROOT / "docs" / "sans-io.md").read_text("utf-8"), re.M | re.S
-)
-
-
-@pytest.mark.parametrize(("example", "printed"), SANS_IO)
-def test_the_examples_of_parts_in_a_loop_run(
-    example: str, printed: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(ROOT)
-    exec(compile(example, "sans-io.md", "exec"), {})
-
-    assert capsys.readouterr().out == printed
 
 
 LIBRARY_PAGES = [

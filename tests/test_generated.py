@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import tools
+from tests import building, tools
 
 tools.package("pyarrow")
 
@@ -137,9 +137,7 @@ def test_a_shell_takes_its_completion(shell: str, name: str) -> None:
 
 def test_bash_completes_with_it(tmp_path: Path) -> None:
     tools.program("bash")
-    program = tmp_path / "mqttscope"
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mqttscope "$@"\n')
-    program.chmod(0o755)
+    building.write_program(tmp_path / "mqttscope", f'exec "{sys.executable}" -m mqttscope "$@"')
     script = (
         f'PATH="{tmp_path}:$PATH"; . completions/mqttscope.bash\n'
         "COMP_WORDS=(mqttscope inspect --form); COMP_CWORD=2\n"

@@ -102,6 +102,16 @@ def install(python: Path, *words: str | Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def shell(script: str, folder: Path, **variables: str) -> str:
+    """What a script prints that succeeds."""
+    done = subprocess.run(
+        ["sh", "-c", script], cwd=folder, env=environment(**variables), capture_output=True, text=True, timeout=300,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", some(KINDS))
 def test_the_command_is_that_of_the_origin_and_works(
@@ -132,12 +142,7 @@ def test_the_command_is_that_of_the_origin_and_works(
     command = ask(python, **variables)
 
     assert shlex.split(command) == [str(python), "-m", "pip", "install", *expected]
-    done = subprocess.run(
-        ["sh", "-c", command], cwd=python.parent, env=environment(), capture_output=True, text=True, timeout=120,
-        check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert "pyarrow" in done.stdout
+    assert "pyarrow" in shell(command, python.parent)
 
 
 @pytest.mark.slow
@@ -188,16 +193,10 @@ def test_the_commands_of_the_page_install(checkout: Path, python: Path) -> None:
     page = (ROOT / "docs" / "install.md").read_text("utf-8")
     commands = re.findall(r"^pip .*$", "".join(re.findall(r"^```sh\n(.*?)^```$", page, re.M | re.S)), re.M)
     script = "\n".join(["set -ex", *commands, "mqttscope --version"])
-
-    done = subprocess.run(
-        ["sh", "-c", script],
-        cwd=checkout, env=environment(PATH=f"{python.parent}:{os.environ['PATH']}"), capture_output=True, text=True,
-        timeout=300, check=False,
-    )  # fmt: skip
+    shown = shell(script, checkout, PATH=f"{python.parent}:{os.environ['PATH']}")
 
     assert len(commands) >= 5
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1].startswith(f"mqttscope {__version__}")
+    assert shown.splitlines()[-1].startswith(f"mqttscope {__version__}")
 
 
 def test_this_copy_is_editable() -> None:

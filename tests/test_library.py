@@ -24,7 +24,10 @@ from tests.conftest import ROOT
 
 PAGE = ROOT / "docs" / "library.md"
 TEXT = PAGE.read_text("utf-8")
-EXAMPLES = re.findall(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```$", TEXT, re.M | re.S)
+PAIRS = re.compile(r"^```python\n(.*?)^```\n\n```text\n(.*?)^```$", re.M | re.S)
+"""A program, and what it prints."""
+EXAMPLES = PAIRS.findall(TEXT)
+PARTS = PAIRS.findall((ROOT / "docs" / "sans-io.md").read_text("utf-8"))
 SHOWN = re.search(r"^<!-- held to the code by .*? -->\n```text\n(.*?)^```$", TEXT, re.M | re.S)
 MADE_HERE = ("Captures", "Findings", "lake.Lake", "lake.Relation")
 """Classes of which nobody else makes objects."""
@@ -137,8 +140,8 @@ def test_each_name_is_explained_on_the_page() -> None:
     assert [one for one, _ in offered() if one not in explained and one not in left] == []
 
 
-@pytest.mark.parametrize(("example", "printed"), EXAMPLES, ids=[str(one) for one in range(len(EXAMPLES))])
-def test_the_examples_of_the_page_run(
+@pytest.mark.parametrize(("example", "printed"), [*EXAMPLES, *PARTS])
+def test_the_examples_of_the_pages_run(
     example: str, printed: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if re.search("to_(arrow|pandas|polars)", example):
@@ -151,6 +154,7 @@ def test_the_examples_of_the_page_run(
 
 def test_every_block_of_the_page_is_run() -> None:
     assert TEXT.count("```python\n") == len(EXAMPLES)
+    assert PARTS
 
 
 def loaded(script: str) -> set[str]:

@@ -52,12 +52,12 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[rig.Broker]:
         yield running
 
 
-CONFORMS = PREAMBLE + (
+MISBEHAVES = PREAMBLE + (
     "def test_it(mqtt_proxy, broker_port):\n"
     "    proxy = mqtt_proxy(f'mqtt://127.0.0.1:{broker_port}'%s)\n"
     "    misbehave(proxy.port)\n"
-    "    proxy.assert_conformant()\n"
 )
+CONFORMS = f"{MISBEHAVES}    proxy.assert_conformant()\n"
 
 
 def run(folder: Path, test: str, *, port: int = 1, settings: str = "", conftest: str = CONFTEST) -> str:
@@ -89,19 +89,17 @@ def test_the_examples_of_the_page_work(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.broker
 def test_a_client_that_misbehaves_fails_the_test(tmp_path: Path, broker: rig.Broker) -> None:
-    test = PREAMBLE + (
-        "def test_it(mqtt_proxy, broker_port):\n"
-        "    proxy = mqtt_proxy(f'mqtt://127.0.0.1:{broker_port}')\n"
-        "    misbehave(proxy.port)\n"
-        "    proxy.assert_conformant()\n"
-    )
-    said = run(tmp_path, test, port=broker.port)
+    said = run(tmp_path, CONFORMS % "", port=broker.port)
 
     assert "1 failed" in said
     assert "error[PUB103]: PUBLISH topic name 'a/#' has the wildcard '#'" in said
     assert "breaks 3.1.1 MQTT-3.3.2-2" in said
     # On a busy machine a section may say that findings came late.
     assert said.count("error[PUB103]") == 1, said
+    # The lines of the test are shown, and none of the proxy.
+    assert ">       proxy.assert_conformant()" in said or ">   proxy.assert_conformant()" in said
+    for other in ("raise AssertionError", "service.py", "pytest_plugin.py"):
+        assert other not in said
 
 
 @pytest.mark.broker
@@ -146,11 +144,8 @@ def test_a_section_has_only_what_came_after_the_failure(failing: str, tmp_path: 
 
 @pytest.mark.broker
 def test_a_failure_that_was_expected_hides_no_findings(tmp_path: Path, broker: rig.Broker) -> None:
-    test = PREAMBLE + (
-        "import pytest\n"
-        "def test_it(mqtt_proxy, broker_port):\n"
-        "    proxy = mqtt_proxy(f'mqtt://127.0.0.1:{broker_port}')\n"
-        "    misbehave(proxy.port)\n"
+    test = MISBEHAVES % "" + (
+        "    import pytest\n"
         "    with pytest.raises(AssertionError):\n"
         "        proxy.assert_conformant()\n"
         "    raise RuntimeError('another reason')\n"
@@ -162,14 +157,8 @@ def test_a_failure_that_was_expected_hides_no_findings(tmp_path: Path, broker: r
 
 @pytest.mark.broker
 def test_findings_are_shown_when_a_test_fails_for_another_reason(tmp_path: Path, broker: rig.Broker) -> None:
-    test = PREAMBLE + (
-        "def test_it(mqtt_proxy, broker_port):\n"
-        "    misbehave(mqtt_proxy(f'mqtt://127.0.0.1:{broker_port}').port)\n"
-        "    assert 'this' == 'that'\n"
-        "def test_fine(mqtt_proxy, broker_port):\n"
-        "    misbehave(mqtt_proxy(f'mqtt://127.0.0.1:{broker_port}').port)\n"
-    )
-    said = run(tmp_path, test, port=broker.port)
+    fine = (MISBEHAVES % "").removeprefix(PREAMBLE).replace("test_it", "test_fine")
+    said = run(tmp_path, MISBEHAVES % "" + "    assert 'this' == 'that'\n" + fine, port=broker.port)
 
     assert "1 failed, 1 passed" in said
     assert re.search(r"^-+ mqttscope 127\.0\.0\.1:\d+ -+$", said, re.M)
@@ -193,12 +182,6 @@ def test_the_broker_may_be_in_the_settings_or_at_the_marker(tmp_path: Path, brok
     said = run(tmp_path, test, settings=f"mqtt_upstream = mqtt://127.0.0.1:{broker.port}")
 
     assert "2 passed" in said
-
-
-def test_without_a_broker_the_fixture_says_so(tmp_path: Path) -> None:
-    said = run(tmp_path, "def test_it(mqtt_proxy):\n    mqtt_proxy()\n")
-
-    assert "mqtt_proxy needs the URL of a broker: an argument, the marker or mqtt_upstream" in said
 
 
 def test_loading_the_plugin_loads_nothing_else() -> None:
@@ -345,19 +328,6 @@ def test_rules_of_ones_own_are_selected_and_ignored_by_name(tmp_path: Path) -> N
     assert "1 passed" in said, said
 
 
-def test_a_configuration_is_a_path(tmp_path: Path) -> None:
-    said = run(
-        tmp_path,
-        "import pytest\n"
-        "import mqttscope\n"
-        "def test_it(mqtt_proxy):\n"
-        "    for config in (5, None, ''):\n"
-        "        with pytest.raises(mqttscope.ArgumentError, match='config takes the path of a file'):\n"
-        "            mqtt_proxy('mqtt://127.0.0.1:9', config=config)\n",
-    )
-    assert "1 passed" in said, said
-
-
 def test_a_wrong_configuration_is_said(tmp_path: Path) -> None:
     (tmp_path / "mqttscope.toml").write_text("[lint]\nselct = []\n")
     said = run(tmp_path, CONFORMS % "")
@@ -373,16 +343,6 @@ def test_an_expired_suppression_is_said_with_what_it_does_not_suppress(tmp_path:
 
     assert "1 failed" in said
     assert "the suppression expired on 2020-01-01; its findings count again" in said
-
-
-@pytest.mark.broker
-def test_a_failure_shows_the_lines_of_the_test_and_none_of_the_proxy(tmp_path: Path, broker: rig.Broker) -> None:
-    said = run(tmp_path, CONFORMS % "", port=broker.port)
-
-    assert ">       proxy.assert_conformant()" in said or ">   proxy.assert_conformant()" in said
-    assert "raise AssertionError" not in said
-    assert "service.py" not in said
-    assert "pytest_plugin.py" not in said
 
 
 def test_a_test_whose_client_never_connects_fails(tmp_path: Path) -> None:
@@ -478,22 +438,27 @@ def test_a_stand_in_plays_the_broker(tmp_path: Path) -> None:
     assert "the recording has no connection for this client" in said
 
 
+WRONG = {
+    "mqtt_replay_broker('site.pcapng')": "CaptureNotFoundError: site.pcapng does not exist in {folder}",
+    "mqtt_capture('nofile.pcapng')": "CaptureNotFoundError: nofile.pcapng does not exist in {folder}",
+    "mqtt_proxy('mqtt://127.0.0.1:9', rules=[int])": "ArgumentError: <class 'int'> is no rule",
+    "mqtt_replay_broker('test_it.py')": "NothingRecordedError: no connection can be replayed; ",
+    "mqtt_proxy()": "mqtt_proxy needs the URL of a broker: an argument, the marker or mqtt_upstream",
+    **{
+        f"mqtt_proxy('mqtt://127.0.0.1:9', config={config!r})": "ArgumentError: config takes the path of a file"
+        for config in (5, None, "")
+    },
+}
+"""Calls of fixtures, and what is said of them."""
+
+
 def test_what_is_asked_wrongly_is_one_line_and_none_of_the_library(tmp_path: Path) -> None:
-    said = run(
-        tmp_path,
-        "def test_broker(mqtt_replay_broker):\n"
-        "    mqtt_replay_broker('site.pcapng')\n"
-        "def test_capture(mqtt_capture):\n"
-        "    mqtt_capture('nofile.pcapng')\n"
-        "def test_rules(mqtt_proxy):\n"
-        "    mqtt_proxy('mqtt://127.0.0.1:9', rules=[int])\n"
-        "def test_text(mqtt_replay_broker):\n"
-        "    mqtt_replay_broker('test_it.py')\n",
-    )
-    assert "4 failed" in said
-    assert f"CaptureNotFoundError: site.pcapng does not exist in {tmp_path}" in said
-    assert f"CaptureNotFoundError: nofile.pcapng does not exist in {tmp_path}" in said
-    assert "ArgumentError: <class 'int'> is no rule" in said
-    assert "NothingRecordedError: no connection can be replayed; " in said
+    tests = [f"def test_{at}({call.partition('(')[0]}):\n    {call}\n" for at, call in enumerate(WRONG)]
+    said = run(tmp_path, "".join(tests))
+
+    assert f"{len(WRONG)} failed" in said
+    for told in WRONG.values():
+        assert told.format(folder=tmp_path) in said
+    assert said.count("ArgumentError: config takes the path of a file") >= 3, said
     for source in ("pytest_plugin.py", "given_rules.py", "recorded.py", "captures.py", "contextlib.py", "raise "):
         assert source not in said, said

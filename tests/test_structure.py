@@ -184,7 +184,8 @@ def needs_no_exception(path: Path) -> bool:
     return mirror(path).is_file() or has_plain_values(path) or (of_command is not None and of_command.is_file())
 
 
-def test_an_exception_has_no_test_file_of_its_own_name() -> None:
+def test_exceptions_are_of_files_that_exist_and_have_no_test_file_of_their_own_name() -> None:
+    assert [inner for inner in TESTED_ELSEWHERE if not (SOURCE / inner).is_file()] == []
     assert [inner for inner in TESTED_ELSEWHERE if needs_no_exception(SOURCE / inner)] == []
 
 
@@ -229,10 +230,6 @@ def test_what_plain_values_are(source: str, is_plain: bool, tmp_path: Path) -> N
 )
 def test_commands_and_their_runs_belong_together(module: str, test: str | None) -> None:
     assert mirror_of_command(SOURCE / module) == (None if test is None else ROOT / "tests" / test)
-
-
-def test_the_exceptions_are_of_files_that_exist() -> None:
-    assert [inner for inner in TESTED_ELSEWHERE if not (SOURCE / inner).is_file()] == []
 
 
 def test_no_small_module_serves_a_single_neighbour() -> None:

@@ -21,6 +21,7 @@ CALLS = {
         "mqttscope_of_another_name is not installed",
     ),
     "missing": (lambda: tools.missing("no tool at all"), "no tool at all"),
+    "java": (tools.java, "Spark needs Java"),
 }
 each_call = pytest.mark.parametrize(("call", "message"), CALLS.values(), ids=CALLS)
 
@@ -30,6 +31,7 @@ each_call = pytest.mark.parametrize(("call", "message"), CALLS.values(), ids=CAL
 def test_a_missing_tool_is_skipped(
     call: Callable[[], object], message: str, value: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/no/java")
     monkeypatch.delenv(tools.VARIABLE, raising=False)
     if value is not None:
         monkeypatch.setenv(tools.VARIABLE, value)
@@ -43,21 +45,11 @@ def test_a_missing_tool_is_skipped(
 def test_a_missing_tool_fails_if_tools_are_required(
     call: Callable[[], object], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/no/java")
     monkeypatch.setenv(tools.VARIABLE, "1")
 
     with pytest.raises(pytest.fail.Exception, match=f"{message}.*, and {tools.VARIABLE} is set"):
         call()
-
-
-def test_without_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    monkeypatch.setenv(tools.VARIABLE, "1")
-
-    with pytest.raises(pytest.fail.Exception, match="Spark needs Java"):
-        tools.java()
-    monkeypatch.delenv(tools.VARIABLE)
-    with pytest.raises(pytest.skip.Exception, match="Spark needs Java"):
-        tools.java()
 
 
 def test_a_program_is_found_by_any_of_its_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -126,15 +126,12 @@ def test_what_is_no_table_of_the_lake_is_not_read(engine: LocalEngine, sql: str,
     assert sentence(error.value).startswith("a question reads the tables of the lake alone")
 
 
-def test_names_of_tables_are_no_variables_of_the_program(engine: LocalEngine) -> None:
+def test_it_cannot_be_let_out(engine: LocalEngine) -> None:
+    # Names of tables are no variables of the program.
     secret = read_table(engine.lake, "topics")
     assert secret.num_rows
-
     with pytest.raises(duckdb.Error, match="secret does not exist"):
         ask(engine, "select * from secret")
-
-
-def test_it_cannot_be_let_out(engine: LocalEngine) -> None:
     for setting in ("enable_external_access = true", "lock_configuration = false"):
         with pytest.raises(duckdb.Error, match=r"locked|Cannot"):
             engine.connection.execute(f"set {setting}")

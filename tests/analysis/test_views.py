@@ -6,7 +6,6 @@ import re
 from collections import Counter, defaultdict
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import pytest
 
@@ -14,6 +13,7 @@ from mqttscope.analysis.columns import table_names
 from mqttscope.analysis.local import LocalEngine
 from mqttscope.analysis.views import VIEWS, named_in
 from tests.analysis.by_hand import own, spread, who
+from tests.analysis.test_joins import in_order, source_by_hand
 from tests.conftest import ROOT
 from tests.each import each
 from tests.lake.reading import Row, Tables
@@ -30,12 +30,6 @@ def views(lake: Path) -> dict[str, list[Row]]:
             engine.make_views([name])
             found[name] = engine.rows(f"select * from {name}")
     return found
-
-
-def in_order(rows: list[Row]) -> list[Row]:
-    return sorted(
-        rows, key=lambda row: (row["timestamp_ns"], row["capture"], row["frame"], row["packet_in_connection"])
-    )
 
 
 def test_columns_are_those_that_are_explained(lake: Path, views: dict[str, list[Row]]) -> None:
@@ -97,25 +91,21 @@ def test_session_activity(views: dict[str, list[Row]], tables: Tables) -> None:
 
 def test_deliveries(views: dict[str, list[Row]], tables: Tables) -> None:
     """Each delivery with the last publication of the same content before it, found by looking at all of them."""
-    published: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
-    for row in own(tables["messages"]):
-        published[row["server"], row["topic"], row["payload_sha256"]].append(row)
+    published = {(row["connection_id"], row["timestamp_ns"]): row for row in own(tables["messages"])}
+    sources = source_by_hand(tables["messages"])
     found = {(row["connection_id"], row["direction"], row["stream_offset"]): row for row in views["deliveries"]}
     deliveries = [row for row in tables["messages"] if row["direction"] == "server_to_client"]
     assert len(views["deliveries"]) == len(found) == len(deliveries)
     matched = live = 0
     for row in deliveries:
-        earlier = []
-        if row["topic"] is not None and row["payload_sha256"] is not None:
-            same = published[row["server"], row["topic"], row["payload_sha256"]]
-            earlier = in_order([one for one in same if one["timestamp_ns"] <= row["timestamp_ns"]])
-        last = earlier[-1] if earlier else None
-        shown = found[row["connection_id"], row["direction"], row["stream_offset"]]
+        place = row["connection_id"], row["direction"], row["stream_offset"]
+        source, _, repeated = sources[place]
+        last, shown = source and published[source[:2]], found[place]
         assert shown["published_ns"] == (last and last["timestamp_ns"])
         assert shown["publisher"] == (last and who(last))
         assert shown["receiver"] == who(row)
         assert shown["waited_ns"] == (last and row["timestamp_ns"] - last["timestamp_ns"])
-        assert shown["repeated"] == (len(earlier) > 1)
+        assert shown["repeated"] == repeated
         kept = row["retain"] and (last is None or last["retain"])
         assert shown["live"] == (not kept and not row["dup"])
         matched, live = matched + (last is not None), live + shown["live"]

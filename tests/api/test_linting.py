@@ -17,7 +17,6 @@ from mqttscope.lint.rule import Findings as Reports
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.packets import Publish
 from tests.cli.running import capture, invoke
-from tests.each import each
 
 VIOLATIONS = capture("planted-violations")
 
@@ -177,29 +176,6 @@ def test_errors_of_captures_are_values_beside_the_findings(tmp_path: Path) -> No
     assert 0 < findings.packets < 32
     with pytest.raises(mqttscope.CaptureReadError):
         mqttscope.lint(cut, raise_errors=True)
-
-
-@each(
-    "argument, wrong, said",
-    [
-        ("select", [None], r"select takes a list of codes, .*, not \[None\]"),
-        ("select", 5, "select takes a list of codes, .*, not 5"),
-        ("extend_select", b"PUB", "extend_select takes a list"),
-        ("ignore", None, "ignore takes a list of codes, .*, not None"),
-        ("complete", ["zz"], "complete names 'zz': it is not HOST:PORT"),
-        ("complete", ["localhost:1883"], "complete names .*: 'localhost' is not an IP address"),
-        ("complete", "10.0.0.2:1883", "complete takes a list of servers"),
-        ("complete", 5, "complete takes a list of servers"),
-        ("complete", [None], "complete names None"),
-        ("rules", None, "rules takes a list of classes or instances of rules, not None"),
-        ("rules", "OWN", "rules takes a list of classes or instances of rules, not 'OWN'"),
-        ("rules", ShortTopic, "rules takes a list of classes"),
-        ("profile", 5, "profile takes the path of a file"),
-    ],
-)
-def test_an_argument_of_another_kind_is_named(argument: str, wrong: object, said: str) -> None:
-    with pytest.raises(mqttscope.ArgumentError, match=said):
-        mqttscope.lint(VIOLATIONS, **{argument: wrong})  # type: ignore[arg-type]
 
 
 def test_servers_are_compared_as_captures_name_them() -> None:

@@ -289,7 +289,7 @@ def test_the_documentation_shows_this_screen_and_all_keys() -> None:
             assert f"| {title} | `{keys}` | {told} |" in text
 
 
-def test_sizes_and_no_colour() -> None:
+def test_sizes_and_no_colour(monkeypatch: pytest.MonkeyPatch) -> None:
     async def steps(at: Driver) -> None:
         assert at.browser.no_color
         assert not at.browser.view.colour
@@ -305,13 +305,8 @@ def test_sizes_and_no_colour() -> None:
         assert len(at.screen) == 16
         await at.press("q")
 
-    import os
-
-    os.environ["NO_COLOR"] = "1"
-    try:
-        drive(steps, QOS, view=View(colour=True, time="iso"))
-    finally:
-        os.environ.pop("NO_COLOR", None)
+    monkeypatch.setenv("NO_COLOR", "1")
+    drive(steps, QOS, view=View(colour=True, time="iso"))
 
 
 def test_sentences_are_wrapped_in_a_narrow_pane() -> None:

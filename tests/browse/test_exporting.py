@@ -19,6 +19,7 @@ from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.properties import Properties
 from mqttscope.report.base import View
 from tests.browse.made import built, capture
+from tests.building import write_program
 from tests.cli.running import inspected
 
 VIEW = View(width=0)
@@ -64,19 +65,15 @@ def shell(script: str, tmp_path: Path) -> list[list[str]]:
     log = tmp_path / "log"
     log.write_text("")
     for name in ("mosquitto_pub", "nc"):
-        stand_in = folder / name
-        stand_in.write_text(
-            f'#!/bin/sh\nfor word in {name} "$@"; do printf "%s\\0" "$word"; done >>"{log}"\n'
+        write_program(
+            folder / name,
+            f'for word in {name} "$@"; do printf "%s\\0" "$word"; done >>"{log}"\n'
             f'case " $* " in *" -n "*) ;; *) od -An -v -tx1 | tr -d " \\n" >>"{log}" ;; esac\n'
-            f'printf "\\0\\n\\0" >>"{log}"\n'
+            f'printf "\\0\\n\\0" >>"{log}"',
         )
-        stand_in.chmod(0o755)
     # The machine that runs the tests need not have xxd.
-    xxd = folder / "xxd"
-    xxd.write_text(
-        '#!/bin/sh\nexec python3 -c "import sys; sys.stdout.buffer.write(bytes.fromhex(sys.stdin.read()))"\n'
-    )
-    xxd.chmod(0o755)
+    script_of_xxd = "import sys; sys.stdout.buffer.write(bytes.fromhex(sys.stdin.read()))"
+    write_program(folder / "xxd", f'exec python3 -c "{script_of_xxd}"')
     done = subprocess.run(
         ["sh", "-s"], input=script.encode(), capture_output=True, timeout=60, check=False,
         env={"PATH": f"{folder}:/usr/bin:/bin:/usr/local/bin"},
@@ -102,31 +99,27 @@ def test_commands_that_publish_again(tmp_path: Path) -> None:
     assert "-D publish content-type" in script
 
 
-@pytest.mark.parametrize(
-    ("alias", "told"), [(None, "# its topic is empty"), (4, "# its topic is unknown")], ids=["empty", "unknown"]
-)
-def test_a_message_without_a_topic(alias: int | None, told: str) -> None:
+def commands_of(topic: str | None, name: str, payload: bytes, alias: int | None = None) -> list[str]:
+    """The commands that publish a message with this topic."""
     index = built(capture("v311-qos"))
     row = next(at for at in packets(index) if index.rows[at].header >> 4 == 3)
     event = index.event(row)
     assert isinstance(event, PacketEvent)
     assert isinstance(event.packet, Publish)
-    event.topic, event.packet.topic_name, event.packet.properties = None, "", Properties(topic_alias=alias)
+    event.topic, event.packet.topic_name, event.packet.payload = topic, name, payload
+    event.packet.properties = None if alias is None else Properties(topic_alias=alias)
     index.event = lambda number: event  # type: ignore[assignment, method-assign, misc]
+    return list(exported(index, [row], "mosquitto_pub", VIEW))
 
-    assert list(exported(index, [row], "mosquitto_pub", VIEW))[-1] == told
+
+def test_a_message_without_a_topic() -> None:
+    assert commands_of(None, "", b"x")[-1] == "# its topic is empty"
+    assert commands_of(None, "", b"x", alias=4)[-1] == "# its topic is unknown"
 
 
 @pytest.mark.parametrize("topic", ["a'; touch /nothing; '", "$(id)", "`id`", "-h evil", "a\nb"])
 def test_no_topic_has_a_say_in_the_shell(topic: str, tmp_path: Path) -> None:
-    index = built(capture("v311-qos"))
-    row = next(at for at in packets(index) if index.rows[at].header >> 4 == 3)
-    event = index.event(row)
-    event.topic = topic  # type: ignore[union-attr]
-    event.packet.topic_name = topic  # type: ignore[union-attr]
-    event.packet.payload = b"x"  # type: ignore[union-attr]
-    index.event = lambda number: event  # type: ignore[assignment, method-assign, misc]
-    sent = shell("\n".join(exported(index, [row], "mosquitto_pub", VIEW)) + "\n", tmp_path)
+    sent = shell("\n".join(commands_of(topic, topic, b"x")) + "\n", tmp_path)
 
     assert len(sent) == 1
     assert sent[0][sent[0].index("-t") + 1] == topic

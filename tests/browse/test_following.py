@@ -47,9 +47,7 @@ def test_a_message_that_is_published_again_is_another_one() -> None:
     for row in publishes(index, delivered=False):
         found = followed(index, row)
         assert row in found.rows
-        for at in found.rows:
-            event = index.event(at)
-            assert isinstance(event, PacketEvent)
+        assert all(isinstance(index.event(at), PacketEvent) for at in found.rows)
 
 
 def test_a_retained_message_has_no_publisher() -> None:
@@ -58,11 +56,7 @@ def test_a_retained_message_has_no_publisher() -> None:
 
     assert found
     assert all(one.deliveries >= 1 or one.publisher is not None for one in found)
-
-
-def test_only_a_message_is_followed() -> None:
-    index = built(capture("v5-qos"))
-
+    # Only a message is followed.
     assert not Following.starts_at(index, 0)
     assert Following.starts_at(index, publishes(index, delivered=False)[0])
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from mqttscope.browse.rows import Row
 from tests import tools
 
 tools.package("duckdb")
@@ -107,6 +108,18 @@ def told(index: Index) -> list[tuple[Any, ...]]:
     return sorted(out, key=lambda one: one[:4])
 
 
+def packets_of(index: Index) -> list[tuple[int, Row]]:
+    """The rows of packets that are no malformed ones, with their numbers."""
+    return [(number, row) for number, row in enumerate(index.rows.run(0, len(index.rows))) if row.kind in PACKETS]
+
+
+def read_original(index: LakeIndex, path: Path) -> None:
+    """Wait until the capture has been read for its bytes."""
+    index.originals.state(str(path))
+    while index.originals.is_reading:
+        pass
+
+
 @pytest.mark.parametrize("name", ["planted-violations", "mixed-versions"])
 def test_a_lake_has_the_rows_of_its_capture(name: str, tmp_path: Path, opened: Any) -> None:
     path = tmp_path / f"{name}.pcapng"
@@ -165,12 +178,8 @@ def test_exchanges_and_messages_are_found(folder: Path, opened: Any) -> None:
         index = filled(opened(folder / lake))
         publish = next(
             number
-            for number, row in enumerate(index.rows.run(0, len(index.rows)))
-            if row.kind in PACKETS
-            and isinstance(event := index.event(number), PacketEvent)
-            and isinstance(event.packet, Publish)
-            and event.packet.qos == 2
-            and "v5-qos" in event.capture
+            for number, row in packets_of(index)
+            if row.header >> 4 == 3 and row.header & 6 == 4 and "v5-qos" in index.captures[row.capture]
         )
         answer = partner(index, publish)
         assert answer is not None
@@ -187,7 +196,7 @@ def test_exchanges_and_messages_are_found(folder: Path, opened: Any) -> None:
 
 def test_bytes_come_from_the_capture(folder: Path, opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     index = filled(opened(folder / "bare"))
-    rows = [number for number, row in enumerate(index.rows.run(0, len(index.rows))) if row.kind in PACKETS]
+    rows = [number for number, _ in packets_of(index)]
     open_original: Any = index.originals._open_capture
     waiting: list[Any] = []
 
@@ -205,19 +214,14 @@ def test_bytes_come_from_the_capture(folder: Path, opened: Any, monkeypatch: pyt
     wanted = {name: built(folder / f"{name}.pcapng") for name in NAMES[:2]}
     for name, original in wanted.items():
         mine = [number for number in rows if name in index.captures[index.rows[number].capture]]
-        index.originals.state(str(folder / f"{name}.pcapng"))
-        while index.originals.is_reading:
-            pass
+        read_original(index, folder / f"{name}.pcapng")
         found = []
         for number in mine:
             event = index.exact(number)
             assert isinstance(event, PacketEvent)
             assert index.remark(number) == ""
             found.append((event.frame, event.packet.raw))
-        its = [
-            (row.frame, original.raw(row)) for row in original.rows.run(0, len(original.rows)) if row.kind in PACKETS
-        ]
-        assert sorted(found) == sorted(its)
+        assert sorted(found) == sorted((row.frame, original.raw(row)) for _, row in packets_of(original))
         assert not any(one.packet.missing for one in map(index.exact, mine) if isinstance(one, PacketEvent))
 
 
@@ -231,16 +235,12 @@ def test_captures_that_are_gone_or_changed(folder: Path, tmp_path: Path, opened:
     with paths[1].open("ab") as file:
         file.write(b"\0" * 8)
 
-    for path, why in zip(
-        paths, ("gone.pcapng is not there any more", "changed.pcapng has changed since it was"), strict=True
-    ):
-        index.originals.state(str(path))
-        while index.originals.is_reading:
-            pass
+    reasons = ("gone.pcapng is not there any more", "changed.pcapng has changed since it was")
+    for path, why in zip(paths, reasons, strict=True):
+        read_original(index, path)
         number = next(
-            at for at, row in enumerate(index.rows.run(0, len(index.rows)))
-            if row.kind in PACKETS and row.header >> 4 == 3 and index.captures[row.capture] == str(path)
-        )  # fmt: skip
+            at for at, row in packets_of(index) if row.header >> 4 == 3 and index.captures[row.capture] == str(path)
+        )
         assert why in index.remark(number)
         event = index.exact(number)
         assert isinstance(event, PacketEvent)

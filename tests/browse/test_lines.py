@@ -47,14 +47,17 @@ def test_times(time: str) -> None:
     assert again.line(last, last - 1) == lines.line(last, last - 1)
 
 
-def test_signs_and_marks() -> None:
+def test_signs_and_marks_and_what_inspect_wraps_is_one_line() -> None:
     index = built(capture("planted-violations"), lint=True)
-    lines = RowLines(index, View(width=80))
+    lines = RowLines(index, View(width=60))
     worst = {index.rows[at].severity: at for at in range(len(index.rows))}
+    wrong = [lines.line(at) for at in range(len(index.rows)) if index.rows[at].kind == RowKind.MALFORMED]
 
     assert lines.line(worst[3]).startswith("E ")
     assert lines.line(worst[3], marked=True).startswith("E*")
     assert lines.line(worst[0]).startswith("  ")
+    assert any("utf8_null_character: topic_name at byte 9: contains U+0000" in line for line in wrong)
+    assert all("\n" not in line for line in wrong)
 
 
 def test_states_of_connections() -> None:
@@ -66,12 +69,3 @@ def test_states_of_connections() -> None:
     assert states("v5-qos") == {"closed"}
     assert "refused" in states("refused-connects")
     assert "reset" in states("reset-by-middlebox")
-
-
-def test_what_inspect_wraps_is_one_line() -> None:
-    index = built(capture("planted-violations"))
-    lines = RowLines(index, View(width=60))
-    wrong = [lines.line(at) for at in range(len(index.rows)) if index.rows[at].kind == RowKind.MALFORMED]
-
-    assert any("utf8_null_character: topic_name at byte 9: contains U+0000" in line for line in wrong)
-    assert all("\n" not in line for line in wrong)

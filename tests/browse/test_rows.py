@@ -75,10 +75,6 @@ def test_a_packet_is_found_by_its_number() -> None:
 
     assert store.of_packet(COUNT) is None
     assert RowStore(Memory()).of_packet(0) is None
-
-
-def test_what_is_not_there_is_an_index_error() -> None:
-    store, _ = filled(100)
     for number in (-1, COUNT):
         with pytest.raises(IndexError):
             store[number]

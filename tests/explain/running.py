@@ -17,6 +17,7 @@ from mqttscope.lint.examples import Step, conversation
 from mqttscope.lint.examples import segments as segments_of
 from mqttscope.net.segment import Segment
 from tests.conftest import ROOT
+from tests.lint.lint_help import steps_of
 
 
 def capture(name: str) -> Path:
@@ -46,6 +47,11 @@ def of_segments(source: Iterable[Segment]) -> list[Explanation]:
 def only(*steps: Step) -> Explanation:
     """The explanation of the first connection."""
     return explained(*steps)[0]
+
+
+def ending(*lines: str) -> Explanation:
+    """The explanation of the first connection of a conversation that is written as text."""
+    return only(*steps_of(*lines))
 
 
 def traced(topic: str, *steps: Step) -> Trace:

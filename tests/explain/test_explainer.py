@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mqttscope.explain import Cause, Certainty, Explainer, Explanation, explainer
+import pytest
+
+from mqttscope.explain import Cause, Certainty, Explainer, explainer
 from mqttscope.explain.explainer import ranked
 from mqttscope.explain.model import Candidate
-from mqttscope.lint.examples import client, closes, on, opened, server
+from mqttscope.lint.examples import client, closes, opened, server
 from mqttscope.mqtt.packets import Disconnect, Pingreq, Pingresp
 from mqttscope.net.segment import ACK, FIN, PSH
 from tests.dissect.conversations import CLIENT, SERVER, Conversation, numbered
 from tests.dissect.talk import CONNACK, connect, wire
+from tests.each import each
 from tests.explain.running import explained, of_segments, only
+from tests.lint.lint_help import steps_of
 
 
 def candidate(cause: Cause, certainty: Certainty, weight: int) -> Candidate:
@@ -45,32 +49,18 @@ def test_a_connection_that_is_open_at_the_end_is_unknown_and_no_trouble() -> Non
 
 def test_totals_count_every_connection_once() -> None:
     running = Explainer()
-    explained(
-        *opened(client_identifier="a"),
-        *on(1, *opened(client_identifier="b")),
-        *on(2, *opened(client_identifier="c")),
-        client(Disconnect()),
-        closes("client"),
-        *on(1, closes("client", "reset")),
-        explainer=running,
-    )
+    opens = "for 0..2: @{n} opened client=c{n}"
+    explained(*steps_of(opens, "> disconnect; > fin; @1 > reset"), explainer=running)
 
     totals = running.totals
     assert (totals.connections, totals.quiet, totals.open, totals.causes) == (3, 1, 1, {"client_reset": 1})
 
 
-def test_ended_connections_wait_in_a_bounded_room() -> None:
-    most, explainer.MAX_WAITING = explainer.MAX_WAITING, 2
+def test_ended_connections_wait_in_a_bounded_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explainer, "MAX_WAITING", 2)
     running = Explainer()
-    steps = [
-        step
-        for number in range(6)
-        for step in on(number, *opened(client_identifier=f"c{number}"), closes("client", "reset"))
-    ]
-    try:
-        found = explained(*steps, explainer=running)
-    finally:
-        explainer.MAX_WAITING = most
+    ends = "for 0..5: @{n} opened client=c{n}; @{n} > reset"
+    found = explained(*steps_of(ends), explainer=running)
 
     assert [one.connection for one in found] == list(range(6))
     assert running.totals.dropped == {"waiting ends": 4}
@@ -86,15 +76,23 @@ def test_a_capture_that_begins_in_the_middle_says_so() -> None:
 def test_flows_are_let_go_with_their_explanations() -> None:
     running = Explainer()
     explained(
-        *opened(client_identifier="a"), closes("client", "reset"),
-        *on(1, *opened(client_identifier="b"), client(Pingreq(), after=130), server(Pingresp())), explainer=running,
-    )  # fmt: skip
+        *steps_of("opened client=a; > reset; @1 opened client=b; +130 @1 > pingreq; @1 < pingresp"), explainer=running
+    )
 
     assert not running.watch.flows
 
 
-def silent_after(first: Conversation) -> list[Explanation]:
-    """A client on the ports of a connection before, which is silent until its Keep Alive has run out, and answers."""
+@each(
+    "first, cause",
+    [
+        # A connection without a handshake is not judged by the numbers of the one before, and one that another one
+        # replaces is not judged by what that sends.
+        (Conversation().join().whole().finish(), Cause.NORMAL),
+        (Conversation().open().whole(), Cause.DEVICE_RESTART),
+    ],
+)
+def test_a_client_on_the_ports_of_a_connection_before(first: Conversation, cause: Cause) -> None:
+    """It is silent until its Keep Alive has run out, and answers."""
     second = Conversation(first.tape, numbers=(500, 700)).join()
     second.wait(1).begin(replace(connect(), keep_alive=60))
     second.say(SERVER, CONNACK)
@@ -102,25 +100,11 @@ def silent_after(first: Conversation) -> list[Explanation]:
     second.wait(93).fin(SERVER)
     second.ack(CLIENT).fin(CLIENT)
     second.ack(SERVER)
-    return of_segments(numbered(first.tape.segments))
+    one, other = of_segments(numbered(first.tape.segments))
 
-
-def test_a_connection_without_a_handshake_is_not_judged_by_the_numbers_of_the_one_before() -> None:
-    ended = Conversation().join().whole().finish()
-    first, second = silent_after(ended)
-
-    assert first.cause is Cause.NORMAL
-    assert second.first.headline.endswith("its TCP was alive.")
-    assert [moment.what for one in (first, second) for moment in one.timeline if "again" in moment.what] == []
-
-
-def test_a_connection_that_another_one_replaces_is_not_judged_by_what_that_sends() -> None:
-    cut = Conversation().open().whole()
-    first, second = silent_after(cut)
-
-    assert first.cause is Cause.DEVICE_RESTART
-    assert second.first.headline.endswith("its TCP was alive.")
-    assert [moment.what for one in (first, second) for moment in one.timeline if "again" in moment.what] == []
+    assert one.cause is cause
+    assert other.first.headline.endswith("its TCP was alive.")
+    assert [moment.what for told in (one, other) for moment in told.timeline if "again" in moment.what] == []
 
 
 def test_a_fin_that_was_captured_before_the_disconnect_of_a_second_connection() -> None:

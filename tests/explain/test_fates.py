@@ -7,34 +7,28 @@ from dataclasses import replace
 from mqttscope.dissect import dissect_segments
 from mqttscope.explain.fates import Fate
 from mqttscope.explain.messages import MessageWatch
-from mqttscope.lint.examples import Step, acknowledges, client, conversation, on, opened, segments, server
-from mqttscope.mqtt.packets import Pingreq, Pingresp, Publish
+from mqttscope.lint.examples import conversation, segments
+from mqttscope.mqtt.packets import Publish
 from mqttscope.net.segment import ACK, Segment
 from tests.dissect.conversations import CLIENT, SERVER, Conversation, numbered
 from tests.dissect.talk import CONNACK, Talk, connect
-from tests.explain.running import traced
-from tests.explain.test_messages import ANSWER, LATER, MESSAGE, TOPIC, subscribed
+from tests.explain.test_messages import LATER, READER, TOPIC, WRITER, trace
+from tests.lint.lint_help import steps_of
 
 
 def test_a_message_is_lost_only_if_the_broker_received_it() -> None:
-    sent = Publish(topic_name=TOPIC, payload=b"hot")
-    reader = (*opened(client_identifier="reader"), *subscribed())
-    writer = on(1, *opened(client_identifier="writer"), client(sent))
+    def fates(answer: str) -> list[Fate]:
+        sent = f"@1 opened client=writer; @1 > publish {TOPIC} hot; {answer}"
+        return [one.fate for one in trace(READER, sent, LATER).messages[0].deliveries]
 
-    def fates(*steps: Step) -> list[Fate]:
-        return [one.fate for one in traced(TOPIC, *reader, *writer, *steps, LATER).messages[0].deliveries]
-
-    assert fates() == [Fate.NOT_RECEIVED]
-    assert fates(*on(1, acknowledges("server"))) == [Fate.NOT_SENT]
-    assert fates(*on(1, server(Pingresp()))) == [Fate.NOT_SENT]
+    assert fates("") == [Fate.NOT_RECEIVED]
+    assert fates("@1 < ack") == [Fate.NOT_SENT]
+    assert fates("@1 < pingresp") == [Fate.NOT_SENT]
 
 
 def test_a_client_that_does_not_read_is_not_sent_more() -> None:
     """Neither zero windows nor bytes without an acknowledgment let a broker send."""
-    steps = (
-        *opened(client_identifier="reader"), *subscribed(), acknowledges("client"),
-        *on(1, *opened(client_identifier="writer"), client(MESSAGE), ANSWER), client(Pingreq(), after=1.5),
-    )  # fmt: skip
+    steps = steps_of(READER, "> ack", WRITER, "+1.5 > pingreq")
 
     def fates(segments_of: list[Segment]) -> list[Fate]:
         watch = MessageWatch(TOPIC)
@@ -46,8 +40,7 @@ def test_a_client_that_does_not_read_is_not_sent_more() -> None:
     assert fates(taken) == [Fate.NOT_SENT]
     closed = [replace(one, window=0) if one.flags == ACK and not one.payload else one for one in taken]
     assert fates(closed) == [Fate.STALLED]
-    retained = server(Publish(topic_name="other", payload=b"old"))
-    assert fates(list(segments(conversation("", *steps, retained)))) == [Fate.STALLED]
+    assert fates(list(segments(conversation("", *steps, *steps_of("< publish other old"))))) == [Fate.STALLED]
 
 
 def fate_of_message(*, again: bool = False, closed: bool = False) -> Fate:

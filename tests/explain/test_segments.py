@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from mqttscope.capture import open_capture
 from mqttscope.dissect import segments as segments_of
 from mqttscope.explain import segments
-from mqttscope.explain.segments import MAX_GENERATIONS, SegmentWatch, ip_facts
+from mqttscope.explain.segments import MAX_GENERATIONS, FlowFacts, Half, SegmentWatch, ip_facts
 from mqttscope.net.checksum import RIGHT, UNJUDGED, WRONG
 from mqttscope.net.frame import Frame
 from mqttscope.net.segment import ACK, FIN, PSH, RST, SYN, Segment, direction_key
+from tests.each import each
 from tests.explain.running import capture
 
 SECOND = 1_000_000_000
@@ -32,6 +34,18 @@ def fed(*found: Segment) -> SegmentWatch:
     return watch
 
 
+def facts_of(watch: SegmentWatch, opened_ns: int = 0, **more: Any) -> FlowFacts:
+    """What is known of the connection to the server."""
+    found = watch.facts(TO_SERVER, opened_ns, **more)
+    assert found is not None
+    return found
+
+
+def client_of(*found: Segment) -> Half:
+    """What is known of the client after segments."""
+    return facts_of(fed(*found)).half("10.0.0.1:50000")
+
+
 OPENED = (
     segment(TO_SERVER, 100, 0, SYN),
     segment(TO_CLIENT, 500, 101, SYN | ACK),
@@ -39,44 +53,35 @@ OPENED = (
 )
 
 
-def test_what_is_not_acknowledged_is_outstanding_and_what_comes_again_is_counted() -> None:
-    sent = [segment(TO_SERVER, 101, 501, PSH | ACK, b"\xc0\0", at) for at in (1, 2, 3)]
-    facts = fed(*OPENED, *sent).facts(TO_SERVER, 0)
-
-    assert facts is not None
-    half = facts.half("10.0.0.1:50000")
-    assert (half.outstanding, half.repeats, half.unanswered_ns) == (2, 2, SECOND)
-    assert facts.half("10.0.0.2:1883").outstanding == 0
+SENT = [segment(TO_SERVER, 101, 501, PSH | ACK, b"\xc0\0", at) for at in (1, 2, 3)]
+PROBES = [segment(TO_SERVER, 102, 501, ACK, b"", at) for at in (60, 70)]
 
 
-def test_an_acknowledgement_ends_the_count() -> None:
-    sent = [segment(TO_SERVER, 101, 501, PSH | ACK, b"\xc0\0", at) for at in (1, 2)]
-    facts = fed(*OPENED, *sent, segment(TO_CLIENT, 501, 103, ACK, at=3)).facts(TO_SERVER, 0)
+@each(
+    "found, known",
+    [
+        (SENT, (2, 2, SECOND)),
+        # An acknowledgment ends the count, and a probe of TCP is no repetition.
+        ([*SENT[:2], segment(TO_CLIENT, 501, 103, ACK, at=3)], (0, 0, None)),
+        ([SENT[0], segment(TO_CLIENT, 501, 103, ACK, at=1.1), *PROBES], (0, 0, None)),
+    ],
+)
+def test_what_is_not_acknowledged_is_outstanding_and_what_comes_again_is_counted(
+    found: list[Segment], known: tuple[int, int, int | None]
+) -> None:
+    half = client_of(*OPENED, *found)
 
-    assert facts is not None
-    half = facts.half("10.0.0.1:50000")
-    assert (half.outstanding, half.repeats, half.unanswered_ns) == (0, 0, None)
+    assert (half.outstanding, half.repeats, half.unanswered_ns) == known
+    assert facts_of(fed(*OPENED, *found)).half("10.0.0.2:1883").outstanding == 0
 
 
 @pytest.mark.parametrize("verified", [True, False])
 def test_a_segment_with_a_wrong_checksum_says_nothing_where_others_are_right(verified: bool) -> None:
     opened = [replace(each, checksum=RIGHT if verified else UNJUDGED) for each in OPENED]
     reset = replace(segment(TO_SERVER, 101, 501, RST | ACK, at=1), checksum=WRONG)
-    facts = fed(*opened, reset).facts(TO_SERVER, 0)
+    half = client_of(*opened, reset)
 
-    assert facts is not None
-    half = facts.half("10.0.0.1:50000")
     assert (len(half.resets), len(half.damaged)) == ((0, 1) if verified else (1, 0))
-
-
-def test_a_probe_of_tcp_is_no_repetition() -> None:
-    data = segment(TO_SERVER, 101, 501, PSH | ACK, b"\xc0\0", 1)
-    answer = segment(TO_CLIENT, 501, 103, ACK, at=1.1)
-    probes = [segment(TO_SERVER, 102, 501, ACK, b"", at) for at in (60, 70)]
-    facts = fed(*OPENED, data, answer, *probes).facts(TO_SERVER, 0)
-
-    assert facts is not None
-    assert facts.half("10.0.0.1:50000").repeats == 0
 
 
 def test_a_refused_syn_is_remembered_by_its_server() -> None:
@@ -92,9 +97,7 @@ def test_each_connection_of_the_same_endpoints_has_its_own_facts() -> None:
     for count in range(1, MAX_GENERATIONS + 3):
         watch.feed(segment(TO_SERVER, 1000 * count, 0, SYN, at=10 * count))
 
-    last = watch.facts(TO_SERVER, 45 * SECOND)
-    assert last is not None
-    assert last.first_ns == 40 * SECOND
+    assert facts_of(watch, 45 * SECOND).first_ns == 40 * SECOND
     assert watch.facts(TO_SERVER, 0) is None
     assert watch.facts(b"", 0) is None
 
@@ -106,12 +109,10 @@ def test_facts_begin_anew_at_the_first_frame_of_a_connection() -> None:
         replace(segment(TO_CLIENT, 70, 42, PSH | ACK, b"\x20\0", 3), frame=3),
     ]
     watch = fed(*OPENED, *second)
-    before = watch.facts(TO_SERVER, 0, until=(2, "a"))
+    before = facts_of(watch, until=(2, "a"))
     watch.begin(TO_SERVER, 2 * SECOND, 2, "a")
-    after = watch.facts(TO_SERVER, 2 * SECOND)
+    after = facts_of(watch, 2 * SECOND)
 
-    assert before is not None
-    assert after is not None
     assert [(facts.first_frame, facts.is_mixed) for facts in (before, after)] == [(1, False), (2, False)]
     client, server = before.half("10.0.0.1:50000"), after.half("10.0.0.1:50000")
     assert [(half.segments, half.end, half.repeats) for half in (client, server)] == [(2, 101, 0), (1, 42, 0)]
@@ -121,13 +122,9 @@ def test_a_capture_that_is_read_later_and_is_older_has_facts_of_its_own() -> Non
     other = [replace(each, capture="b", timestamp_ns=each.timestamp_ns - 9 * SECOND, sequence=7) for each in OPENED]
     watch = fed(*OPENED, segment(TO_SERVER, 101, 501, PSH | ACK, b"\xc0\0", 1), *other[1:])
     watch.begin(TO_SERVER, -9 * SECOND, 1, "b")
-    first, second = (
-        watch.facts(TO_SERVER, opened_ns, (1, capture)) for opened_ns, capture in ((0, "a"), (-9 * SECOND, "b"))
-    )  # fmt: skip
+    both = facts_of(watch, first=(1, "a")), facts_of(watch, -9 * SECOND, first=(1, "b"))
 
-    assert first is not None
-    assert second is not None
-    assert [sum(half.segments for half in facts.halves) for facts in (first, second)] == [4, 2]
+    assert [sum(half.segments for half in facts.halves) for facts in both] == [4, 2]
 
 
 def test_facts_prove_nothing_if_it_is_unknown_which_connection_they_are_of() -> None:
@@ -137,13 +134,10 @@ def test_facts_prove_nothing_if_it_is_unknown_which_connection_they_are_of() -> 
         for number in range(segments.MAX_UNDECIDED + 1)
     ]
     watch = fed(*OPENED, *again)
-    before = watch.facts(TO_SERVER, 0)
+    before = facts_of(watch)
     watch.begin(TO_SERVER, 2 * SECOND, 2, "a")
-    after = watch.facts(TO_SERVER, 2 * SECOND)
 
-    assert before is not None
-    assert after is not None
-    assert (before.is_mixed, after.is_mixed) == (True, True)
+    assert (before.is_mixed, facts_of(watch, 2 * SECOND).is_mixed) == (True, True)
 
 
 def test_a_connection_that_continues_after_a_long_silence_has_the_same_facts() -> None:
@@ -156,26 +150,19 @@ def test_a_connection_that_continues_after_a_long_silence_has_the_same_facts() -
 
 
 def test_the_answer_of_an_open_connection_to_a_syn_is_not_of_the_new_one() -> None:
-    facts = fed(
+    watch = fed(
         *OPENED, segment(TO_SERVER, 900, 0, SYN, at=1), segment(TO_CLIENT, 501, 101, ACK, at=1.1),
         segment(TO_SERVER, 900, 0, SYN, at=2), segment(TO_CLIENT, 4_000_000_000, 901, SYN | ACK, at=2.1),
         segment(TO_SERVER, 901, 4_000_000_001, ACK, at=2.2),
-    ).facts(TO_SERVER, 3 * SECOND)  # fmt: skip
-
-    assert facts is not None
-    server = facts.half("10.0.0.2:1883")
+    )  # fmt: skip
+    server = facts_of(watch, 3 * SECOND).half("10.0.0.2:1883")
     assert (server.end, server.outstanding, server.repeats) == (4_000_000_001, 0, 0)
 
 
-def test_flows_are_bounded(monkeypatch: object) -> None:
-    watch = SegmentWatch()
-    most, segments.MAX_FLOWS = segments.MAX_FLOWS, 2
-    try:
-        for port in range(4):
-            key = direction_key(CLIENT + SERVER, (5000 + port).to_bytes(2, "big") + b"\x07\x5b")
-            watch.feed(segment(key, 1, 0, SYN))
-    finally:
-        segments.MAX_FLOWS = most
+def test_flows_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segments, "MAX_FLOWS", 2)
+    ports = [(5000 + port).to_bytes(2, "big") + b"\x07\x5b" for port in range(4)]
+    watch = fed(*(segment(direction_key(CLIENT + SERVER, port), 1, 0, SYN) for port in ports))
 
     assert (len(watch.flows), watch.forgotten) == (2, 2)
 

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from mqttscope.explain import Explainer
 from mqttscope.explain.story import MAX_PACKETS, announced
-from mqttscope.lint.examples import client, closes, opened, server
-from mqttscope.mqtt.constants import ProtocolVersion
-from mqttscope.mqtt.packets import Disconnect, Pingreq, Pingresp, Puback, Publish, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
-from mqttscope.mqtt.properties import Properties
-from tests.explain.running import explained, only
+from tests.explain.running import ending
 
-V311 = ProtocolVersion.V3_1_1
+TOKEN = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJwdW1wIn0.abcdef0123456789"
 
 
 def test_the_last_packets_of_both_sides_are_kept_and_the_others_counted() -> None:
-    pings = [step for _ in range(20) for step in (client(Pingreq()), server(Pingresp()))]
-    one = only(*opened(), *pings, client(Disconnect()), closes("client"))
+    one = ending("opened", "for 1..20: > pingreq; < pingresp", "> disconnect; > fin")
 
     assert len(one.timeline) == 2 * MAX_PACKETS + 2
     assert one.left_out == 43 - 2 * MAX_PACKETS
@@ -26,14 +19,9 @@ def test_the_last_packets_of_both_sides_are_kept_and_the_others_counted() -> Non
 
 
 def test_packets_are_told_with_what_matters() -> None:
-    wanted = Subscribe(packet_identifier=1, subscriptions=[Subscription("a/#", maximum_qos=1)])
-    one = only(
-        *opened(V311, keep_alive=30),
-        client(wanted),
-        server(Suback(packet_identifier=1, reason_codes=[0x80])),
-        client(Publish(topic_name="a/b", qos=1, packet_identifier=2, payload=b"xyz")),
-        server(Puback(packet_identifier=2)),
-        closes("client"),
+    one = ending(
+        "opened 3.1.1 keep_alive=30; > subscribe 1 a/#:1; < suback 1 0x80; > publish a/b xyz qos=1 id=2; < puback 2",
+        "> fin",
     )
 
     assert [each.what for each in one.timeline] == [
@@ -48,27 +36,16 @@ def test_packets_are_told_with_what_matters() -> None:
     ]
 
 
-def test_reason_strings_are_told_without_secrets() -> None:
-    token = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJwdW1wIn0.abcdef0123456789"
-    said = Disconnect(reason_code=0x98, properties=Properties(reason_string=f"sold, token={token}"))
-    one = only(*opened(), server(said), closes("server"))
+def test_secrets_in_reasons_and_names_are_not_told() -> None:
+    said = repr(ending(f'opened; < disconnect code=0x98 reason_string="sold, token={TOKEN}"; < fin'))
+    assert "sold" in said
+    assert TOKEN not in said
 
-    told = repr(one)
-    assert "sold" in told
-    assert token not in told
-
-
-def test_secrets_in_names_are_not_told() -> None:
-    token = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJwdW1wIn0.abcdef0123456789"
-    found = explained(
-        *opened(client_identifier=token, user_name="u", password=b"s3cretPlantPw"),
-        client(Publish(topic_name=f"a/{token}", qos=1, packet_identifier=1)),
-        closes("server"),
-        explainer=Explainer(),
+    named = repr(
+        ending(f"opened client={TOKEN} user_name=u password=s3cretPlantPw; > publish a/{TOKEN} qos=1 id=1; < fin")
     )
-
-    assert token not in repr(found)
-    assert "s3cretPlantPw" not in repr(found)
+    assert TOKEN not in named
+    assert "s3cretPlantPw" not in named
 
 
 @pytest.mark.parametrize(

@@ -7,21 +7,39 @@ from typing import Any
 
 from mqttscope.dissect import dissect_segments
 from mqttscope.lint.catalogue import all_rules, usual_rule
+from mqttscope.lint.conversation_text import parse_conversations
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.examples import V5, Step, client, conversation, on, opened, segments, server
 from mqttscope.lint.finding import Finding
+from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.packets import Puback, Publish, Suback, Subscribe
 from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import Properties
+from mqttscope.net.segment import Segment
+
+
+def steps_of(*lines: str) -> tuple[Step, ...]:
+    """Steps that are written as text: ``mqttscope.lint.conversation_text``."""
+    (only,) = parse_conversations("\n  ".join(["title", *lines]))
+    return only.steps
+
+
+def lint(rules: Iterable[Rule], captured: Iterable[Segment]) -> list[Finding]:
+    """What rules find in segments; a rule that fails is an error."""
+    linter = Linter(rules, strict=True)
+    return [finding for event in dissect_segments(captured) for finding in linter.feed(event)]
+
+
+def talked(*steps: Step, version: ProtocolVersion | None = None) -> list[Segment]:
+    """The segments of a conversation."""
+    return segments(conversation("a conversation", *steps, version=version))
 
 
 def linted(*steps: Step, codes: Iterable[str] = (), version: ProtocolVersion | None = None) -> list[Finding]:
     """Findings of a conversation, of some rules or of all."""
     rules = [usual_rule(rule) for code, rule in all_rules().items() if not codes or code in codes]
-    linter = Linter(rules, strict=True)
-    captured = segments(conversation("a conversation", *steps, version=version))
-    return [finding for event in dissect_segments(captured) for finding in linter.feed(event)]
+    return lint(rules, talked(*steps, version=version))
 
 
 def subscriber(
@@ -71,6 +89,3 @@ def qos_findings(*topics: str, client_identifier: str = "dev1") -> list[Finding]
         ),
         codes=("PUB209",),
     )
-
-
-__all__ = ["client", "linted", "message", "opened", "publishes", "qos_findings", "server", "subscriber"]

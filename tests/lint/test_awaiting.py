@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import count
 from typing import Any, ClassVar
 
-from mqttscope.dissect import dissect_segments
 from mqttscope.lint.awaiting import AwaitingRule
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.engine import Linter
-from mqttscope.lint.examples import START_NS, Step, client, closes, conversation, on, opened, segments, server
+from mqttscope.lint.examples import START_NS, Step, client, closes, on, opened, server
 from mqttscope.lint.finding import Finding, Report, Severity
 from mqttscope.lint.message_model import Expected, Messages
 from mqttscope.lint.rule import V5
 from mqttscope.mqtt.packets import Pingreq, Puback
-from tests.lint.lint_help import message, publishes, subscriber
+from tests.lint.lint_help import lint, message, publishes, subscriber, talked
 
 
 class Waits(AwaitingRule):
@@ -34,8 +31,7 @@ class Waits(AwaitingRule):
 
 
 def run(*steps: Step, rule: Any = Waits) -> list[Finding]:
-    linter = Linter([rule({"timeout": 10})], strict=True)
-    return [one for event in dissect_segments(segments(conversation("x", *steps))) for one in linter.feed(event)]
+    return lint([rule({"timeout": 10})], talked(*steps))
 
 
 BOTH = (*subscriber(), *opened())
@@ -71,14 +67,10 @@ def test_a_connection_that_has_ended_is_not_judged() -> None:
 
 
 def test_a_full_window_excuses_it() -> None:
-    unanswered = [
-        step
-        for number in range(10)
-        for step in (
-            *publishes(message(b"%d" % number)),
-            *on(1, server(message(b"%d" % number, packet_identifier=number + 1))),
-        )
-    ]
+    unanswered: list[Step] = []
+    for number in range(10):
+        packet = message(b"%d" % number)
+        unanswered += [*publishes(packet), *on(1, server(replace(packet, packet_identifier=number + 1)))]
 
     assert run(*BOTH, *unanswered, *publishes(message()), *LATER) == []
     answered = on(1, *(client(Puback(number + 1)) for number in range(10)))
@@ -90,12 +82,8 @@ def test_what_a_client_lacks_counts_over_all_topics() -> None:
     """So the messages of a server cannot be judged topic by topic, each by itself."""
 
     def lacking(*topics: str) -> int:
-        said = [step for _ in range(40) for topic in topics for step in _published(topic, next(numbers))]
+        sent = [message(b"%d" % at, topic_name=topic) for at in range(40) for topic in topics]
+        said = [step for packet in sent for step in publishes(packet, after=0.01)]
         return len(run(*subscriber(V5, *topics), *opened(), client(Pingreq(), after=2), *said, *LATER))
 
-    numbers = count()
     assert [lacking("a"), lacking("b"), lacking("a", "b")] == [40, 40, 0]
-
-
-def _published(topic: str, number: int) -> tuple[Step, ...]:
-    return publishes(replace(message(b"%d" % number), topic_name=topic), after=0.01)

@@ -9,7 +9,7 @@ import pytest
 from mqttscope.dissect import dissect_segments
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.examples import Step, client, closes, conversation, on, opened, segments, server
+from mqttscope.lint.examples import Step, client, closes, on, opened, segments, server
 from mqttscope.lint.finding import Confidence, Finding, Severity
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.packets import Pingreq, Pingresp, Publish, Suback, Subscribe
@@ -18,6 +18,7 @@ from mqttscope.mqtt.properties import Properties
 from mqttscope.net.frame import CaptureDrops
 from mqttscope.net.segment import Segment
 from tests.each import each
+from tests.lint.lint_help import lint, linted
 
 SESSIONS = ("PUB311", "ACK311", "ACK312", "ACK313", "ACK314", "ALS305", *(f"SES30{digit}" for digit in range(3, 8)))
 SERVERS = (
@@ -25,15 +26,6 @@ SERVERS = (
     *("WIL404", "WIL405", "WIL406", "WIL407", "WIL408", "CON426", "CON432"),
 )
 RULES = {code: all_rules()[code] for code in (*SESSIONS, *SERVERS)}
-
-
-def lint(rule: type[Rule], captured: list[Segment]) -> list[Finding]:
-    linter = Linter([rule()], strict=True)
-    return [one for event in dissect_segments(captured) for one in linter.feed(event)]
-
-
-def found(code: str, *steps: Step) -> list[Finding]:
-    return lint(RULES[code], segments(conversation("x", *steps)))
 
 
 @each("rule", RULES.values(), ids=RULES)
@@ -45,7 +37,7 @@ def test_nothing_is_an_error_that_rests_on_another_capture(rule: type[Rule]) -> 
             assert rule.code == "PUB311", "it looks at one connection as well"
             continue
 
-        for one in lint(rule, captured):
+        for one in lint([rule()], captured):
             assert one.severity is not Severity.ERROR, example.title
 
 
@@ -62,7 +54,7 @@ def test_nothing_is_found_twice_where_a_capture_is_read_twice(rule: type[Rule]) 
     first = segments(good)
     second = [replace(one, frame=one.frame + len(first)) for one in segments(good)]
 
-    assert lint(rule, [*first, *second]) == []
+    assert lint([rule()], [*first, *second]) == []
 
 
 @each("rule", RULES.values(), ids=RULES)
@@ -70,7 +62,7 @@ def test_nothing_is_found_where_a_good_capture_ends_anywhere(rule: type[Rule]) -
     for example in rule.good:
         captured = segments(example)
         for length in range(0, len(captured), 3):
-            assert lint(rule, captured[:length]) == [], example.title
+            assert lint([rule()], captured[:length]) == [], example.title
 
 
 def judged(rule: type[Rule], captured: list[Segment], *, dropped: bool = False) -> list[Finding]:
@@ -84,7 +76,7 @@ def judged(rule: type[Rule], captured: list[Segment], *, dropped: bool = False) 
 @each("rule", RULES.values(), ids=RULES)
 def test_what_is_likely_is_certain_where_every_connection_was_captured(rule: type[Rule]) -> None:
     for example in rule.bad:
-        before, after = lint(rule, segments(example)), judged(rule, segments(example))
+        before, after = lint([rule()], segments(example)), judged(rule, segments(example))
         assert [one.fingerprint for one in before] == [one.fingerprint for one in after]
         for was, now in zip(before, after, strict=True):
             is_sure = was.confidence is not Confidence.HEURISTIC
@@ -112,7 +104,7 @@ def test_other_servers_and_rules_of_one_connection_stay_as_they_are() -> None:
         Confidence.LIKELY
     }
     for bad in narrow.bad:
-        assert judged(narrow, segments(bad)) == lint(narrow, segments(bad))
+        assert judged(narrow, segments(bad)) == lint([narrow()], segments(bad))
 
 
 def test_the_linter_says_which_of_the_servers_it_has_met() -> None:
@@ -130,16 +122,16 @@ def takes_over(number: int) -> tuple[Step, ...]:
 def test_only_so_many_connections_of_a_client_are_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     goes_on = (client(Pingreq(), after=40), server(Pingresp()))
     steps = [*opened(), *takes_over(1), *takes_over(2), *goes_on]
-    assert len(found("SES307", *steps)) == 1
+    assert len(linted(*steps, codes=["SES307"])) == 1
     monkeypatch.setattr("mqttscope.lint.rules.session.session_takeover_not_closed.MAX_LIVE", 2)
 
-    assert found("SES307", *steps) == []
+    assert linted(*steps, codes=["SES307"]) == []
 
 
 def test_a_note_about_a_lost_session_is_never_more_than_a_guess() -> None:
     expiry = Properties(session_expiry_interval=3_600)
     again = on(1, *opened(clean_start=False, connect=expiry))
-    (one,) = found("SES303", *opened(connect=expiry), closes("client"), *again)
+    (one,) = linted(*opened(connect=expiry), closes("client"), *again, codes=["SES303"])
 
     assert (one.severity, one.confidence) == (Severity.INFO, Confidence.HEURISTIC)
 
@@ -147,12 +139,8 @@ def test_a_note_about_a_lost_session_is_never_more_than_a_guess() -> None:
 def expiring(times: int) -> list[Finding]:
     message = Publish(topic_name="a", retain=True, payload=b"x", properties=Properties(message_expiry_interval=100))
     asks = (client(Subscribe(1, subscriptions=[Subscription("a", 0)]), after=50), server(Suback(1, reason_codes=[0])))
-    return found(
-        "DLV416",
-        *opened(),
-        *(client(message) for _ in range(times)),
-        *on(1, *opened(client_identifier="c2"), *asks, server(message)),
-    )
+    other = on(1, *opened(client_identifier="c2"), *asks, server(message))
+    return linted(*opened(), *(client(message) for _ in range(times)), *other, codes=["DLV416"])
 
 
 def test_a_message_that_was_published_too_often_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:

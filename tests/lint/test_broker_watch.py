@@ -7,17 +7,16 @@ from typing import Any, ClassVar
 
 import pytest
 
-from mqttscope.dissect import dissect_segments
 from mqttscope.lint.broker_watch import BrokerRule, Watch, expires_or_retained
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.engine import Linter
-from mqttscope.lint.examples import client, closes, conversation, lost, on, opened, segments, server
-from mqttscope.lint.finding import Finding, Severity
+from mqttscope.lint.examples import conversation, segments
+from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import Findings
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.parts import Will
 from mqttscope.mqtt.properties import Properties
+from tests.each import each
+from tests.lint.lint_help import lint, steps_of
 
 SECOND_NS = 1_000_000_000
 
@@ -53,55 +52,44 @@ class Watching(BrokerRule):
         return self.report("", f"{facts.forgotten} {facts.topics!r} {wills!r} {facts.witnessed(since)}")
 
 
-def told(*steps: Any, handshake: bool = True) -> list[str]:
-    linter = Linter([Watching()], strict=True)
-    talk = conversation("x", *steps, handshake=handshake)
-    found: list[Finding] = [one for event in dissect_segments(segments(talk)) for one in linter.feed(event)]
-    return [one.message for one in found]
+def told(*lines: str, handshake: bool = True) -> list[str]:
+    talk = conversation("x", *steps_of(*lines), handshake=handshake)
+    return [one.message for one in lint([Watching()], segments(talk))]
 
 
-PING = (client(packets.Pingreq()), server(packets.Pingresp()))
-LATER = (client(packets.Pingreq(), after=11), server(packets.Pingresp()))
-WILL = Will("w", b"x", 0, will_retain=True)
+PING = "> pingreq; < pingresp"
+LATER = f"+11 {PING}"
+PING_1 = "@1 > pingreq; @1 < pingresp"
+BOTH = f"@1 opened client=c2; {PING_1}"
+WILL = "opened will=w will_payload=x will_retain"
 
 
-def test_a_connection_that_is_open_is_a_witness() -> None:
-    assert told(*opened(), *PING, *LATER) == ["0 '' '' False", "0 '' '' True"]
-    assert told(*opened(), closes("client"), *on(1, *opened(), *PING, *LATER))[-1] == "0 '' '' True"
-    assert told(*opened(), closes("client", after=11), *on(1, *opened(), *PING)) == ["0 '' '' False"]
+@each(
+    "text, last",
+    [
+        (f"opened; {PING}", "0 '' '' False"),
+        (f"opened; {PING}; {LATER}", "0 '' '' True"),
+        (f"opened; > fin; @1 opened; {PING_1}; +11 {PING_1}", "0 '' '' True"),
+        (f"opened; +11 > fin; @1 opened; {PING_1}", "0 '' '' False"),
+        # The topic of a retained will is left alone while it is armed; one with a delay stays armed.
+        (f"{WILL}; {BOTH}", "0 'w' 'w' False"),
+        (f"opened will=w will_payload=x; {BOTH}", "0 '' '' False"),
+        (f"{WILL}; > disconnect; > fin; {BOTH}", "0 'ww' '' False"),
+        (f"{WILL}; > reset; {BOTH}", "0 'ww' '' False"),
+        (f"{WILL} will.will_delay_interval=60; > reset; {BOTH}", "0 'ww' 'w' False"),
+        # Lost bytes of a client may be anything, those of a server nothing that counts.
+        ("opened; lost > publish a; > pingreq", "1 '' '' False"),
+        ("opened; lost < publish a; +3 > pingreq", "0 '' '' False"),
+        # What is not acknowledged when the connection ends is not certain.
+        (f"opened; > publish q qos=1 id=1; > fin; {BOTH}", "0 'q' '' False"),
+    ],
+)
+def test_what_is_known(text: str, last: str) -> None:
+    assert told(text)[-1] == last
 
 
 def test_one_from_before_the_capture_is_a_witness_too() -> None:
-    assert told(*PING, *PING, *LATER, handshake=False)[-1].endswith("True")
-
-
-def test_the_topic_of_a_retained_will_is_left_alone_while_it_is_armed() -> None:
-    both = on(1, *opened(client_identifier="c2"), *PING)
-    assert told(*opened(will=WILL), *both) == ["0 'w' 'w' False"]
-    assert told(*opened(will=Will("w", b"x")), *both) == ["0 '' '' False"]
-    assert told(*opened(will=WILL), client(packets.Disconnect()), closes("client"), *both) == ["0 'ww' '' False"]
-    assert told(*opened(will=WILL), closes("client", "reset"), *both) == ["0 'ww' '' False"]
-
-
-def test_a_delayed_will_stays_armed() -> None:
-    will = Will("w", b"x", 0, will_retain=True, properties=Properties(will_delay_interval=60))
-    both = on(1, *opened(client_identifier="c2"), *PING)
-    assert told(*opened(will=will), closes("client", "reset"), *both) == ["0 'ww' 'w' False"]
-
-
-def test_lost_bytes_of_a_client_may_be_anything() -> None:
-    (found,) = told(*opened(), lost(client(packets.Publish(topic_name="a"))), client(packets.Pingreq()))
-    assert found.startswith("1 ")
-    assert told(*opened(), lost(server(packets.Publish(topic_name="a"))), client(packets.Pingreq(), after=3)) == [
-        "0 '' '' False"
-    ]
-
-
-def test_what_is_not_acknowledged_when_the_connection_ends_is_not_certain() -> None:
-    sends = client(packets.Publish(qos=1, topic_name="q", packet_identifier=1))
-    assert told(*opened(), sends, closes("client"), *on(1, *opened(client_identifier="c2"), *PING)) == [
-        "0 'q' '' False"
-    ]
+    assert told(PING, PING, LATER, handshake=False)[-1].endswith("True")
 
 
 def test_time_that_runs_backwards_makes_everything_uncertain() -> None:
@@ -126,9 +114,8 @@ def test_too_many_wills_make_a_server_unjudged(monkeypatch: pytest.MonkeyPatch) 
 
 def test_only_so_many_connections_are_witnesses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mqttscope.lint.broker_watch.MAX_WITNESSES", 1)
-    steps = [*opened(), *on(1, *opened(client_identifier="c2")), closes("client"), *on(1, *PING, *LATER)]
 
-    assert told(*steps)[-1].endswith("False")
+    assert told("opened; @1 opened client=c2; > fin", PING_1, f"+11 {PING_1}")[-1].endswith("False")
 
 
 @pytest.mark.parametrize(
@@ -146,9 +133,7 @@ def test_messages_that_matter_to_expiry(packet: packets.Publish, wanted: bool) -
 
 def test_a_hole_in_what_a_client_sent_is_seen_before_it_is_given_up() -> None:
     """The server has answered a PINGREQ that the capture does not have; what the client sends next waits after it."""
-    captured = segments(
-        conversation("x", *opened(), *PING, client(packets.Publish(topic_name="a")), *on(1, *opened(), *PING))
-    )
+    captured = segments(conversation("x", *steps_of(f"opened; {PING}; > publish a; @1 opened; {PING_1}")))
     lost_one = next(index for index, one in enumerate(captured) if one.payload == b"\xc0\x00")
     seen = []
 
@@ -161,16 +146,26 @@ def test_a_hole_in_what_a_client_sent_is_seen_before_it_is_given_up() -> None:
             return None
 
     for path in (captured, captured[:lost_one] + captured[lost_one + 1 :]):
-        linter = Linter([Looking()], strict=True)
-        for event in dissect_segments(path):
-            linter.feed(event)
+        lint([Looking()], path)
 
     assert not any(seen[:7])
     assert any(seen[7:])
 
 
-def test_a_message_is_certain_when_its_answer_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    sends = client(packets.Publish(qos=1, retain=True, topic_name="q", packet_identifier=1))
+@pytest.mark.parametrize(
+    ("answers", "wanted"),
+    [
+        ("puback 1", ["q"]),
+        ("puback 1 code=0x87", []),
+        ("puback 2", []),
+        ("pubrec 1", []),
+        ("pubrec 1 & pubcomp 1", ["q"]),
+        ("pubrec 1 code=0x97 & pubcomp 1", []),
+    ],
+)
+def test_a_message_is_certain_when_its_answer_has_come(
+    answers: str, wanted: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     accepted: list[str] = []
 
     class Waiting(Watching):
@@ -184,19 +179,9 @@ def test_a_message_is_certain_when_its_answer_has_come(monkeypatch: pytest.Monke
             return None
 
     monkeypatch.setattr(Facts, "accept", lambda self, topic, now_ns: accepted.append(topic))
-    for answers, wanted in (
-        ([packets.Puback(1)], ["q"]),
-        ([packets.Puback(1, reason_code=0x87)], []),
-        ([packets.Puback(2)], []),
-        ([packets.Pubrec(1)], []),
-        ([packets.Pubrec(1), packets.Pubcomp(1)], ["q"]),
-        ([packets.Pubrec(1, reason_code=0x97), packets.Pubcomp(1)], []),
-    ):
-        accepted.clear()
-        linter = Linter([Waiting()], strict=True)
-        for event in dissect_segments(segments(conversation("x", *opened(), sends, server(*answers)))):
-            linter.feed(event)
-        assert accepted == wanted, answers
+    lint([Waiting()], segments(conversation("x", *steps_of(f"opened; > publish q retain qos=1 id=1; < {answers}"))))
+
+    assert accepted == wanted
 
 
 def test_only_so_many_answers_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

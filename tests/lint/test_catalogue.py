@@ -113,13 +113,6 @@ def test_every_statement_exists_in_the_version_it_is_cited_for(rule: type[Rule])
             assert statement(version, identifier) is not None, (version.text, identifier)
 
 
-@each_rule
-def test_titles_of_examples_differ(rule: type[Rule]) -> None:
-    titles = [one.title for one in (*rule.good, *rule.bad)]
-
-    assert len(set(titles)) == len(titles)
-
-
 def test_every_reason_of_the_decoder_is_explained_by_exactly_one_rule() -> None:
     owners: dict[MalformedReason, list[str]] = {reason: [] for reason in MalformedReason}
     for rule in RULES.values():
@@ -140,6 +133,9 @@ CATALOGUE = table("rules.tsv")
 
 def test_the_catalogue_has_every_rule_once() -> None:
     assert sorted(row["code"] for row in CATALOGUE) == sorted(RULES)
+    for rule in RULES.values():
+        titles = [one.title for one in (*rule.good, *rule.bad)]
+        assert len(set(titles)) == len(titles), rule.code
 
 
 @each("row", CATALOGUE, ids=lambda row: row["code"])
@@ -164,15 +160,12 @@ def test_selection_goes_by_prefix_and_the_longer_name_decides() -> None:
     assert set(select(["ALL"])) == set(RULES)
 
 
-def test_a_slug_names_its_rule() -> None:
+def test_a_slug_names_its_rule_and_an_unknown_name_gets_a_suggestion() -> None:
     assert find("utf8-ill-formed").code == "ENC101"
     assert expand("utf8-ill-formed") == ["ENC101"]
-
-
-@pytest.mark.parametrize(("name", "hint"), [("ENC100", "ENC1"), ("PUBB", "PUB"), ("utf8-illformed", "utf8-ill-formed")])
-def test_an_unknown_name_gets_a_suggestion(name: str, hint: str) -> None:
-    with pytest.raises(UnknownRuleError, match=hint):
-        expand(name)
+    for name, hint in (("ENC100", "ENC1"), ("PUBB", "PUB"), ("utf8-illformed", "utf8-ill-formed")):
+        with pytest.raises(UnknownRuleError, match=hint):
+            expand(name)
 
 
 def source_of(rule: type[Rule]) -> str:
@@ -197,12 +190,15 @@ def test_a_rule_names_all_severities_that_its_findings_have(rule: type[Rule]) ->
 ROWS = {row.statement.key: row for row in coverage()}
 
 
-def test_every_statement_of_both_versions_is_there_once() -> None:
+def test_every_statement_of_both_versions_is_there_once_and_in_the_totals() -> None:
     wanted = [key for key, one in all_statements().items() if one.version in ("5.0", "3.1.1")]
+    found = totals(coverage())
 
     assert len(coverage()) == len(ROWS) == len(wanted)
     assert set(ROWS) == set(wanted)
     assert [row.statement.version for row in coverage()] == sorted((key.split()[0] for key in wanted), reverse=True)
+    assert list(found) == ["5.0", "3.1.1"]
+    assert sum(counts.total() for counts in found.values()) == len(ROWS)
 
 
 def test_a_statement_names_the_rules_that_check_it() -> None:
@@ -212,6 +208,11 @@ def test_a_statement_names_the_rules_that_check_it() -> None:
 
 
 def test_the_same_identifier_means_something_else_in_another_version() -> None:
+    old, new = (statement(version, "MQTT-3.1.2-22") for version in (ProtocolVersion.V3_1_1, ProtocolVersion.V5))
+
+    assert old is not None
+    assert new is not None
+    assert old.summary != new.summary
     assert ROWS["5.0 MQTT-3.2.2-11"].rules != ROWS["3.1.1 MQTT-3.1.0-1"].rules
     assert coverage(["3.1"])[0].statement.version == "3.1"
 
@@ -227,40 +228,14 @@ def test_a_statement_without_rules_says_why() -> None:
             assert row.statement.visible == "no"
 
 
-def test_totals_count_every_statement() -> None:
-    found = totals(coverage())
-
-    assert list(found) == ["5.0", "3.1.1"]
-    assert sum(counts.total() for counts in found.values()) == len(ROWS)
-
-
-def test_the_same_number_is_another_sentence_in_another_version() -> None:
-    old = statement(ProtocolVersion.V3_1_1, "MQTT-3.1.2-22")
-    new = statement(ProtocolVersion.V5, "MQTT-3.1.2-22")
-
-    assert old is not None
-    assert new is not None
-    assert old.summary != new.summary
-
-
-def test_every_numbered_statement_is_there() -> None:
-    numbered = Counter(one.version for one in all_statements().values() if one.identifier.startswith("MQTT-"))
-
-    assert numbered == {"5.0": 251, "3.1.1": 141}
-
-
-def test_what_cannot_be_seen_says_so() -> None:
-    assert {one.visible for one in all_statements().values()} == {
-        "packet", "connection", "session", "broker", "indirect", "no",
-    }  # fmt: skip
-    assert all(one.summary and one.section for one in all_statements().values())
-
-
-def test_they_are_those_of_the_list() -> None:
-    rows = table("statements.tsv")
+def test_statements_are_those_of_the_list() -> None:
+    statements = all_statements().values()
+    numbered = Counter(one.version for one in statements if one.identifier.startswith("MQTT-"))
     columns = ("version", "identifier", "section", "packet", "sender", "visible")
 
-    assert sorted(tuple(row[name] for name in columns) for row in rows) == sorted(
-        (one.version, one.identifier, one.section, one.packet, one.who, one.visible)
-        for one in all_statements().values()
+    assert numbered == {"5.0": 251, "3.1.1": 141}
+    assert {one.visible for one in statements} == {"packet", "connection", "session", "broker", "indirect", "no"}
+    assert all(one.summary and one.section for one in statements)
+    assert sorted(tuple(row[name] for name in columns) for row in table("statements.tsv")) == sorted(
+        (one.version, one.identifier, one.section, one.packet, one.who, one.visible) for one in statements
     )

@@ -14,18 +14,25 @@ from mqttscope.events import ConnectionClosed, Event
 from mqttscope.lint.catalogue import all_rules, usual_rule
 from mqttscope.lint.context import WIDE, Memories, RuleContext, scope_key
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.examples import START_NS, Conversation, client, closes, conversation, on, opened, segments, server
+from mqttscope.lint.examples import (
+    START_NS,
+    Conversation,
+    segments,
+)
 from mqttscope.lint.finding import Finding, Scope, Severity
 from mqttscope.lint.rule import Findings, Rule
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack, Connect, Disconnect, Pingreq, Pingresp
+from mqttscope.mqtt.packets import Connack
 from mqttscope.session.connection import Connection
 from mqttscope.session.history import History
 from tests.conftest import ROOT
-from tests.each import sampled
+from tests.each import each, sampled
+from tests.lint.lint_help import lint, steps_of, talked
 
 CAPTURES = sorted((ROOT / "captures").glob("*/capture.pcapng"))
 EXAMPLES = [one for rule in all_rules().values() if rule.scope in WIDE for one in (*rule.good, *rule.bad)]
+
+USUAL = [usual_rule(rule) for rule in all_rules().values()]
 
 Source = Callable[[], Iterable[Event]]
 
@@ -47,7 +54,7 @@ def told(findings: Iterable[Finding]) -> list[tuple[Any, ...]]:
 
 def together(source: Source) -> list[Finding]:
     """What one engine finds."""
-    linter = Linter([usual_rule(rule) for rule in all_rules().values()], strict=True)
+    linter = Linter(USUAL, strict=True)
     return [finding for event in source() for finding in linter.feed(event)]
 
 
@@ -76,7 +83,7 @@ def apart_by(homes: dict[int, tuple[Hashable, ...]], source: Source) -> list[Fin
         home = homes[connection.number]
         if home not in engines:
             # Others look at what these have found.
-            engines[home] = Linter([usual_rule(rule) for rule in all_rules().values()], strict=True)
+            engines[home] = Linter(USUAL, strict=True)
         apart += engines[home].feed(event)
     return apart
 
@@ -121,76 +128,51 @@ class Patient(Rule):
     Memory = dict
 
 
-def run(rule: Rule, *steps: Any) -> list[Finding]:
-    linter = Linter([rule], strict=True)
-    return [one for event in dissect_segments(segments(conversation("x", *steps))) for one in linter.feed(event)]
+class Steady(Patient):
+    """Asks again each time."""
+
+    def check_due(self, connection: Connection, at: RuleContext) -> Findings:
+        at.ask(self, at.timestamp_ns + 10_000_000_000)
+        return super().check_due(connection, at)
 
 
-def test_a_rule_is_asked_when_its_time_has_come() -> None:
-    (found,) = run(Patient(), *opened(), client(Pingreq()), client(Pingreq(), after=11), client(Pingreq(), after=11))
-
-    assert (found.packet, found.packet_type, found.topic, found.direction) == (None, None, "t", None)
-    assert found.offset is None
-    assert round((found.timestamp_ns - 1_767_323_045_000_000_000) / 1e9) == 10
+OTHER = type("Other", (Patient,), {"code": "TST321", "other": True})
 
 
-def test_a_rule_is_asked_at_the_end_where_nothing_came_before_and_not_when_that_is_too_early() -> None:
-    assert len(run(Patient(), *opened(), closes("client", after=11))) == 1
-    assert run(Patient(), *opened(), closes("client", after=5)) == []
+@each(
+    "rule, text, asked",
+    [
+        (Patient, "opened; > pingreq; +11 > pingreq; +11 > pingreq", [(0, 10)]),
+        # At the end, where nothing came before and that is not too early.
+        (Patient, "opened; +11 > fin", [(0, 10)]),
+        (Patient, "opened; +5 > fin", []),
+        # In time, though its connection is silent, and not after the end of the capture.
+        (Patient, "opened; @1 opened client=c2; +30 @1 > pingreq", [(0, 10), (1, 10)]),
+        (Patient, "opened; @1 opened client=c2; +9 @1 > pingreq", []),
+        # About another connection of the key, unless that has ended.
+        (OTHER, "opened; @1 opened; +11 @1 > pingreq; > pingreq", [(0, 10)]),
+        (OTHER, "opened; > fin; @1 opened; +11 @1 > pingreq", []),
+        (Steady, "opened; +45 > pingreq", [(0, 10), (0, 20), (0, 30), (0, 40)]),
+    ],
+)
+def test_a_rule_is_asked_when_its_time_has_come(rule: type[Rule], text: str, asked: list[tuple[int, int]]) -> None:
+    found = lint([rule()], talked(*steps_of(text)))
 
-
-def test_another_connection_of_the_key_can_be_asked_about() -> None:
-    rule = type("Others", (Patient,), {"code": "TST321", "other": True})()
-    second = on(1, *opened())
-    found = run(rule, *opened(), *second, *on(1, client(Pingreq(), after=11)), client(Pingreq()))
-
-    assert [one.message for one in found] == ["due on 0"]
-
-
-def test_a_connection_that_has_ended_is_not_asked_about() -> None:
-    rule = type("Gone", (Patient,), {"code": "TST322", "other": True})()
-    found = run(rule, *opened(), closes("client"), *on(1, *opened(), client(Pingreq(), after=11)))
-
-    assert found == []
+    assert [(one.connection, round((one.timestamp_ns - START_NS) / 1e9)) for one in found] == asked
+    assert [one.message for one in found] == [f"due on {number}" for number, _ in asked]
+    nowhere = {(one.packet, one.packet_type, one.topic, one.direction, one.offset) for one in found}
+    assert nowhere <= {(None, None, "t", None, None)}
+    if len({number for number, _ in asked}) == 2:
+        assert found[0].frame == 5, "the last one of its connection"
 
 
 def test_the_key_of_a_session_is_that_of_the_first_connack() -> None:
     """A second CONNECT is a mistake that changes nothing of whose session it is."""
-    talk = conversation(
-        "two",
-        *opened(client_identifier="a"),
-        client(Connect(protocol_level=5, client_identifier="b")),
-        server(Pingresp()),
-        client(Disconnect()),
-    )
-    connections = [
-        event.connection for event in dissect_segments(segments(talk)) if isinstance(event, ConnectionClosed)
-    ]
+    talk = talked(*steps_of("opened client=a; > connect client=b; < pingresp; > disconnect"))
+    connections = [event.connection for event in dissect_segments(talk) if isinstance(event, ConnectionClosed)]
 
     assert [scope_key(Scope.SESSION, one)[1] for one in connections] == ["a"]
     assert connections[0].client_identifier == "b"
-
-
-def test_a_rule_is_asked_in_time_though_its_connection_is_silent() -> None:
-    found = run(Patient(), *opened(), *on(1, *opened(client_identifier="c2"), client(Pingreq(), after=30)))
-
-    assert [(one.connection, round((one.timestamp_ns - START_NS) / 1e9)) for one in found] == [(0, 10), (1, 10)]
-    assert found[0].frame == 5, "the last one of its connection"
-
-
-def test_a_rule_is_not_asked_after_the_end_of_the_capture() -> None:
-    assert run(Patient(), *opened(), *on(1, *opened(client_identifier="c2"), client(Pingreq(), after=9))) == []
-
-
-def test_who_asks_again_is_asked_at_each_time_in_turn() -> None:
-    class Steady(Patient):
-        def check_due(self, connection: Connection, at: RuleContext) -> Findings:
-            at.ask(self, at.timestamp_ns + 10_000_000_000)
-            return self.report("", "due", overdue=True)
-
-    found = run(Steady(), *opened(), *on(1, *opened(client_identifier="c2"), client(Pingreq(), after=45)))
-
-    assert [round((one.timestamp_ns - START_NS) / 1e9) for one in found if one.connection == 0] == [10, 20, 30, 40]
 
 
 def test_a_server_and_a_session_are_at_hand_beside_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,8 +209,7 @@ def test_a_server_and_a_session_are_at_hand_beside_each_other(monkeypatch: pytes
 
 def test_what_is_looked_at_ends_with_the_connection() -> None:
     linter, seen = Linter([]), set()
-    events = list(dissect_segments(segments(conversation("x", *opened(), client(Pingreq()), closes("client")))))
-    for event in events:
+    for event in dissect_segments(talked(*steps_of("opened; > pingreq; > fin"))):
         linter.feed(event)
         history = getattr(event, "connection", Connection(0, "", "", "", 0, 0)).history
         if history is not None:

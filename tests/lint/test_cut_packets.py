@@ -15,13 +15,13 @@ from mqttscope.dissect import dissect_segments
 from mqttscope.events import PacketEvent
 from mqttscope.lint.catalogue import all_rules, usual_rule
 from mqttscope.lint.context import WIDE
-from mqttscope.lint.engine import Linter
 from mqttscope.lint.examples import Conversation, client, conversation, opened, segments
 from mqttscope.lint.finding import Finding, Severity
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.packets import Connect, Publish
 from mqttscope.mqtt.properties import Properties
 from mqttscope.net.segment import Segment
+from tests.lint.lint_help import lint
 
 RULES = all_rules()
 QUICK, EXHAUSTIVE = 149, 13
@@ -60,8 +60,7 @@ def is_upgrade(example: Conversation) -> bool:
 def errors(captured: list[Segment], rule: type[Rule], example: Conversation) -> list[Finding]:
     """What is found at severity error."""
     own = rule(example.settings) if example.settings else usual_rule(rule)
-    linter = Linter([own if one is rule else usual_rule(one) for one in RULES.values()], strict=True)
-    found = (one for event in dissect_segments(captured) for one in linter.feed(event))
+    found = lint([own if one is rule else usual_rule(one) for one in RULES.values()], captured)
     return [one for one in found if one.severity is Severity.ERROR]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -12,7 +12,7 @@ import pytest
 from mqttscope.dissect import dissect_segments
 from mqttscope.events import ConnectionClosed, ConnectionOpened, MalformedEvent
 from mqttscope.lint import engine
-from mqttscope.lint.catalogue import all_rules, instances, usual_rule
+from mqttscope.lint.catalogue import all_rules, instances
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.engine import MAX_RUNS, Linter, Withheld, scope_key
 from mqttscope.lint.examples import (
@@ -39,7 +39,8 @@ from mqttscope.mqtt.properties import Properties
 from mqttscope.net.frame import CaptureDrops
 from mqttscope.session.connection import Connection
 from tests.dissect.talk import Talk
-from tests.lint.lint_help import linted
+from tests.each import each
+from tests.lint.lint_help import lint, linted
 
 LOGIN = encode(Connect(client_identifier="dev-7", user_name="ford", password=b"Xyzzy-Plugh"), V3_1_1)
 DAMAGED = LOGIN.replace(b"\x00\x04ford", b"\x00\x34ford")
@@ -88,68 +89,27 @@ def test_it_is_bounded() -> None:
     assert kept.of(connection) == ()
 
 
-HTTP = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
-ALERT = b"\x15\x03\x03\x00\x02\x02\x28"
+WRONG = hexadecimal("30 08 00 03 61 2f ff 00 68 69")
 
 
-def found(*steps: Step) -> list[tuple[str, str, str, str]]:
-    """What all rules find in a conversation."""
-    linter = Linter([usual_rule(rule) for rule in all_rules().values()], strict=True)
-    events = dissect_segments(segments(conversation("", *steps)))
-    return [(one.rule, one.severity, one.confidence, one.message) for event in events for one in linter.feed(event)]
+@each(
+    "code, step, where",
+    [
+        ("PUB209", client(Publish(qos=1, topic_name="a", packet_identifier=1)), lambda raw: (0, 1)),
+        ("ENC101", client(WRONG), lambda raw: (2, 5)),
+        ("CON212", opened()[0], lambda raw: (0, len(raw))),
+    ],
+    ids=["a bit of the fixed header is its byte", "a fault is its field", "the packet as a whole is all its bytes"],
+)
+def test_the_place_of_a_finding(code: str, step: Step, where: Callable[[bytes], tuple[int, int]]) -> None:
+    (finding,) = linted(*opened(connack=Properties(maximum_qos=0)), step, codes=(code,))
 
-
-@pytest.mark.parametrize(("answer", "protocol"), [(HTTP, "HTTP"), (ALERT, "TLS")])
-@pytest.mark.parametrize("end", [(), (closes("server"),)], ids=["open", "closed"])
-def test_a_server_that_answers_in_another_protocol_is_named(
-    answer: bytes, protocol: str, end: tuple[Step, ...]
-) -> None:
-    shown = [one for one in found(opened(V3_1_1)[0], server(answer), *end) if one[1] == "error"]
-
-    message = f"the server answers in {protocol}, not in MQTT: port 1883 is no port for plain MQTT"
-    assert shown == [("ENC109", "error", "certain", message)]
-
-
-def test_what_comes_behind_an_answer_in_mqtt_is_no_other_protocol() -> None:
-    shown = found(*opened(V3_1_1), server(HTTP), closes("server"))
-
-    assert "ENC109" not in [rule for rule, *_ in shown]
-    assert "HDR102" in [rule for rule, *_ in shown]
-
-
-def test_a_client_that_goes_on_in_another_protocol_breaks_mqtt() -> None:
-    shown = found(*opened(V3_1_1), client(b"GET / HTTP/1.1\r\n\r\n"), closes("client"))
-
-    assert "ENC109" not in [rule for rule, *_ in shown]
-    assert "error" in [severity for _, severity, *_ in shown]
-
-
-def place(code: str, *steps: Step) -> tuple[int | None, int | None, bytes]:
-    (finding,) = linted(*opened(connack=Properties(maximum_qos=0)), *steps, codes=(code,))
-    return finding.offset, finding.length, finding.raw
-
-
-def test_a_bit_of_the_fixed_header_is_its_byte() -> None:
-    offset, length, _ = place("PUB209", client(Publish(qos=1, topic_name="a", packet_identifier=1)))
-
-    assert (offset, length) == (0, 1)
-
-
-def test_a_fault_is_its_field() -> None:
-    raw = hexadecimal("30 08 00 03 61 2f ff 00 68 69")
-
-    assert place("ENC101", client(raw)) == (2, 5, raw)
-
-
-def test_the_packet_as_a_whole_is_all_its_bytes() -> None:
-    offset, length, raw = place("CON212", opened()[0])
-
-    assert (offset, length) == (0, len(raw))
+    assert (finding.offset, finding.length) == where(finding.raw)
+    assert code != "ENC101" or finding.raw == WRONG
 
 
 @pytest.mark.parametrize("cut", [b"\x30", b"\x30\x05\x00"])
 def test_a_truncated_packet_has_a_place_within_its_bytes(cut: bytes) -> None:
-    from mqttscope.lint.examples import closes
 
     for finding in linted(*opened(), client(cut), closes("client")):
         if finding.packet == 2:
@@ -211,6 +171,12 @@ class Probe(Rule):
         return self.report("", f"{packet.packet_type.name} {at.connection.phase}")
 
 
+def made(code: str, check: Callable[..., Any] | None = None, **fields: Any) -> Rule:
+    """A `Probe` with another check or other attributes."""
+    rule: Rule = type("Made", (Probe,), {"code": code, **({} if check is None else {"check": check}), **fields})()
+    return rule
+
+
 def run(rule: Rule | Iterable[Rule], *talks: Conversation) -> tuple[list[Finding], Linter]:
     linter = Linter([rule] if isinstance(rule, Rule) else rule)
     found = [finding for talk in talks for event in dissect_segments(segments(talk)) for finding in linter.feed(event)]
@@ -225,49 +191,33 @@ TALK = conversation("a talk", *opened(), client(Pingreq()), server(Pingresp()))
 
 
 def test_a_rule_sees_the_state_before_the_packet() -> None:
-    assert messages(Probe(), TALK) == [
-        "CONNECT opening",
-        "CONNACK connecting",
-        "PINGREQ connected",
-        "PINGRESP connected",
-    ]
+    wanted = ["CONNECT opening", "CONNACK connecting", "PINGREQ connected", "PINGRESP connected"]
+    assert messages(Probe(), TALK) == wanted
 
 
-def test_dispatch_is_by_type_direction_version_and_attribute() -> None:
-    class OfPings(Probe):
-        code = "TST102"
-        looks_at = (Pingreq, Pingresp)
+@each(
+    "fields, packets",
+    [
+        ({"looks_at": (Pingreq, Pingresp)}, [2, 3]),
+        ({"sender": C2S}, [0, 2, 4, 5]),
+        ({"versions": ()}, []),
+        ({"looks_at": Publish, "when": "qos"}, [5]),
+    ],
+)
+def test_dispatch_is_by_type_direction_version_and_attribute(fields: dict[str, Any], packets: list[int]) -> None:
+    sent = client(Publish(topic_name="a"), Publish(qos=1, packet_identifier=1, topic_name="b"))
+    talk = conversation("a talk", *opened(), client(Pingreq()), server(Pingresp()), sent)
+    found, _ = run(made("TST102", **fields), talk)
 
-    class OfClients(Probe):
-        code = "TST103"
-        sender = C2S
+    assert [one.packet for one in found] == packets
 
-    class OfOldVersions(Probe):
-        code = "TST104"
-        versions = ()
 
-    class OfQos(Probe):
-        code = "TST105"
-        looks_at = Publish
-        when = "qos"
-
-    assert messages(OfPings(), TALK) == ["PINGREQ connected", "PINGRESP connected"]
-    assert messages(OfClients(), TALK) == ["CONNECT opening", "PINGREQ connected"]
-    assert messages(OfOldVersions(), TALK) == []
-    messages_sent = conversation(
-        "two", *opened(), client(Publish(topic_name="a"), Publish(qos=1, packet_identifier=1, topic_name="b"))
-    )
-    assert [one.packet for one in run(OfQos(), messages_sent)[0]] == [3]
+def fails(*_: object) -> Findings:
+    raise ZeroDivisionError("a bug")
 
 
 def test_a_failing_rule_is_named_with_its_frame_and_the_others_go_on() -> None:
-    class Broken(Probe):
-        code = "TST106"
-
-        def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
-            raise ZeroDivisionError("a bug")
-
-    found, linter = run([Broken(), Probe()], TALK)
+    found, linter = run([made("TST106", fails), Probe()], TALK)
 
     assert len(found) == 4
     assert linter.failures == {"TST106": 4}
@@ -278,32 +228,25 @@ def test_a_failing_rule_is_named_with_its_frame_and_the_others_go_on() -> None:
     assert linter.failures_told() == ["TST106 failed 4 times: the findings are not complete"]
 
 
-def test_a_rule_that_ends_the_program_ends_nothing_but_a_keyboard_interrupt_does() -> None:
-    class Leaving(Probe):
-        code = "TST109"
-        leaves: ClassVar[type[BaseException]] = SystemExit
+@pytest.mark.parametrize("leaves", [SystemExit, KeyboardInterrupt])
+def test_a_rule_that_ends_the_program_ends_nothing_but_a_keyboard_interrupt_does(leaves: type[BaseException]) -> None:
+    def leave(*_: object) -> Findings:
+        raise leaves(0)
 
-        def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
-            raise self.leaves(0)
-
-    found, linter = run([Leaving(), Probe()], TALK)
+    if leaves is KeyboardInterrupt:
+        with pytest.raises(KeyboardInterrupt):
+            run(made("TST109", leave), TALK)
+        return
+    found, linter = run([made("TST109", leave), Probe()], TALK)
     assert (len(found), linter.failures) == (4, {"TST109": 4})
-
-    Leaving.leaves = KeyboardInterrupt
-    with pytest.raises(KeyboardInterrupt):
-        run([Leaving()], TALK)
 
 
 def test_reports_without_end_are_an_error_of_the_rule() -> None:
-    class Endless(Probe):
-        code = "TST110"
-        looks_at = Pingreq
+    def endless(rule: Rule, *_: object) -> Iterator[Any]:
+        while True:
+            yield rule.report("", "again")
 
-        def check(self, packet: ControlPacket, at: RuleContext) -> Iterator[Any]:
-            while True:
-                yield self.report("", "again")
-
-    found, linter = run([Endless(), Probe()], TALK)
+    found, linter = run([made("TST110", endless, looks_at=Pingreq), Probe()], TALK)
 
     assert linter.failures == {"TST110": 1}
     assert "a check of TST110 returned more than 10,000 reports for one event" in linter.internal_errors[0].error
@@ -330,32 +273,19 @@ def test_failures_of_rules_of_ours_are_bugs(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_generator_that_fails_midway_keeps_what_it_said() -> None:
-    class Half(Probe):
-        code = "TST107"
-        looks_at = Pingreq
+    def half(rule: Rule, *_: object) -> Iterator[Any]:
+        yield rule.report("", "first")
+        raise ValueError("then this")
 
-        def check(self, packet: ControlPacket, at: RuleContext) -> Iterator[Any]:
-            yield self.report("", "first")
-            raise ValueError("then this")
-
-    found, linter = run(Half(), TALK)
+    found, linter = run(made("TST107", half, looks_at=Pingreq), TALK)
 
     assert [one.message for one in found] == ["first"]
     assert linter.failures == {"TST107": 1}
 
 
 def test_strict_lets_exceptions_through() -> None:
-    class Broken(Probe):
-        code = "TST108"
-
-        def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
-            raise ZeroDivisionError
-
-    linter = Linter([Broken()], strict=True)
-    opening, connect, *_ = dissect_segments(segments(TALK))
-    linter.feed(opening)
     with pytest.raises(ZeroDivisionError):
-        linter.feed(connect)
+        lint([made("TST108", fails)], segments(TALK))
 
 
 JOINED = conversation(
@@ -388,8 +318,7 @@ CLIENT_ONLY = conversation("one side", client(opened()[0].packets[0], Pingreq())
 def test_a_finding_is_withheld_where_the_capture_lacks_what_it_needs(
     needs: Needs, talk: Conversation, kept: bool
 ) -> None:
-    rule = type("Needy", (Probe,), {"code": "TST109", "looks_at": Pingreq, "needs": needs})()
-    found, linter = run(rule, talk)
+    found, linter = run(made("TST109", looks_at=Pingreq, needs=needs), talk)
 
     assert bool(linter.withheld) is not kept
     if kept:
@@ -402,8 +331,7 @@ def test_what_is_assumed_makes_a_finding_likely() -> None:
 
 
 def test_a_capture_that_dropped_frames_makes_findings_that_need_all_of_them_likely() -> None:
-    whole = type("Whole", (Probe,), {"code": "TST118", "looks_at": Pingreq, "needs": Needs.WHOLE})()
-    linter = Linter([whole, Probe()])
+    linter = Linter([made("TST118", looks_at=Pingreq, needs=Needs.WHOLE), Probe()])
     linter.feed(CaptureDrops("example", 0, 10, 3))
     found = [finding for event in dissect_segments(segments(TALK)) for finding in linter.feed(event)]
 
@@ -412,15 +340,9 @@ def test_a_capture_that_dropped_frames_makes_findings_that_need_all_of_them_like
 
 
 def test_faults_of_the_decoder_go_to_their_rule() -> None:
-    class Faults(Rule):
-        """Stands for a reason of the decoder."""
-
-        code = "TST110"
-        severity = Severity.ERROR
-        malformed = (MalformedReason.QOS_INVALID,)
-
+    faults = made("TST110", looks_at=(), malformed=(MalformedReason.QOS_INVALID,))
     talk = conversation("qos 3", *opened(), client(hexadecimal("36 05 00 01 61 00 01")))
-    (finding,) = run(Faults(), talk)[0]
+    (finding,) = run(faults, talk)[0]
 
     assert (finding.packet, finding.field, finding.offset, finding.length) == (2, "qos", 0, 1)
 
@@ -452,16 +374,11 @@ def test_memory_belongs_to_the_key_of_the_scope() -> None:
 def test_memories_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mqttscope.lint.context.MAX_KEYS", 2)
 
-    class Keeps(Probe):
-        code = "TST312"
-        looks_at = Connack
-        Memory = dict
+    def keeps(rule: Rule, packet: ControlPacket, at: RuleContext) -> None:
+        at.memory(rule)
 
-        def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
-            at.memory(self)
-            return None
-
-    _, linter = run(Keeps(), *(conversation(name, *opened(client_identifier=name)) for name in "abcd"))
+    talks = (conversation(name, *opened(client_identifier=name)) for name in "abcd")
+    _, linter = run(made("TST312", keeps, looks_at=Connack, Memory=dict), *talks)
 
     assert linter.forgotten_keys == 2
 
@@ -479,48 +396,33 @@ def test_keys_say_what_findings_of_a_scope_depend_on() -> None:
 
 
 def test_the_end_of_a_connection_is_judged_and_belongs_to_no_packet() -> None:
-    class Ends(Rule):
-        """Reports how a connection ended."""
+    def check_close(rule: Rule, connection: Connection, at: RuleContext) -> Findings:
+        return rule.report("", f"{connection.closed_by} {connection.closed_how}")
 
-        code = "TST213"
-        severity = Severity.INFO
-
-        def check_close(self, connection: Connection, at: RuleContext) -> Findings:
-            return self.report("", f"{connection.closed_by} {connection.closed_how}")
-
-    (finding,) = run(Ends(), conversation("end", *opened(), closes("client")))[0]
+    ends = made("TST213", severity=Severity.INFO, looks_at=(), check_close=check_close)
+    (finding,) = run(ends, conversation("end", *opened(), closes("client")))[0]
 
     assert (finding.message, finding.packet, finding.offset, finding.direction) == ("client fin", None, None, None)
 
 
 def test_violations_can_be_looked_back_at() -> None:
-    class Back(Probe):
-        code = "TST215"
-        looks_at = Pingresp
+    def back(rule: Rule, packet: ControlPacket, at: RuleContext) -> Findings:
+        return rule.report("", str([(one.rule, one.sender, one.packet) for one in at.history.reported]))
 
-        def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
-            return self.report("", str([(one.rule, one.sender, one.packet) for one in at.history.reported]))
-
-    class First(Probe):
-        code = "TST214"
-        looks_at = Pingreq
-
-    assert run([First(), Back()], TALK)[0][-1].message == str([("TST214", C2S, 2)])
+    first = made("TST214", looks_at=Pingreq)
+    found, _ = run([first, made("TST215", back, looks_at=Pingresp)], TALK)
+    assert found[-1].message == str([("TST214", C2S, 2)])
 
 
 @pytest.mark.parametrize("crosses", [False, True])
 def test_tcp_proves_what_the_sender_had_received(crosses: bool) -> None:
-    class Knows(Probe):
-        code = "TST216"
-        looks_at = Pingreq
-
-        def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
-            return self.report("", str(at.knew(at.history.connack_sent)))
+    def knows(rule: Rule, packet: ControlPacket, at: RuleContext) -> Findings:
+        return rule.report("", str(at.knew(at.history.connack_sent)))
 
     step = client(Pingreq())
     talk = conversation("proof", *opened(connack=Properties(maximum_qos=1)), crossing(step) if crosses else step)
 
-    assert messages(Knows(), talk) == [str(not crosses)]
+    assert messages(made("TST216", knows, looks_at=Pingreq), talk) == [str(not crosses)]
 
 
 def test_faults_of_one_list_are_one_finding() -> None:

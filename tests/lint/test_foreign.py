@@ -5,11 +5,9 @@ from __future__ import annotations
 import pytest
 
 from mqttscope.capture import open_capture
-from mqttscope.dissect import dissect, dissect_segments
+from mqttscope.dissect import dissect
 from mqttscope.events import PacketEvent
-from mqttscope.lint.catalogue import all_rules, usual_rule
-from mqttscope.lint.engine import Linter
-from mqttscope.lint.examples import Step, client, closes, conversation, crossing, opened, segments, server
+from mqttscope.lint.examples import Step, client, closes, crossing, opened, server
 from mqttscope.lint.foreign import MAX_SIGNATURE, PREFACES, foreign_protocol
 from mqttscope.lint.rule import V3_1_1, V5
 from mqttscope.mqtt import encode
@@ -19,6 +17,8 @@ from mqttscope.mqtt.packets import Auth, Connack, Disconnect, Puback, Publish, S
 from mqttscope.mqtt.properties import Properties
 from mqttscope.secrets.findings import Hiding, conceal
 from tests.conftest import ROOT
+from tests.each import each
+from tests.lint.lint_help import linted
 
 CAPTURES = sorted((ROOT / "captures").glob("*/capture.pcapng"))
 
@@ -85,6 +85,7 @@ ANSWERS = [
     (b"RFB 003.008\n", "VNC"),
     (b"\xff\xfd\x18\xff\xfd\x20\xff\xfd\x23\xff\xfd\x27", "Telnet"),
     (b"\xff\xfb\x01\r\nlogin: ", "Telnet"),
+    (b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n", "HTTP"),
     (b"\x15\x03\x01\x00\x02\x02\x46", "TLS"),
     (b"\x15\x03\x03\x00\x02\x02\x28", "TLS"),
     (b"\x16\x03\x03\x00\x7a\x02\x00\x00\x76", "TLS"),
@@ -134,7 +135,7 @@ def test_what_proves_nothing_has_no_name(head: bytes) -> None:
 
 def test_what_devices_send_in_place_of_mqtt_is_for_other_rules() -> None:
     for head, name in ANSWERS:
-        assert foreign_protocol(head) == (name if name in ("TLS", "SSH") else ""), head
+        assert foreign_protocol(head) == (name if name in ("TLS", "SSH", "HTTP") else ""), head
 
 
 def of_server(version: object) -> list[ControlPacket]:
@@ -178,13 +179,7 @@ def test_no_packet_of_a_server_in_the_captures_is_another_protocol() -> None:
 
 def findings_of(*steps: Step) -> list[tuple[str, str, str, str]]:
     """What all rules find in a conversation."""
-    linter = Linter([usual_rule(rule) for rule in all_rules().values()], strict=True)
-    events = dissect_segments(segments(conversation("", *steps)))
-    return [
-        (finding.rule, finding.severity, finding.confidence, finding.message)
-        for event in events
-        for finding in linter.feed(event)
-    ]
+    return [(one.rule, one.severity, one.confidence, one.message) for one in linted(*steps)]
 
 
 @pytest.mark.parametrize("end", [(), (closes("server"),), (closes("server", "reset"),)], ids=["open", "fin", "reset"])
@@ -217,9 +212,7 @@ def test_the_message_shows_what_came() -> None:
 def test_reports_show_what_the_message_shows() -> None:
     """The rest of an answer may be a secret, and is hidden in every report; its beginning is not."""
     steps = opened()[0], server(b"<!DOCTYPE HTML>\n<html>" + b"x" * 40), closes("server")
-    linter = Linter([usual_rule(all_rules()["ENC109"])], strict=True)
-    events = dissect_segments(segments(conversation("", *steps)))
-    (finding,) = [conceal(row, Hiding()) for event in events for row in linter.feed(event)]
+    (finding,) = (conceal(row, Hiding()) for row in linted(*steps, codes=("ENC109",)))
 
     assert "('<!DOC...')" in finding.message
     assert b"DOCTYPE" not in finding.raw
@@ -244,8 +237,16 @@ def test_two_sides_that_both_speak_something_else_are_a_note() -> None:
         assert {row[:2] for row in findings_of(*steps)} <= {("ENC109", "info")}
 
 
-def test_a_server_that_answers_in_mqtt_first_is_judged_as_mqtt() -> None:
-    shown = findings_of(*opened(V3_1_1), server(b"<html><body>"), closes("server"))
+@each(
+    "step",
+    [
+        server(b"<html><body>"),
+        server(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"),
+        client(b"GET / HTTP/1.1\r\n\r\n"),
+    ],
+)
+def test_after_an_answer_in_mqtt_all_is_judged_as_mqtt(step: Step) -> None:
+    shown = findings_of(*opened(V3_1_1), step, closes("server"))
 
     assert "ENC109" not in [rule for rule, *_ in shown]
     assert "error" in [severity for _, severity, *_ in shown]

@@ -10,9 +10,10 @@ from datetime import date
 import pytest
 
 from mqttscope import filter as filters
-from mqttscope.dissect import Dissector, dissect_segments
+from mqttscope.dissect import dissect_segments
 from mqttscope.lint import grouping
 from mqttscope.lint.catalogue import all_rules, usual_rule
+from mqttscope.lint.examples import opened
 from mqttscope.lint.finding import Confidence, Finding, Severity
 from mqttscope.lint.gate import (
     IN_BASELINE,
@@ -24,11 +25,13 @@ from mqttscope.lint.gate import (
     Selection,
     Suppression,
     Suppressions,
+    Verdict,
     client_key,
 )
-from mqttscope.mqtt import Connect, Publish, encode
-from tests.dissect.talk import V3_1_1, Talk
-from tests.lint.lint_help import linted, opened, qos_findings
+from mqttscope.mqtt import Connect, Publish
+from tests.dissect.talk import Talk
+from tests.each import each
+from tests.lint.lint_help import linted, qos_findings
 
 CODES = frozenset({"PUB209"})
 
@@ -77,17 +80,19 @@ def made(findings: list[Finding]) -> Baseline:
     return Baseline.loads(baseline.dumps())
 
 
-def test_a_new_capture_of_the_same_device_is_known() -> None:
+@each(
+    "found, known",
+    [
+        (qos_findings("meter/18/power", "meter/9/power"), True),
+        (qos_findings("meter/17/power", client_identifier="dev2"), False),
+        (qos_findings("meter/17/voltage"), False),
+    ],
+    ids=["a new capture of the same device", "another device", "another topic"],
+)
+def test_what_a_baseline_knows(found: list[Finding], *, known: bool) -> None:
     baseline = made(qos_findings("meter/17/power"))
 
-    assert all(baseline.knows(one) for one in qos_findings("meter/18/power", "meter/9/power"))
-
-
-def test_another_device_or_another_topic_is_not_known() -> None:
-    baseline = made(qos_findings("meter/17/power"))
-
-    assert not baseline.knows(qos_findings("meter/17/power", client_identifier="dev2")[0])
-    assert not baseline.knows(qos_findings("meter/17/voltage")[0])
+    assert {baseline.knows(one) for one in found} == {known}
 
 
 def test_fixed_is_what_did_not_come_again_from_a_client_that_was_captured() -> None:
@@ -96,13 +101,9 @@ def test_fixed_is_what_did_not_come_again_from_a_client_that_was_captured() -> N
 
     assert [one.topic for one in baseline.fixed({"PUB209"}, {"dev1"})] == ["b"]
     assert baseline.fixed({"PUB101"}, {"dev1"}) == []
-
-
-def test_what_has_no_client_is_fixed_where_connections_without_one_were_captured() -> None:
-    baseline = made(qos_findings("a"))
-    (entry,) = baseline.entries.values()
+    # What has no client is fixed where connections without one were captured.
+    (entry,) = baseline.fixed({"PUB209"}, {"dev1"})
     entry.client = ""
-
     assert baseline.fixed({"PUB209"}, {"dev1"}) == []
     assert baseline.fixed({"PUB209"}, {""}) == [entry]
 
@@ -132,7 +133,7 @@ def test_the_file_is_sorted_one_finding_per_line_and_without_times() -> None:
     }  # fmt: skip
 
 
-def test_the_file_tells_no_secrets() -> None:
+def test_the_file_tells_no_secrets_and_an_empty_one_is_json() -> None:
     findings = qos_findings("home/jane.doe@example.org/lamp", client_identifier="AKIAIOSFODNN7EXAMPLE")
     baseline = made(findings)
 
@@ -140,11 +141,9 @@ def test_the_file_tells_no_secrets() -> None:
     assert "IOSFODNN" not in baseline.dumps()
     assert baseline.knows(findings[0])
     assert client_key("AKIAIOSFODNN7EXAMPLE") == next(iter(baseline.entries.values())).client
-
-
-def test_an_empty_baseline_is_valid_json() -> None:
-    assert json.loads(Baseline().dumps())["findings"] == []
-    assert Baseline.loads(Baseline().dumps()).entries == {}
+    empty = Baseline().dumps()
+    assert json.loads(empty)["findings"] == []
+    assert Baseline.loads(empty).entries == {}
 
 
 @pytest.mark.parametrize(
@@ -176,23 +175,16 @@ def note(name: str) -> Finding:
     return found
 
 
-def with_all_rules(policy: Policy | None = None) -> Gate:
-    return Gate(policy or Policy(), rules=[usual_rule(rule) for rule in all_rules().values()])
+def noted(*names: str, policy: Policy | None = None) -> tuple[Gate, list[Verdict]]:
+    """A gate that has judged the notes of clients with these names, and what it said of them."""
+    gate = Gate(policy or Policy(), rules=[usual_rule(rule) for rule in all_rules().values()])
+    return gate, [gate.judge(note(name)) for name in names]
 
 
-def test_what_is_severe_and_sure_enough_counts() -> None:
-    gate = Gate(Policy())
-    verdicts = [gate.judge(one) for one in (ERROR, LIKELY, WARNING)]
-
-    assert [one.counts for one in verdicts] == [True, False, False]
-    assert all(one.shown for one in verdicts)
-    assert gate.counts == Counter({Severity.ERROR: 2, Severity.WARNING: 1})
-    assert gate.failing == Counter({Severity.ERROR: 1})
-
-
-@pytest.mark.parametrize(
-    ("policy", "counting"),
+@each(
+    "policy, counting",
     [
+        (Policy(), [True, False, False]),
         (Policy(fail_on=Severity.WARNING), [True, False, True]),
         (Policy(fail_confidence=Confidence.LIKELY), [True, True, False]),
         (Policy(fail_on=Severity.INFO, fail_confidence=Confidence.HEURISTIC), [True, True, True]),
@@ -200,8 +192,11 @@ def test_what_is_severe_and_sure_enough_counts() -> None:
 )
 def test_the_policy_says_what_counts(policy: Policy, counting: list[bool]) -> None:
     gate = Gate(policy)
+    verdicts = [gate.judge(one) for one in (ERROR, LIKELY, WARNING)]
 
-    assert [gate.judge(one).counts for one in (ERROR, LIKELY, WARNING)] == counting
+    assert [one.counts for one in verdicts] == counting
+    assert all(one.shown for one in verdicts)
+    assert gate.counts == Counter({Severity.ERROR: 2, Severity.WARNING: 1})
     assert gate.failing.total() == sum(counting)
 
 
@@ -254,9 +249,7 @@ def test_an_update_keeps_what_is_known_and_not_sure_enough() -> None:
 
 
 def test_notes_of_many_clients_are_one_finding_of_the_run() -> None:
-    gate = with_all_rules()
-    names = [f"pump-{number}" for number in (1, 2, 3, 4, 5, 2, 1)]
-    verdicts = [gate.judge(note(name)) for name in names]
+    gate, verdicts = noted(*(f"pump-{number}" for number in (1, 2, 3, 4, 5, 2, 1)))
 
     assert not any(one.shown for one in verdicts)
     assert [one.repeated for one in verdicts] == [False] + [True] * 6
@@ -270,21 +263,13 @@ def test_notes_of_many_clients_are_one_finding_of_the_run() -> None:
 
 
 def test_the_note_of_one_client_stays_as_it_is() -> None:
-    gate = with_all_rules()
-    made = note("pump-1")
-    gate.judge(made)
-    gate.judge(made)
+    gate, _ = noted("pump-1", "pump-1")
 
-    assert [one for one, _ in gate.summed_up()] == [made]
+    assert [one for one, _ in gate.summed_up()] == [note("pump-1")]
 
 
 def test_two_clients_are_both_named_and_the_order_changes_no_fingerprint() -> None:
-    found = []
-    for names in (("a-1", "b-2"), ("b-2", "a-1")):
-        gate = with_all_rules()
-        for name in names:
-            gate.judge(note(name))
-        found.append(gate.summed_up()[0][0])
+    found = [noted(*names)[0].summed_up()[0][0] for names in (("a-1", "b-2"), ("b-2", "a-1"))]
 
     assert found[0].message.endswith(": 'a-1' and 'b-2'")
     assert found[1].message.endswith(": 'b-2' and 'a-1'")
@@ -292,63 +277,47 @@ def test_two_clients_are_both_named_and_the_order_changes_no_fingerprint() -> No
 
 
 def test_errors_of_the_same_rule_are_not_folded() -> None:
-    gate = with_all_rules()
-    made = replace(note("pump-1"), severity=Severity.ERROR)
+    gate, _ = noted()
+    error = replace(note("pump-1"), severity=Severity.ERROR)
 
-    assert gate.judge(made).counts
-    assert gate.judge(made).counts
+    assert gate.judge(error).counts
+    assert gate.judge(error).counts
     assert (gate.failing.total(), gate.summed_up()) == (2, [])
 
 
 def test_a_suppressed_note_is_no_part_of_the_sum() -> None:
     pattern = Pattern(frozenset({"CON108"}), client="pump-1", reason="known")
-    gate = with_all_rules(Policy(suppressions=Suppressions([pattern])))
+    gate, verdicts = noted("pump-1", "pump-2", policy=Policy(suppressions=Suppressions([pattern])))
 
-    assert gate.judge(note("pump-1")).suppression is not None
-    gate.judge(note("pump-2"))
+    assert verdicts[0].suppression is not None
     assert [one.client_identifier for one, _ in gate.summed_up()] == ["pump-2"]
 
 
-def test_the_first_note_counts_for_all() -> None:
-    gate = with_all_rules(Policy(fail_on=Severity.INFO))
-    verdicts = [gate.judge(note(name)) for name in ("a-1", "b-1")]
-
+def test_the_first_note_counts_for_all_and_hidden_notes_are_no_finding_of_the_end() -> None:
+    gate, verdicts = noted("a-1", "b-1", policy=Policy(fail_on=Severity.INFO))
     assert all(one.counts for one in verdicts)
     assert gate.failing == {Severity.INFO: 1}
 
-
-def test_hidden_notes_are_no_finding_of_the_end() -> None:
-    gate = with_all_rules(Policy(min_severity=Severity.WARNING))
-    gate.judge(note("a-1"))
-
+    gate, _ = noted("a-1", policy=Policy(min_severity=Severity.WARNING))
     assert gate.summed_up() == []
     assert gate.hidden == {Severity.INFO: 1}
 
 
 def test_clients_are_told_apart_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grouping, "MAX_CLIENTS", 2)
-    gate = with_all_rules()
-    for name in ("a-1", "b-1", "c-1", "d-1"):
-        gate.judge(note(name))
+    message = noted("a-1", "b-1", "c-1", "d-1")[0].summed_up()[0][0].message
 
-    message = gate.summed_up()[0][0].message
     assert "more than 2 clients" in message
     assert message.endswith("'a-1', 'b-1' and others")
 
 
-def talk() -> Talk:
-    said = Talk()
-    said.handshake()
-    said.client(encode(Connect(client_identifier="pump-1"), V3_1_1))
-    said.client(encode(Publish(topic_name="a", payload=b"b"), V3_1_1))
-    return said
-
-
 def taken(selection: Selection[str]) -> list[list[str]]:
     """What is given out at each event, where each has one finding named by what happens."""
-    dissector = Dissector()
+    said = Talk().handshake()
+    said.client(Connect(client_identifier="pump-1"))
+    said.client(Publish(topic_name="a", payload=b"b"))
     made = []
-    for event in dissect_segments(talk().tape.segments, dissector=dissector):
+    for event in dissect_segments(said.tape.segments):
         name = getattr(getattr(event, "packet", None), "packet_type", type(event).__name__)
         made.append(selection.take(event, [str(name)]))
     return made
@@ -372,17 +341,13 @@ def test_room_for_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     assert roomy.left_out == 0
 
 
-def test_a_filter_and_connections() -> None:
+def test_a_filter_and_connections_and_other_clients() -> None:
     assert taken(Selection(wanted=filters.compile("publish"))) == [[], [], ["3"], []]
     assert not any(taken(Selection(connections=(1,))))
     assert Selection[str](connections=(3,)).missing(1) == "there is no connection 3: the only one is number 0"
-
-
-def test_other_clients() -> None:
-    selection = Selection[str](clients=("valve",))
-
-    assert not any(taken(selection))
-    assert selection.missing(1) == "no packet of a client 'valve'"
+    others = Selection[str](clients=("valve",))
+    assert not any(taken(others))
+    assert others.missing(1) == "no packet of a client 'valve'"
 
 
 @pytest.mark.parametrize(

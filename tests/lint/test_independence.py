@@ -6,179 +6,99 @@ which answers as it should, must not be blamed, nor must the mistake be reported
 
 from __future__ import annotations
 
-import pytest
-
-from mqttscope.lint.examples import Step, client, closes, hexadecimal, make_connect, opened, server
-from mqttscope.lint.rule import PRACTICE, V3_1_1
-from mqttscope.mqtt.packets import (
-    Auth,
-    Disconnect,
-    Pingreq,
-    Pingresp,
-    Puback,
-    Pubcomp,
-    Publish,
-    Pubrec,
-    Pubrel,
-    Suback,
-    Subscribe,
-    Unsuback,
-    Unsubscribe,
-)
-from mqttscope.mqtt.parts import Subscription
-from mqttscope.mqtt.properties import Properties
-from tests.lint.lint_help import linted
+from mqttscope.lint.rule import PRACTICE
+from tests.each import each
+from tests.lint.lint_help import linted, steps_of
 
 IGNORED = {"CON108"}
 """True of the examples' CONNECT: a note."""
 
 
-def codes(*steps: Step) -> list[str]:
+def codes(text: str) -> list[str]:
     """Rules of the standard that find something, once for each finding."""
-    return [one.rule for one in linted(*steps) if one.rule not in IGNORED and one.rule[:3] not in PRACTICE]
+    return [one.rule for one in linted(*steps_of(text)) if one.rule not in IGNORED and one.rule[:3] not in PRACTICE]
 
 
-Q1 = Publish(qos=1, topic_name="a", packet_identifier=7, payload=b"1")
-OTHER_Q1 = Publish(qos=1, topic_name="a", packet_identifier=7, payload=b"2")
-Q2 = Publish(qos=2, topic_name="b", packet_identifier=7)
-ASKS = Subscribe(7, subscriptions=[Subscription("q"), Subscription("r")])
-ASKS_MORE = Subscribe(7, subscriptions=[Subscription("s")])
-LEAVES = Unsubscribe(7, topic_filters=["q"])
-DONE = Suback(7, reason_codes=[0, 0])
-LEFT = Unsuback(7, reason_codes=[0x11])
-SHARED: list[tuple[str, list[Step]]] = [
-    ("message, SUBSCRIBE", [client(Q1), client(ASKS), server(Puback(7)), server(DONE)]),
-    ("answers the other way round", [client(Q1), client(ASKS), server(DONE), server(Puback(7))]),
-    (
-        "SUBSCRIBE, message of QoS 2",
-        [client(ASKS), client(Q2), server(DONE), server(Pubrec(7)), client(Pubrel(7)), server(Pubcomp(7))],
+Q1, Q2 = "> publish a 1 qos=1 id=7", "> publish b qos=2 id=7"
+OTHER_Q1, OTHER_Q2 = "> publish a 2 qos=1 id=7", "> publish a qos=2 id=7"
+ASKS, DONE = "> subscribe 7 q r", "< suback 7 0 0"
+RELEASED = "> pubrel 7; < pubcomp 7"
+SHARED = {
+    "message, SUBSCRIBE": f"{Q1}; {ASKS}; < puback 7; {DONE}",
+    "answers the other way round": f"{Q1}; {ASKS}; {DONE}; < puback 7",
+    "SUBSCRIBE, message of QoS 2": f"{ASKS}; {Q2}; {DONE}; < pubrec 7; {RELEASED}",
+    "SUBSCRIBE, UNSUBSCRIBE": f"{ASKS}; > unsubscribe 7 q; {DONE}; < unsuback 7 0x11",
+    "two SUBSCRIBE": f"{ASKS}; > subscribe 7 s; < suback 7 0; {DONE}",
+    "messages of QoS 1 and 2": f"{Q1}; {Q2}; < puback 7; < pubrec 7; {RELEASED}",
+    "messages of QoS 2 and 1": f"{Q2}; {Q1}; < pubrec 7; < puback 7; {RELEASED}",
+    "two messages of QoS 1": f"{Q1}; {OTHER_Q1}; < puback 7; < puback 7",
+    "the second is refused": f"{Q1}; {OTHER_Q1}; < puback 7; < puback 7 code=0x91",
+    "the second of QoS 2 is refused": f"{OTHER_Q2}; {Q2}; < pubrec 7; < pubrec 7 code=0x91; {RELEASED}",
+    "in the middle of QoS 2": f"{Q2}; < pubrec 7; {ASKS}; > pubrel 7; {DONE} & pubcomp 7",
+    "the SUBSCRIBE is never answered": f"{ASKS}; {Q1}; < puback 7; +50 {Q1}",
+    "a server that uses it twice": (
+        "> subscribe 1 q:2 r:2; < suback 1 2 2; < publish q qos=1 id=7; < publish r qos=2 id=7"
+        "; > puback 7; > pubrec 7; < pubrel 7; > pubcomp 7"
     ),
-    ("SUBSCRIBE, UNSUBSCRIBE", [client(ASKS), client(LEAVES), server(DONE), server(LEFT)]),
-    ("two SUBSCRIBE", [client(ASKS), client(ASKS_MORE), server(Suback(7, reason_codes=[0])), server(DONE)]),
-    (
-        "messages of QoS 1 and 2",
-        [client(Q1), client(Q2), server(Puback(7)), server(Pubrec(7)), client(Pubrel(7)), server(Pubcomp(7))],
+}
+
+
+@each("text", SHARED.values(), ids=SHARED)
+def test_answers_to_an_identifier_that_two_packets_have_are_not_blamed(text: str) -> None:
+    assert codes(f"opened; {text}") == ["ACK202"]
+
+
+WILDCARDS = "opened < wildcard_subscription_available=0; > subscribe 1 " + " ".join(f"{n}/#" for n in range(50))
+IDENTIFIER = "subscription_identifier"
+ONCE = {
+    "DISCONNECT instead of CONNACK": ("DIS202", "> connect; < disconnect code=0x8b"),
+    "DISCONNECT instead of CONNACK, in 3.1.1": ("HDR103", "> connect 3.1.1; < disconnect"),
+    "a second SUBACK": ("SUB212", f"opened; {ASKS}; {DONE}; {DONE}"),
+    "0x19 from the server": (
+        "AUT205",
+        "> connect authentication_method=m; < auth code=0x19 authentication_method=m",
     ),
-    (
-        "messages of QoS 2 and 1",
-        [client(Q2), client(Q1), server(Pubrec(7)), server(Puback(7)), client(Pubrel(7)), server(Pubcomp(7))],
-    ),
-    ("two messages of QoS 1", [client(Q1), client(OTHER_Q1), server(Puback(7)), server(Puback(7))]),
-    ("the second is refused", [client(Q1), client(OTHER_Q1), server(Puback(7)), server(Puback(7, reason_code=0x91))]),
-    (
-        "the second of QoS 2 is refused",
-        [
-            client(Publish(qos=2, topic_name="a", packet_identifier=7)),
-            client(Q2),
-            server(Pubrec(7)),
-            server(Pubrec(7, reason_code=0x91)),
-            client(Pubrel(7)),
-            server(Pubcomp(7)),
-        ],
-    ),
-    (
-        "in the middle of QoS 2",
-        [client(Q2), server(Pubrec(7)), client(ASKS), client(Pubrel(7)), server(DONE, Pubcomp(7))],
-    ),
-    ("the SUBSCRIBE is never answered", [client(ASKS), client(Q1), server(Puback(7)), client(Q1, after=50)]),
-]
-
-
-@pytest.mark.parametrize("steps", [pytest.param(steps, id=title) for title, steps in SHARED])
-def test_answers_to_an_identifier_that_two_packets_have_are_not_blamed(steps: list[Step]) -> None:
-    assert codes(*opened(), *steps) == ["ACK202"]
-
-
-def test_a_server_that_uses_an_identifier_twice_is_to_blame_alone() -> None:
-    first = Publish(qos=1, topic_name="q", packet_identifier=7)
-    second = Publish(qos=2, topic_name="r", packet_identifier=7)
-    asks = Subscribe(1, subscriptions=[Subscription("q", 2), Subscription("r", 2)])
-    steps = [client(asks), server(Suback(1, reason_codes=[2, 2])), server(first), server(second)]
-
-    assert codes(*opened(), *steps, client(Puback(7)), client(Pubrec(7)), server(Pubrel(7)), client(Pubcomp(7))) == [
-        "ACK202"
-    ]
-
-
-METHOD = Properties(authentication_method="m")
-ALIASES = Properties(topic_alias_maximum=5)
-WILDCARDS = Subscribe(1, subscriptions=[Subscription(f"{number}/#") for number in range(50)])
-ONCE: list[tuple[str, str, list[Step]]] = [
-    ("DIS202", "DISCONNECT instead of CONNACK", [client(make_connect()), server(Disconnect(0x8B))]),
-    ("HDR103", "the same in 3.1.1", [client(make_connect(V3_1_1)), server(Disconnect())]),
-    ("SUB212", "a second SUBACK", [*opened(), client(ASKS), server(DONE), server(DONE)]),
-    ("AUT205", "0x19 from the server", [client(make_connect(properties=METHOD)), server(Auth(0x19, METHOD))]),
-    (
-        "PUB208",
-        "DUP in a new session",
-        [*opened(), client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=7)), server(Puback(7))],
-    ),
-    ("ACK203", "PUBREL in a new session", [*opened(), client(Pubrel(7))]),
-    (
-        "SES201",
-        "DUP in a session that is gone",
-        [
-            *opened(clean_start=False),
-            client(Publish(dup=True, qos=1, topic_name="a", packet_identifier=7)),
-            server(Puback(7)),
-        ],
-    ),
-    ("SES201", "PUBREL in a session that is gone", [*opened(clean_start=False), client(Pubrel(7))]),
-    ("SES201", "PUBACK in a session that is gone", [*opened(clean_start=False), client(Puback(7))]),
-    ("ACK203", "the same in 3.1.1", [*opened(V3_1_1, clean_start=False), client(Puback(7))]),
-    (
+    "DUP in a new session": ("PUB208", "opened; > publish a dup qos=1 id=7; < puback 7"),
+    "PUBREL in a new session": ("ACK203", "opened; > pubrel 7"),
+    "DUP in a session that is gone": ("SES201", "opened resume; > publish a dup qos=1 id=7; < puback 7"),
+    "PUBREL in a session that is gone": ("SES201", "opened resume; > pubrel 7"),
+    "PUBACK in a session that is gone": ("SES201", "opened resume; > puback 7"),
+    "PUBACK in a session that is gone, in 3.1.1": ("ACK203", "opened 3.1.1 resume; > puback 7"),
+    "Subscription Identifier 0": (
         "PRP106",
-        "Subscription Identifier 0",
-        [
-            *opened(),
-            client(Subscribe(1, Properties(subscription_identifier=3), [Subscription("a")])),
-            server(Suback(1, reason_codes=[0])),
-            server(Publish(topic_name="a", properties=Properties(subscription_identifier=[3, 0]))),
-        ],
+        f"opened; {ASKS} {IDENTIFIER}=3; {DONE}; < publish q {IDENTIFIER}=3 {IDENTIFIER}=0",
     ),
-    (
+    "an alias that a broken packet may have set": (
         "PRP102",
-        "an alias that a broken packet may have set",
-        [
-            *opened(connack=ALIASES),
-            client(hexadecimal("30 08 00 01 61 7f 23 00 01 78")),
-            client(Publish(properties=Properties(topic_alias=1))),
-        ],
+        "opened < topic_alias_maximum=5; > raw 30 08 00 01 61 7f 23 00 01 78; > publish topic_alias=1",
     ),
-    ("HDR101", "AUTH in 3.1.1", [*opened(V3_1_1), client(hexadecimal("f0 00"))]),
-    ("HDR104", "PUBACK of 5.0 in 3.1.1", [*opened(V3_1_1), client(Q1), server(hexadecimal("40 04 00 07 00 00"))]),
-    (
-        "SUB213",
-        "fifty wildcards",
-        [*opened(connack=Properties(wildcard_subscription_available=0)), client(WILDCARDS)],
-    ),
-]
+    "AUTH in 3.1.1": ("HDR101", "opened 3.1.1; > raw f0 00"),
+    "PUBACK of 5.0 in 3.1.1": ("HDR104", f"opened 3.1.1; {Q1}; < raw 40 04 00 07 00 00"),
+    "fifty wildcards": ("SUB213", WILDCARDS),
+}
 
 
-@pytest.mark.parametrize(("code", "steps"), [pytest.param(code, steps, id=title) for code, title, steps in ONCE])
-def test_one_mistake_is_reported_once(code: str, steps: list[Step]) -> None:
-    assert codes(*steps) == [code]
+@each("code, text", ONCE.values(), ids=ONCE)
+def test_one_mistake_is_reported_once(code: str, text: str) -> None:
+    assert codes(text) == [code]
 
 
 def test_a_finding_about_many_filters_says_how_many() -> None:
-    steps = [*opened(connack=Properties(wildcard_subscription_available=0)), client(WILDCARDS)]
-    (found,) = linted(*steps, codes=("SUB213",))
+    (found,) = linted(*steps_of(WILDCARDS), codes=("SUB213",))
 
     assert found.field == "subscriptions[0].topic_filter"
     assert "'0/#' and 49 more" in found.message
 
 
-def pinging(*more: Step) -> str:
-    """What is said of a client that pings every five seconds where sixty would do."""
-    pings = [step for _ in range(4) for step in (client(Pingreq(), after=4.99), server(Pingresp()))]
-    (found,) = linted(*opened(), *more, *pings, client(Disconnect()), closes("client"), codes=["OPS212"])
-    return found.message
+@each(
+    "more, told",
+    [
+        ("", "'c1' pings every 5 s with a Keep Alive of 60 s (4 PINGREQ and no other packet)"),
+        ("> publish a", "4 of 4 PINGREQ of 'c1' came while the connection was busy (Keep Alive 60 s)"),
+    ],
+)
+def test_what_is_said_of_a_client_that_pings_every_five_seconds(more: str, told: str) -> None:
+    steps = steps_of("opened", more, "for 1..4: +4.99 > pingreq; < pingresp", "> disconnect; > fin")
+    (found,) = linted(*steps, codes=["OPS212"])
 
-
-def test_pings_alone_are_told_by_their_interval() -> None:
-    assert pinging() == "'c1' pings every 5 s with a Keep Alive of 60 s (4 PINGREQ and no other packet)"
-
-
-def test_pings_beside_others_came_while_the_connection_was_busy() -> None:
-    busy = "4 of 4 PINGREQ of 'c1' came while the connection was busy (Keep Alive 60 s)"
-    assert pinging(client(Publish(topic_name="a"))) == busy
+    assert found.message == told

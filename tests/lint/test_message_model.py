@@ -10,17 +10,16 @@ from mqttscope.dissect import dissect_segments
 from mqttscope.lint import message_model
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.examples import Step, client, closes, conversation, lost, on, opened, segments, server
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.message_model import Messages, told
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rule import Findings, Rule
 from mqttscope.lint.rules.delivery.message_not_delivered import MessageNotDelivered
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.properties import Properties
 from tests import tools
-from tests.lint.lint_help import message, publishes, subscriber
+from tests.each import each
+from tests.lint.lint_help import steps_of, talked
 
 
 class Reads(Rule):
@@ -41,10 +40,10 @@ class Reads(Rule):
         return self.report("", " ".join(word for word in words if word))
 
 
-def run(*steps: Step, rule: type[Rule] = Reads) -> tuple[list[str], Messages]:
+def run(*lines: str, rule: type[Rule] = Reads) -> tuple[list[str], Messages]:
     """What the rule tells, and the model at the end."""
     linter = Linter([rule()], strict=True)
-    source = dissect_segments(segments(conversation("x", *steps)), more=True)
+    source = dissect_segments(talked(*steps_of(*lines)), more=True)
     found = [one.message for event in source for one in linter.feed(event)]
     (memories,) = linter.memories.kept.values()
     model = memories["messages"]
@@ -52,13 +51,15 @@ def run(*steps: Step, rule: type[Rule] = Reads) -> tuple[list[str], Messages]:
     return found, model
 
 
-ACKED = client(packets.Puback(1))
-GETS = on(1, server(message()), ACKED)
-BOTH = (*subscriber(), *opened())
+READER = "@1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1"
+BOTH = f"{READER}; opened"
+SENDS = "+2 > publish a 21.5 qos=1 id=1; < puback 1"
+SENDS_OTHER = SENDS.replace("21.5", "other")
+GETS = "@1 < publish a 21.5 qos=1 id=1; @1 > puback 1"
 
 
 def test_a_delivery_is_paired_by_topic_and_payload() -> None:
-    found, model = run(*BOTH, *publishes(message(), message(b"other")), *GETS, *on(1, server(message(b"third")), ACKED))
+    found, model = run(BOTH, SENDS, SENDS_OTHER, GETS, GETS.replace("21.5", "third"))
 
     assert found == ["[1] sole", "nothing"]
     first = model.topics["a"].recent[0]
@@ -68,165 +69,138 @@ def test_a_delivery_is_paired_by_topic_and_payload() -> None:
     assert list(model.topics["a"].routes) == [("c1", "c2")]
 
 
-ASKS, GRANTED = subscriber()[2:]
+CONNECTS, ASKS, GRANTED = "@1 > connect client=c2", "@1 > subscribe 1 a:1", "@1 < suback 1 1"
 
 
-@pytest.mark.parametrize("clean_start", [True, False])
-def test_a_client_may_subscribe_before_it_is_accepted(clean_start: bool) -> None:
-    connect, connack = on(1, *opened(client_identifier="c2", clean_start=clean_start))
-    found, model = run(connect, ASKS, connack, GRANTED, *opened(), *publishes(message()), *GETS)
+@each("clean_start", ["", " resume"])
+def test_a_client_may_subscribe_before_it_is_accepted(clean_start: str) -> None:
+    found, model = run(f"{CONNECTS}{clean_start}; {ASKS}; @1 < connack; {GRANTED}; opened", SENDS, GETS)
 
     assert found == ["[1] sole"]
     assert (model.table.number, model.table.strangers) == (1, {})
 
 
 def test_what_a_client_asks_for_before_it_is_refused_does_not_count() -> None:
-    connect, _ = on(1, *opened(client_identifier="c2"))
-    _, model = run(connect, ASKS, *on(1, server(packets.Connack(reason_code=0x87))), *opened(), *publishes(message()))
+    _, model = run(f"{CONNECTS}; {ASKS}; @1 < connack code=0x87; opened", SENDS)
 
     assert model.table.number == 0
 
 
 def test_a_message_is_missed_by_a_client_that_subscribed_before_it_was_accepted() -> None:
-    connect, connack = on(1, *opened(client_identifier="c2"))
-    waits = [step for _ in range(4) for step in on(1, client(packets.Pingreq(), after=20), server(packets.Pingresp()))]
-    found, _ = run(
-        connect, ASKS, connack, GRANTED, *opened(), client(message(), after=2), server(packets.Puback(1)), *waits,
-        rule=MessageNotDelivered,
-    )  # fmt: skip
+    waits = "; +20 @1 > pingreq; @1 < pingresp" * 4
+    found, _ = run(f"{CONNECTS}; {ASKS}; @1 < connack; {GRANTED}; opened; {SENDS}{waits}", rule=MessageNotDelivered)
 
     assert len(found) == 1
     assert "'c2'" in found[0]
 
 
-def test_messages_with_one_payload_cannot_be_told_apart() -> None:
-    found, _ = run(*BOTH, *publishes(message()), *publishes(message()), *GETS)
-
-    assert found == ["[1, 2]"]
+@each(
+    "steps, expected",
+    [
+        # Messages with one payload cannot be told apart, and of many alike the last are looked at.
+        ((BOTH, SENDS, SENDS, GETS), ["[1, 2]"]),
+        ((BOTH, *[SENDS] * 6, GETS), ["[3, 4, 5, 6]"]),
+    ],
+)
+def test_what_a_delivery_is_paired_with(steps: tuple[str, ...], expected: list[str]) -> None:
+    assert run(*steps)[0] == expected
 
 
 def test_a_message_that_its_publisher_sends_again_is_one_message() -> None:
-    found, model = run(*BOTH, client(message(), after=2), client(message(dup=True)), server(packets.Puback(1)), *GETS)
+    found, model = run(BOTH, SENDS.partition(";")[0], "> publish a 21.5 qos=1 id=1 dup; < puback 1", GETS)
 
     assert found == ["[1] sole"]
     assert model.topics["a"].recent[0].resent
 
 
-def test_more_than_a_few_alike_are_not_judged() -> None:
-    found, _ = run(*BOTH, *(step for _ in range(6) for step in publishes(message())), *GETS)
-
-    assert found == ["[3, 4, 5, 6]"]
-
-
 def test_retained_messages_are_apart() -> None:
-    retained = message(retain=True)
-    found, _ = run(
-        *opened(),
-        *publishes(retained),
-        *subscriber(),
-        *on(1, server(retained), ACKED),
-        *publishes(message(retain=True, payload=b"")),
-        *on(1, server(message(retain=True)), ACKED),
-    )
+    retained, gets = (text.replace("id=1", "id=1 retain") for text in (SENDS, GETS))
+    found, _ = run("opened", retained, READER, gets, retained.replace("21.5", '""'), gets)
 
     assert found == ["[1] sole retained", "nothing"]
 
 
 def test_a_topic_that_nobody_has_subscribed_to_is_not_remembered() -> None:
-    found, model = run(*opened(), *publishes(message(b"before")), *subscriber(), *publishes(message()), *GETS)
+    found, model = run("opened", SENDS_OTHER, READER, SENDS, GETS)
 
     assert found == ["[2] sole"]
     assert model.topics["a"].skipped
 
 
 def test_clients_whose_subscriptions_are_unknown_pair_nothing_where_something_was_not_remembered() -> None:
-    stranger = on(2, *opened(client_identifier="c3", clean_start=False, session_present=True))
-    gets = on(2, server(message()), ACKED)
-    found, model = run(*stranger, *opened(), *publishes(message()), *subscriber(), *publishes(message()), *GETS, *gets)
+    stranger = "@2 opened client=c3 resume < present; opened"
+    found, model = run(stranger, SENDS, READER, SENDS, GETS, GETS.replace("@1", "@2"))
 
     assert found == ["[2] sole", "nothing"]
     assert len(model.table.strangers) == 1
 
 
 def test_topics_of_wills_and_of_the_server_are_left_alone() -> None:
-    _, model = run(
-        *subscriber(V5, "#"),
-        *opened(will=Will("a", b"gone", 1)),
-        *publishes(message(), message(topic_name="$x"), message(topic_name="b")),
-    )
+    sends = [SENDS.replace(" a ", f" {topic} ") for topic in ("a", "$x", "b")]
+    _, model = run(READER.replace("a:1", "#:1"), "opened will=a will_payload=gone will_qos=1", *sends)
 
     assert list(model.topics) == ["b"]
 
 
 def test_lost_bytes_of_a_client_let_all_be_forgotten_but_subscriptions() -> None:
-    _, model = run(
-        *BOTH,
-        *publishes(message()),
-        lost(client(message(b"other"))),
-        client(packets.Pingreq()),
-        on(1, client(packets.Pingreq(), after=3))[0],
-        client(packets.Pingreq(), after=3),
-    )
+    _, model = run(BOTH, SENDS, f"lost {SENDS_OTHER[3:].partition(';')[0]}; > pingreq; +3 @1 > pingreq; +3 > pingreq")
 
     assert (model.topics, model.expected, model.kept) == ({}, {}, 0)
     assert model.table.number == 1
 
 
 def test_what_a_subscriber_should_get_is_expected_until_it_comes() -> None:
-    _, model = run(*BOTH, *publishes(message()))
+    _, model = run(BOTH, SENDS)
     (waiting,) = model.expected.values()
     assert list(waiting) == [("a", model.topics["a"].recent[0].checksum)]
 
-    _, model = run(*BOTH, *publishes(message()), *GETS)
+    _, model = run(BOTH, SENDS, GETS)
     assert list(model.expected.values()) == [{}]
 
 
-@pytest.mark.parametrize(
-    ("steps", "why"),
-    [
-        ((*subscriber(granted=0), *opened(), *publishes(message())), "granted QoS 0"),
-        ((*BOTH, *publishes(message(qos=0))), "published with QoS 0"),
-        ((*opened(), *subscriber(), *publishes(message(), after=0.5)), "only just subscribed"),
-        ((*BOTH, client(message(), after=2), server(packets.Puback(1, reason_code=0x87))), "refused"),
-        ((*BOTH, client(message(), after=2)), "not acknowledged"),
-        ((*subscriber(V5, "$share/g/a"), *opened(), *publishes(message())), "shared"),
-        ((*BOTH, *on(1, client(packets.Unsubscribe(2, topic_filters=["a"]))), *publishes(message())), "ending"),
-        (
-            (*subscriber(connect=Properties(maximum_packet_size=20)), *opened(), *publishes(message(b"x" * 99))),
-            "too long",
-        ),
-        ((*subscriber(identifier="c1"), *on(1, closes("client")), *opened(), *publishes(message())), "gone"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_nothing_is_expected_of(steps: tuple[Step, ...], why: str) -> None:
-    _, model = run(*steps)
+LONG = (READER.replace("=c2", "=c2 maximum_packet_size=20"), "opened", SENDS.replace("21.5", '"x"*99'))
 
-    assert model.expected == {}, why
+
+@each(
+    "steps",
+    [
+        (READER.replace("1 1", "1 0").replace("a:1", "a:0"), "opened", SENDS),
+        (BOTH, "+2 > publish a 21.5"),
+        ("opened", READER, SENDS.replace("+2", "+0.5")),
+        (BOTH, f"{SENDS} code=0x87"),
+        (BOTH, SENDS.partition(";")[0]),
+        (READER.replace("a:1", "$share/g/a:1"), "opened", SENDS),
+        (BOTH, "@1 > unsubscribe 2 a", SENDS),
+        LONG,
+        (READER.replace("c2", "c1"), "@1 > fin", "opened", SENDS),
+    ],
+    ids=[
+        "granted QoS 0", "published with QoS 0", "only just subscribed", "refused", "not acknowledged", "shared",
+        "ending", "too long", "gone",
+    ],
+)  # fmt: skip
+def test_nothing_is_expected_of(steps: tuple[str, ...]) -> None:
+    assert run(*steps)[1].expected == {}
 
 
 def test_a_message_that_is_too_long_is_noted() -> None:
-    _, model = run(*subscriber(connect=Properties(maximum_packet_size=20)), *opened(), *publishes(message(b"x" * 99)))
-
-    assert [one.length for one in model.oversized.values()] == [99]
+    assert [one.length for one in run(*LONG)[1].oversized.values()] == [99]
 
 
 def test_a_sleeping_session_is_owed_its_messages_until_it_returns() -> None:
-    lasting = Properties(session_expiry_interval=600)
-    away = (*subscriber(connect=lasting), *on(1, client(packets.Disconnect()), closes("client")), *opened())
-    _, model = run(*away, *publishes(message()))
+    lasting = "client=c2 session_expiry_interval=600"
+    away = f"{READER.replace('client=c2', lasting)}; @1 > disconnect; @1 > fin; opened"
+    _, model = run(away, SENDS)
     assert list(model.owed) == ["c2"]
 
-    back = on(2, *opened(client_identifier="c2", clean_start=False, session_present=True, connect=lasting))
-    _, model = run(*away, *publishes(message()), *back)
+    _, model = run(away, SENDS, f"@2 opened {lasting} resume < present")
     assert model.owed == {}
     assert [list(one) for one in model.owed_to.values()] == [[("a", model.topics["a"].recent[0].checksum)]]
 
 
 def test_too_many_to_wait_for_are_no_longer_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(message_model, "MAX_EXPECTED", 2)
-    sent = (step for number in range(4) for step in publishes(message(b"%d" % number)))
-    _, model = run(*BOTH, *sent)
+    _, model = run(BOTH, *(SENDS.replace("21.5", str(number)) for number in range(4)))
 
     assert model.expected == {}
     assert list(model.overflowed) == ["c2"]
@@ -236,15 +210,14 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(message_model, "MAX_OF_TOPIC", 4)
     monkeypatch.setattr(message_model, "MAX_CONTENTS", 6)
     monkeypatch.setattr(message_model, "MAX_TOPICS", 3)
-    sent = [client(message(b"%d" % number, qos=0)) for number in range(40)]
-    topics = [client(message(qos=0, topic_name=f"t/{number}")) for number in range(6)]
-    found, model = run(*subscriber(V5, "#"), *opened(), *sent, *on(1, server(message(b"0", qos=0))), *topics)
+    reader, sent = f"{READER.replace('a:1', '#:1')}; opened", "for 0..39: > publish a {n}"
+    found, model = run(reader, sent, "@1 < publish a 0", "for 0..5: > publish t/{n} 21.5")
 
     assert found == ["nothing"]
     assert list(model.topics) == ["t/3", "t/4", "t/5"]
     assert model.kept == 6
 
-    _, model = run(*subscriber(V5, "#"), *opened(), *sent)
+    _, model = run(reader, sent)
     known = model.topics["a"]
     assert len(known.recent) < 8
     assert len(known.contents) < 16
@@ -253,7 +226,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_old_messages_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(message_model, "KEEP_NS", 5_000_000_000)
-    found, model = run(*BOTH, *publishes(message()), *publishes(message(b"other"), after=6), *GETS)
+    found, model = run(BOTH, SENDS, SENDS_OTHER.replace("+2", "+6"), GETS)
 
     assert found == ["nothing"]
     assert [one.number for one in model.topics["a"].recent] == [2]
@@ -261,10 +234,8 @@ def test_old_messages_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_payload_that_was_forgotten_has_come_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(message_model, "KEEP_NS", 5_000_000_000)
-    late = (*publishes(message(b"other"), after=6), *publishes(message()))
-    found, _ = run(*BOTH, *publishes(message()), *late, *GETS)
 
-    assert found == ["[3]"]
+    assert run(BOTH, SENDS, SENDS_OTHER.replace("+2", "+6"), SENDS, GETS)[0] == ["[3]"]
 
 
 def test_it_continues_where_it_was_written_down() -> None:
@@ -272,7 +243,7 @@ def test_it_continues_where_it_was_written_down() -> None:
     tools.package("msgspec")
     from mqttscope.lake.state import dump, load
 
-    _, model = run(*subscriber(V5, "+"), *opened(), *publishes(message(properties={"user_property": [("k", "v")]})))
+    _, model = run(READER.replace("a:1", "+:1"), "opened", SENDS.replace("id=1", "id=1 user_property=k:v"))
     again = load(dump(model))
 
     assert again == model
@@ -294,10 +265,12 @@ def test_the_topic_with_a_mark_is_found_from_the_one_without() -> None:
             return self.report("", "nothing" if found is None else str(found.number))
 
     told_of, _ = run(
-        *subscriber(V5, "#"),
-        *opened(),
-        *publishes(message(topic_name="\ufeffa"), message(b"other", topic_name="\ufeffa")),
-        *on(1, server(message()), ACKED, server(message(b"third")), ACKED),
+        READER.replace("a:1", "#:1"),
+        "opened",
+        SENDS.replace(" a ", " \ufeffa "),
+        SENDS_OTHER.replace(" a ", " \ufeffa "),
+        GETS,
+        GETS.replace("21.5", "third"),
         rule=Looks,
     )
 
@@ -305,14 +278,7 @@ def test_the_topic_with_a_mark_is_found_from_the_one_without() -> None:
 
 
 def test_subscriptions_are_those_that_the_server_grants() -> None:
-    rows = [Subscription("a", 2), Subscription("b", 2), Subscription("c", 1)]
-    _, model = run(
-        *opened(V3_1_1),
-        client(packets.Subscribe(1, subscriptions=rows)),
-        server(packets.Suback(1, reason_codes=[1, 0x80, 0])),
-        client(packets.Unsubscribe(2, topic_filters=["c"])),
-        server(packets.Unsuback(2)),
-    )
+    _, model = run("opened 3.1.1; > subscribe 1 a:2 b:2 c:1; < suback 1 1 0x80 0; > unsubscribe 2 c; < unsuback 2")
 
     assert {name: one.qos for name, one in model.table.sessions["c1"].held.items()} == {"a": 1, "b": -1}
 

@@ -12,13 +12,14 @@ from mqttscope.events import GapEvent
 from mqttscope.lint.catalogue import all_rules, usual_rule
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.examples import client, closes, conversation, lost, on, opened, segments, server
 from mqttscope.lint.finding import Scope, Severity
 from mqttscope.lint.model import Model
 from mqttscope.lint.rule import Findings, Rule
-from mqttscope.mqtt.packets import Connack, Pingreq, Pingresp, Publish
+from mqttscope.mqtt.packets import Connack, Pingreq, Publish
 from mqttscope.mqtt.stream import Unparsed
 from mqttscope.session.connection import Connection
+from tests.each import each
+from tests.lint.lint_help import lint, steps_of, talked
 
 SECOND_NS = 1_000_000_000
 
@@ -73,30 +74,31 @@ class OtherReader(Reader):
     code = "TST461"
 
 
-def told(*steps: Any, rules: Any = (Reader,)) -> list[str]:
-    linter = Linter([usual_rule(rule) for rule in rules], strict=True)
-    source = dissect_segments(segments(conversation("x", *steps)))
-    return [one.message for event in source for one in linter.feed(event)]
+def told(text: str, rules: Any = (Reader,)) -> list[str]:
+    return [one.message for one in lint(map(usual_rule, rules), talked(*steps_of(text)))]
 
 
-PING = (client(Pingreq()), server(Pingresp()))
+PING = "> pingreq; < pingresp"
 
 
-def test_a_model_has_seen_what_came_before_and_not_what_is_judged() -> None:
-    assert told(*opened(), *PING, client(Publish(topic_name="a")), *PING) == [
-        "opened, c1 CONNACK",
-        "opened, c1 CONNACK, c1 PUBLISH",
-    ]
-
-
-def test_it_is_moved_on_once_whoever_reads_it() -> None:
-    assert told(*opened(), *PING, rules=(Reader, OtherReader)) == ["opened, c1 CONNACK"] * 2
-
-
-def test_it_is_one_for_all_connections_of_its_key() -> None:
-    said = told(*opened(), closes("client"), *on(1, *opened(client_identifier="c2"), *PING))
-
-    assert said == ["opened, c1 CONNACK, c1 closed, opened, c2 CONNACK"]
+@each(
+    "text, rules, seen",
+    [
+        # What came before, and not what is judged.
+        (f"opened; {PING}; > publish a; {PING}", (Reader,), ["opened, c1 CONNACK", "opened, c1 CONNACK, c1 PUBLISH"]),
+        # Moved on once, whoever reads it, and one for all connections of its key.
+        (f"opened; {PING}", (Reader, OtherReader), ["opened, c1 CONNACK"] * 2),
+        (
+            "opened; > fin; @1 opened client=c2; @1 > pingreq",
+            (Reader,),
+            ["opened, c1 CONNACK, c1 closed, opened, c2 CONNACK"],
+        ),
+        # It is told of lost bytes and of times.
+        ("opened; lost > publish a; < pingresp; +12 > pingreq", (Reader,), ["opened, c1 CONNACK, c1 due, gap"]),
+    ],
+)
+def test_what_a_model_has_seen(text: str, rules: tuple[type[Rule], ...], seen: list[str]) -> None:
+    assert told(text, rules) == seen
 
 
 @dataclass(slots=True)
@@ -128,23 +130,15 @@ class AboutTopics(Rule):
 
 
 def test_a_model_may_follow_some_packets_alone_and_a_rule_be_about_its_topics() -> None:
-    says = client(Publish(topic_name="a"), Publish(topic_name="b"))
-    keeps = client(Publish(topic_name="a", retain=True))
+    says = "> publish a & publish b"
 
-    found = told(*opened(), says, keeps, says, *PING, rules=(AboutTopics,))
+    found = told(f"opened; {says}; > publish a retain; {says}; {PING}", rules=(AboutTopics,))
     assert found == ["PUBLISH a 3", "PINGREQ None 3"]
-
-
-def test_it_is_told_of_lost_bytes_and_of_times() -> None:
-    late = client(Pingreq(), after=12)
-    assert told(*opened(), lost(client(Publish(topic_name="a"))), server(Pingresp()), late)[0] == (
-        "opened, c1 CONNACK, c1 due, gap"
-    )
 
 
 def test_what_a_model_remembers_is_written_down_by_its_word() -> None:
     linter = Linter([Reader()], strict=True)
-    for event in dissect_segments(segments(conversation("x", *opened())), more=True):
+    for event in dissect_segments(talked(*steps_of("opened")), more=True):
         linter.feed(event)
 
     (memories,) = linter.remembered().values()
@@ -177,7 +171,7 @@ def test_a_model_that_fails_is_an_internal_error() -> None:
         models = (Broken,)  # type: ignore[assignment]
 
     linter = Linter([Reads()])
-    events = list(dissect_segments(segments(conversation("x", *opened()))))
+    events = list(dissect_segments(talked(*steps_of("opened"))))
     for event in events:
         linter.feed(event)
     assert linter.failures == {"broken": 1}

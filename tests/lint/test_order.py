@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
-from mqttscope.dissect import dissect_segments
 from mqttscope.lint.catalogue import all_rules, usual_rule
-from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Finding
 from mqttscope.mqtt import Connack, Disconnect, Properties, ProtocolVersion, Pubcomp, Publish, Pubrec, Pubrel
 from mqttscope.net.segment import RST
 from tests.dissect.talk import PINGREQ, PUBLISH_1, V3_1_1, V5, Talk, connect, wire
+from tests.each import each
+from tests.lint.lint_help import lint
 
 
 def findings(talk: Talk, *codes: str) -> list[Finding]:
     """What the rules of these codes find, or all."""
-    linter = Linter([usual_rule(rule) for code, rule in all_rules().items() if not codes or code in codes], strict=True)
-    return [found for event in dissect_segments(talk.tape.segments) for found in linter.feed(event)]
+    return lint(
+        [usual_rule(rule) for code, rule in all_rules().items() if not codes or code in codes], talk.tape.segments
+    )
 
 
 def test_the_keep_alive_runs_until_a_packet_begins() -> None:
@@ -88,11 +87,7 @@ def test_answers_that_are_read_before_what_waits_behind_a_hole_are_not_wrong() -
     assert [found.rule for found in findings(talk) if found.severity == "error"] == []
 
 
-MINUTE_AND_A_HALF = 90
-TAKEN_OVER, TIMED_OUT = 0x8E, 0x8D
-
-
-def silent(version: ProtocolVersion = V5) -> Talk:
+def silent(version: ProtocolVersion) -> Talk:
     """A client that has said all it will say, with a Keep Alive of 60 s, for a minute and a half."""
     talk = Talk().handshake()
     greeting = connect(version.value)
@@ -100,7 +95,7 @@ def silent(version: ProtocolVersion = V5) -> Talk:
     talk.client(greeting, version=version)
     talk.server(Connack(), version=version)
     talk.client(PUBLISH_1, version=version)
-    talk.tape.wait(MINUTE_AND_A_HALF)
+    talk.tape.wait(90)
     return talk
 
 
@@ -118,76 +113,40 @@ def nobody(talk: Talk) -> None:
         talk.fin("server")
 
 
-def stack(talk: Talk) -> None:
-    """The stack of the client takes the end."""
-    talk.ack("client")
+STEPS: dict[str, Callable[[Talk, ProtocolVersion], object]] = {
+    "taken over": lambda talk, version: talk.server(Disconnect(reason_code=0x8E), version=version),
+    "timed out": lambda talk, version: talk.server(Disconnect(reason_code=0x8D), version=version),
+    "message": lambda talk, version: talk.server(PUBLISH_1, version=version),
+    "fin": lambda talk, _: talk.fin("server"),
+    "reset": lambda talk, _: talk.reset("server"),
+    "acknowledgment": lambda talk, _: talk.ack("client"),
+    "fin of the client": lambda talk, _: talk.fin("client"),
+    "nobody": lambda talk, _: nobody(talk),
+    "forgotten": lambda talk, _: forgotten(talk),
+}
+"""What happens to a silent client; the first two are of MQTT 5.0."""
+SURE = {"nobody": [], "forgotten": [], "acknowledgment": ["certain"], "fin of the client": ["certain"]}
+"""How sure it is that the client was there, by what is answered to the end of the server."""
 
 
-def both(talk: Talk) -> None:
-    """The client closes as well."""
-    talk.fin("client")
-
-
-@pytest.mark.parametrize("reason_code", [TAKEN_OVER, TIMED_OUT, None])
-@pytest.mark.parametrize(
-    ("answer", "there"),
-    [(nobody, False), (forgotten, False), (stack, True), (both, True)],
-    ids=lambda one: getattr(one, "__name__", ""),
+@each(
+    "steps, sure",
+    [
+        *((("fin", answer), sure) for answer, sure in SURE.items()),
+        *(((end, "fin", answer), sure) for end in ("taken over", "timed out") for answer, sure in SURE.items()),
+        (("timed out",), []),
+        (("timed out", "acknowledgment"), ["certain"]),
+        (("message",), []),
+        (("message", "acknowledgment"), ["certain"]),
+        (("message", "forgotten"), []),
+        (("reset",), ["likely"]),
+        (("message", "reset"), []),
+    ],
 )
-def test_the_server_ends_the_connection_of_a_silent_client(
-    reason_code: int | None, answer: Callable[[Talk], None], *, there: bool
-) -> None:
-    talk = silent(V3_1_1 if reason_code is None else V5)
-    if reason_code is not None:
-        talk.server(Disconnect(reason_code=reason_code), version=V5)
-    talk.fin("server")
-    answer(talk)
+def test_what_happens_to_a_silent_client_shows_whether_it_was_there(steps: tuple[str, ...], sure: list[str]) -> None:
+    for version in (V5,) if steps[0].startswith("t") else (V3_1_1, V5):
+        talk = silent(version)
+        for step in steps:
+            STEPS[step](talk, version)
 
-    found = findings(talk, "KAL201")
-
-    assert [str(one.confidence) for one in found] == (["certain"] if there else [])
-
-
-@pytest.mark.parametrize(("acknowledged", "there"), [(True, True), (False, False)])
-def test_the_capture_ends_behind_a_disconnect_of_the_server(*, acknowledged: bool, there: bool) -> None:
-    talk = silent()
-    talk.server(Disconnect(reason_code=TIMED_OUT), version=V5)
-    if acknowledged:
-        talk.ack("client")
-
-    assert bool(findings(talk, "KAL201")) is there
-
-
-@pytest.mark.parametrize("version", [V3_1_1, V5])
-def test_a_reset_that_answers_a_message_shows_nothing(version: ProtocolVersion) -> None:
-    talk = silent(version)
-    talk.server(PUBLISH_1, version=version)
-    forgotten(talk)
-
-    assert findings(talk, "KAL201") == []
-
-
-def test_a_message_that_nobody_takes_shows_nothing() -> None:
-    talk = silent(V3_1_1)
-    talk.server(PUBLISH_1)
-
-    assert findings(talk, "KAL201") == []
-
-    talk.ack("client")
-
-    assert [str(one.confidence) for one in findings(talk, "KAL201")] == ["certain"]
-
-
-def test_a_reset_of_the_server_alone_leaves_it_likely() -> None:
-    talk = silent(V3_1_1)
-    talk.reset("server")
-
-    assert [str(one.confidence) for one in findings(talk, "KAL201")] == ["likely"]
-
-
-def test_a_reset_of_the_server_behind_a_message_that_nobody_took_shows_nothing() -> None:
-    talk = silent(V3_1_1)
-    talk.server(PUBLISH_1)
-    talk.reset("server")
-
-    assert findings(talk, "KAL201") == []
+        assert [one.confidence for one in findings(talk, "KAL201")] == sure, version

@@ -23,23 +23,15 @@ def test_a_profile_of_ours_is_dated_sourced_and_complete(name: str) -> None:
     assert {key for rule in rules_of(profile) for key in rule.settings} - {"profile"} >= set(profile.limits)
 
 
-def test_there_are_profiles() -> None:
-    assert "aws-iot-core" in names()
-
-
-def test_every_limit_has_one_rule() -> None:
+def test_every_limit_has_one_rule_and_only_those_of_named_limits_run() -> None:
     rules = limit_rules()
-
     assert rules["maximum_qos"].code == "PRF101"
     assert all(rule.code.startswith("PRF") for rule in rules.values())
 
-
-def test_only_the_rules_of_named_limits_run() -> None:
     text = 'title = "Ours"\ndated = 2026-11-21\n[limits]\nmaximum_qos = 1\n'
     (rule,) = rules_of(parse(text, "ours", "ours.toml"))
-
-    assert rule.code == "PRF101"
-    assert rule.set == {"maximum_qos": 1, "profile": "Ours (2026-11-21)"}
+    assert (rule.code, rule.set) == ("PRF101", {"maximum_qos": 1, "profile": "Ours (2026-11-21)"})
+    assert "aws-iot-core" in names()
 
 
 def test_a_file_is_found_beside_the_configuration(tmp_path: Path) -> None:

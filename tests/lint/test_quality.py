@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
@@ -10,13 +11,10 @@ from mqttscope.dissect import dissect_segments
 from mqttscope.events import MalformedEvent, PacketEvent
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.examples import (
-    Conversation,
     Step,
     client,
     closes,
     conversation,
-    lost,
-    make_connect,
     opened,
     segments,
     server,
@@ -24,36 +22,32 @@ from mqttscope.lint.examples import (
 from mqttscope.lint.quality import LackPlace, Quality, QualityLedger, QualityLevel, Shortfall, is_whole_packet
 from mqttscope.lint.rule import V3_1_1
 from mqttscope.mqtt import encode
-from mqttscope.mqtt.packets import Auth, Disconnect, Pingreq, Pingresp
-from mqttscope.mqtt.properties import Properties
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.net.segment import UNREAD, Segment
+from tests.lint.lint_help import steps_of, talked
 
 
-def quality(talk: Conversation) -> Quality:
+def heard(captured: Iterable[Segment]) -> Linter:
+    """A linter without rules that has heard segments."""
     linter = Linter([])
-    for event in dissect_segments(segments(talk)):
+    for event in dissect_segments(captured):
         linter.feed(event)
-    return linter.quality
+    return linter
 
 
-def test_a_whole_capture_is_clean() -> None:
-    found = quality(conversation("whole", *opened()))
-
-    assert found.clean
-    assert found.connections == 1
-    assert found.sentences() == []
+def quality(*lines: str, handshake: bool = True) -> Quality:
+    """What a linter says of a conversation that is written as text."""
+    return heard(segments(conversation("", *steps_of(*lines), handshake=handshake))).quality
 
 
 def test_a_joined_connection_with_an_assumed_version() -> None:
-    pings = (client(Pingreq()), server(Pingresp())) * 2
-    found = quality(conversation("joined", *pings, handshake=False))
+    found = quality("for 1..2: > pingreq; < pingresp", handshake=False)
 
     assert found.sentences() == ["1 connection joined after the CONNECT", "1 connection with an assumed version"]
 
 
 def test_lost_bytes_are_counted() -> None:
-    found = quality(conversation("lossy", *opened(), lost(client(Pingreq())), client(Pingreq()), server(Pingresp())))
+    found = quality("opened; lost > pingreq; > pingreq; < pingresp")
 
     assert "2 bytes lost" in found.sentences()
     assert found.as_json()["gapped"] == 1
@@ -61,11 +55,8 @@ def test_lost_bytes_are_counted() -> None:
 
 def test_one_direction_alone() -> None:
     """What one side sent was captured, down to its bare acknowledgments, and nothing of the other."""
-    linter = Linter([])
-    both = segments(conversation("one side", *opened(), closes("client")))
-    for event in dissect_segments([one for one in both if one.key == both[0].key]):
-        linter.feed(event)
-    found = linter.quality
+    both = talked(*opened(), closes("client"))
+    found = heard(one for one in both if one.key == both[0].key).quality
 
     assert (found.one_sided, found.unanswered, found.unheard) == (1, 0, "")
     assert "1 connection with one direction only" in found.sentences()
@@ -73,7 +64,7 @@ def test_one_direction_alone() -> None:
 
 
 def test_a_server_that_answers_in_tcp_alone_is_heard_and_says_nothing() -> None:
-    found = quality(conversation("silent broker", opened()[0], closes("server", after=5)))
+    found = quality("> connect; +5 < fin")
 
     assert (found.one_sided, found.unanswered) == (0, 1)
     assert found.sentences() == ["1 connection without CONNACK"]
@@ -83,23 +74,18 @@ def test_a_server_that_answers_in_tcp_alone_is_heard_and_says_nothing() -> None:
     assert not found.clean
 
 
-def test_one_broker_that_answers_is_enough() -> None:
-    found = quality(conversation("good", *opened()))
-    found.add(quality(conversation("silent broker", opened()[0], closes("server"))))
+def test_one_broker_that_answers_is_enough_and_who_joins_late_is_not_unanswered() -> None:
+    found = quality("opened")
+    found.add(quality("> connect; < fin"))
 
     assert (found.unanswered, found.unheard) == (1, "")
-
-
-def test_who_joins_late_is_not_unanswered() -> None:
-    pings = (client(Pingreq()), client(Pingreq())) * 3
-
-    assert quality(conversation("joined", *pings, handshake=False)).unanswered == 0
+    assert quality("for 1..6: > pingreq", handshake=False).unanswered == 0
 
 
 def packets(*steps: Step) -> list[bool]:
     """Of each packet of a conversation, good or malformed, whether it is one that came to its end."""
-    found, linter = [], Linter([])
-    for event in dissect_segments(segments(conversation("", *steps))):
+    linter, found = Linter([]), []
+    for event in dissect_segments(talked(*steps)):
         linter.feed(event)
         if isinstance(event, PacketEvent | MalformedEvent):
             found.append(is_whole_packet(event))
@@ -126,33 +112,24 @@ def test_drops_and_errors_of_the_capture() -> None:
     assert found.sentences() == ["3 frames dropped by the capture", "1 capture not read to the end"]
 
 
-def ledger(made: list[Segment]) -> QualityLedger:
-    linter = Linter([])
-    for event in dissect_segments(made):
-        linter.feed(event)
-    return linter.ledger
-
-
 def test_the_ledger_keeps_captures_apart() -> None:
     first = segments(conversation("a", *opened(), closes("client")), capture="a.pcapng")
     second = segments(conversation("b", opened()[0], closes("client"), server="10.0.0.3:1883"), capture="b.pcapng")
     notices: list[CaptureDrops | CaptureError] = [CaptureDrops("b.pcapng", 0, 10, 3), CaptureError("c.pcapng", "cut")]
 
-    made = ledger([*first, *second])
+    made = heard([*first, *second]).ledger
     for notice in notices:
         made.feed(notice)
-    assert {name: one.connections for name, one in made.by_capture.items()} == {
-        "a.pcapng": 1,
-        "b.pcapng": 1,
-        "c.pcapng": 0,
-    }
+    assert [(name, one.connections) for name, one in made.by_capture.items()] == [
+        ("a.pcapng", 1), ("b.pcapng", 1), ("c.pcapng", 0),
+    ]  # fmt: skip
     assert made.total().connections == 2
     assert made.shortfalls(QualityLevel.USABLE, ["d.pcapng"]) == [
         Shortfall("b.pcapng", ("1 connection without CONNACK", "3 frames dropped by the capture")),
         Shortfall("c.pcapng", ("1 capture not read to the end",)),
         Shortfall("d.pcapng", ("no MQTT packet to judge",)),
     ]
-    other = ledger(second)
+    other = heard(second).ledger
     other.add(made)
     assert other.of("b.pcapng").unanswered == 2
     assert other.total().connections == 3
@@ -160,9 +137,8 @@ def test_the_ledger_keeps_captures_apart() -> None:
 
 def test_what_is_missing_belongs_to_the_file_in_which_it_is_missing() -> None:
     """A connection begins in one file of a rotated set and ends in the next."""
-    lossy = lost(client(Pingreq()))
-    talk = segments(conversation("rotated", *opened(), client(Pingreq()), server(Pingresp()), lossy, client(Pingreq())))
-    made = ledger([replace(one, capture="1.pcapng" if one.frame <= 7 else "2.pcapng") for one in talk])
+    talk = talked(*steps_of("opened; > pingreq; < pingresp; lost > pingreq; > pingreq"))
+    made = heard(replace(one, capture="1.pcapng" if one.frame <= 7 else "2.pcapng") for one in talk).ledger
 
     assert made.of("1.pcapng").connections == 1
     assert made.shortfalls(QualityLevel.USABLE, []) == [
@@ -200,22 +176,16 @@ def test_every_count_that_lacks_something_has_its_place() -> None:
 
 
 def test_a_connection_that_continues_is_named_only_for_complete_captures() -> None:
-    found = quality(conversation("open", *opened()))
-
-    assert found.clean
+    found = quality("opened")
+    assert (found.clean, found.connections, found.sentences()) == (True, 1, [])
     assert found.sentences(QualityLevel.USABLE) == []
     assert found.sentences(QualityLevel.COMPLETE) == ["1 connection without an end in the capture"]
     assert found.causes(QualityLevel.COMPLETE) == ("1 connection without an end in the capture",)
-    gone = quality(conversation("DISCONNECT", *opened(), client(Disconnect())))
-    assert gone.causes(QualityLevel.COMPLETE) == ()
+    assert quality("opened; > disconnect").causes(QualityLevel.COMPLETE) == ()
 
 
 def test_a_server_that_answers_with_auth_or_a_damaged_connack_has_answered() -> None:
-    connect = make_connect(properties=Properties(authentication_method="m"))
-    step = Auth(0x18, Properties(authentication_method="m"))
-    assert quality(conversation("AUTH", client(connect), server(step), closes("client"))).unanswered == 0
-    damaged = server(bytes.fromhex("20 03 02 00 00"))
-    assert quality(conversation("flags", opened()[0], damaged, closes("client"))).unanswered == 0
-    web = server(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-    found = quality(conversation("HTTP", opened()[0], web))
+    by_auth = "> connect authentication_method=m; < auth code=0x18 authentication_method=m; > fin"
+    assert quality(by_auth).unanswered == quality("> connect; < raw 20 03 02 00 00; > fin").unanswered == 0
+    found = quality(r'> connect; < raw "HTTP/1.1 400 Bad Request\r\n\r\n"')
     assert (found.unanswered, found.unawaited, found.unparsed_bytes) == (1, 0, 0)

@@ -10,182 +10,143 @@ import pytest
 from mqttscope.dissect import Options, dissect_segments
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.examples import Step, client, closes, conversation, on, opened, segments, server
+from mqttscope.lint.examples import conversation, segments
 from mqttscope.lint.finding import Confidence, Finding, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5
-from mqttscope.mqtt.constants import ProtocolVersion
-from mqttscope.mqtt.packets import Pingreq, Puback, Publish, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
 from mqttscope.net.frame import CaptureDrops
+from tests.each import each
+from tests.lint.lint_help import lint, steps_of
 
 STORE = "mqttscope.lint.retained_store"
 
 
-def sets(topic: str = "a", payload: bytes = b"21", qos: int = 1) -> tuple[Step, Step]:
-    return client(Publish(False, qos, True, topic, 1, None, payload)), server(Puback(1))
+SETS = "> publish a 21 qos=1 retain id=1; < puback 1"
+SETS_B = SETS.replace(" a ", " b ")
+READS = "@1 opened client=c2"
+ASKS, GETS = "@1 > subscribe 1 a:0; @1 < suback 1 0", "@1 < publish a 21 retain"
+ASKS_ALL = "@1 > subscribe 1 +:0; @1 < suback 1 0"
+GETS_BOTH = f"{GETS}; {GETS.replace(' a ', ' b ')}"
+LATE = "+31 @1 > pingreq"
+IN_VAIN = f"opened; {SETS}; {READS}; {ASKS}; {GETS}; {ASKS}"
+"""A message that the client got, and asked for again."""
+BOTH_IN_VAIN = f"opened; {SETS}; {SETS_B}; {READS}; {ASKS_ALL}; {GETS_BOTH}; {ASKS_ALL}; {LATE}"
 
 
-def asks(*names: str, number: int = 1) -> tuple[Step, Step]:
-    rows = [Subscription(name, 0) for name in names]
-    return client(Subscribe(number, subscriptions=rows)), server(Suback(number, reason_codes=[0] * len(rows)))
-
-
-def gets(topic: str = "a", payload: bytes = b"21") -> Step:
-    return server(Publish(topic_name=topic, retain=True, payload=payload))
-
-
-LATE = client(Pingreq(), after=31)
-
-
-def found(*steps: Step, drops: bool = False, captures: Any = None) -> list[Finding]:
-    linter = Linter([all_rules()["RET406"]()], strict=True)
-    if drops:
-        linter.feed(CaptureDrops("example", 0, 10, 3))
-    captured = segments(conversation("x", *steps))
+def found(*lines: str, captures: Any = None, code: str = "RET406") -> list[Finding]:
+    captured = segments(conversation("x", *steps_of(*lines)))
     if captures is not None:
         captured = [replace(one, capture=captures(one)) for one in captured]
-    return [one for event in dissect_segments(captured) for one in linter.feed(event)]
-
-
-def reader(*steps: Step, version: ProtocolVersion = V5) -> tuple[Step, ...]:
-    return on(1, *opened(version, client_identifier="c2"), *steps)
+    return lint([all_rules()[code]()], captured)
 
 
 @pytest.mark.parametrize(
-    ("version", "severity", "confidence"),
-    [
-        (V5, Severity.ERROR, Confidence.LIKELY),
-        (V3_1_1, Severity.ERROR, Confidence.LIKELY),
-        (V3_1, Severity.INFO, Confidence.LIKELY),
-    ],
+    ("version", "severity"), [("5.0", Severity.ERROR), ("3.1.1", Severity.ERROR), ("3.1", Severity.INFO)]
 )
-def test_an_error_where_the_client_got_it_before(
-    version: ProtocolVersion, severity: Severity, confidence: Confidence
-) -> None:
-    (one,) = found(*opened(version), *sets(), *reader(*asks("a"), gets(), *asks("a", number=2), LATE, version=version))
+def test_an_error_where_the_client_got_it_before(version: str, severity: Severity) -> None:
+    (one,) = found(IN_VAIN.replace("opened", f"opened {version}"), LATE)
 
-    assert (one.severity, one.confidence, one.topic) == (severity, confidence, "a")
+    assert (one.severity, one.confidence, one.topic) == (severity, Confidence.LIKELY, "a")
     assert (one.packet, one.direction) == (None, "server_to_client")
 
 
 def test_a_warning_where_it_may_not_be_allowed_to_read_it() -> None:
-    (one,) = found(*opened(), *sets(), *reader(*asks("a"), LATE))
+    (one,) = found(f"opened; {SETS}; {READS}; {ASKS}; {LATE}")
 
     assert (one.severity, one.confidence) == (Severity.WARNING, Confidence.HEURISTIC)
 
 
 def test_dropped_frames_leave_a_guess() -> None:
-    steps = [*opened(), *sets(), *reader(*asks("a"), gets(), *asks("a", number=2), LATE)]
+    linter = Linter([all_rules()["RET406"]()], strict=True)
+    linter.feed(CaptureDrops("example", 0, 10, 3))
+    events = dissect_segments(segments(conversation("x", *steps_of(IN_VAIN, LATE))))
 
-    assert [one.confidence for one in found(*steps, drops=True)] == [Confidence.HEURISTIC]
+    assert [one.confidence for event in events for one in linter.feed(event)] == [Confidence.HEURISTIC]
 
 
 def test_another_capture_may_be_of_another_server() -> None:
-    steps = [*opened(), *sets(), *reader(*asks("a"), gets(), *asks("a", number=2), LATE)]
-
-    assert len(found(*steps)) == 1
-    assert found(*steps, captures=lambda segment: "x" if segment.frame < 7 else "y") == []
+    assert len(found(IN_VAIN, LATE)) == 1
+    assert found(IN_VAIN, LATE, captures=lambda segment: "x" if segment.frame < 7 else "y") == []
 
 
 def test_every_filter_of_a_subscribe_counts_once_for_each_topic() -> None:
-    asked = reader(*asks("a", "b", "+"), gets(), gets("b"), *asks("a", "b", "+", number=2), LATE)
+    asks = "@1 > subscribe 1 a:0 b:0 +:0; @1 < suback 1 0 0 0"
 
-    assert [one.topic for one in found(*opened(), *sets(), *sets("b"), *asked)] == ["a", "b"]
-
-
-def test_a_filter_that_matches_too_much_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = reader(*asks("+"), gets(), gets("b"), *asks("+", number=2), LATE)
-    assert len(found(*opened(), *sets(), *sets("b"), *asked)) == 2
-    monkeypatch.setattr(f"{STORE}.MAX_EXPECTED", 1)
-
-    assert found(*opened(), *sets(), *sets("b"), *asked) == []
+    told = found(f"opened; {SETS}; {SETS_B}; {READS}; {asks}; {GETS_BOTH}; {asks}; {LATE}")
+    assert [one.topic for one in told] == ["a", "b"]
 
 
-@pytest.mark.parametrize("limit", ["MAX_TOPICS", "MAX_SCANNED"])
-def test_what_is_forgotten_at_a_limit_is_not_missed(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+@pytest.mark.parametrize(("limit", "topics"), [("MAX_EXPECTED", []), ("MAX_TOPICS", ["b"]), ("MAX_SCANNED", ["b"])])
+def test_what_is_forgotten_at_a_limit_is_not_missed(
+    monkeypatch: pytest.MonkeyPatch, limit: str, topics: list[str]
+) -> None:
+    assert len(found(BOTH_IN_VAIN)) == 2
     monkeypatch.setattr(f"{STORE}.{limit}", 1)
-    asked = reader(*asks("+"), gets(), gets("b"), *asks("+", number=2), LATE)
 
-    assert [one.topic for one in found(*opened(), *sets(), *sets("b"), *asked)] == ["b"]
+    assert [one.topic for one in found(BOTH_IN_VAIN)] == topics
 
 
 def test_only_so_many_connections_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"{STORE}.MAX_WAITING", 0)
 
-    assert found(*opened(), *sets(), *reader(*asks("a"), LATE)) == []
+    assert found(f"opened; {SETS}; {READS}; {ASKS}; {LATE}") == []
 
 
 def test_only_so_many_readers_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"{STORE}.MAX_READERS", 1)
-    first = on(1, *opened(client_identifier="c2"), *asks("a"), gets())
-    second = on(2, *opened(client_identifier="c3"), *asks("a"), gets())
-    again = on(3, *opened(client_identifier="c2"), *asks("a"), LATE)
+    first = f"{READS}; {ASKS}; {GETS}"
+    second, again = (first.replace("@1", at) for at in ("@2", "@3"))
+    again = again.replace(GETS.replace("@1", "@3"), LATE.replace("@1", "@3"))
 
-    assert [one.severity for one in found(*opened(), *sets(), *first, *second, *again)] == [Severity.WARNING]
-
-
-def test_a_later_message_with_retain_takes_its_place() -> None:
-    asked = reader(*asks("a"), gets(), *asks("a", number=2))
-
-    assert found(*opened(), *sets(), *asked, *sets(payload=b"22"), *on(1, LATE)) == []
+    told = found(f"opened; {SETS}; {first}; {second.replace('c2', 'c3')}; {again}")
+    assert [one.severity for one in told] == [Severity.WARNING]
 
 
-def test_the_same_message_without_retain_is_another_mistake() -> None:
-    sent = server(Publish(topic_name="a", payload=b"21"))
-
-    assert found(*opened(), *sets(), *reader(*asks("a"), gets(), *asks("a", number=2), sent, LATE)) == []
+@each("meanwhile", [SETS.replace("21", "22"), "@1 < publish a 21"], ids=["another message", "it without RETAIN"])
+def test_a_later_message_takes_its_place_and_one_without_retain_is_another_mistake(meanwhile: str) -> None:
+    assert found(IN_VAIN, meanwhile, LATE) == []
 
 
 def test_a_message_of_another_connection_is_another_one_whatever_its_number() -> None:
     """Packets are counted by connection in a lake: here both messages have the number 2."""
-    steps = *opened(), *sets(), *reader(*asks("a"), gets(), *asks("a", number=2))
-    again = on(2, *opened(client_identifier="c3"), *sets())
-    for meanwhile, expected in (((), 1), (again, 0)):
+    again = f"@2 opened client=c3; @2 {SETS.replace('<', '@2 <')}"
+    for meanwhile, expected in (("", 1), (again, 0)):
         linter = Linter([all_rules()["RET406"]()], strict=True)
-        captured = segments(conversation("x", *steps, *meanwhile, *on(1, LATE)))
+        captured = segments(conversation("x", *steps_of(IN_VAIN, meanwhile, LATE)))
         events = dissect_segments(captured, Options(count_by_connection=True))
         assert len([one for event in events for one in linter.feed(event)]) == expected
 
 
-def told(code: str, *steps: Step) -> list[str]:
-    linter = Linter([all_rules()[code]()], strict=True)
-    return [
-        one.message for event in dissect_segments(segments(conversation("x", *steps))) for one in linter.feed(event)
-    ]
-
-
-AGAIN = client(Publish(topic_name="a", payload=b"21"))
-LIVE = server(Publish(topic_name="a", payload=b"21"))
+LIVE = "@1 < publish a 21"
 
 
 def test_a_connection_that_sends_more_than_is_remembered_hides_what_it_sent() -> None:
-    many = client(*(Publish(topic_name="b") for _ in range(70)), after=10)
-    asked = reader(*asks("a"), LIVE)
-    assert len(told("RET411", *opened(), *sets(), client(after=10), *asked)) == 1
-    assert told("RET411", *opened(), *sets(), many, *asked) == []
-    talker = on(2, *opened(client_identifier="c3"), many, closes("client"))
-    assert told("RET411", *opened(), *sets(), *talker, *asked) == []
+    asked = f"{READS}; {ASKS}; {LIVE}"
+    many = "+10 {} > for 1..70: publish b"
+    # A repeated packet stands on a line of its own.
+    assert len(found(f"opened; {SETS}; +10 > nothing; {asked}", code="RET411")) == 1
+    assert found(f"opened; {SETS}", many.format(""), asked, code="RET411") == []
+    talker = ("@2 opened client=c3", many.format("@2"), "@2 > fin")
+    assert found(f"opened; {SETS}", *talker, asked, code="RET411") == []
 
 
 def test_topics_of_connections_that_have_ended_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is forgotten of them may have been the same message."""
-    gone = on(2, *opened(client_identifier="c3"), AGAIN, client(Publish(topic_name="b")), closes("client"))
-    steps = *opened(), *sets(), client(after=10), *reader(*asks("a")), *gone, *reader(LIVE)
+    gone = "@2 opened client=c3; @2 > publish a 21; @2 > publish b; @2 > fin"
     monkeypatch.setattr(f"{STORE}.MAX_TOPICS", 1)
-    assert told("RET411", *steps) == []
+    asked = f"+10 > nothing; {READS}; {ASKS}; {gone}; {READS}; {LIVE}"
+    assert found(f"opened; {SETS}; {asked}", code="RET411") == []
 
 
 def test_only_so_many_live_messages_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    row = Subscription("+", 0, retain_as_published=True)
-    listens = reader(client(Subscribe(1, subscriptions=[row])), server(Suback(1, reason_codes=[0])))
-    says = client(*(Publish(topic_name=name, retain=True, payload=b"21") for name in "ab"))
-    gets_both = on(1, server(*(Publish(topic_name=name, payload=b"21") for name in "ab")))
-    assert len(told("RET409", *listens, *opened(), says, *gets_both)) == 2
+    says = "> publish a 21 retain & publish b 21 retain; @1 < publish a 21 & publish b 21"
+    listens = f"{READS}; @1 > subscribe 1 +:0,retain_as_published; @1 < suback 1 0; opened; {says}"
+    assert len(found(listens, code="RET409")) == 2
     monkeypatch.setattr(f"{STORE}.MAX_LIVE", 1)
-    assert len(told("RET409", *listens, *opened(), says, *gets_both)) == 1
+    assert len(found(listens, code="RET409")) == 1
 
 
 def test_a_message_that_comes_again_has_replaced_what_its_first_copy_had() -> None:
-    again = client(Publish(True, 1, True, "a", 1, None, b"21")), server(Puback(1))
-    asked = reader(client(after=10), *asks("a"), gets(payload=b"20"))
-    assert len(told("RET405", *opened(), *sets(payload=b"20"), sets()[0], *again, *asked)) == 1
+    again = (
+        f"> publish a 21 qos=1 retain id=1; {SETS.replace('publish a', 'publish a 21 dup', 1).replace('dup 21', 'dup')}"
+    )
+    asked = f"{READS}; +10 @1 > nothing; {ASKS}; {GETS.replace('21', '20')}"
+    assert len(found(f"opened; {SETS.replace('21', '20')}; {again}; {asked}", code="RET405")) == 1

@@ -6,10 +6,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from mqttscope.dissect import dissect_segments
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.engine import Linter
-from mqttscope.lint.examples import client, conversation, opened, segments
+from mqttscope.lint.examples import client, opened
 from mqttscope.lint.finding import Report, Scope, Severity
 from mqttscope.lint.rule import (
     MAX_REPORTS,
@@ -27,24 +25,24 @@ from mqttscope.lint.rule import (
 )
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Pingreq, Publish
+from tests.lint.lint_help import lint, talked
+
+
+class Cites(Rule):
+    code = "TST117"
+    severity = Severity.ERROR
+    versions = (V5,)
+    looks_at = Publish
+    statements: ClassVar[dict[Any, dict[str, str]]] = {
+        V5: {"A": "", "B": "server publish", "C": "publish.topic_name", "D": "connect", "E": "client"}
+    }
+
+    def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
+        return self.report("topic_name", "")
 
 
 def test_statements_follow_version_side_packet_and_field() -> None:
-    class Cites(Rule):
-        code = "TST117"
-        severity = Severity.ERROR
-        versions = (V5,)
-        looks_at = Publish
-        statements: ClassVar[dict[Any, dict[str, str]]] = {
-            V5: {"A": "", "B": "server publish", "C": "publish.topic_name", "D": "connect", "E": "client"}
-        }
-
-        def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
-            return self.report("topic_name", "")
-
-    linter = Linter([Cites()], strict=True)
-    talk = conversation("cites", *opened(), client(Publish(topic_name="a")))
-    (finding,) = [one for event in dissect_segments(segments(talk)) for one in linter.feed(event)]
+    (finding,) = lint([Cites()], talked(*opened(), client(Publish(topic_name="a"))))
 
     assert finding.statements == ("5.0 A", "5.0 C", "5.0 E")
 
@@ -104,17 +102,13 @@ def test_the_slug_is_the_name_of_the_class_unless_given() -> None:
     assert made(code="TST103", slug="clean-start-0").slug == "clean-start-0"
 
 
-def test_a_class_without_a_code_of_its_own_is_only_a_base() -> None:
+def test_only_rules_of_their_folder_with_codes_of_their_own_can_be_selected() -> None:
     class Base(Rule):
         pass
 
     assert not hasattr(Base, "slug")
     assert made(__module__="elsewhere").slug == "plain"
-
-
-def test_only_rules_of_their_folder_can_be_selected() -> None:
     own = made(code="TST198")
-
     assert "TST198" not in RULES
     assert own not in RULES.values()
 
@@ -142,34 +136,10 @@ def test_settings_are_those_of_the_class_unless_given() -> None:
 
 
 def test_a_rule_implements_what_it_overrides_and_inherits_what_is_overridden() -> None:
-    class Checks(Plain):
-        def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
-            return None
-
-    class Inherits(Checks):
-        pass
-
     assert not Plain.implements("check")
-    assert Checks.implements("check")
-    assert Inherits.implements("check")
-    assert not Checks.implements("check_close")
-
-
-def test_the_worst_severity_is_the_first_of_several() -> None:
-    several = made(severities=(Severity.ERROR, Severity.INFO))
-
-    assert Plain.worst() is Severity.WARNING
-    assert several.worst() is Severity.ERROR
-
-
-@pytest.mark.parametrize("family", [*PRACTICE, "TST"])
-def test_rules_of_practice_are_those_of_their_families(family: str) -> None:
-    assert made(code=f"{family}100").is_practice() is (family in PRACTICE)
-
-
-def test_paragraphs_are_lines() -> None:
-    assert Plain.paragraphs() == ["What it finds.", "Why.", "Instead, this."]
-    assert made(Rule).paragraphs() == [""]
+    assert Cites.implements("check")
+    assert made(Cites).implements("check")
+    assert not Cites.implements("check_close")
 
 
 def test_needs_of_the_whole_are_those_of_both_sides() -> None:
@@ -178,8 +148,18 @@ def test_needs_of_the_whole_are_those_of_both_sides() -> None:
     assert not Needs.NOTHING
 
 
-def test_messages_name_packets_in_capitals() -> None:
+def test_what_is_told_of_a_rule() -> None:
     assert (packet_name(Pingreq()), packet_name(Publish())) == ("PINGREQ", "PUBLISH")
+    assert Plain.paragraphs() == ["What it finds.", "Why.", "Instead, this."]
+    assert made(Rule).paragraphs() == [""]
+    # The worst severity is the first of several.
+    assert Plain.worst() is Severity.WARNING
+    assert made(severities=(Severity.ERROR, Severity.INFO)).worst() is Severity.ERROR
+
+
+@pytest.mark.parametrize("family", [*PRACTICE, "TST"])
+def test_rules_of_practice_are_those_of_their_families(family: str) -> None:
+    assert made(code=f"{family}100").is_practice() is (family in PRACTICE)
 
 
 def test_what_a_check_may_return() -> None:
@@ -219,11 +199,7 @@ def test_what_a_rule_has_raised_is_told_with_its_file_where_it_is_made_elsewhere
     assert told(Plain).startswith("TypeError: 'nothing' is no code")
     assert "test_rule.py, line " in told(Plain)
 
-    class Checking(Plain):
-        def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
-            return None
-
-    line = Checking.check.__code__.co_firstlineno
-    assert told_failure(Checking, ValueError("odd")) == f"ValueError: odd ({__file__}, line {line})"
+    line = Cites.check.__code__.co_firstlineno
+    assert told_failure(Cites, ValueError("odd")) == f"ValueError: odd ({__file__}, line {line})"
     assert told_failure(Plain, ValueError("odd")) == f"ValueError: odd ({__name__})"
     assert "test_rule.py" not in told(Rule)

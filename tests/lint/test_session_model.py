@@ -14,16 +14,18 @@ from typing import Any, ClassVar
 import pytest
 
 from tests import tools
+from tests.each import each
+from tests.lint.lint_help import lint, steps_of, talked
 
 tools.package("msgspec")
 
 from mqttscope.capture import open_capture
-from mqttscope.dissect import dissect, dissect_segments
+from mqttscope.dissect import dissect
 from mqttscope.lake.state import dump, load
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.examples import Step, client, closes, conversation, lost, make_connect, on, opened, segments, server
+from mqttscope.lint.examples import make_connect
 from mqttscope.lint.finding import Finding, Severity
 from mqttscope.lint.rule import Findings, Rule
 from mqttscope.lint.session_model import ENDLESS, SessionModel
@@ -43,8 +45,6 @@ from mqttscope.mqtt.packets import (
     Pubrel,
     Suback,
     Subscribe,
-    Unsuback,
-    Unsubscribe,
 )
 from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import Properties
@@ -56,10 +56,13 @@ from tests.proxy.rig import mosquitto
 V3_1, V3_1_1, V5 = ProtocolVersion
 C2S, S2C = Direction
 KEPT = Properties(session_expiry_interval=3_600)
-BEGINS = opened(clean_start=False, connect=KEPT)
-RESUMES = opened(clean_start=False, connect=KEPT, session_present=True)
-BREAKS = closes("client", "reset")
-PING = (client(Pingreq()), server(Pingresp()))
+KEEPS = "session_expiry_interval=3600"
+BEGINS = f"opened resume {KEEPS}"
+RESUMES = f"{BEGINS} < present"
+BREAKS = "> reset"
+PING = "> pingreq; < pingresp"
+PING_1, PING_2 = (f"@{number} > pingreq; @{number} < pingresp" for number in (1, 2))
+SENDS = "> publish a qos=1 id=1"
 RULES = (
     *("PUB311", "ACK311", "ACK312", "ACK313", "ACK314", "ALS305", "SES303", "SES304", "SES305", "SES306"),
     *("SEC305", "OPS324", "OPS325"),
@@ -86,23 +89,20 @@ class Looks(Rule):
         return None
 
 
-def models(*steps: Step) -> list[SessionModel]:
+def models(*lines: str) -> list[SessionModel]:
     Looks.seen.clear()
-    linter = Linter([Looks()], strict=True)
-    for event in dissect_segments(segments(conversation("x", *steps))):
-        linter.feed(event)
+    lint([Looks()], talked(*steps_of(*lines)))
     return list(Looks.seen)
 
 
-def model(*steps: Step) -> SessionModel:
-    (found,) = models(*steps)
+def model(*lines: str) -> SessionModel:
+    (found,) = models(*lines)
     return found
 
 
 def test_what_has_no_answer_is_carried_in_the_order_of_its_sending() -> None:
-    sends = client(message(9), message(2, 2), message(4, 2), message(5))
-    answers = server(Pubrec(4), Puback(5))
-    found = model(*BEGINS, sends, answers, client(Pubrel(4)), BREAKS, *on(1, *RESUMES, *PING))
+    sends = "> publish a qos=1 id=9 & publish a qos=2 id=2 & publish a qos=2 id=4 & publish a qos=1 id=5"
+    found = model(BEGINS, sends, "< pubrec 4 & puback 5; > pubrel 4", BREAKS, f"@1 {RESUMES}; {PING_1}")
 
     rows = found.client_sent.values()
     assert [(one.packet_identifier, one.qos, str(one.phase), one.step, one.sure) for one in rows] == [
@@ -114,49 +114,41 @@ def test_what_has_no_answer_is_carried_in_the_order_of_its_sending() -> None:
 
 
 def test_what_is_not_sent_again_is_carried_on_and_what_is_answered_is_not() -> None:
-    sends = (client(message(1), message(2), message(3)), server(message(1)), BREAKS)
-    again = on(1, *RESUMES, client(message(2), message(7)), server(Puback(2), Puback(3)), client(Puback(1)), BREAKS)
-    found = model(*BEGINS, *sends, *again, *on(2, *RESUMES, *PING))
+    again = f"@1 {RESUMES}; @1 > publish a qos=1 id=2 & publish a qos=1 id=7; @1 < puback 2 & puback 3; @1 > puback 1"
+    found = model(
+        BEGINS, "> for 1..3: publish a qos=1 id={n}", "< publish a qos=1 id=1", BREAKS, again, "@1 > reset",
+        f"@2 {RESUMES}; {PING_2}",
+    )  # fmt: skip
 
     assert list(found.client_sent) == [1, 7]
     assert found.server_sent == {}
 
 
-@pytest.mark.parametrize(
-    ("again", "kept"),
+@each(
+    "again, kept, discarded",
     [
-        (opened(), 0),
-        (opened(clean_start=False, connect=KEPT), 0),
-        (opened(clean_start=False, connect=KEPT, session_present=True, user_name="bob"), 0),
-        (RESUMES, 1),
+        ("opened", 0, 1),  # Clean Start
+        (BEGINS, 0, 0),  # Session Present 0
+        (RESUMES.replace(KEEPS, f"{KEEPS} user_name=bob"), 0, 0),
+        (RESUMES, 1, 0),
     ],
-    ids=["clean start", "Session Present 0", "another user", "Session Present 1"],
 )
-def test_a_session_continues_where_connack_says_so(again: tuple[Step, ...], kept: int) -> None:
-    found = model(*BEGINS, client(message(1)), BREAKS, *on(1, *again, *PING))
+def test_a_session_continues_where_connack_says_so(again: str, kept: int, discarded: int) -> None:
+    found = model(BEGINS, SENDS, BREAKS, f"@1 {again}; {PING_1}")
 
-    assert len(found.client_sent) == kept
-    assert len(found.discarded_client_sent) == (again == opened())
+    assert (len(found.client_sent), len(found.discarded_client_sent)) == (kept, discarded)
 
 
 def test_in_3_1_nobody_knows_whether_a_session_continues() -> None:
-    begins = opened(V3_1, clean_start=False)
-    found = model(*begins, client(message(1)), BREAKS, *on(1, *begins, *PING))
+    found = model("opened 3.1 resume", SENDS, BREAKS, f"@1 opened 3.1 resume; {PING_1}")
 
     assert (found.resumed, found.born, list(found.client_sent)) == (None, False, [1])
 
 
-@pytest.mark.parametrize(
-    "ends",
-    [
-        (lost(server(Puback(1))), BREAKS),
-        (lost(server(Puback(1))), client(Pingreq()), closes("client")),
-        (server(b"\x40\x02\x00"), closes("server")),
-    ],
-    ids=["at the end", "before the end", "in the middle of a packet"],
-)
-def test_what_was_lost_may_have_been_the_answer(ends: tuple[Step, ...]) -> None:
-    found = models(*BEGINS, client(message(1)), *ends, *on(1, *RESUMES, client(Pingreq(), after=60)))[-1]
+@each("ends", ["lost < puback 1; > reset", "lost < puback 1; > pingreq; > fin", "< raw 40 02 00; < fin"])
+def test_what_was_lost_may_have_been_the_answer(ends: str) -> None:
+    """At the end, before it, and in the middle of a packet."""
+    found = models(BEGINS, SENDS, ends, f"@1 {RESUMES}; +60 @1 > pingreq")[-1]
 
     (one,) = found.client_sent.values()
     assert not one.sure or found.waits_for is not None
@@ -164,8 +156,8 @@ def test_what_was_lost_may_have_been_the_answer(ends: tuple[Step, ...]) -> None:
 
 
 def test_a_connection_that_is_taken_over_may_still_bring_answers() -> None:
-    taken = on(1, *RESUMES, *PING)
-    during, after = models(*BEGINS, client(message(1), message(2)), *taken, server(Puback(1)), closes("server"), *taken)
+    taken = f"@1 {RESUMES}; {PING_1}"
+    during, after = models(BEGINS, "> for 1..2: publish a qos=1 id={n}", taken, "< puback 1; < fin", taken)
 
     assert during.waits_for is not None
     assert [one.answered for one in during.client_sent.values()] == [False, False]
@@ -173,21 +165,20 @@ def test_a_connection_that_is_taken_over_may_still_bring_answers() -> None:
     assert [(one.answered, one.sure) for one in after.client_sent.values()] == [(True, True), (False, True)]
 
 
-@pytest.mark.parametrize(
-    ("first", "leaves", "seconds"),
+@each(
+    "text, seconds",
     [
-        (opened(), (client(Disconnect()),), 0),
-        (opened(connect=KEPT), (client(Disconnect()),), 3_600),
-        (opened(connect=KEPT, connack=Properties(session_expiry_interval=60)), (), 60),
-        (opened(connect=KEPT), (client(Disconnect(0, Properties(session_expiry_interval=0))),), 0),
-        (opened(), (client(Disconnect(0, KEPT)),), None),
-        (opened(V3_1_1), (), 0),
-        (opened(V3_1_1, clean_start=False), (), ENDLESS),
-        (opened(connect=KEPT), (lost(client(Disconnect(0, KEPT))),), None),
+        ("opened; > disconnect", 0),
+        (f"opened {KEEPS}; > disconnect", 3_600),
+        (f"opened {KEEPS} < session_expiry_interval=60", 60),
+        (f"opened {KEEPS}; > disconnect session_expiry_interval=0", 0),
+        (f"opened; > disconnect {KEEPS}", None),  # raised from 0
+        ("opened 3.1.1", 0),
+        ("opened 3.1.1 resume", ENDLESS),
+        (f"opened {KEEPS}; lost > disconnect {KEEPS}", None),
     ],
-    ids=["none", "CONNECT", "CONNACK", "DISCONNECT", "raised from 0", "CleanSession 1", "CleanSession 0", "lost"],
 )
-def test_how_long_a_session_is_kept(first: tuple[Step, ...], leaves: tuple[Step, ...], seconds: int | None) -> None:
+def test_how_long_a_session_is_kept(text: str, seconds: int | None) -> None:
     seen: list[int | None] = []
 
     class Notes(Looks):
@@ -197,30 +188,24 @@ def test_how_long_a_session_is_kept(first: tuple[Step, ...], leaves: tuple[Step,
         looks_at: ClassVar[Any] = Connack
 
         def check(self, packet: Any, at: RuleContext) -> Findings:
-            found = at.model(SessionModel)
-            seen.append(found.kept_seconds)
+            seen.append(at.model(SessionModel).kept_seconds)
             return None
 
-    linter = Linter([Notes()], strict=True)
-    talk = conversation("x", *first, *leaves, closes("client"), *on(1, *opened()))
-    for event in dissect_segments(segments(talk)):
-        linter.feed(event)
+    lint([Notes()], talked(*steps_of(text, "> fin", "@1 opened 5.0")))
 
     assert seen == [None, seconds]
 
 
 def test_subscriptions_are_carried_until_they_are_ended() -> None:
-    asks = client(Subscribe(1, subscriptions=[Subscription(name, 1) for name in "abcd"]))
-    ends = client(Unsubscribe(2, topic_filters=["b"]))
-    first = (asks, server(Suback(1, reason_codes=[1, 1, 0x80, 0])), ends, server(Unsuback(2, reason_codes=[0])))
-    second = on(1, *RESUMES, *PING, client(Unsubscribe(3, topic_filters=["a"])), BREAKS)
-    found = models(*BEGINS, *first, BREAKS, *second, *on(2, *RESUMES, *PING))
+    first = "> subscribe 1 a:1 b:1 c:1 d:1; < suback 1 1 1 0x80 0; > unsubscribe 2 b; < unsuback 2 0"
+    second = f"@1 {RESUMES}; {PING_1}; @1 > unsubscribe 3 a; @1 > reset"
+    found = models(BEGINS, first, BREAKS, second, f"@2 {RESUMES}; {PING_2}")
 
     assert [one.filters for one in found] == [{"a": 1, "d": 0}, {"d": 0}]
 
 
 def test_a_session_older_than_the_capture_is_not_born_in_it() -> None:
-    found = model(*RESUMES, client(message(1)), BREAKS, *on(1, *RESUMES, *PING))
+    found = model(RESUMES, SENDS, BREAKS, f"@1 {RESUMES}; {PING_1}")
 
     assert (found.born, found.filters_known) == (False, False)
     assert list(found.client_sent) == [1]
@@ -228,7 +213,7 @@ def test_a_session_older_than_the_capture_is_not_born_in_it() -> None:
 
 def test_only_so_much_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mqttscope.lint.session_model.MAX_CARRIED", 3)
-    found = model(*BEGINS, client(*(message(1 + one) for one in range(5))), BREAKS, *on(1, *RESUMES, *PING))
+    found = model(BEGINS, "> for 1..5: publish a qos=1 id={n}", BREAKS, f"@1 {RESUMES}; {PING_1}")
 
     assert list(found.client_sent) == [1, 2, 3]
     assert not found.whole
@@ -247,19 +232,16 @@ def test_a_client_without_messages_under_way_costs_no_look_at_its_acknowledgment
             looked.append(bool(signs_of(packet, at) & SIGNS[SessionModel.when[Puback]]))
             return None
 
-    linter = Linter([Watches()], strict=True)
-    talk = (client(message(1)), server(Puback(1)))
-    steps = (*BEGINS, *talk, BREAKS, *on(1, *RESUMES, *talk, client(message(2)), BREAKS), *on(2, *RESUMES, *talk))
-    for event in dissect_segments(segments(conversation("x", *steps))):
-        linter.feed(event)
+    talk = [f"@{number} {SENDS}; @{number} < puback 1" for number in range(3)]
+    second = f"@1 {RESUMES}; {talk[1]}; @1 > publish a qos=1 id=2; @1 > reset"
+    lint([Watches()], talked(*steps_of(BEGINS, talk[0], BREAKS, second, f"@2 {RESUMES}; {talk[2]}")))
 
     assert looked == [False, False, True]
 
 
 def test_two_devices_with_one_identifier_are_told_from_one_that_comes_back() -> None:
     """Examples have one address for all clients."""
-    steps = [step for number in range(5) for step in on(number, *opened())]
-    captured = segments(conversation("x", *steps))
+    captured = talked(*steps_of("for 0..4: @{n} opened"))
     even = bytes((10, 0, 0, 4))
 
     def apart(key: bytes) -> bytes:
@@ -269,12 +251,11 @@ def test_two_devices_with_one_identifier_are_told_from_one_that_comes_back() -> 
     def told(one: Finding) -> tuple[str, str]:
         return str(one.severity), one.message
 
-    def lint(rows: list[Any]) -> list[tuple[str, str]]:
-        linter = Linter([all_rules()["OPS324"]()], strict=True)
-        return [told(one) for event in dissect_segments(rows) for one in linter.feed(event)]
+    def noted(rows: list[Any]) -> list[tuple[str, str]]:
+        return [told(one) for one in lint([all_rules()["OPS324"]()], rows)]
 
-    ((same, _),) = lint(captured)
-    ((two, words),) = lint([replace(one, key=apart(one.key)) for one in captured])
+    ((same, _),) = noted(captured)
+    ((two, words),) = noted([replace(one, key=apart(one.key)) for one in captured])
     assert (same, two) == ("info", "warning")
     assert "between 10.0.0.5 and 10.0.0.4" in words or "between 10.0.0.4 and 10.0.0.5" in words
 
@@ -445,15 +426,13 @@ def test_guessing_is_found(tmp_path: Path) -> None:
 
 
 def test_who_answers_a_pubrec_of_the_old_session_is_not_to_blame() -> None:
-    steps = (*BEGINS, server(message(7, 2)), BREAKS, *on(1, *opened(), client(Pubrec(7)), server(Pubrel(7))))
-    linter = Linter([all_rules()["SES306"]()], strict=True)
+    steps = steps_of(BEGINS, "< publish a qos=2 id=7", BREAKS, "@1 opened; @1 > pubrec 7; @1 < pubrel 7")
 
-    assert [one for event in dissect_segments(segments(conversation("x", *steps))) for one in linter.feed(event)] == []
+    assert lint([all_rules()["SES306"]()], talked(*steps)) == []
 
 
 def test_a_connect_brings_no_model_before_it_is_accepted() -> None:
     """Only what was accepted is a session."""
-    refused = on(1, client(make_connect()), server(Connack(reason_code=0x87)), closes("server"))
-    found = model(*opened(), client(message(1)), BREAKS, *refused, *on(2, *opened(), *PING))
+    found = model("opened", SENDS, BREAKS, "@1 > connect; @1 < connack code=0x87; @1 < fin", f"@2 opened; {PING_2}")
 
     assert list(found.discarded_client_sent) == [1]

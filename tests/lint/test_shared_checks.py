@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import statistics
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mqttscope.dissect import dissect_segments
 from mqttscope.events import ConnectionClosed
 from mqttscope.lint import shared_checks
-from mqttscope.lint.examples import client, closes, conversation, framed, make_connect, segments, upgraded
+from mqttscope.lint.examples import client, closes, framed, make_connect, upgraded
 from mqttscope.lint.rules.practice_payload.content_type_mismatch import _mismatch
 from mqttscope.mqtt.codec import decode
 from mqttscope.mqtt.constants import ProtocolVersion
@@ -19,72 +18,61 @@ from mqttscope.mqtt.declare import Malformed
 from mqttscope.mqtt.packets import Pingreq
 from mqttscope.net.websocket import TEXT
 from mqttscope.session.connection import Connection
+from tests.each import each
+from tests.lint.lint_help import talked
 
 V3_1, V3_1_1, V5 = ProtocolVersion
 
 
-def judged(text: str, version: ProtocolVersion) -> ProtocolVersion | None:
+OLD = (
+    "32 09 00 03 61 2f 62 00 0a 68 69",  # PUBLISH "hi"
+    "30 05 00 03 61 2f 62",  # PUBLISH without payload
+    "82 08 00 0a 00 03 61 2f 62 01",  # SUBSCRIBE
+    "a2 07 00 0a 00 03 61 2f 62",  # UNSUBSCRIBE
+    "90 03 00 0a 01",  # SUBACK
+    "b0 02 00 0a",  # UNSUBACK
+    "20 02 00 00",  # CONNACK
+    shared_checks.REFUSAL_OF_3_1_1.hex(),
+)
+NEW = (
+    "82 09 00 0a 00 00 03 61 2f 62 01",  # SUBSCRIBE
+    "20 03 00 84 00",  # CONNACK
+    "40 04 00 0a 00 00",  # PUBACK
+    "b0 04 00 0a 00 00",  # UNSUBACK
+    "e0 01 04",  # DISCONNECT
+    "f0 00",  # AUTH
+)
+OTHER_FAULTS = {
+    "30 0a 00 03 61 2f 62 02 7f 00 68 69": V5,  # an unknown property
+    "30 0b 00 03 61 2f 62 02 23 00 01 68 69": V5,  # a property that crosses the end of its block
+    "30 8a 00 00 03 61 2f 62 00 68 69 68 6f": V5,  # a length that is only too long
+    "62 03 00 0a 91": V5,  # a reason code
+    "80 09 00 0a 00 00 03 61 2f 62 01": V3_1_1,  # flags
+    "30 08 00 03 61 2f ff 00 68 69": V5,  # ill-formed in both
+    "30 08 00 03 61 2f": V5,  # cut
+    "30 80 80 80 80": V5,
+    "10 0d 00 04 4d 51 54 54 04 02 00 3c 00 02 63": V5,  # a CONNECT has its own version
+}
+
+
+@each(
+    "text, version, other",
+    [
+        *((text, V5, V3_1_1) for text in OLD),
+        *((text, version, V5) for text in NEW for version in (V3_1, V3_1_1)),
+        *((text, version, None) for text, version in OTHER_FAULTS.items()),
+    ],
+)
+def test_a_packet_of_another_version_is_seen(
+    text: str, version: ProtocolVersion, other: ProtocolVersion | None
+) -> None:
     found = decode(bytes.fromhex(text), version)
     assert isinstance(found, Malformed)
-    return shared_checks.other_layout(found, version)
+    assert shared_checks.other_layout(found, version) is other
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "32 09 00 03 61 2f 62 00 0a 68 69",  # PUBLISH "hi"
-        "30 05 00 03 61 2f 62",  # PUBLISH without payload
-        "82 08 00 0a 00 03 61 2f 62 01",  # SUBSCRIBE
-        "a2 07 00 0a 00 03 61 2f 62",  # UNSUBSCRIBE
-        "90 03 00 0a 01",  # SUBACK
-        "b0 02 00 0a",  # UNSUBACK
-        "20 02 00 00",  # CONNACK
-    ],
-)
-def test_a_packet_of_3_1_1_is_seen_on_a_connection_of_5_0(text: str) -> None:
-    assert judged(text, V5) is V3_1_1
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "82 09 00 0a 00 00 03 61 2f 62 01",  # SUBSCRIBE
-        "20 03 00 84 00",  # CONNACK
-        "40 04 00 0a 00 00",  # PUBACK
-        "b0 04 00 0a 00 00",  # UNSUBACK
-        "e0 01 04",  # DISCONNECT
-        "f0 00",  # AUTH
-    ],
-)
-@pytest.mark.parametrize("version", [V3_1, V3_1_1])
-def test_a_packet_of_5_0_is_seen_on_an_older_connection(text: str, version: ProtocolVersion) -> None:
-    assert judged(text, version) is V5
-
-
-@pytest.mark.parametrize(
-    ("text", "version"),
-    [
-        ("30 0a 00 03 61 2f 62 02 7f 00 68 69", V5),  # an unknown property
-        ("30 0b 00 03 61 2f 62 02 23 00 01 68 69", V5),  # a property that crosses the end of its block
-        ("30 8a 00 00 03 61 2f 62 00 68 69 68 6f", V5),  # a length that is only too long
-        ("62 03 00 0a 91", V5),  # a reason code
-        ("80 09 00 0a 00 00 03 61 2f 62 01", V3_1_1),  # flags
-        ("30 08 00 03 61 2f ff 00 68 69", V5),  # ill-formed in both
-        ("30 08 00 03 61 2f", V5),  # cut
-        ("30 80 80 80 80", V5),
-        ("10 0d 00 04 4d 51 54 54 04 02 00 3c 00 02 63", V5),  # a CONNECT has its own version
-    ],
-)
-def test_other_faults_are_no_sign_of_another_version(text: str, version: ProtocolVersion) -> None:
-    assert judged(text, version) is None
-
-
-def test_the_refusal_of_an_older_server_is_known() -> None:
-    assert judged(shared_checks.REFUSAL_OF_3_1_1.hex(), V5) is V3_1_1
-
-
-@pytest.mark.parametrize(
-    ("endpoint", "loopback"),
+@each(
+    "endpoint, loopback",
     [
         ("127.0.0.1:1883", True),
         ("127.3.2.1:1883", True),
@@ -100,32 +88,24 @@ def test_loopback(endpoint: str, loopback: bool) -> None:
     assert shared_checks.is_loopback(endpoint) is loopback
 
 
-@pytest.mark.parametrize(
-    ("transport", "plain"),
-    [("tcp", True), ("websocket", True), ("tls", False)],
-)
-def test_plain(transport: str, plain: bool) -> None:
-    connection = Connection(0, "10.0.0.4:51234", "10.0.0.2:1883", "a.pcap", 1, 0, transport)
+@each("transport, plain", [("tcp", True), ("websocket", True), ("tls", False)])
+def test_plain_transports_and_their_problems(transport: str, *, plain: bool) -> None:
+    details: dict[str, object] = {"problems": ["of TLS"]}
+    connection = Connection(0, "10.0.0.4:51234", "10.0.0.2:1883", "", 1, 0, details=details, transport=transport)
 
     assert shared_checks.is_plain(connection) is plain
+    assert transport == "websocket" or shared_checks.problems(connection) == []
 
 
 def connection_of(offered: str | None, selected: str | None, opcode: int = 2) -> Connection:
-    captured = segments(
-        conversation(
-            "one",
-            *upgraded(offered, selected),
-            client(framed(make_connect())),
-            client(framed(Pingreq(), opcode=opcode)),
-            closes("client"),
-        )
-    )
+    packets = client(framed(make_connect())), client(framed(Pingreq(), opcode=opcode))
+    captured = talked(*upgraded(offered, selected), *packets, closes("client"))
     (closed,) = [event for event in dissect_segments(captured) if isinstance(event, ConnectionClosed)]
     return closed.connection
 
 
-@pytest.mark.parametrize(
-    ("offered", "reason", "detail"),
+@each(
+    "offered, reason, detail",
     [
         (None, "subprotocol_not_offered", "the request offers no subprotocol"),
         ("mqttv3.1", "subprotocol_old", "the request offers mqttv3.1"),
@@ -149,13 +129,6 @@ def test_a_problem_names_its_frame() -> None:
     assert (text["reason"], text["from_client"], text["frame"]) == ("text_frame", True, 7)
 
 
-def test_other_transports_have_none() -> None:
-    assert (
-        shared_checks.problems(Connection(0, "c", "s", "", 1, 0, details={"problems": ["of TLS"]}, transport="tls"))
-        == []
-    )
-
-
 @given(st.lists(st.integers(0, 10**13), min_size=1, max_size=200))
 def test_percentiles_are_near_the_true_ones(values: list[int]) -> None:
     spread = shared_checks.Spread()
@@ -177,8 +150,8 @@ def test_nothing_has_no_percentiles_and_negative_counts_as_none() -> None:
     assert spread.percentile(0.99) == 0
 
 
-@pytest.mark.parametrize(
-    ("nanoseconds", "text"),
+@each(
+    "nanoseconds, text",
     [
         (1_500, "1.5 µs"),
         (40_000_000, "40 ms"),

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from mqttscope.lint.strings import MAX_SHOWN, find, has_odd_strings, shown, strings_of
-from mqttscope.mqtt.codec import decode, encode
+from mqttscope.mqtt.codec import decode, encode, field_span
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.packets import Connect, Disconnect, Puback, Publish, Subscribe, Unsubscribe
 from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.properties import Properties
+from tests.each import each
 
 V5 = ProtocolVersion.V5
 TAB = re.compile("\t")
@@ -36,20 +37,13 @@ EVERYWHERE: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("packet", "field"), EVERYWHERE, ids=[field for _, field in EVERYWHERE])
-def test_every_string_is_looked_at(packet: Any, field: str) -> None:
+@each("packet, field", EVERYWHERE)
+def test_every_string_is_looked_at_and_has_the_path_of_its_span(packet: Any, field: str) -> None:
     assert has_odd_strings(packet)
     assert [(hit.field, hit.character) for hit in find(packet, TAB)] == [(field, "\t")]
-
-
-@pytest.mark.parametrize(("packet", "field"), EVERYWHERE, ids=[field for _, field in EVERYWHERE])
-def test_paths_are_those_of_the_spans(packet: Any, field: str) -> None:
     version = packet.version if isinstance(packet, Connect) else V5
-    from mqttscope.mqtt.codec import field_span
-
-    read = decode(encode(packet, version), version)
-
-    assert field_span(read, field, version) is not None  # type: ignore[arg-type]
+    read: Any = decode(encode(packet, version), version)
+    assert field_span(read, field, version) is not None
 
 
 @pytest.mark.parametrize(
@@ -73,29 +67,19 @@ def test_topic_names_without_a_name_are_odd(topic: str) -> None:
     assert has_odd_strings(Publish(topic_name=topic))
 
 
-def test_what_is_not_well_formed_is_left_out() -> None:
+def test_what_is_left_out() -> None:
+    # What is not well-formed, a second hit of a field, and fields that were not read.
     assert list(find(Publish(topic_name="\t\udcff"), TAB)) == []
-
-
-def test_a_field_gives_one_hit() -> None:
     block = Properties(user_property=[("\t", "\t"), ("k", "\t")])
-
     assert [hit.field for hit in find(Publish(properties=block), TAB)] == ["properties.user_property"]
-
-
-def test_fields_that_were_not_read_are_left_out() -> None:
     damaged: Any = Connect()
     damaged.client_identifier = None
-
     assert list(strings_of(damaged)) == []
 
 
-def test_long_text_is_cut() -> None:
-    assert shown("a\t") == repr("a\t")
-    assert len(shown("x" * 1000)) < MAX_SHOWN + 10
-
-
-def test_a_code_point_is_written_as_unicode_writes_it() -> None:
+def test_how_a_hit_is_shown() -> None:
     (hit,) = find(Publish(topic_name="ab\t"), TAB)
 
     assert (hit.code_point, hit.index) == ("U+0009", 2)
+    assert shown("a\t") == repr("a\t")
+    assert len(shown("x" * 1000)) < MAX_SHOWN + 10

@@ -34,8 +34,12 @@ def connected(table: SubscriberTable, owner: str, *filters: str, number: int = 1
     return session
 
 
-def test_a_topic_finds_those_who_subscribed_to_it() -> None:
-    table = SubscriberTable()
+@pytest.fixture
+def table() -> SubscriberTable:
+    return SubscriberTable()
+
+
+def test_a_topic_finds_those_who_subscribed_to_it(table: SubscriberTable) -> None:
     connected(table, "c1", "a/b", "a/+", number=1)
     connected(table, "c2", "#", number=2)
     connected(table, "c3", "a/c", "$share/g/a/b", number=3)
@@ -45,8 +49,7 @@ def test_a_topic_finds_those_who_subscribed_to_it() -> None:
     assert (table.number, table.shared) == (5, 1)
 
 
-def test_what_is_unsubscribed_or_replaced_counts_no_more() -> None:
-    table = SubscriberTable()
+def test_what_is_unsubscribed_or_replaced_counts_no_more(table: SubscriberTable) -> None:
     session = connected(table, "c1", "a", "+")
     subscribe(table, session, "a", 2)
     table.unsubscribe(session, "+")
@@ -58,8 +61,7 @@ def test_what_is_unsubscribed_or_replaced_counts_no_more() -> None:
 
 
 @pytest.mark.parametrize("resumes", [True, False])
-def test_what_is_asked_for_before_a_connection_is_accepted_stays(resumes: bool) -> None:
-    table = SubscriberTable()
+def test_what_is_asked_for_before_a_connection_is_accepted_stays(table: SubscriberTable, resumes: bool) -> None:
     connected(table, "c1", "old")
     table.leave("c1", key(1), 2 * SECOND_NS, 1e9)
     session = table.ask("c1", key(2), 3 * SECOND_NS)
@@ -71,8 +73,7 @@ def test_what_is_asked_for_before_a_connection_is_accepted_stays(resumes: bool) 
     assert table.strangers == {}
 
 
-def test_a_session_that_nobody_saw_begin_may_hold_more_than_was_asked_for() -> None:
-    table = SubscriberTable()
+def test_a_session_that_nobody_saw_begin_may_hold_more_than_was_asked_for(table: SubscriberTable) -> None:
     subscribe(table, table.ask("c1", key(1), SECOND_NS), "new", SECOND_NS)
     table.connect("c1", key(1), 2 * SECOND_NS, resumes=True)
     assert table.strangers == {key(1): True}
@@ -83,8 +84,7 @@ def test_a_session_that_nobody_saw_begin_may_hold_more_than_was_asked_for() -> N
     assert table.strangers[key(2)] is True
 
 
-def test_a_refused_connection_leaves_only_what_was_there_before() -> None:
-    table = SubscriberTable()
+def test_a_refused_connection_leaves_only_what_was_there_before(table: SubscriberTable) -> None:
     connected(table, "c1", "old")
     table.leave("c1", key(1), 2 * SECOND_NS, 1e9)
     subscribe(table, table.ask("c1", key(2), 3 * SECOND_NS), "new", 4 * SECOND_NS)
@@ -93,8 +93,7 @@ def test_a_refused_connection_leaves_only_what_was_there_before() -> None:
     assert list(table.sessions["c1"].held) == ["old"]
 
 
-def test_a_session_sleeps_until_it_expires() -> None:
-    table = SubscriberTable()
+def test_a_session_sleeps_until_it_expires(table: SubscriberTable) -> None:
     connected(table, "c1", "a", number=1)
     table.leave("c1", key(1), 10 * SECOND_NS, 60)
     assert owners(table, "a") == ["c1"]
@@ -110,8 +109,7 @@ def test_a_session_sleeps_until_it_expires() -> None:
     assert list(table.strangers) == [key(3)], "it had a session that nobody knows"
 
 
-def test_a_session_ends_with_a_clean_start_or_with_its_connection() -> None:
-    table = SubscriberTable()
+def test_a_session_ends_with_a_clean_start_or_with_its_connection(table: SubscriberTable) -> None:
     connected(table, "c1", "a", number=1)
     table.leave("c1", key(1), 10 * SECOND_NS, 60)
     table.connect("c1", key(2), 20 * SECOND_NS, resumes=False)
@@ -123,8 +121,7 @@ def test_a_session_ends_with_a_clean_start_or_with_its_connection() -> None:
     assert table.number == 0
 
 
-def test_the_end_of_a_connection_that_was_taken_over_ends_nothing() -> None:
-    table = SubscriberTable()
+def test_the_end_of_a_connection_that_was_taken_over_ends_nothing(table: SubscriberTable) -> None:
     connected(table, "c1", "a", number=1)
     table.connect("c1", key(2), 5 * SECOND_NS, resumes=True)
     table.leave("c1", key(1), 6 * SECOND_NS, 0)
@@ -133,8 +130,7 @@ def test_the_end_of_a_connection_that_was_taken_over_ends_nothing() -> None:
     assert table.sessions["c1"].key == key(2)
 
 
-def test_a_reconnect_with_the_same_filters_leaves_the_revision_as_it_is() -> None:
-    table = SubscriberTable()
+def test_a_reconnect_with_the_same_filters_leaves_the_revision_as_it_is(table: SubscriberTable) -> None:
     connected(table, "c1", "a/#", "b", number=1)
     before = table.revision
     table.end("c1")
@@ -144,9 +140,8 @@ def test_a_reconnect_with_the_same_filters_leaves_the_revision_as_it_is() -> Non
     assert owners(table, "a/x") == ["c1"]
 
 
-def test_filters_that_nobody_holds_are_cleared_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_filters_that_nobody_holds_are_cleared_away(table: SubscriberTable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subscriber_table, "MAX_EMPTY", 3)
-    table = SubscriberTable()
     connected(table, "stays", "+/x")
     for number in range(12):
         connected(table, "comes", f"{number}/+", number=number)
@@ -156,10 +151,9 @@ def test_filters_that_nobody_holds_are_cleared_away(monkeypatch: pytest.MonkeyPa
     assert sorted(owners(table, "11/x")) == ["comes", "stays"]
 
 
-def test_sessions_and_subscriptions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sessions_and_subscriptions_are_bounded(table: SubscriberTable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subscriber_table, "MAX_SESSIONS", 2)
     monkeypatch.setattr(subscriber_table, "MAX_SUBSCRIPTIONS", 2)
-    table = SubscriberTable()
     for number in range(3):
         connected(table, f"c{number}", "a", number=number)
     assert owners(table, "a") == ["c1", "c2"]
@@ -171,9 +165,8 @@ def test_sessions_and_subscriptions_are_bounded(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("others", [1_000, 100_000])
-def test_a_topic_costs_nothing_for_the_subscriptions_that_do_not_match(others: int) -> None:
+def test_a_topic_costs_nothing_for_the_subscriptions_that_do_not_match(table: SubscriberTable, others: int) -> None:
     """Nodes are counted, not time."""
-    table = SubscriberTable()
     for number in range(others // 10):
         session = table.connect(f"c{number}", key(number), number, resumes=False)
         for quantity in range(5):
@@ -206,8 +199,9 @@ def test_shares_and_the_like_are_taken_off(topic_filter: str, wanted: tuple[str,
     assert plain_filter(topic_filter) == wanted
 
 
-def test_what_matched_is_remembered_until_other_filters_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    table = SubscriberTable()
+def test_what_matched_is_remembered_until_other_filters_may(
+    table: SubscriberTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
     session = table.connect("dev1", ("c", 0, 0), 0, resumes=False)
 
     def subscribe(name: str) -> None:

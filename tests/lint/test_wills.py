@@ -9,121 +9,96 @@ import pytest
 from mqttscope.dissect import dissect_segments
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.examples import Step, client, closes, conversation, lost, on, opened, segments, server
-from mqttscope.lint.rule import V3_1_1
+from mqttscope.lint.examples import conversation, segments
 from mqttscope.lint.wills import Wills, summaries
-from mqttscope.mqtt.packets import Disconnect, Pingreq, Pingresp, Publish
-from mqttscope.mqtt.parts import Will
 from mqttscope.mqtt.properties import Properties
+from tests.each import each
+from tests.lint.lint_help import steps_of
 
 SECOND_NS = 1_000_000_000
-WILL = Will("w", b"gone")
-LATER = Will("w", b"gone", properties=Properties(will_delay_interval=30))
-HOUR = Properties(session_expiry_interval=3_600)
-GONE = closes("client", "reset")
+WILL = "opened will=w will_payload=gone"
+DELAYED = f"{WILL} will.will_delay_interval=30"
+KEPT = f"{DELAYED} session_expiry_interval=3600"
+IS_BACK = "@1 opened resume < present"
+OTHER = "@1 opened client=c2"
 
 
-def known(*steps: Step) -> Wills:
+def known(*lines: str) -> Wills:
     linter = Linter([all_rules()["WIL405"]()], strict=True)
-    for event in dissect_segments(segments(conversation("x", *steps)), more=True):
+    for event in dissect_segments(segments(conversation("x", *steps_of(*lines))), more=True):
         linter.feed(event)
     found: Any = next(row["wills"] for row in linter.remembered().values() if "wills" in row)
     assert isinstance(found, Wills)
     return found
 
 
-def phases(*steps: Step) -> list[tuple[str, int]]:
-    """Of wills that have ended: phase, and seconds from the end until it is due."""
-    return [(one.phase, round((one.due_ns - one.ended_ns) / SECOND_NS)) for one in known(*steps).ended.values()]
-
-
-@pytest.mark.parametrize(
-    ("steps", "phase", "delay"),
+@each(
+    "text, phase, delay",
     [
-        ((*opened(will=WILL), GONE), "due", 0),
-        ((*opened(will=WILL), closes("server")), "due", 0),
-        ((*opened(will=LATER, connect=HOUR), GONE), "due", 30),
-        ((*opened(will=LATER), GONE), "due", 0),
-        ((*opened(will=LATER, connect=Properties(session_expiry_interval=7)), GONE), "due", 7),
-        ((*opened(will=WILL), client(Disconnect(reason_code=4)), closes("client")), "due", 0),
-        (
-            (*opened(will=LATER, connect=HOUR), GONE, *on(1, *opened(clean_start=False, session_present=True))),
-            "taken back",
-            30,
-        ),
-        (
-            (*opened(will=LATER, connect=HOUR), *on(1, *opened(clean_start=False, session_present=True)), GONE),
-            "taken back",
-            30,
-        ),
-        ((*opened(will=LATER, connect=HOUR), GONE, *on(1, *opened())), "open", 30),
+        (f"{WILL}; > reset", "due", 0),
+        (f"{WILL}; < fin", "due", 0),
+        (f"{KEPT}; > reset", "due", 30),
+        (f"{DELAYED}; > reset", "due", 0),
+        (f"{DELAYED} session_expiry_interval=7; > reset", "due", 7),
+        (f"{WILL}; > disconnect code=4; > fin", "due", 0),
+        (f"{KEPT}; > reset; {IS_BACK}", "taken back", 30),
+        (f"{KEPT}; {IS_BACK}; > reset", "taken back", 30),
+        (f"{KEPT}; > reset; @1 opened", "open", 30),
+        (f"{WILL}; > disconnect; > fin", "dropped", None),
+        (f"{WILL.replace('opened', 'opened 3.1.1')}; > disconnect; > fin", "dropped", None),
+        # Nobody knows what becomes of these.
+        (f"{WILL}; > disconnect; > reset", "open", None),
+        (f"{WILL}; lost > disconnect; > pingreq; < pingresp; +5 > pingreq; > reset", "open", None),
+        (f"{WILL}; < disconnect code=0x8b; < fin", "open", None),
+        (f"{WILL}; > raw 30 02 00 09; < fin", "open", None),
     ],
 )
-def test_an_end_makes_a_will_due_unless_the_client_is_back(steps: tuple[Step, ...], phase: str, delay: int) -> None:
-    assert phases(*steps) == [(phase, delay)]
+def test_what_becomes_of_a_will_at_the_end(text: str, phase: str, delay: int | None) -> None:
+    """``delay``: seconds from the end of the connection until the will is due."""
+    (one,) = known(text).ended.values()
 
-
-def test_a_disconnect_drops_it() -> None:
-    for version in ({}, {"version": V3_1_1}):
-        (found,) = known(*opened(will=WILL, **version), client(Disconnect()), closes("client")).ended.values()  # type: ignore[arg-type]
-        assert found.phase == "dropped"
-
-
-@pytest.mark.parametrize(
-    "steps",
-    [
-        (client(Disconnect()), GONE),
-        (lost(client(Disconnect())), client(Pingreq()), server(Pingresp()), client(Pingreq(), after=5), GONE),
-        (server(Disconnect(reason_code=0x8B)), closes("server")),
-        (client(b"\x30\x02\x00\x09"), closes("server")),
-    ],
-    ids=["reset after DISCONNECT", "lost bytes", "shut down", "malformed"],
-)
-def test_nobody_knows_what_becomes_of_some(steps: tuple[Step, ...]) -> None:
-    assert [phase for phase, _ in phases(*opened(will=WILL), *steps)] == ["open"]
+    assert one.phase == phase
+    assert delay is None or round((one.due_ns - one.ended_ns) / SECOND_NS) == delay
 
 
 def test_a_connection_that_is_open_has_its_will() -> None:
-    found = known(*opened(will=WILL), *on(1, *opened(client_identifier="c2", will=Will("$x", b""))))
+    found = known(WILL, f"{OTHER} will=$x")
     assert [one.topic for one in found.armed.values()] == ["w"]
     assert list(found.topics) == ["w"]
 
 
-def test_who_says_the_same_is_noted_and_who_gets_it() -> None:
-    says = client(Publish(topic_name="w", payload=b"gone"))
-    other = client(Publish(topic_name="w", payload=b"here"))
-    assert [one.twin for one in known(*opened(will=WILL), other).armed.values()] == [False]
-    assert [one.twin for one in known(*opened(will=WILL), says).armed.values()] == [True]
-    gets = on(1, *opened(client_identifier="c2"), server(Publish(topic_name="w", payload=b"here")))
-    found = known(*opened(will=WILL), other, *gets)
+@each(
+    "text, is_said",
+    [
+        ("> publish w here", False),
+        ("> publish w gone", True),
+        # Lost bytes may hold it.
+        (f"{OTHER}; lost @1 > publish w; @1 > pingreq; @1 < pingresp; +5 > pingreq", True),
+    ],
+)
+def test_who_says_the_same_is_noted(text: str, is_said: bool) -> None:
+    assert [one.twin for one in known(WILL, text).armed.values()] == [is_said]
+
+
+def test_who_gets_messages_of_its_topic_is_noted() -> None:
+    found = known(WILL, "> publish w here", OTHER, "@1 < publish w here")
     assert [one.proven for one in found.armed.values()] == [True]
     assert found.readers == {"w": ("c2",)}
 
 
-def test_lost_bytes_may_hold_the_same() -> None:
-    gap = on(1, *opened(client_identifier="c2"), lost(client(Publish(topic_name="w"))), client(Pingreq()))
-    late = (*on(1, server(Pingresp())), client(Pingreq(), after=5))
-    assert [one.twin for one in known(*opened(will=WILL), *gap, *late).armed.values()] == [True]
-
-
 def test_the_will_of_a_connection_from_before_the_capture_is_not_known() -> None:
-    end = on(1, client(Pingreq()), server(Pingresp()), closes("client"))
-    assert known(*opened(will=WILL), *on(1, *opened(client_identifier="c2")), closes("client")).unknown_ns == 0
-    first = known(*opened(will=WILL), *end)
+    assert known(WILL, OTHER, "> fin").unknown_ns == 0
+    first = known(WILL, "@1 > pingreq; @1 < pingresp; @1 > fin")
     assert first.unknown_ns > first.now_ns
 
 
 def test_all_tables_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mqttscope.lint.wills.MAX_ENDED", 1)
-    second = on(1, *opened(client_identifier="c2", will=Will("v", b"")), GONE)
-    found = known(*opened(will=WILL), GONE, *second)
-    assert ([one.topic for one in found.ended.values()], list(found.topics), list(found.by_client)) == (
-        ["v"],
-        ["v"],
-        ["c2"],
-    )
+    found = known(WILL, f"> reset; {OTHER} will=v; @1 > reset")
+    assert [one.topic for one in found.ended.values()] == list(found.topics) == ["v"]
+    assert list(found.by_client) == ["c2"]
     monkeypatch.setattr("mqttscope.lint.wills.MAX_ARMED", 0)
-    assert known(*opened(will=WILL)).crowded
+    assert known(WILL).crowded
 
 
 def test_properties_are_compared_by_what_they_say_and_in_their_order() -> None:

@@ -29,8 +29,11 @@ class _Feeding:
         return []
 
 
-def reported(report: Report, sink: io.BytesIO, a: str, b: str, *, complete: bool = True) -> str:
-    comparison = Comparison(Settings())
+def reported(
+    kind: type[Report], a: str, b: str, *, complete: bool = True, view: View | None = None, **more: Any
+) -> str:
+    sink, comparison = io.BytesIO(), Comparison(Settings())
+    report = kind(sink, view or View(width=80), **more)
     for side, said in ((A, a), (B, b)):
         speak(Builder(START_NS, reader=_Feeding(comparison, side, report)), said)  # type: ignore[arg-type]
     for one in comparison.finish():
@@ -39,9 +42,8 @@ def reported(report: Report, sink: io.BytesIO, a: str, b: str, *, complete: bool
     return sink.getvalue().decode()
 
 
-def as_text(a: str, b: str, view: View | None = None, **options: Any) -> str:
-    sink = io.BytesIO()
-    return reported(CompareText(sink, view or View(width=80), **options), sink, a, b)
+def as_text(a: str, b: str, **options: Any) -> str:
+    return reported(CompareText, a, b, **options)
 
 
 A_SAID = asked(
@@ -85,6 +87,7 @@ def test_differences_of_a_topic_are_one_line() -> None:
 
 def test_nothing_differs() -> None:
     assert as_text(A_SAID, A_SAID).endswith("\n\nno differences: 16 packets of 1 client mean the same\n")
+    assert "\nnot compared to the end: no differences" in as_text(A_SAID, A_SAID, complete=False)
 
 
 def test_a_limit_counts_what_it_leaves_out() -> None:
@@ -94,23 +97,14 @@ def test_a_limit_counts_what_it_leaves_out() -> None:
     assert "more differences, left out by --limit" in told
 
 
-def test_what_was_not_compared_to_the_end() -> None:
-    sink = io.BytesIO()
-    told = reported(CompareText(sink, View()), sink, A_SAID, A_SAID, complete=False)
-
-    assert "\nnot compared to the end: no differences" in told
-
-
 @each("secrets", [False, True])
 def test_secrets(secrets: bool) -> None:
     token = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N"
     a = asked(f"dev > publish a/b {token}")
-    told = as_text(a, asked("dev > publish a/b none"), View(width=200, show_secrets=secrets))
-    sink = io.BytesIO()
-    lines = reported(CompareJson(sink, View(show_secrets=secrets)), sink, a, asked("dev > publish a/b none"))
+    view = View(width=200, show_secrets=secrets)
 
-    for one in (told, lines):
-        assert (token[:40] in one) is secrets
+    for kind in (CompareText, CompareJson):
+        assert (token[:40] in reported(kind, a, asked("dev > publish a/b none"), view=view)) is secrets
 
 
 def test_nothing_of_a_capture_is_obeyed_by_a_terminal() -> None:
@@ -121,11 +115,7 @@ def test_nothing_of_a_capture_is_obeyed_by_a_terminal() -> None:
 
 
 def test_lines_of_json() -> None:
-    sink = io.BytesIO()
-    lines = [
-        json.loads(line) for line in reported(CompareJson(sink, View()), sink, A_SAID, B_SAID).splitlines()
-    ]  # fmt: skip
-    *differences, client, total = lines
+    *differences, client, total = map(json.loads, reported(CompareJson, A_SAID, B_SAID).splitlines())
 
     assert {one["event"] for one in differences} == {"capture_difference"}
     first = differences[0]
@@ -143,8 +133,7 @@ def test_lines_of_json() -> None:
 
 @each("most, written", [(None, 15), (2, 2), (0, 0)])
 def test_a_document(most: int | None, written: int) -> None:
-    sink = io.BytesIO()
-    document = json.loads(reported(CompareJson(sink, View(), document=True, most=most), sink, A_SAID, B_SAID))
+    document = json.loads(reported(CompareJson, A_SAID, B_SAID, document=True, most=most))
 
     assert set(document) == {"schema", "differences", "clients", "comparison"}
     assert len(document["differences"]) == written

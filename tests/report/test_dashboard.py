@@ -8,7 +8,7 @@ import pytest
 from rich.cells import cell_len
 
 from mqttscope.events import Event
-from mqttscope.lint.catalogue import select
+from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Finding
 from mqttscope.mqtt import Connack, Connect, Disconnect, Puback, Publish
@@ -21,7 +21,7 @@ from tests.report.make import START_NS, Talk
 
 
 def publish(topic: str, qos: int = 0) -> Publish:
-    return Publish(topic_name=topic, qos=qos, packet_identifier=1 if qos else None, payload=b"21.5")
+    return Publish(topic_name=topic, qos=qos, packet_identifier=qos or None, payload=b"21.5")
 
 
 def fed(*events: Event) -> Traffic:
@@ -74,12 +74,11 @@ def test_rates_follow_the_traffic_and_fall_when_it_ends() -> None:
 
 
 def test_a_part_of_a_second_changes_no_rate() -> None:
-    traffic = Traffic()
+    traffic = fed(Talk().say(publish("a")))
     traffic.pass_time(START_NS)
-    traffic.total.add(1)
     traffic.pass_time(START_NS + SECOND // 2)
 
-    assert traffic.total.packet_rate == 0
+    assert (traffic.total.packets, traffic.total.packet_rate) == (1, 0)
 
 
 def test_tables_keep_their_size_and_the_busy_ones(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,15 +93,10 @@ def test_tables_keep_their_size_and_the_busy_ones(monkeypatch: pytest.MonkeyPatc
     assert traffic.forgotten == 101 - len(traffic.topics)
 
 
-def test_long_names_are_cut() -> None:
-    traffic = fed(Talk().say(publish("t" * 60_000)))
-
-    assert [len(name) for name in traffic.topics] == [module.MAX_NAME]
-
-
-def test_the_busiest_come_first() -> None:
+def test_long_names_are_cut_and_the_busiest_come_first() -> None:
     table = {"idle": Row(packets=9), "busy": Row(packets=1, packet_rate=5.0), "b": Row(), "a": Row()}
 
+    assert [len(name) for name in fed(Talk().say(publish("t" * 60_000))).topics] == [module.MAX_NAME]
     assert [name for name, _ in busiest(table, 3)] == ["busy", "idle", "a"]
 
 
@@ -111,15 +105,11 @@ SECOND = 1_000_000_000
 
 
 def finding() -> Finding:
-    linter = Linter(rule() for rule in select(("PUB103",), (), ()).values())
     talk = Talk()
-    found = [
-        one
-        for event in (talk.opened(), talk.say(Publish(topic_name="plant/+/state", payload=b"1")))
-        for one in linter.feed(event)
-    ]
-    assert found
-    return found[0]
+    linter = Linter([all_rules()["PUB103"]()])
+    events = talk.opened(), talk.say(Publish(topic_name="plant/+/state", payload=b"1"))
+    (found,) = (one for event in events for one in linter.feed(event))
+    return found
 
 
 def busy(clients: int = 40) -> Traffic:
@@ -134,6 +124,11 @@ def busy(clients: int = 40) -> Traffic:
         traffic.finding(finding())
     traffic.pass_time(START_NS + 3 * SECOND)
     return traffic
+
+
+def screen(traffic: Traffic, width: int = 80, height: int = 24, keys: str = "") -> list[str]:
+    """The lines of a screen, after some keys where it has any."""
+    return lines(traffic, "lo", View(width=width), height, pressed(keys) if keys else None)
 
 
 @each("width", [40, 80, 132, 133, 200])
@@ -209,23 +204,20 @@ def test_trouble_with_connections_is_seen() -> None:
     assert "1 refused" in "\n".join(lines(traffic, "eth0", View(width=40), 24))
 
 
-@pytest.mark.parametrize("width", [40, 60, 80])
+@each("width", [40, 60, 80])
 def test_losses_are_seen_on_a_narrow_screen_too(width: int) -> None:
     traffic = busy()
     traffic.feed(CaptureDrops("a.pcapng", 0, None, 1234))
 
-    assert "1,234 frames dropped" in "\n".join(lines(traffic, "a.pcapng", View(width=width), 20))
+    assert "1,234 frames dropped" in "\n".join(screen(traffic, width, 20))
 
 
-def test_an_error_of_the_capture_is_on_the_screen() -> None:
+def test_an_error_of_the_capture_is_on_the_screen_which_may_be_empty() -> None:
     traffic = Traffic()
+    assert screen(traffic)[0].startswith("lo 00:00:00")
     traffic.feed(CaptureError("eth0", "interface eth0 went down"))
 
-    assert "interface eth0 went down" in lines(traffic, "eth0", View(width=80))
-
-
-def test_nothing_yet() -> None:
-    assert lines(Traffic(), "lo", View(width=80))[0].startswith("lo 00:00:00")
+    assert "interface eth0 went down" in screen(traffic)
 
 
 def test_the_last_numbers_stay_on_the_screen(
@@ -261,7 +253,7 @@ def test_keys_are_named_on_the_last_line_and_fit() -> None:
                 assert len(shown) == height - 1
                 assert max(cell_len(ANSI.sub("", line)) for line in shown) <= width
     assert lines(busy(), "lo", View(width=40), 24, Look())[-1] == "p pause  s packets/s  / filter  q quit"
-    assert lines(busy(), "lo", View(width=40), 24, pressed("p"))[-1] == "p resume  s packets/s  / filter  q quit"
+    assert screen(busy(), 40, keys="p")[-1] == "p resume  s packets/s  / filter  q quit"
     assert lines(busy(), "lo", View(width=80), 24, Look())[-1] == "p pause · s sort: packets/s · / filter · q quit"
 
 
@@ -336,8 +328,6 @@ def test_how_often_clients_come_and_go_is_shown_where_there_is_room() -> None:
             traffic.feed(event)
     traffic.pass_time(START_NS + SECOND)
 
-    wide = "\n".join(lines(traffic, "lo", View(width=120), 24))
+    wide, narrow = ("\n".join(screen(traffic, width)) for width in (120, 80))
     assert "4 reconnects (1.6/s) · 5 ended without DISCONNECT (2.0/s) · 2.0 connects/s · 2.0 disconnects/s" in wide
-    assert "4 reconnects · 5 ended without DISCONNECT · 2.0 connects/s" in "\n".join(
-        lines(traffic, "lo", View(width=80), 24)
-    )
+    assert "4 reconnects · 5 ended without DISCONNECT · 2.0 connects/s" in narrow

@@ -28,24 +28,22 @@ def test_where_a_statement_applies(where: str, words: str) -> None:
 
 
 def test_statements_come_newest_version_first_and_partly_seen_ones_last() -> None:
-    assert [(one.statement.version, one.partly) for one in explain.cited(SECOND)] == [
-        ("5.0", True),
-        ("3.1.1", True),
-        ("3.1", False),
-    ]
-    assert (
-        next(one.where for one in explain.cited(UTF8) if one.statement.key == "5.0 MQTT-3.1.3-12")
-        == "user_name of CONNECT"
-    )
+    found = [(one.statement.version, one.partly) for one in explain.cited(SECOND)]
+    assert found == [("5.0", True), ("3.1.1", True), ("3.1", False)]
+    where = {one.statement.key: one.where for one in explain.cited(UTF8)}
+    assert where["5.0 MQTT-3.1.3-12"] == "user_name of CONNECT"
 
 
-def test_facts() -> None:
+def test_facts_and_help() -> None:
     assert explain.versions(UTF8) == "3.1, 3.1.1, 5.0"
     assert explain.area(QOS) == "publish"
     assert explain.needs(QOS) == ["the CONNECT and the answer to it"]
     assert explain.needs(UTF8) == []
     assert explain.is_on(UTF8)
     assert explain.switched(UTF8) == ""
+    assert explain.help_text(SECOND).startswith("A client sends CONNECT twice on one connection.\n\n")
+    assert "\n\n* **5.0 MQTT-3.1.0-2** (section 3.1): " in explain.help_markdown(SECOND)
+    assert explain.markdown("a*b ``x_y`` <c> [d]") == "a\\*b `x_y` \\<c\\> \\[d\\]"
 
 
 def test_every_word_of_a_rule_has_words_for_people() -> None:
@@ -55,12 +53,3 @@ def test_every_word_of_a_rule_has_words_for_people() -> None:
     for need in explain.NEEDS:
         whole |= need
     assert whole == ~Needs.NOTHING
-
-
-def test_help() -> None:
-    assert explain.help_text(SECOND).startswith("A client sends CONNECT twice on one connection.\n\n")
-    assert "\n\n* **5.0 MQTT-3.1.0-2** (section 3.1): " in explain.help_markdown(SECOND)
-
-
-def test_docstrings_as_markdown() -> None:
-    assert explain.markdown("a*b ``x_y`` <c> [d]") == "a\\*b `x_y` \\<c\\> \\[d\\]"

@@ -57,12 +57,9 @@ def test_a_long_payload_is_left_out_in_the_middle() -> None:
     assert not any(re.search(r"  … \d+ bytes$", line) for line in block_of(publish("t", bytes(5000)), payload="hex"))
 
 
-def test_without_payload_the_dump_ends_before_it() -> None:
+def test_without_payload_the_dump_ends_before_it_and_in_40_columns_rows_have_eight_bytes() -> None:
     lines = block_of(publish("topic/name", b"A" * 300), payload="none")
     assert sum("41 41 41 41" in line for line in lines) <= 1
-
-
-def test_in_40_columns_rows_have_eight_bytes() -> None:
     lines = shown(Tree, [Talk().say(publish("a/b", bytes(range(20))))], width=40)
     assert "  0000  30 1a 00 03 61 2f 62 00" in lines
 
@@ -90,14 +87,14 @@ def test_what_is_hidden_is_in_no_row(raw: bytes, first: int, length: int) -> Non
     assert [digits for row in rows for digits in row] == expected
 
 
-def test_hidden_bytes_are_no_text_either() -> None:
+def test_hidden_bytes_are_no_text_either_and_long_packets_have_longer_places() -> None:
     (line, _) = dump(b"abcdefgh", (0, 4), hidden=[(2, 5)])
+    first, *_, last = dump(bytes(0x10001), skip=[(16, 0x10000)])
 
-    assert line.endswith("ab***fgh")
-
-
-def test_nothing_has_no_rows() -> None:
     assert dump(b"") == []
+    assert line.endswith("ab***fgh")
+    assert first.startswith("  00000  ")
+    assert last.startswith("  10000  00")
 
 
 def test_each_span_begins_with_its_letter_and_what_is_between_has_none() -> None:
@@ -105,15 +102,8 @@ def test_each_span_begins_with_its_letter_and_what_is_between_has_none() -> None
 
     assert text.startswith("  0000  00 00 00 00 00 00 00 00")
     assert letters == "        a- b-------       c----"
-
-
-def test_a_row_within_one_long_span_needs_no_letters() -> None:
-    lines = dump(bytes(40), (0, 40))
-
-    assert [line[2:6] for line in lines] == ["0000", "    ", "0010", "0020"]
-
-
-def test_letters_begin_again() -> None:
+    # A row within one long span needs none.
+    assert [line[2:6] for line in dump(bytes(40), (0, 40))] == ["0000", "    ", "0010", "0020"]
     assert [letter(number) for number in (0, 25, 26, 51, 52, 53)] == ["a", "z", "A", "Z", "a", "b"]
 
 
@@ -122,9 +112,6 @@ def test_what_is_skipped_is_counted_by_whole_rows() -> None:
 
     assert [line.strip() for line in lines if "bytes" in line] == ["… 64 bytes"]
     assert [line[2:6] for line in lines if ROW.match(line)] == ["0000", "0050", "0060"]
-
-
-def test_less_than_a_row_is_not_skipped() -> None:
     assert dump(bytes(64), skip=[(17, 32)]) == dump(bytes(64))
 
 
@@ -142,10 +129,3 @@ def test_carets_stand_under_the_bytes_of_a_mark(mark: Mark, expected: list[str])
     assert [
         line for line in dump(bytes(20), marks=[mark]) if not ROW.match(line) and line.strip() != "0020"
     ] == expected
-
-
-def test_long_packets_have_longer_places() -> None:
-    lines = dump(bytes(0x10001), skip=[(16, 0x10000)])
-
-    assert lines[0].startswith("  00000  ")
-    assert lines[-1].startswith("  10000  00")

@@ -75,14 +75,18 @@ def test_lengths_are_right_around_those_of_the_fixed_header(length: int) -> None
     assert lines.line(event) == general(event, lines)
 
 
-@pytest.mark.parametrize("timestamp_ns", [-(10**18), -1, 0, 999_999_999, 10**9, 10**18, 2**63 - 1])
+@pytest.mark.parametrize(
+    "timestamp_ns", [-(10**18), -1, 0, 5, 999_999_999, 10**9, 1_767_323_045_000_000_001, 10**18, 2**63 - 1]
+)
 def test_any_time_a_capture_can_have(timestamp_ns: int) -> None:
     lines = PacketLines(LIMIT, show_secrets=False)
     for moment in (timestamp_ns, timestamp_ns, timestamp_ns - 1, timestamp_ns + 1):
         event = Talk().say(publish())
         assert isinstance(event, PacketEvent)
         event.timestamp_ns = moment
-        assert lines.line(event) == general(event, PacketLines(LIMIT, show_secrets=False))
+        line = lines.line(event)
+        assert line == general(event, PacketLines(LIMIT, show_secrets=False))
+        assert json.loads(line)["timestamp"] == Clock().iso(moment)
 
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,6 +143,7 @@ def objects(events: Iterable[Event], **options: Any) -> list[dict[str, Any]]:
     for event in events:
         reporter.feed(event)
     reporter.close()
+    assert not [byte for byte in sink.data if byte < 0x20 and byte != 0x0A]
     return [json.loads(line) for line in sink.lines]
 
 
@@ -165,10 +170,8 @@ def test_a_line_says_what_view_says_whatever_way_it_was_written(case: Any) -> No
 
 def test_the_envelope_of_a_packet() -> None:
     talk = Talk()
-    shown = objects(
-        [talk.say(publish("a/b", b"data", qos=1, packet_identifier=10, properties=Properties(topic_alias=1)))]
-    )
-    assert shown == [
+    packet = publish("a/b", b"data", qos=1, packet_identifier=10, properties=Properties(topic_alias=1))
+    assert objects([talk.say(packet)]) == [
         {
             "schema": 1,
             "event": "packet",
@@ -204,60 +207,55 @@ def test_the_envelope_of_a_packet() -> None:
 def test_every_event_has_its_line() -> None:
     events = [event for event in conversation() if not isinstance(event, CaptureDrops)]
     kinds = [row["event"] for row in objects(conversation())]
+    assert all(row["schema"] == 1 for row in objects(hostile()))
     assert len(kinds) == len(events)
     assert set(kinds) == {
         "packet", "malformed", "gap", "unparsed", "connection_opened", "connection_closed", "capture_error"
     }  # fmt: skip
 
 
-def test_hostile_content_is_escaped_and_kept() -> None:
-    lines = objects(hostile())
-    assert all(row["schema"] == 1 for row in lines)
-    sink = Lines()
-    reporter = JsonLines(sink)
-    for event in hostile():
-        reporter.feed(event)
-    assert not [byte for byte in sink.data if byte < 0x20 and byte != 0x0A]
-
-
 def test_passwords_are_redacted_unless_asked_for() -> None:
-    connect = objects(conversation())[1]["connect"]
-    assert connect["password"] == {"length": len(SECRET), "redacted": True}
-    connect = objects(conversation(), show_secrets=True)[1]["connect"]
-    assert connect["password"] == {"length": len(SECRET), "text": SECRET.decode()}
+    hidden, asked = (objects(conversation(), show_secrets=one)[1]["connect"] for one in (False, True))
+    assert hidden["password"] == {"length": len(SECRET), "redacted": True}
+    assert asked["password"] == {"length": len(SECRET), "text": SECRET.decode()}
 
 
-def test_a_topic_that_cannot_be_known_is_null() -> None:
-    shown = objects([Talk().say(publish("", b"x", properties=Properties(topic_alias=9)))])[0]
-    assert shown["topic"] is None
-    assert shown["publish"]["topic_name"] == ""
+def test_a_topic_behind_an_alias_is_resolved_and_one_that_cannot_be_known_is_null() -> None:
+    alias, talk = Properties(topic_alias=1), Talk()
+    first, second, third = objects(
+        talk.say(publish(topic, properties=block))
+        for topic, block in (("a/b", alias), ("", alias), ("", Properties(topic_alias=9)))
+    )
+
+    assert [row["topic"] for row in (first, second, third)] == ["a/b", "a/b", None]
+    assert third["publish"]["topic_name"] == ""
 
 
-def test_a_topic_behind_an_alias_is_resolved() -> None:
-    def events() -> Iterable[Event]:
-        talk = Talk()
-        yield talk.say(publish("a/b", properties=Properties(topic_alias=1)))
-        yield talk.say(publish("", properties=Properties(topic_alias=1)))
-
-    assert [row["topic"] for row in objects(events())] == ["a/b", "a/b"]
-
-
-def test_bytes_that_were_not_captured_are_counted() -> None:
-    shown = objects([Talk().say(publish("t", b"half", missing=96))])[0]
+def test_bytes_that_were_not_captured_or_not_wanted_are_counted() -> None:
+    (shown,) = objects([Talk().say(publish("t", b"half", missing=96))])
     assert (shown["publish"]["payload"]["length"], shown["missing"]) == (100, 96)
     assert shown["publish"]["payload"]["truncated"] is True
+
+    (shown,) = objects([Talk().say(publish("t", b"abcdef"))], payload_limit=4)
+    assert shown["publish"]["payload"] == {"length": 6, "text": "abcd", "truncated": True}
+
+
+def test_reasons_have_names_and_captures_need_none() -> None:
+    talk = Talk()
+    events = [talk.answer(Puback(1)), talk.answer(Puback(2, 0x97))]
+    for event in events:
+        event.capture = ""
+    rows = objects(events)
+
+    assert [row["puback"]["reason"] for row in rows] == ["Success", "Quota exceeded"]
+    assert [row["capture"] for row in rows] == ["", ""]
 
 
 def test_a_topic_in_disguise_behind_an_alias_makes_none_of_its_payloads_believed() -> None:
     """What a line has of a topic is kept, but not that of one that a damaged CONNECT may have."""
-
-    def events() -> Iterable[Event]:
-        talk = Talk()
-        yield talk.say(publish("MQTT", SECRET, properties=Properties(topic_alias=1)))
-        yield talk.say(publish("", b"shown", properties=Properties(topic_alias=1)))
-        yield talk.say(publish("MQTT", SECRET))
-
-    first, second, third = objects(events())
+    alias, talk = Properties(topic_alias=1), Talk()
+    said = (("MQTT", SECRET, alias), ("", b"shown", alias), ("MQTT", SECRET, None))
+    first, second, third = objects(talk.say(publish(topic, text, properties=block)) for topic, text, block in said)
     assert [one["topic"] for one in (first, second, third)] == ["MQTT"] * 3
     assert second["publish"]["payload"] == {"length": 5, "text": "shown"}
     assert SECRET.decode() not in str(first) + str(third)
@@ -272,41 +270,16 @@ def test_payloads_that_are_too_many_to_be_kept_are_shown_the_same() -> None:
         assert json.loads(lines.line(event))["publish"]["payload"] == {"length": 30_000, "hex": payload.hex()}
 
 
-def test_the_payload_limit_cuts_and_says_so() -> None:
-    shown = objects([Talk().say(publish("t", b"abcdef"))], payload_limit=4)[0]
-    assert shown["publish"]["payload"] == {"length": 6, "text": "abcd", "truncated": True}
-
-
-@pytest.mark.parametrize("timestamp_ns", [0, 5, 999_999_999, 1_000_000_000, 1_767_323_045_000_000_001])
-def test_times_near_the_epoch_have_nine_digits(timestamp_ns: int) -> None:
-    talk = Talk()
-    event = talk.say(publish())
-    event.timestamp_ns = timestamp_ns  # type: ignore[union-attr]
-    assert objects([event])[0]["timestamp"] == Clock().iso(timestamp_ns)
-
-
-def test_a_capture_without_a_name_still_makes_json() -> None:
-    event = Talk().say(publish())
-    event.capture = ""
-    assert objects([event])[0]["capture"] == ""
-
-
 def test_a_new_identity_of_a_connection_is_shown_from_then_on() -> None:
+    talk = Talk(identifier=None)
+
     def events() -> Iterable[Event]:
-        talk = Talk(identifier=None)
         yield talk.say(publish())
         talk.connection.client_identifier = "late"
         talk.connection.revision += 1
         yield talk.say(publish())
 
     assert [row["client_identifier"] for row in objects(events())] == [None, "late"]
-
-
-def test_acknowledgements_with_and_without_reason() -> None:
-    shown = objects(
-        [Talk().answer(Puback(packet_identifier=1)), Talk().answer(Puback(packet_identifier=2, reason_code=0x97))]
-    )
-    assert [row["puback"]["reason"] for row in shown] == ["Success", "Quota exceeded"]
 
 
 def test_a_closed_connection_is_summed_up() -> None:

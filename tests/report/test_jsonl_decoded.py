@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from tests import tools
+from tests.report.test_jsonl import objects
 
 tools.package("cbor2")
 
@@ -31,16 +32,13 @@ def lines(events: Any, *tables: PayloadTable, **view: Any) -> list[dict[str, Any
     for event in events:
         reporter.feed(event)
     reporter.close()
+    assert b"\x1b" not in sink.data
+    assert "\u202e".encode() not in sink.data
     return [json.loads(line) for line in sink.lines]
 
 
 def test_lines_without_a_decoder_are_those_of_jsonl() -> None:
-    sink = Lines()
-    plain = make_reporter("jsonl", sink, View())
-    for event in conversation():
-        plain.feed(event)
-    plain.close()
-    assert lines(conversation(), PayloadTable("never", "json")) == [json.loads(line) for line in sink.lines]
+    assert lines(conversation(), PayloadTable("never", "json")) == objects(conversation())
 
 
 def test_a_decoded_payload_stands_beside_its_bytes() -> None:
@@ -79,9 +77,5 @@ def test_values_are_bounded(monkeypatch: Any) -> None:
 
 
 def test_nothing_in_it_drives_a_terminal() -> None:
-    sink = Lines()
-    reporter = DecodedLines(sink, View(payloads=Decoders((CBOR,))))
-    reporter.feed(published(("c", cbor2.dumps({"\x1b[2J": "\u202e\x9b"})))[0])
-    assert b"\x1b" not in sink.data
-    assert "\u202e".encode() not in sink.data
-    assert json.loads(sink.data)["payload"]["value"] == {"\x1b[2J": "\u202e\x9b"}
+    (line,) = lines([published(("c", cbor2.dumps({"\x1b[2J": "\u202e\x9b"})))[0]], CBOR)
+    assert line["payload"]["value"] == {"\x1b[2J": "\u202e\x9b"}

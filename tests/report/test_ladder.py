@@ -6,9 +6,10 @@ from collections.abc import Iterator
 import pytest
 
 from mqttscope.events import Event
-from mqttscope.mqtt import Pingreq, Pingresp, Puback, Pubcomp, Pubrec, Pubrel
+from mqttscope.mqtt import ControlPacket, Pingreq, Pingresp, Puback, Pubcomp, Pubrec, Pubrel
 from mqttscope.report import ladder
 from mqttscope.report.ladder import Ladder, Tags
+from tests.each import each
 from tests.report.make import MS, V3_1_1, Talk, conversation, publish, shown
 
 GOLDEN = """\
@@ -61,51 +62,41 @@ def test_both_bars_stand_in_one_column(width: int) -> None:
     assert len({min(line.index(bar) for bar in "├│" if bar in line) for line in rungs}) == 1
 
 
-def test_exchanges_without_an_answer_are_named_at_the_end() -> None:
+def rungs(*packets: ControlPacket, answers: str = "") -> list[str]:
+    """The lines of packets; ``answers`` are the places of those that the server sends."""
+
     def events() -> Iterator[Event]:
         talk = Talk()
-        yield talk.say(publish("a", qos=1, packet_identifier=1))
-        for number in range(2, 10):
-            yield talk.say(publish("b", qos=2, packet_identifier=number))
+        for at, packet in enumerate(packets):
+            yield talk.answer(packet, after=3 * MS) if str(at) in answers else talk.say(packet)
         yield talk.closed()
 
-    last = shown(Ladder, events(), width=0)[-1]
+    return shown(Ladder, events(), width=0)
+
+
+ONE, OTHER = (publish(topic, qos=1, packet_identifier=1) for topic in "ab")
+
+
+def test_exchanges_without_an_answer_are_named_at_the_end() -> None:
+    last = rungs(ONE, *(publish("b", qos=2, packet_identifier=number) for number in range(2, 10)))[-1]
     assert "unanswered: ① PUBLISH id=1, ② PUBLISH id=2, " in last
     assert last.endswith(", 4 more")
 
 
-def test_a_packet_identifier_used_anew_is_a_new_exchange() -> None:
-    def events() -> Iterator[Event]:
-        talk = Talk()
-        yield talk.say(publish("a", qos=1, packet_identifier=1))
-        yield talk.say(publish("b", qos=1, packet_identifier=1))
-        yield talk.answer(Puback(packet_identifier=1))
-
-    tags = [re.findall("[①②③]", line) for line in shown(Ladder, events(), width=0)]
-    assert tags == [["①"], ["②"], ["②"]]
-
-
-def test_the_same_identifier_of_both_directions_is_two_exchanges() -> None:
-    def events() -> Iterator[Event]:
-        talk = Talk()
-        yield talk.say(publish("a", qos=1, packet_identifier=1))
-        yield talk.answer(publish("b", qos=1, packet_identifier=1))
-        yield talk.answer(Puback(packet_identifier=1))
-        yield talk.say(Puback(packet_identifier=1))
-
-    tags = [re.findall("[①②③]", line) for line in shown(Ladder, events(), width=0)]
-    assert tags == [["①"], ["②"], ["①"], ["②"]]
-
-
-def test_pings_are_paired() -> None:
-    def events() -> Iterator[Event]:
-        talk = Talk()
-        yield talk.say(Pingreq())
-        yield talk.answer(Pingresp(), after=3 * MS)
-
-    lines = shown(Ladder, events(), width=0)
-    assert "① PINGREQ" in lines[0]
-    assert "① PINGRESP 3.0 ms" in lines[1]
+@each(
+    "packets, answers, tags",
+    [
+        # A Packet Identifier that is used anew is a new exchange.
+        ((ONE, OTHER, Puback(1)), "2", "①②②"),
+        # The same identifier of both directions is two exchanges.
+        ((ONE, OTHER, Puback(1), Puback(1)), "12", "①②①②"),
+        ((Pingreq(), Pingresp()), "1", "①①"),
+    ],
+)
+def test_exchanges_have_tags(packets: tuple[ControlPacket, ...], answers: str, tags: str) -> None:
+    lines = rungs(*packets, answers=answers)[:-1]
+    assert "".join(re.findall("[①②③]", "".join(lines))) == tags
+    assert "PINGRESP" not in lines[-1] or "① PINGRESP 3.0 ms" in lines[-1]
 
 
 def test_interleaved_connections_keep_their_names() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -20,22 +18,27 @@ from mqttscope.mqtt import (
 )
 from mqttscope.net.frame import CaptureError
 from mqttscope.report import notices
-from mqttscope.report.base import View
+from mqttscope.report.base import Reporter, View
 from mqttscope.report.ladder import Ladder
 from mqttscope.report.text import TextLines
 from mqttscope.report.tree import Tree
 from mqttscope.session.connection import CONNECTED, Connection, OtherEnd
 from tests import corpora
 from tests.conftest import ROOT
+from tests.each import each
 from tests.report.make import C2S, MS, S2C, START_NS, V3_1_1, Lines, Talk, publish, shown
 
 
 def test_an_assumed_version_is_marked_once_and_again_when_it_changes() -> None:
     talk = Talk(V3_1_1, known=False)
-    sink_lines = shown(TextLines, [talk.say(publish()), talk.say(publish())], width=0)
-    assert [line for line in sink_lines if "3.1.1?" in line] == [
-        "── #0 MQTT 3.1.1? (assumed, from a run of packets; --mqtt-version sets it)"
-    ]
+    told = [line for line in shown(TextLines, [talk.say(publish()), talk.say(publish())], width=0) if "3.1.1?" in line]
+    assert told == ["── #0 MQTT 3.1.1? (assumed, from a run of packets; --mqtt-version sets it)"]
+
+
+def test_aliases_that_were_not_kept_are_told_at_the_end() -> None:
+    talk = Talk()
+    talk.connection.client_side.aliases_dropped = 2
+    assert line_of(talk.closed()).endswith("2 topic aliases not kept (limit 16777216 bytes)")
 
 
 @pytest.mark.parametrize(
@@ -52,33 +55,57 @@ def test_an_assumed_version_is_marked_once_and_again_when_it_changes() -> None:
     ],
 )  # fmt: skip
 def test_how_a_connection_ended(how: str, by: str | None, sent: Disconnect | None, expected: str) -> None:
-    def events() -> Iterator[Event]:
-        talk = Talk()
-        talk.connection.phase = CONNECTED
-        if sent is not None:
-            yield talk.say(sent)
-        yield talk.closed(how, by)
-
-    assert f"#0 dev1 {expected} · " in shown(TextLines, events(), width=0)[-1]
-
-
-def test_what_is_special_about_a_connection_stands_where_it_opens() -> None:
     talk = Talk()
-    talk.connection.transport = "websocket"
-    talk.connection.details = {"path": "/mqtt", "subprotocol": "mqtt", "extensions": []}
-    talk.connection.handshake_seen = False
-    talk.connection.roles_known, talk.connection.roles_evidence = False, "well-known port"
-    assert shown(TextLines, [talk.opened()], width=0)[0].endswith(
-        "#0 10.0.0.4:51234 → 10.0.0.2:1883 joined "
-        "(WebSocket, /mqtt, subprotocol mqtt; roles assumed from well-known port)"
-    )
+    talk.connection.phase = CONNECTED
+    if sent is not None:
+        talk.say(sent)
+
+    assert f"#0 dev1 {expected} · " in line_of(talk.closed(how, by))
+
+
+@each(
+    "changes, told",
+    [
+        (
+            {
+                "transport": "websocket",
+                "details": {"path": "/mqtt", "subprotocol": "mqtt", "extensions": []},
+                "handshake_seen": False,
+                "roles_known": False,
+                "roles_evidence": "well-known port",
+            },
+            " joined (WebSocket, /mqtt, subprotocol mqtt; roles assumed from well-known port)",
+        ),
+        (
+            {
+                "details": {"proxy": {"client": "192.0.2.1:9", "server": "192.0.2.2:1883"}},
+                "version": V3_1_1,
+                "version_evidence": "given",
+            },
+            " opened (PROXY for 192.0.2.1:9 to 192.0.2.2:1883; MQTT 3.1.1 as given)",
+        ),
+        (
+            {
+                "transport": "websocket",
+                "details": {"path": "/mqtt?token=Xyzzy-Plugh-4711", "extensions": ["a", "b"], "masked": True},
+            },
+            " opened (WebSocket, /mqtt?token=Xyzzy-Plugh-4711, extensions a b)",
+        ),
+    ],
+)
+def test_what_is_special_about_a_connection_stands_where_it_opens(changes: dict[str, object], told: str) -> None:
+    talk = Talk()
+    for name, value in changes.items():
+        setattr(talk.connection, name, value)
+
+    assert line_of(talk.opened(), show_secrets=True).endswith(f"#0 10.0.0.4:51234 → 10.0.0.2:1883{told}")
+    assert "Xyzzy" not in line_of(talk.opened())
 
 
 def test_bytes_of_a_connect_that_could_not_be_read_are_not_shown() -> None:
-    found = Unparsed("reset", 20, b"\x10\x20secret", 0, 1)
-    told = shown(TextLines, [Talk().unparsed(found)], width=0)[0]
-    assert told.endswith("UNPARSED   20 bytes of a packet cut off by the reset (CONNECT)")
-    assert b"secret".hex() in shown(TextLines, [Talk().unparsed(found)], width=0, show_secrets=True)[0]
+    event = Talk().unparsed(Unparsed("reset", 20, b"\x10\x20secret", 0, 1))
+    assert line_of(event).endswith("UNPARSED   20 bytes of a packet cut off by the reset (CONNECT)")
+    assert b"secret".hex() in line_of(event, show_secrets=True)
 
 
 @pytest.mark.parametrize(
@@ -109,16 +136,10 @@ def test_the_end_of_tls_says_what_was_agreed_on_and_how_much_went_each_way(
         "server": {"records": {"handshake": 1}, "bytes": {"handshake": 90}, "unframed_bytes": 0},
     }
 
-    (line,) = shown(TextLines, [talk.closed()], width=0)
+    line = line_of(talk.closed())
 
     assert line.endswith(expected)
     assert "packets" not in line
-
-
-def test_aliases_that_were_not_kept_are_told_at_the_end() -> None:
-    talk = Talk()
-    talk.connection.client_side.aliases_dropped = 2
-    assert shown(TextLines, [talk.closed()], width=0)[0].endswith("2 topic aliases not kept (limit 16777216 bytes)")
 
 
 REASON = re.compile(r"``(\w+)``")
@@ -149,13 +170,6 @@ def test_a_gap_says_why(reason: str) -> None:
 
     assert line_of(Talk().gap(1460, reason)).endswith(f" GAP        1460 bytes {words}")
     assert line_of(Talk().gap(1, reason)).endswith(f" GAP        1 byte {words}")
-
-
-@pytest.mark.parametrize("reason", [*notices._DISCARDED, "another"])
-def test_a_segment_that_no_connection_takes_says_why(reason: str) -> None:
-    event = DiscardedEvent(Talk().connection, S2C, 7, START_NS, "a.pcap", 3, reason)
-
-    assert line_of(event).endswith(f"3 bytes {notices._DISCARDED.get(reason, reason)}")
 
 
 @pytest.mark.parametrize("reason", [*notices._UNPARSED, "another"])
@@ -220,33 +234,13 @@ def test_a_capture_that_cannot_be_opened_has_no_offset_and_no_frames() -> None:
     assert line_of(CaptureError("a.pcap", "ends", 0, 2)) == "!! a.pcap: ends at offset 0 (2 frames before it were read)"
 
 
-def test_secrets_of_a_path_are_shown_only_where_they_are_wanted() -> None:
-    talk = Talk()
-    talk.connection.transport = "websocket"
-    talk.connection.details = {"path": "/mqtt?token=Xyzzy-Plugh-4711", "extensions": ["a", "b"], "masked": True}
-
-    hidden, plain = line_of(talk.opened()), line_of(talk.opened(), show_secrets=True)
-    assert "Xyzzy" not in hidden
-    assert plain.endswith("(WebSocket, /mqtt?token=Xyzzy-Plugh-4711, extensions a b)")
-
-
-def test_a_proxy_and_a_version_that_was_given_are_named() -> None:
-    talk = Talk(V3_1_1)
-    talk.connection.details = {"proxy": {"client": "192.0.2.1:9", "server": "192.0.2.2:1883"}}
-    talk.connection.version_evidence = "given"
-
-    assert line_of(talk.opened()).endswith("opened (PROXY for 192.0.2.1:9 to 192.0.2.2:1883; MQTT 3.1.1 as given)")
-
-
 @pytest.mark.parametrize("how", [*notices._CLOSED, "another"])
 def test_how_it_ended_is_said_and_a_missing_disconnect_only_where_it_would_have_been_seen(how: str) -> None:
     def line(gaps: int = 0) -> str:
         talk = Talk()
         talk.connection.phase = CONNECTED
         talk.connection.gaps = gaps
-        event = talk.closed(how, None)
-        assert isinstance(event, ConnectionClosed)
-        return line_of(event)
+        return line_of(talk.closed(how, None))
 
     assert f"#0 dev1 {notices._CLOSED.get(how, how)}" in line()
     assert (" without DISCONNECT" in line()) is (how in ("fin", "reset"))
@@ -256,17 +250,12 @@ def test_how_it_ended_is_said_and_a_missing_disconnect_only_where_it_would_have_
 FORMATS = (TextLines, Ladder, Tree)
 
 
-def reported(*events: Any, format_: Any = TextLines, width: int = 0) -> list[str]:
-    sink = Lines()
-    reporter = format_(sink, View(width=width, time="relative"))
-    for event in events:
-        reporter.feed(event)
-    reporter.close()
-    return sink.lines
+def reported(*events: Event, format_: type[Reporter] = TextLines, width: int = 0) -> list[str]:
+    return shown(format_, events, width=width, time="relative")
 
 
-def ended(connection: Connection, at_ns: int, how: str = "fin", by: str = "server") -> ConnectionEnding:
-    connection.closed_how, connection.closed_by = how, by
+def ended(connection: Connection, at_ns: int = START_NS) -> ConnectionEnding:
+    connection.closed_how, connection.closed_by = "fin", "server"
     connection.closed_frame, connection.closed_ns, connection.closed_capture = 8, at_ns, "a.pcap"
     return ConnectionEnding(connection, 8, at_ns, "a.pcap")
 
@@ -283,23 +272,17 @@ def connection() -> Connection:
 
 
 @pytest.mark.parametrize("format_", FORMATS)
-def test_the_end_is_said_once(connection: Connection, format_: Any) -> None:
-    lines = reported(ended(connection, START_NS), closed(connection), format_=format_)
+def test_the_end_is_said_once_and_at_the_latest_when_the_connection_is_closed(
+    connection: Connection, format_: type[Reporter]
+) -> None:
+    (line,) = reported(ended(connection), closed(connection), format_=format_)
+    assert "#0 dev1 closed by server without DISCONNECT" in line
 
-    assert len(lines) == 1
-    assert "#0 dev1 closed by server without DISCONNECT" in lines[0]
-
-
-@pytest.mark.parametrize("format_", FORMATS)
-def test_an_end_that_no_line_said_is_said_when_the_connection_is_closed(connection: Connection, format_: Any) -> None:
     end = ended(connection, START_NS + 5 * MS)
     connection.also_closed = OtherEnd("fin", 10, START_NS + 6_005 * MS, "a.pcap")
-
-    lines = reported(closed(end.connection), format_=format_)
-
-    assert len(lines) == 1
-    assert "closed by server without DISCONNECT · 5.0 ms" in lines[0]
-    assert lines[0].endswith(" · client closed 6.00 s later")
+    (line,) = reported(closed(end.connection), format_=format_)
+    assert "closed by server without DISCONNECT · 5.0 ms" in line
+    assert line.endswith(" · client closed 6.00 s later")
 
 
 @pytest.mark.parametrize(
@@ -312,7 +295,7 @@ def test_an_end_that_no_line_said_is_said_when_the_connection_is_closed(connecti
     ],
 )
 def test_the_other_side(connection: Connection, how: str, after: int, expected: str | None) -> None:
-    end = ended(connection, START_NS)
+    end = ended(connection)
     connection.also_closed = OtherEnd(how, 10, START_NS + after, "a.pcap")
 
     lines = reported(end, closed(connection))[1:]
@@ -321,7 +304,7 @@ def test_the_other_side(connection: Connection, how: str, after: int, expected: 
 
 
 def test_what_came_after_the_end(connection: Connection) -> None:
-    end = ended(connection, START_NS)
+    end = ended(connection)
     sink = Lines()
     text = TextLines(sink, View(width=0, time="relative"))
     text.feed(end)
@@ -342,42 +325,42 @@ def test_what_came_after_the_end(connection: Connection) -> None:
 def test_ends_beyond_the_limit_are_said_again(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notices, "MAX_ENDINGS", 0)
 
-    assert len(reported(ended(connection, START_NS), closed(connection))) == 2
+    assert len(reported(ended(connection), closed(connection))) == 2
 
 
-@pytest.mark.parametrize("format_", FORMATS)
-@pytest.mark.parametrize(
-    ("reason", "told"),
+@each(
+    "reason, told",
     [
         ("after_close", "after the connection was closed"),
         ("after_reset", "after the connection was reset"),
         ("after_fin", "after the FIN of this side"),
         ("out_of_window", "with numbers that belong to no connection"),
+        ("in_reset", "beside a reset"),
         ("before_start", "before the first byte that was read"),
         ("late_copy", "that came again after the end"),
         ("late", "that came after their gap was given up"),
+        ("damaged", "of a damaged segment: wrong checksum"),
         ("something_new", "something_new"),
     ],
 )
-def test_discarded_segments_have_a_line(connection: Connection, format_: Any, reason: str, told: str) -> None:
-    event = DiscardedEvent(connection, S2C, 12, START_NS, "a.pcap", 62, reason)
-    (line,) = reported(event, format_=format_)
+def test_discarded_segments_have_a_line(connection: Connection, reason: str, told: str) -> None:
+    for format_ in FORMATS:
+        event = DiscardedEvent(connection, S2C, 12, START_NS, "a.pcap", 62, reason)
+        (line,) = reported(event, format_=format_)
 
-    assert "DISCARDED" in line
-    assert f"62 bytes {told}" in line
-    assert "#0 dev1" in line
+        assert "DISCARDED" in line
+        assert f"62 bytes {told}" in line
+        assert "#0 dev1" in line
 
 
 @pytest.mark.parametrize("width", [20, 40, 60, 80, 120])
 def test_no_line_is_wider_than_the_terminal(connection: Connection, width: int) -> None:
-    end = ended(connection, START_NS)
+    end = ended(connection)
     connection.also_closed = OtherEnd("reset", 10, START_NS + 3_600_000 * MS, "a.pcap")
     connection.discarded_segments, connection.one_sided = 7, "server_to_client"
-    lines = reported(
-        end, closed(connection), DiscardedEvent(connection, C2S, 9, START_NS, "a.pcap", 1, "after_fin"), width=width
-    )
+    discarded = DiscardedEvent(connection, C2S, 9, START_NS, "a.pcap", 1, "after_fin")
 
-    assert max(map(len, lines)) <= width
+    assert max(map(len, reported(end, closed(connection), discarded, width=width))) <= width
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
 
-from mqttscope.events import Event
 from mqttscope.mqtt import (
     Connect,
     Properties,
@@ -18,8 +16,10 @@ from mqttscope.mqtt import (
     Will,
 )
 from mqttscope.net.frame import CaptureDrops, CaptureError
+from mqttscope.report import summary, text
+from mqttscope.report.base import View
 from mqttscope.report.text import TextLines
-from tests.report.make import START_NS, V5, Talk, conversation, publish, shown
+from tests.report.make import START_NS, V5, Lines, Talk, conversation, publish, shown
 
 WIDE = """\
 03:04:05.124456 ── #0 10.0.0.4:51234 → 10.0.0.2:1883 opened
@@ -102,21 +102,17 @@ def test_an_answer_to_nothing_is_marked() -> None:
 
 
 def test_equal_reason_codes_are_counted() -> None:
-    def events() -> Iterator[Event]:
-        talk = Talk()
-        yield talk.say(Subscribe(packet_identifier=1, subscriptions=[Subscription("a", 0)] * 40))
-        yield talk.answer(Suback(packet_identifier=1, reason_codes=[0] * 38 + [0x80, 1]))
+    talk = Talk()
+    asked = talk.say(Subscribe(packet_identifier=1, subscriptions=[Subscription("a", 0)] * 40))
+    answered = talk.answer(Suback(packet_identifier=1, reason_codes=[0] * 38 + [0x80, 1]))
 
-    lines = shown(TextLines, events(), width=0)
+    lines = shown(TextLines, [asked, answered], width=0)
     assert lines[0].count("a (q0)") == 20
     assert ", 20 more" in lines[0]
     assert "id=1 38 x Granted QoS 0, Unspecified error, Granted QoS 1  1.0 ms" in lines[1]
 
 
 def test_connections_that_are_many_are_forgotten() -> None:
-    from mqttscope.report import text
-    from mqttscope.report.base import View
-    from tests.report.make import Lines
 
     reporter = TextLines(Lines(), View())
     for number in range(text.MAX_CONNECTIONS + 50):
@@ -126,9 +122,6 @@ def test_connections_that_are_many_are_forgotten() -> None:
 
 
 def test_topics_that_are_many_or_long_are_forgotten() -> None:
-    from mqttscope.report import summary
-    from mqttscope.report.base import View
-    from tests.report.make import Lines
 
     reporter = TextLines(Lines(), View())
     talk = Talk()
@@ -176,7 +169,7 @@ def test_one_byte_is_a_byte_and_one_frame_is_a_frame() -> None:
         CaptureError("a.pcap", "ends", 4, 1),
         CaptureDrops("a.pcap", 0, None, 1),
     ]
-    text = "\n".join(shown(TextLines, events, width=0))
+    lines = "\n".join(shown(TextLines, events, width=0))
 
     for told in (
         "password (1 byte)",
@@ -185,6 +178,6 @@ def test_one_byte_is_a_byte_and_one_frame_is_a_frame() -> None:
         "1 gap (1 byte)",
         "(1 frame before it was read)",
     ):
-        assert told in text
-    assert "dropped 1 frame while" in text
-    assert not re.search(r"\b1 (bytes|frames|gaps)", text)
+        assert told in lines
+    assert "dropped 1 frame while" in lines
+    assert not re.search(r"\b1 (bytes|frames|gaps)", lines)

@@ -164,25 +164,17 @@ def test_ordinary_findings_stay_what_they_are() -> None:
     assert shown.finding == finding
     assert shown.finding.raw == finding.raw
     assert shown.hidden == []
-
-
-def test_short_values_are_hidden_in_bytes_and_do_not_spoil_messages() -> None:
+    # Short values are hidden in bytes and do not spoil messages.
     shown = concealed(about(Publish(topic_name="a", properties=by_name("pwd", "is")), "this is wrong"), Hiding())
-
     assert shown.finding.message == "this is wrong"
     assert [end - start for start, end in shown.hidden] == [2]
 
 
-def test_secrets_are_shown_when_they_are_asked_for() -> None:
+def test_secrets_are_shown_when_they_are_asked_for_and_the_fingerprint_stays() -> None:
     finding = about(Publish(topic_name=KEY), f"{KEY} is wrong", topic=KEY)
 
     assert concealed(finding, Hiding(show_secrets=True)).finding is finding
     assert KEY in written("full", [finding], show_secrets=True)
-
-
-def test_the_fingerprint_stays() -> None:
-    finding = about(Publish(topic_name=KEY), topic=KEY)
-
     assert json.loads(written("jsonl", [finding]))["fingerprint"] == finding.fingerprint
 
 

@@ -77,19 +77,14 @@ def test_names_are_no_secrets(text: str) -> None:
     assert masked(text) == text
 
 
-def test_the_length_of_random_text_can_be_set() -> None:
-    assert find_secret(hashlib.md5(b"x").hexdigest(), length=32) is not None
-
-
-def test_all_secrets_of_a_text_are_hidden() -> None:
+def test_all_secrets_of_a_text_are_hidden_and_a_long_one_is_cut() -> None:
     shown = masked(f"{KEY} of jane.doe@example.org")
 
     assert KEY not in shown
     assert "jane" not in shown
-
-
-def test_long_text_is_cut() -> None:
     assert len(masked("a@example.org " + "x " * MAX_SEARCHED)) <= MAX_SEARCHED + 100
+    # The length of random text can be set.
+    assert find_secret(hashlib.md5(b"x").hexdigest(), length=32) is not None
 
 
 @pytest.mark.parametrize(
@@ -104,21 +99,14 @@ def test_places_are_what_is_masked(text: str) -> None:
         assert without(text, found) == masked(text)
 
 
-def test_a_secret_where_two_looks_meet_is_found() -> None:
+def test_places_in_long_and_in_ordinary_texts() -> None:
+    # A secret where two looks meet is found, and a private key continues to the end.
     for start in range(MAX_SEARCHED - 60, MAX_SEARCHED + 20):
         text = "/" * start + KEY + "/" * 5_000
         assert [(one.start, one.end) for one in find_all(text)] == [(start, start + len(KEY))]
-
-
-def test_a_private_key_goes_on_to_the_end() -> None:
     (found,) = find_all("key: -----BEGIN PRIVATE KEY-----\n" + "MIIE\n" * 5_000)
-
     assert (found.start, found.end) == (5, 25_033)
-
-
-def test_ordinary_text_has_no_places() -> None:
-    assert find_all("plant1/line4/machine7/temperature") == []
-    assert find_all("") == []
+    assert find_all("plant1/line4/machine7/temperature") == find_all("") == []
 
 
 JWT = b"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJ6YXBob2QifQ.c2lnbmF0dXJlLW9mLWl0"

@@ -29,85 +29,79 @@ def shown(text: str, version: ProtocolVersion = V3_1_1, doubt: int = packets.CLE
     )
 
 
-class TestConnect:
-    def test_of_a_whole_one_the_password_alone_is_hidden(self) -> None:
-        assert packets.redacted(parse(LOGIN), V3_1_1) == parse(LOGIN).replace(b"hush!", b"*****")
+def test_of_a_whole_connect_the_password_alone_is_hidden() -> None:
+    assert packets.redacted(parse(LOGIN), V3_1_1) == parse(LOGIN).replace(b"hush!", b"*****")
 
-    @pytest.mark.parametrize(
-        ("text", "wanted"),
-        [
-            pytest.param(
-                LOGIN.replace("10 17", "10 18"),
-                "10 18 00 04 4d 51 54 54 04 c2 00 00 00 01 63 00 01 ** ** ** ** ** ** ** **",
-                id="cut",
-            ),
-            pytest.param(
-                LOGIN.replace("00 05 68", "00 25 68"),
-                "10 17 00 04 4d 51 54 54 04 c2 00 00 00 01 63 00 01 ** ** ** ** ** ** ** **",
-                id="a password too long: the user name may be one",
-            ),
-            pytest.param(
-                LOGIN.replace("00 01 75", "00 11 75"),
-                "10 17 00 04 4d 51 54 54 04 c2 00 00 00 01 ** ** ** ** ** ** ** ** ** ** **",
-                id="a user name too long: the client identifier may be a password",
-            ),
-            pytest.param(
-                LOGIN.replace("04 c2", "04 c3"),
-                "10 17 00 04 4d 51 54 54 04 c3 00 00 00 01 63 00 01 ** ** ** ** ** ** ** **",
-                id="flags that say what none may say",
-            ),
-            pytest.param(
-                LOGIN.replace("04 c2", "04 02"),
-                "10 17 00 04 4d 51 54 54 04 02 00 00 00 01 63 ** ** ** ** ** ** ** ** ** **",
-                id="not announced",
-            ),
-            pytest.param(
-                LOGIN.replace("54 54 04 c2", "54 54 09 c2"),
-                "10 17 00 04 4d 51 54 54 09 c2 00 00 00 01 63 00 01 75 00 05 ** ** ** ** **",
-                id="an unknown level, and all in its place",
-            ),
-            pytest.param(
-                LOGIN.replace("54 54 04 c2", "54 54 09 04"),
-                "10 17 00 04 4d 51 54 54 09 04 00 00 00 01 63 00 01 ** ** ** ** ** ** ** **",
-                id="flags that call a user name and a password a will",
-            ),
-            pytest.param(
-                LOGIN.replace("10 17", "10 27").replace("04 c2", "04 04"),
-                "10 27 00 04 4d 51 54 54 04 04 00 00 00 01 63 00 01 ** ** ** ** ** ** ** **",
-                id="the same in a packet that is cut",
-            ),
-            pytest.param(
-                "10 1f 00 0c 68 75 73 68 68 75 73 68 68 75 73 68 04 02 00 00 00 01 63",
-                "10 1f" + " **" * 21,
-                id="a long name that is none",
-            ),
-            pytest.param(
-                LOGIN.replace("00 04 4d 51", "00 0c 4d 51"),
-                "10 17 ** ** ** ** ** ** ** ** ** ** ** ** ** ** ** ** ** ** ** ** ** ** **",
-                id="a name that is none",
-            ),
-            pytest.param(
-                LOGIN.replace("10 17", "10 ff ff ff ff"),
-                "10 ff" + " **" * 26,
-                id="a length of five bytes",
-            ),
-        ],
-    )
-    def test_of_a_broken_one_what_may_be_a_password_is_hidden(self, text: str, wanted: str) -> None:
-        assert shown(text) == wanted
 
-    def test_that_a_client_identifier_is_one_is_shown_by_what_follows_it(self) -> None:
-        assert packets.is_identified(parse(LOGIN.replace("00 05 68", "00 25 68")))
-        assert not packets.is_identified(parse(LOGIN.replace("00 01 75", "00 11 75")))
-        assert not packets.is_identified(b"\x10")
+@each(
+    "text, wanted",
+    [
+        pytest.param(
+            LOGIN.replace("10 17", "10 18"),
+            "10 18 00 04 4d 51 54 54 04 c2 00 00 00 01 63 00 01 ** ** ** ** ** ** ** **",
+            id="cut",
+        ),
+        pytest.param(
+            LOGIN.replace("00 05 68", "00 25 68"),
+            "10 17 00 04 4d 51 54 54 04 c2 00 00 00 01 63 00 01 ** ** ** ** ** ** ** **",
+            id="a password too long: the user name may be one",
+        ),
+        pytest.param(
+            LOGIN.replace("00 01 75", "00 11 75"),
+            "10 17 00 04 4d 51 54 54 04 c2 00 00 00 01 ** ** ** ** ** ** ** ** ** ** **",
+            id="a user name too long: the client identifier may be a password",
+        ),
+        pytest.param(
+            LOGIN.replace("04 c2", "04 c3"),
+            "10 17 00 04 4d 51 54 54 04 c3 00 00 00 01 63 00 01 ** ** ** ** ** ** ** **",
+            id="flags that say what none may say",
+        ),
+        pytest.param(
+            LOGIN.replace("04 c2", "04 02"),
+            "10 17 00 04 4d 51 54 54 04 02 00 00 00 01 63 ** ** ** ** ** ** ** ** ** **",
+            id="not announced",
+        ),
+        pytest.param(
+            LOGIN.replace("54 54 04 c2", "54 54 09 c2"),
+            "10 17 00 04 4d 51 54 54 09 c2 00 00 00 01 63 00 01 75 00 05 ** ** ** ** **",
+            id="an unknown level, and all in its place",
+        ),
+        pytest.param(
+            LOGIN.replace("54 54 04 c2", "54 54 09 04"),
+            "10 17 00 04 4d 51 54 54 09 04 00 00 00 01 63 00 01 ** ** ** ** ** ** ** **",
+            id="flags that call a user name and a password a will",
+        ),
+        pytest.param(
+            LOGIN.replace("10 17", "10 27").replace("04 c2", "04 04"),
+            "10 27 00 04 4d 51 54 54 04 04 00 00 00 01 63 00 01 ** ** ** ** ** ** ** **",
+            id="the same in a packet that is cut",
+        ),
+        pytest.param(
+            "10 1f 00 0c 68 75 73 68 68 75 73 68 68 75 73 68 04 02 00 00 00 01 63",
+            "10 1f" + " **" * 21,
+            id="a long name that is none",
+        ),
+        pytest.param(LOGIN.replace("00 04 4d 51", "00 0c 4d 51"), "10 17" + " **" * 23, id="a name that is none"),
+        pytest.param(LOGIN.replace("10 17", "10 ff ff ff ff"), "10 ff" + " **" * 26, id="a length of five bytes"),
+    ],
+)
+def test_of_a_broken_connect_what_may_be_a_password_is_hidden(text: str, wanted: str) -> None:
+    assert shown(text) == wanted
 
-    def test_one_in_another_packet_is_found_by_its_name(self) -> None:
-        inside = "30 17" + LOGIN[5:]
-        packet = decode(parse(inside))
-        assert not isinstance(packet, Malformed)
-        assert packets.hidden_in_packet(packet, V3_1_1) == [(8, 25)]
-        assert HIDDEN not in shown("82 17" + LOGIN[5:])
-        assert shown("30 05 00 01 61 62 63", doubt=packets.BROKEN) == "30 05 00 01 61 62 63"
+
+def test_that_a_client_identifier_is_one_is_shown_by_what_follows_it() -> None:
+    assert packets.is_identified(parse(LOGIN.replace("00 05 68", "00 25 68")))
+    assert not packets.is_identified(parse(LOGIN.replace("00 01 75", "00 11 75")))
+    assert not packets.is_identified(b"\x10")
+
+
+def test_a_connect_in_another_packet_is_found_by_its_name() -> None:
+    inside = "30 17" + LOGIN[5:]
+    packet = decode(parse(inside))
+    assert not isinstance(packet, Malformed)
+    assert packets.hidden_in_packet(packet, V3_1_1) == [(8, 25)]
+    assert HIDDEN not in shown("82 17" + LOGIN[5:])
+    assert shown("30 05 00 01 61 62 63", doubt=packets.BROKEN) == "30 05 00 01 61 62 63"
 
 
 class TestAuthenticationData:

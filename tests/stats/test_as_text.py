@@ -13,7 +13,7 @@ from mqttscope.report.base import View
 from mqttscope.stats.as_json import TABLES, document
 from mqttscope.stats.as_text import render
 from mqttscope.stats.collect import Statistics
-from tests.each import sampled
+from tests.each import each, sampled
 from tests.stats.talk import NAMES, S2C, SECOND, Talk, statistics_of
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -55,23 +55,25 @@ def test_latencies() -> None:
     )
 
 
-def test_the_overview_says_what_went_wrong() -> None:
-    text = shown(statistics_of("lost-segment"))
+@each(
+    "name, width, limits, told",
+    [
+        ("lost-segment", 80, {}, [r"\A1 capture · 52 frames · 1\.06 s · 2 connections · 2 clients · 1 topic\n",
+                                  r"\A.*\n.*\n.*1 gap \(33 B lost\)"]),
+        # A refusal is named as its version names it.
+        ("refused-connect", 100, {}, [r"refused, 3\.1\.1: 0x02 Connection Refused, identifier rejected +1 ",
+                                      r"refused, 5\.0: 0x87 Not authorized +2 "]),
+        ("keep-alive", 100, {}, [r"476 % of 1 s"]),
+        ("v5-flow-control", 120, {}, [r"0/20, 3/2"]),
+        # What is beyond the limits is said.
+        ("v5-topic-alias-client", 80, {"max_topics": 1, "max_connections": 1},
+         [r"beyond the limits, in the totals only: 2 connections", r"12 messages of further topics"]),
+    ],
+)  # fmt: skip
+def test_what_is_said_of_a_capture(name: str, width: int, limits: dict[str, int], told: list[str]) -> None:
+    text = shown(statistics_of(name, **limits), width=width)
 
-    assert text.startswith("1 capture · 52 frames · 1.06 s · 2 connections · 2 clients · 1 topic\n")
-    assert "1 gap (33 B lost)" in text.splitlines()[2]
-
-
-def test_a_refusal_is_named_as_its_version_names_it() -> None:
-    text = shown(statistics_of("refused-connect"), width=100)
-
-    assert re.search(r"refused, 3\.1\.1: 0x02 Connection Refused, identifier rejected +1 ", text)
-    assert re.search(r"refused, 5\.0: 0x87 Not authorized +2 ", text)
-
-
-def test_keep_alive_and_receive_maximum_are_shown_where_there_is_room() -> None:
-    assert "476 % of 1 s" in shown(statistics_of("keep-alive"), width=100)
-    assert "0/20, 3/2" in shown(statistics_of("v5-flow-control"), width=120)
+    assert [one for one in told if not re.search(one, text)] == []
 
 
 @pytest.mark.long
@@ -92,18 +94,13 @@ def test_a_terminal_without_unicode_gets_ascii_of_the_same_width(name: str) -> N
     assert max(map(len, text.splitlines())) <= 80
 
 
-def test_without_a_limit_of_the_width_80_columns_are_used() -> None:
-    statistics = statistics_of("v311-redelivery")
-
-    assert shown(statistics, width=0) == shown(statistics, width=80)
-
-
-def test_wider_terminals_show_more() -> None:
+def test_wider_terminals_show_more_and_without_a_limit_80_columns_are_used() -> None:
     statistics = statistics_of("v5-topic-alias-client")
     narrow, wide = (section(shown(statistics, width), "Connections").splitlines()[0] for width in (80, 140))
 
     assert set(narrow.split()) < set(wide.split())
     assert "server" in wide
+    assert shown(statistics, width=0) == shown(statistics, width=80)
 
 
 def test_what_is_captured_never_reaches_the_terminal_as_a_command() -> None:
@@ -167,13 +164,6 @@ def test_more_rows_than_asked_for_are_said() -> None:
 
     assert len(re.findall(r"^topic/\d+", text, re.MULTILINE)) == 4
     assert "… and 11 topics more" in text
-
-
-def test_what_is_beyond_the_limits_is_said() -> None:
-    text = shown(statistics_of("v5-topic-alias-client", max_topics=1, max_connections=1))
-
-    assert "beyond the limits, in the totals only: 2 connections" in text
-    assert "12 messages of further topics" in text
 
 
 def test_only_the_tables_asked_for() -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect
 from mqttscope.events import ConnectionClosed, ConnectionOpened, PacketEvent
-from mqttscope.mqtt.constants import PacketType, type_name
+from mqttscope.mqtt.constants import Direction, PacketType, type_name
 from mqttscope.mqtt.packets import Connack, Disconnect, Pingreq, Puback, Publish, Pubrec, Pubrel
 from mqttscope.mqtt.properties import Properties
 from mqttscope.net.frame import CaptureDrops, CaptureError
@@ -122,14 +122,11 @@ def test_pings_and_the_silence_of_a_client_that_was_cut_off() -> None:
     assert awake.disconnect_by == "client"
 
 
-def test_in_flight_peak_stands_beside_the_receive_maximum_of_the_other_side() -> None:
+def test_in_flight_peak_stands_beside_the_receive_maximum_of_the_other_side_if_there_is_one() -> None:
     narrow, office = statistics_of("v5-flow-control").connections
 
     assert (narrow.in_flight_peak[1], narrow.receive_maximum[1]) == (3, 2)
     assert (office.in_flight_peak[0], office.receive_maximum[0]) == (1, 20)
-
-
-def test_before_5_0_there_is_no_receive_maximum() -> None:
     assert all(row.receive_maximum == (None, None) for row in statistics_of("v311-qos").connections)
 
 
@@ -154,13 +151,23 @@ def test_alias_hits_and_the_topics_they_saved() -> None:
     # temperature (23 bytes), humidity (20), pressure (20) and humidity again were sent by alias.
     assert (counts[at.ALIAS_SETS], counts[at.ALIAS_HITS], counts[at.SAVED]) == (4, 4, 23 + 20 + 20 + 20)
     assert counts[at.ALIAS_SETS + 1] == counts[at.ALIAS_HITS + 1] == 0
+    # The bytes of a topic are those of its UTF-8.
+    statistics = Statistics()
+    talk = Talk(statistics)
+    for topic in ("grün/öl", ""):
+        talk.send(Publish(topic_name=topic, properties=Properties(topic_alias=3), raw=b"\x30\x02"))
+    statistics.finish()
+    assert statistics.totals.traffic.counts[at.SAVED] == 9
 
 
-def test_an_alias_set_before_the_capture_has_a_row_of_its_own_and_saves_what_nobody_knows() -> None:
-    statistics = statistics_of("joined-after-alias")
+def test_what_cannot_be_read_or_known_is_listed() -> None:
+    tls, joined = statistics_of("tls-13"), statistics_of("joined-after-alias")
 
-    assert sum(statistics.topics[None].messages) == 1
-    assert {row.outcome for row in statistics.connections} == {"joined", "accepted"}
+    assert [(row.outcome, row.transport, row.version) for row in tls.connections] == [("unread", "tls", "")]
+    assert not tls.topics
+    # An alias that was set before the capture has a row of its own.
+    assert sum(joined.topics[None].messages) == 1
+    assert {row.outcome for row in joined.connections} == {"joined", "accepted"}
 
 
 @pytest.mark.parametrize(
@@ -187,35 +194,21 @@ def test_how_connections_began_and_ended() -> None:
 
     assert outcomes.outcomes == {"accepted": 3, "refused": 7}
     assert outcomes.refusals == {(3, 5): 2, (4, 2): 1, (4, 5): 2, (5, 0x87): 2}
+    taken_over, before_5_0 = (statistics_of(name).totals.outcomes for name in ("session-taken-over", "v311-qos"))
+    assert taken_over.disconnects == {("server", 0x8E): 1, ("client", 0): 1}
+    assert before_5_0.disconnects == {("client", None): 2}
 
 
-def test_a_disconnect_of_the_server_is_counted_with_its_reason() -> None:
-    outcomes = statistics_of("session-taken-over").totals.outcomes
-
-    assert outcomes.disconnects == {("server", 0x8E): 1, ("client", 0): 1}
+def clients_of(statistics: Statistics) -> dict[str | None, Any]:
+    return {row.client_identifier: row for row in statistics.clients.values()}
 
 
-def test_before_5_0_a_disconnect_has_no_reason() -> None:
-    assert statistics_of("v311-qos").totals.outcomes.disconnects == {("client", None): 2}
+def test_clients_know_their_reconnects_and_topics_and_topics_their_clients() -> None:
+    desk = clients_of(statistics_of("refused-connect"))["desk"]
+    assert (desk.connections, desk.refused, desk.reconnects) == (9, 6, 8)
 
-
-def test_tls_is_listed_as_unread() -> None:
-    statistics = statistics_of("tls-13")
-
-    assert [(row.outcome, row.transport, row.version) for row in statistics.connections] == [("unread", "tls", "")]
-    assert not statistics.topics
-
-
-def test_reconnects_of_a_client() -> None:
-    clients = {row.client_identifier: row for row in statistics_of("refused-connect").clients.values()}
-
-    assert (clients["desk"].connections, clients["desk"].refused, clients["desk"].reconnects) == (9, 6, 8)
-
-
-def test_clients_know_their_topics_and_topics_their_clients() -> None:
     statistics = statistics_of("v5-topic-alias-client")
-    clients = {row.client_identifier: row for row in statistics.clients.values()}
-
+    clients = clients_of(statistics)
     assert (clients["sensor-1"].topics_published, clients["sensor-1"].topics_received) == (4, 0)
     assert (clients["logger"].topics_published, clients["logger"].topics_received) == (0, 4)
     assert all([len(known) for known in row.clients] == [1, 1] for row in statistics.topics.values())
@@ -356,38 +349,34 @@ def test_pubrel_beyond_the_limit_is_not_waited_for_and_counted() -> None:
     assert statistics.totals.traffic.unanswered[2 * HANDSHAKES.index("pubrel_pubcomp")] == 3
 
 
-def test_a_message_sent_again_counts_from_the_first_time() -> None:
+def message(qos: int, *, dup: bool = False) -> Publish:
+    return Publish(topic_name="a", qos=qos, dup=dup, packet_identifier=7)
+
+
+@each(
+    "sent, latencies",
+    [
+        # A message that is sent again counts from the first time.
+        (
+            [(10, message(1)), (1_000, message(1, dup=True)), (1_500, Puback(7))],
+            {"publish_puback": (1, 1_490, 1_490)},
+        ),
+        # An acknowledgment of the wrong kind, or of nothing, completes nothing.
+        ([(10, message(2)), (1_500, Puback(7)), (1_600, Puback(9))], {}),
+        # A second PUBREC is not measured.
+        ([(10, message(2)), (30, Pubrec(7)), (900, Pubrec(7))], {"publish_pubrec": (1, 20, 20)}),
+    ],
+)
+def test_messages_that_are_answered(sent: list[tuple[int, Any]], latencies: dict[str, tuple[int, int, int]]) -> None:
     statistics = Statistics()
     talk = Talk(statistics)
-    for moment, dup in ((10, False), (1_000, True)):
-        talk.send(Publish(topic_name="a", qos=1, dup=dup, packet_identifier=7, raw=b"\x32\x02"), moment)
-    talk.send(Puback(packet_identifier=7, raw=b"\x40\x02\0\x07"), 1_500, S2C)
+    for moment, packet in sent:
+        talk.send(packet, moment, C2S if isinstance(packet, Publish) else S2C)
     statistics.finish()
+    traffic = statistics.totals.traffic
 
-    assert spread(statistics.totals.traffic, "publish_puback") == (1, 1_490, 1_490)
-    assert statistics.totals.traffic.counts[at.DUP] == 1
-
-
-def test_an_acknowledgement_of_the_wrong_kind_completes_nothing() -> None:
-    statistics = Statistics()
-    talk = Talk(statistics)
-    talk.send(Publish(topic_name="a", qos=2, packet_identifier=7, raw=b"\x34\x02"), 10)
-    talk.send(Puback(packet_identifier=7, raw=b"\x40\x02\0\x07"), 1_500, S2C)
-    talk.send(Puback(packet_identifier=9, raw=b"\x40\x02\0\x09"), 1_600, S2C)
-    statistics.finish()
-
-    assert not statistics.totals.traffic.latencies
-
-
-def test_a_second_pubrec_for_one_message_is_not_measured() -> None:
-    statistics = Statistics()
-    talk = Talk(statistics)
-    talk.send(Publish(topic_name="a", qos=2, packet_identifier=7, raw=b"\x34\x02"), 10)
-    for moment in (30, 900):
-        talk.send(Pubrec(packet_identifier=7, raw=b"\x50\x02\0\x07"), moment, S2C)
-    statistics.finish()
-
-    assert spread(statistics.totals.traffic, "publish_pubrec") == (1, 20, 20)
+    assert {HANDSHAKES[key >> 1]: spread(traffic, HANDSHAKES[key >> 1]) for key in traffic.latencies} == latencies
+    assert traffic.counts[at.DUP] == sum(isinstance(packet, Publish) and packet.dup for _, packet in sent)
 
 
 @pytest.mark.parametrize(("says_goodbye", "silence"), [(True, 2), (False, 30)])
@@ -399,17 +388,6 @@ def test_silence_ends_with_the_disconnect_of_the_client(says_goodbye: bool, sile
     statistics.finish()
 
     assert statistics.connections[0].longest_silence_ns == silence * SECOND
-
-
-def test_the_saved_bytes_of_a_topic_are_those_of_its_utf_8() -> None:
-    statistics = Statistics()
-    talk = Talk(statistics)
-    block = Properties(topic_alias=3)
-    for topic in ("grün/öl", ""):
-        talk.send(Publish(topic_name=topic, properties=block, raw=b"\x30\x02"))
-    statistics.finish()
-
-    assert statistics.totals.traffic.counts[at.SAVED] == 9
 
 
 @pytest.mark.parametrize(
@@ -442,25 +420,20 @@ def test_peaks_of_the_totals_count_the_connections_together() -> None:
     assert statistics.topics["a"].window.peak_packets == 2
 
 
-def test_clients_without_an_identifier_are_told_apart_by_their_address() -> None:
+def test_clients_without_an_identifier_are_told_apart_by_their_addresses_which_are_bounded() -> None:
     statistics = Statistics()
     for number in (1, 2, 251):
         Talk(statistics, number, "").close()
     Talk(statistics, 3, None).send(Pingreq(raw=b"\xc0\0"))
+    for number in range(300, 312):
+        Talk(statistics, number, "dev").close()
     statistics.finish()
+    (dev,) = (row for row in statistics.clients.values() if row.client_identifier == "dev")
+    others = (row for row in statistics.clients.values() if row is not dev)
 
-    found = {(row.client_identifier, *row.addresses): row.connections for row in statistics.clients.values()}
+    found = {(row.client_identifier, *row.addresses): row.connections for row in others}
     assert found == {("", "192.0.2.1"): 2, ("", "192.0.2.2"): 1, (None, "192.0.2.3"): 1}
-
-
-def test_addresses_of_a_client_are_bounded() -> None:
-    statistics = Statistics()
-    for number in range(12):
-        Talk(statistics, number).close()
-    statistics.finish()
-    (client,) = statistics.clients.values()
-
-    assert (len(client.addresses), client.more_addresses, client.connections) == (at.MAX_ADDRESSES, True, 12)
+    assert (len(dev.addresses), dev.more_addresses, dev.connections) == (at.MAX_ADDRESSES, True, 12)
 
 
 def test_the_end_of_a_connection_of_which_nothing_was_counted_is_passed_over() -> None:
@@ -488,22 +461,17 @@ def test_what_a_capture_says_of_itself_is_kept() -> None:
     assert statistics.totals.error_count == row.error_count
 
 
-def test_without_frames_a_capture_lasts_as_long_as_its_connections() -> None:
-    statistics = Statistics()
+def test_without_frames_a_capture_lasts_as_long_as_its_connections_and_finishing_again_changes_nothing() -> None:
+    statistics, whole = Statistics(), statistics_of("v311-qos")
     for event in events_of("v311-qos"):
         statistics.feed(event)
     statistics.finish()
 
     # The last frames are the other side's FIN and its acknowledgment and come after the end of the connection.
-    assert 0 < statistics_of("v311-qos").totals.duration_ns - statistics.totals.duration_ns < 1_000_000
-
-
-def test_finishing_again_changes_nothing() -> None:
-    statistics = statistics_of("v311-qos")
-    before = list(statistics.totals.traffic.counts)
-    statistics.finish()
-
-    assert statistics.totals.traffic.counts == before
+    assert 0 < whole.totals.duration_ns - statistics.totals.duration_ns < 1_000_000
+    before = list(whole.totals.traffic.counts)
+    whole.finish()
+    assert whole.totals.traffic.counts == before
 
 
 def test_a_connection_still_open_is_counted_at_the_end() -> None:
@@ -549,43 +517,37 @@ def ended(
     number: int,
     identifier: str,
     *,
-    how: str = "fin",
-    by: str | None = "server",
-    disconnect: tuple[Any, int] | None = None,
+    closed: tuple[str, str | None] = ("fin", "server"),
+    disconnect: tuple[Direction, int] | None = None,
     code: int = 0,
     address: str = "",
-    **state: Any,
+    gaps: int = 0,
 ) -> None:
     """One connection with a CONNECT and a CONNACK, and its end."""
     talk = Talk(statistics, number, None)
-    if address:
-        talk.connection.client = f"{address}:50000"
-    talk.connection.client_identifier, talk.connection.revision = identifier, 1
-    talk.connection.connect_packet, talk.connection.phase = 0, CONNECTING
-    talk.connection.client_side.packets = 1
+    connection = talk.connection
+    connection.client = f"{address}:50000" if address else connection.client
+    connection.client_identifier, connection.revision = identifier, 1
+    connection.connect_packet, connection.phase = 0, CONNECTING
+    connection.client_side.packets = 1
     talk.send(Connack(reason_code=code, raw=b"\x20\x03\x00\x00\x00"), SECOND, S2C)
     if disconnect is not None:
         direction, reason = disconnect
         talk.send(Disconnect(reason_code=reason, raw=b"\xe0\x01\x00"), 2 * SECOND, direction)
-    talk.connection.closed_how, talk.connection.closed_by = how, by
-    for name, value in state.items():
-        setattr(talk.connection, name, value)
+    (connection.closed_how, connection.closed_by), connection.gaps = closed, gaps
     talk.close(3 * SECOND)
 
 
 @pytest.fixture
 def mixed() -> Statistics:
-    from mqttscope.mqtt.constants import Direction
-
     statistics = Statistics()
-    client, server = Direction.CLIENT_TO_SERVER, Direction.SERVER_TO_CLIENT
     for number in range(3):
-        ended(statistics, number, "polite", disconnect=(client, 0), address="192.0.2.7")
+        ended(statistics, number, "polite", disconnect=(C2S, 0), address="192.0.2.7")
     ended(statistics, 3, "dies", address="192.0.2.8")
-    ended(statistics, 4, "dies", how="reset", by="client", address="192.0.2.9")
-    ended(statistics, 5, "rival", disconnect=(server, 0x8E))
+    ended(statistics, 4, "dies", closed=("reset", "client"), address="192.0.2.9")
+    ended(statistics, 5, "rival", disconnect=(S2C, 0x8E))
     ended(statistics, 6, "stranger", code=0x87)
-    ended(statistics, 7, "running", how="capture_end", by=None)
+    ended(statistics, 7, "running", closed=("capture_end", None))
     ended(statistics, 8, "holey", gaps=1)
     statistics.finish()
     return statistics
@@ -626,22 +588,16 @@ def test_the_text_puts_the_disconnect_first(mixed: Statistics) -> None:
         assert sum(line.rstrip().endswith(end) for line in text.splitlines()) == 1
 
 
-def test_an_address_of_several_says_so(mixed: Statistics) -> None:
+def test_clients_in_trouble_come_first_and_an_address_of_several_says_so(mixed: Statistics) -> None:
     text = render(mixed, View(width=80), tables=("client",)).decode()
-    addresses = {line.split()[0]: line for line in text.splitlines() if line.startswith(("dies", "polite"))}
-
-    assert addresses["dies"].rstrip().endswith(" 192.0.2.8 +1")
-    assert addresses["polite"].rstrip().endswith(" 192.0.2.7")
-
-
-def test_clients_in_trouble_come_first(mixed: Statistics) -> None:
-    text = render(mixed, View(width=80), tables=("client",)).decode()
+    rows = {line.split()[0]: line.rstrip() for line in text.splitlines() if line.endswith(tuple("0123456789 "))}
     names = [row["client_identifier"] for row in document(mixed)["clients"]]
 
     assert names[:3] == ["dies", "rival", "stranger"]
-    assert text.index("\ndies ") < text.index("\nrival ") < text.index("\nstranger ") < text.index("\npolite ")
-    packets = document(mixed, sort="packets")["clients"]
-    assert packets[0]["client_identifier"] == "polite"
+    assert [name for name in rows if name in names][:4] == ["dies", "rival", "stranger", "polite"]
+    assert document(mixed, sort="packets")["clients"][0]["client_identifier"] == "polite"
+    assert rows["dies"].endswith(" 192.0.2.8 +1")
+    assert rows["polite"].endswith(" 192.0.2.7")
 
 
 def test_every_order(mixed: Statistics) -> None:
@@ -710,13 +666,10 @@ def test_silence_ends_where_the_server_ended() -> None:
     assert statistics.connections[0].longest_silence_ns == 2 * SECOND
 
 
-def test_discarded_segments_are_counted() -> None:
+def test_discarded_segments_are_counted_and_one_direction_alone_is_named() -> None:
     found = trial("tcp_data_after_rst.pcap")
 
     assert found["totals"]["discarded"] == {"segments": 1, "bytes": 12}
     assert found["captures"][0]["discarded"] == {"segments": 1, "bytes": 12}
-
-
-def test_one_direction_alone_is_named() -> None:
     assert [row["one_sided"] for row in trial("tcp_asym_c.pcap")["connections"]] == ["client_to_server"]
     assert [row["one_sided"] for row in trial("half.pcap")["connections"]] == [None]

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 
 from mqttscope.capture import open_capture
 from mqttscope.dissect import Dissector, dissect_segments, segments
-from mqttscope.lint.examples import Step, conversation
-from mqttscope.lint.examples import segments as segments_of
 from mqttscope.triage.collect import Triage
 from tests.conftest import ROOT
+from tests.lint.lint_help import steps_of, talked
 
 
-def gathered(*steps: Step, handshake: bool = True) -> Triage:
-    """What is gathered of a conversation."""
-    return _fed(Triage(), segments_of(conversation("", *steps, handshake=handshake)))
+def gathered(*lines: str) -> Triage:
+    """What is gathered of a conversation that is written as text."""
+    steps = steps_of(*lines) if lines else ()
+    return _fed(Triage(), talked(*steps))
+
+
+def refused(number: int, name: str, code: int = 0x87) -> str:
+    """A connection that the server refuses."""
+    connect = f"@{number} > connect client={json.dumps(name) if name else '-'}"
+    return f"{connect}; @{number} < connack code={code}; @{number} < fin"
+
+
+END = "> disconnect; > fin"
+WILDCARD = "> publish a/+ x"
+
+
+TOKEN = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
 
 
 def of_capture(*names: str | Path) -> Triage:

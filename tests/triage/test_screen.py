@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from mqttscope.lint.examples import Step, client, closes, on, opened, server
-from mqttscope.mqtt.packets import Connack, Disconnect, Publish
 from mqttscope.report.base import View
 from mqttscope.report.escape import cells
 from mqttscope.triage import screen
@@ -18,10 +18,10 @@ from mqttscope.triage.collect import Broker, FaultKind, Triage
 from mqttscope.triage.screen import MAX_COMMANDS, MAX_FAULTS, MIN_COMMANDS, Screen, command_lines, commands, quote
 from tests import tools
 from tests.conftest import ROOT
-from tests.triage.running import gathered, of_capture
+from tests.each import each
+from tests.triage.running import END, TOKEN, gathered, of_capture, refused
 
 CAPTURES = sorted(path.parent.name for path in (ROOT / "captures").glob("*/capture.pcapng"))
-END = (client(Disconnect()), closes("client"))
 
 
 def shown(
@@ -31,10 +31,13 @@ def shown(
     captures: tuple[str, ...] = ("a.pcapng",),
     colour: bool = False,
     unicode: bool = True,
+    **more: object,
 ) -> list[str]:
     """The lines of a screen."""
-    view = View(width=width, colour=colour, unicode=unicode)
-    return Screen(triage, view, captures).rendered().decode().splitlines()
+    made = Screen(triage, View(width=width, colour=colour, unicode=unicode), captures)
+    for name, value in more.items():
+        setattr(made, name, value)
+    return made.rendered().decode().splitlines()
 
 
 def part(lines: list[str], title: str) -> list[str]:
@@ -48,17 +51,12 @@ def part(lines: list[str], title: str) -> list[str]:
     return rows
 
 
-def refused(number: int, name: str, code: int) -> tuple[Step, ...]:
-    connect, _ = opened(client_identifier=name)
-    return on(number, connect, server(Connack(reason_code=code)), closes("server"))
-
-
 CODES = (0x84, 0x95, 0x86, 0x87, 0x88, 0x8A, 0x97, 0x9C)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, MAX_FAULTS, MAX_FAULTS + 1])
 def test_what_broke_has_at_most_seven_rows_and_lines(count: int) -> None:
-    triage = gathered(*(step for number in range(count) for step in refused(number, f"c{number}", CODES[number])))
+    triage = gathered(*(refused(number, f"c{number}", CODES[number]) for number in range(count)))
     assert len(triage.faults) == count
 
     rows = part(shown(triage), "What broke")
@@ -79,7 +77,7 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
 
 
 def test_without_unicode_all_is_ascii() -> None:
-    triage = gathered(*opened(client_identifier="ü" * 80), client(Publish(topic_name="ö/+")), closes("client"))
+    triage = gathered(f"opened client={'ü' * 80}; > publish ö/+; > fin")
 
     assert "\n".join(shown(triage, 60, unicode=False)).isascii()
 
@@ -95,7 +93,7 @@ def test_colour_only_where_it_is_wanted() -> None:
 
 def test_hostile_names_are_escaped() -> None:
     name = "\x1b]0;x\x07\u202e\nWhat broke: nothing"
-    triage = gathered(*opened(client_identifier=name), client(Publish(topic_name="a/+\x1b[2J")), closes("client"))
+    triage = gathered(rf'opened client={json.dumps(name)}; > publish "a/+\u001b[2J"; > fin')
     text = "\n".join(shown(triage, captures=("\x1b[31m.pcapng",)))
 
     assert not {char for char in text if not char.isprintable()} - {"\n"}
@@ -103,7 +101,7 @@ def test_hostile_names_are_escaped() -> None:
 
 
 def test_nothing_broke_is_said_of_what_was_judged() -> None:
-    text = "\n".join(shown(gathered(*opened(), *END)))
+    text = "\n".join(shown(gathered("opened", END)))
     assert "Nothing broke in what was captured\n" in text
     assert "No error or warning by 191 rules, and no lost message is known." in text
     assert "1 connection ended with DISCONNECT" in text
@@ -113,10 +111,9 @@ def test_nothing_broke_is_said_of_what_was_judged() -> None:
 
 
 def test_nothing_was_judged_says_why() -> None:
-    laid_out = Screen(gathered(), View(width=80), ("a.pcapng",))
-    assert part(laid_out.rendered().decode().splitlines(), "Nothing was judged") == ["  No MQTT packet could be read."]
-    laid_out.no_mqtt = "no TCP connection found"
-    assert part(laid_out.rendered().decode().splitlines(), "Nothing was judged") == ["  No TCP connection found."]
+    lines, named = shown(gathered()), shown(gathered(), no_mqtt="no TCP connection found")
+    assert part(lines, "Nothing was judged") == ["  No MQTT packet could be read."]
+    assert part(named, "Nothing was judged") == ["  No TCP connection found."]
 
 
 def test_what_the_capture_lacks_is_no_fault_of_those_who_speak() -> None:
@@ -127,37 +124,40 @@ def test_what_the_capture_lacks_is_no_fault_of_those_who_speak() -> None:
     assert any(line.startswith("Limits   2 connections with lost bytes") for line in lines)
 
 
-def test_certainty_stands_before_what_may_be_cut() -> None:
-    for width in (40, 80):
-        (row, *_) = part(shown(of_capture("keep-alive"), width), "What broke")
-        assert re.match(r"  f(rame )?30  ?asleep, likely: ", row)
+FOUR = [refused(number, f"c{number}", CODES[number]) for number in range(4)]
+ROWS: list[tuple[str, Callable[[], Triage], int, str]] = [
+    ("certainty stands first", lambda: of_capture("keep-alive"), 40, r"  f(rame )?30  ?asleep, likely: "),
+    ("and with more room", lambda: of_capture("keep-alive"), 80, r"  frame 30  asleep, likely: "),
+    (
+        "certain rows have no word for it",
+        lambda: of_capture("failing-device"),
+        80,
+        "  frame 16  thermostat-7: FLW201 client has 3 QoS 1 and 2 messages",
+    ),
+    (
+        "warnings are told as such",
+        lambda: gathered(r'opened; > publish "a\u0001" x', END),
+        80,
+        "  frame 6  c1, warning: ENC103 ",
+    ),
+    (
+        "a short title comes first where the sentence is cut",
+        lambda: gathered(*FOUR),
+        80,
+        r"(?s).*\n  frame 22  c2: bad credentials: The broker refused the CONNECT[^\n]*…\n",
+    ),
+    (
+        "rows of several captures name theirs",
+        lambda: of_capture("keep-alive", "v5-qos"),
+        80,
+        r"  frame 30 of .{1,24}  asleep, likely: ",
+    ),
+]
 
 
-def test_certain_rows_have_no_word_for_it() -> None:
-    rows = part(shown(of_capture("failing-device")), "What broke")
-
-    assert rows[0].startswith("  frame 16  thermostat-7: FLW201 client has 3 QoS 1 and 2 messages")
-
-
-def test_warnings_are_told_as_such() -> None:
-    triage = gathered(*opened(), client(Publish(topic_name="a\x01", payload=b"x")), *END)
-
-    assert part(shown(triage), "What broke")[0].startswith("  frame 6  c1, warning: ENC103 ")
-
-
-def test_a_short_title_comes_first_where_the_sentence_is_cut() -> None:
-    steps = [step for number in range(4) for step in refused(number, f"c{number}", CODES[number])]
-    rows = part(shown(gathered(*steps)), "What broke")
-
-    assert rows[2].startswith("  frame 22  c2: bad credentials: The broker refused the CONNECT")
-    assert rows[2].endswith("…")
-
-
-def test_rows_of_several_captures_name_theirs() -> None:
-    triage = of_capture("keep-alive", "v5-qos")
-    (row, *_) = part(shown(triage), "What broke")
-
-    assert re.match(r"  frame 30 of .{1,24}  asleep, likely: ", row)
+@each("about, make, width, told", ROWS)
+def test_rows(about: str, make: Callable[[], Triage], width: int, told: str) -> None:
+    assert re.match(told, "\n".join(part(shown(make(), width), "What broke"))), about
 
 
 def test_the_contents_of_a_capture() -> None:
@@ -171,12 +171,6 @@ def test_the_contents_of_a_capture() -> None:
     assert " of MQTT 5.0 and 3.1.1: " in rows["Packets"] or " of MQTT 3.1.1 and 5.0: " in rows["Packets"]
 
 
-def test_encrypted_connections_and_what_opens_them() -> None:
-    lines = shown(of_capture("tls-12"))
-
-    assert "TLS      1 connection is encrypted and not read; --keylog FILE decrypts it" in lines
-
-
 @pytest.mark.parametrize(
     ("encrypted", "decryptable", "advice"),
     [
@@ -188,7 +182,7 @@ def test_encrypted_connections_and_what_opens_them() -> None:
     ],
 )
 def test_a_key_log_is_offered_for_what_it_decrypts(encrypted: int, decryptable: int, advice: str) -> None:
-    triage = gathered(*opened(), *END)
+    triage = gathered("opened", END)
     triage.brokers["192.0.2.2:8883"] = Broker(encrypted, encrypted=encrypted, decryptable=decryptable)
     row = re.search(r"(?m)^TLS +(.+(?:\n {9}.+)*)", "\n".join(shown(triage)))
 
@@ -198,9 +192,7 @@ def test_a_key_log_is_offered_for_what_it_decrypts(encrypted: int, decryptable: 
 
 
 def test_other_tls_connections_and_the_option_that_lists_them() -> None:
-    laid_out = Screen(gathered(), View(width=80), ("a.pcapng",))
-    laid_out.other_tls = Counter({"10.0.0.9:443": 2, "10.0.0.8:993": 1})
-    lines = laid_out.rendered().decode().splitlines()
+    lines = shown(gathered(), other_tls=Counter({"10.0.0.9:443": 2, "10.0.0.8:993": 1}))
     begin = next(number for number, line in enumerate(lines) if line.startswith("TLS"))
 
     assert lines[begin : begin + 2] == [
@@ -208,17 +200,15 @@ def test_other_tls_connections_and_the_option_that_lists_them() -> None:
         "         for MQTT)",
     ]
     assert "  mqttscope inspect a.pcapng --port 443:tls" in lines
-    laid_out.other_tls = Counter({"10.0.0.9:443": 1})
-    assert "TLS      1 other TLS connection to 10.0.0.9:443 (--port 443:tls takes it for MQTT)" in " ".join(
-        laid_out.rendered().decode().split("\n         ")
-    )
+    one = "\n".join(shown(gathered(), other_tls=Counter({"10.0.0.9:443": 1})))
+    told = "TLS      1 other TLS connection to 10.0.0.9:443 (--port 443:tls takes it for MQTT)"
+    assert told in one.replace("\n         ", " ")
+    assert "TLS      1 connection is encrypted and not read; --keylog FILE decrypts it" in shown(of_capture("tls-12"))
 
 
 def test_errors_and_remarks() -> None:
-    laid_out = Screen(gathered(*opened(), *END), View(width=80), ("a.pcapng",))
-    laid_out.errors = [(f"{name}.pcapng", f"is cut in {name}") for name in "abcd"]
-    laid_out.remarks = ["12 frames of UDP", "4 segments twice"]
-    lines = laid_out.rendered().decode().splitlines()
+    errors = [(f"{name}.pcapng", f"is cut in {name}") for name in "abcd"]
+    lines = shown(gathered("opened", END), errors=errors, remarks=["12 frames of UDP", "4 segments twice"])
 
     assert [line for line in lines if line.startswith("Error")] == [f"Error    is cut in {name}" for name in "abc"]
     assert "         and 1 more" in lines
@@ -226,8 +216,8 @@ def test_errors_and_remarks() -> None:
 
 
 def test_a_broker_that_says_what_it_is() -> None:
-    version = server(Publish(topic_name="$SYS/broker/version", payload=b"mosquitto version 2.0.11", retain=True))
-    lines = shown(gathered(*opened(), version, *END))
+    version = '< publish $SYS/broker/version "mosquitto version 2.0.11" retain'
+    lines = shown(gathered("opened", version, END))
 
     assert any(line.endswith(" (says it is mosquitto version 2.0.11)") for line in lines)
 
@@ -242,14 +232,11 @@ def test_two_to_four_commands_each_once(name: str) -> None:
 
 def test_commands_follow_from_what_broke() -> None:
     keep_alive = commands(of_capture("keep-alive"), ("a.pcapng",), ("--port", "1884:mqtt"), Counter())
-    assert keep_alive == [
-        ["mqttscope", "explain", "a.pcapng", "--port", "1884:mqtt", "--client", "asleep"],
-        [
-            "mqttscope", "inspect", "a.pcapng", "--port", "1884:mqtt", "--connection", "1",
-            "--filter", "frame in 10..30",
-        ],
-        ["mqttscope", "stats", "a.pcapng", "--port", "1884:mqtt"],
-    ]  # fmt: skip
+    assert [" ".join(words) for words in keep_alive] == [
+        "mqttscope explain a.pcapng --port 1884:mqtt --client asleep",
+        "mqttscope inspect a.pcapng --port 1884:mqtt --connection 1 --filter frame in 10..30",
+        "mqttscope stats a.pcapng --port 1884:mqtt",
+    ]
     denied = commands(of_capture("v5-reason-codes"), ("a.pcapng",), (), Counter())
     assert ["mqttscope", "explain", "a.pcapng", "--message", "closed/a"] in denied
     assert ["mqttscope", "lint", "a.pcapng"] in denied
@@ -257,7 +244,7 @@ def test_commands_follow_from_what_broke() -> None:
 
 @pytest.mark.parametrize("name", ["a*", "x\x07", "-x", "a b", "o'k", "", "x" * 81])
 def test_a_client_is_named_where_its_name_can_be_typed(name: str) -> None:
-    triage = gathered(*refused(0, name, 0x87))
+    triage = gathered(refused(0, name))
     (words,) = [line for line in commands(triage, ("a.pcapng",), (), Counter()) if line[1] == "explain"]
 
     is_named = name in ("a b", "o'k")
@@ -265,13 +252,12 @@ def test_a_client_is_named_where_its_name_can_be_typed(name: str) -> None:
 
 
 def test_topics_with_secrets_are_not_typed() -> None:
-    secret = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
     triage = of_capture("v5-reason-codes")
     for fault in triage.faults:
         if fault.kind is FaultKind.LOSS:
-            fault.topic = secret
+            fault.topic = TOKEN
 
-    assert not any(secret in line for line in commands(triage, ("a.pcapng",), (), Counter()))
+    assert not any(TOKEN in line for line in commands(triage, ("a.pcapng",), (), Counter()))
 
 
 def test_few_commands_where_their_names_are_long() -> None:
@@ -319,9 +305,8 @@ def test_a_command_that_fits_is_one_line() -> None:
 
 
 def test_quoted_words() -> None:
-    assert (quote("a.pcapng"), quote("a b"), quote("\x1b'"), quote("\udcff")) == (
-        "a.pcapng", "'a b'", "$'\\x1b\\''", "$'\\xff'",
-    )  # fmt: skip
+    words = {"a.pcapng": "a.pcapng", "a b": "'a b'", "\x1b'": "$'\\x1b\\''", "\udcff": "$'\\xff'"}
+    assert {word: quote(word) for word in words} == words
 
 
 def test_the_limits_of_the_screen_have_names() -> None:

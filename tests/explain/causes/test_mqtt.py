@@ -2,60 +2,44 @@
 
 from __future__ import annotations
 
-import pytest
-
 from mqttscope.explain import Cause, Certainty
 from mqttscope.explain.model import Explanation
-from mqttscope.lint.examples import Step, client, closes, on, opened, server
-from mqttscope.mqtt.constants import ProtocolVersion
-from mqttscope.mqtt.packets import Disconnect, Pingreq, Pingresp, Puback, Publish, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
-from mqttscope.mqtt.properties import Properties
-from tests.explain.running import explained, only
+from tests.each import each
+from tests.explain.running import ending, explained
+from tests.lint.lint_help import steps_of
 
-V311 = ProtocolVersion.V3_1_1
-SUBSCRIBE = client(Subscribe(packet_identifier=1, subscriptions=[Subscription("secret/#", maximum_qos=1)]))
+ASKS = "> subscribe 1 secret/#:1"
 
 
 def test_a_takeover_without_a_word() -> None:
-    one = explained(*opened(V311), *on(1, *opened(V311)), closes("server"))[0]
+    one = ending("opened 3.1.1; @1 opened 3.1.1; < fin")
 
     assert (one.cause, one.first.certainty) == (Cause.TAKEN_OVER, Certainty.LIKELY)
     assert "connection #1" in one.first.reasons[0].text
 
 
 def test_a_connect_after_the_end_is_a_return_and_no_takeover() -> None:
-    one = explained(*opened(V311), closes("server"), *on(1, *opened(V311)))[0]
+    one = ending("opened 3.1.1; < fin; @1 opened 3.1.1")
 
     assert one.cause is Cause.SERVER_CLOSED
     assert one.afterwards[0].text.startswith("the client came back")
 
 
 def test_another_client_takes_nothing_over() -> None:
-    assert (
-        explained(*opened(), *on(1, *opened(client_identifier="c2")), closes("server"))[0].cause is not Cause.TAKEN_OVER
-    )
+    assert ending("opened; @1 opened client=c2; < fin").cause is not Cause.TAKEN_OVER
 
 
-@pytest.mark.parametrize(
-    ("step", "announced", "cause"),
+@each(
+    "text, cause",
     [
-        (client(Publish(topic_name="a/+")), Properties(), Cause.PROTOCOL_VIOLATION),
-        (
-            client(Publish(topic_name="a", properties=Properties(topic_alias=9))),
-            Properties(topic_alias_maximum=2),
-            Cause.TOPIC_ALIAS,
-        ),
-        (
-            client(Publish(topic_name="a", payload=b"x" * 200)),
-            Properties(maximum_packet_size=100),
-            Cause.PACKET_TOO_LARGE,
-        ),
-        (client(Publish(topic_name="a", retain=True)), Properties(retain_available=0), Cause.NOT_SUPPORTED),
+        ("opened; > publish a/+", Cause.PROTOCOL_VIOLATION),
+        ("opened < topic_alias_maximum=2; > publish a topic_alias=9", Cause.TOPIC_ALIAS),
+        ('opened < maximum_packet_size=100; > publish a "x"*200', Cause.PACKET_TOO_LARGE),
+        ("opened < retain_available=0; > publish a retain", Cause.NOT_SUPPORTED),
     ],
 )
-def test_a_violation_that_the_other_side_closes_on(step: Step, announced: Properties, cause: Cause) -> None:
-    one = only(*opened(connack=announced), step, closes("server"))
+def test_a_violation_that_the_other_side_closes_on(text: str, cause: Cause) -> None:
+    one = ending(text, "< fin")
 
     assert (one.cause, one.first.certainty) == (cause, Certainty.LIKELY)
     assert one.first.broken[0].by == "client"
@@ -63,76 +47,66 @@ def test_a_violation_that_the_other_side_closes_on(step: Step, announced: Proper
 
 
 def test_a_violation_that_was_answered_is_not_the_cause() -> None:
-    one = only(
-        *opened(), client(Publish(topic_name="a/+")), client(Pingreq()), server(Pingresp(), after=1),
-        closes("server", after=1),
-    )  # fmt: skip
+    one = ending("opened; > publish a/+; > pingreq; +1 < pingresp; +1 < fin")
 
     assert one.cause is Cause.SERVER_CLOSED
     assert [each.certainty for each in one.candidates[1:]] == [Certainty.HYPOTHESIS]
 
 
-@pytest.mark.parametrize(("version", "code"), [(ProtocolVersion.V5, 0x87), (V311, 0x80)])
-def test_a_client_that_gives_up_after_a_refusal(version: ProtocolVersion, code: int) -> None:
-    one = only(*opened(version), SUBSCRIBE, server(Suback(packet_identifier=1, reason_codes=[code])), closes("client"))
+@each(
+    "text, named",
+    [
+        (f"opened; {ASKS}; < suback 1 0x87; > fin", "the subscription to secret/#"),
+        (f"opened 3.1.1; {ASKS}; < suback 1 0x80; > fin", "the subscription to secret/#"),
+        ("opened; > publish admin/x qos=1 id=1; < puback 1 code=0x87; < fin", "the message to admin/x"),
+    ],
+)
+def test_an_end_after_a_refusal(text: str, named: str) -> None:
+    one = ending(text)
 
     assert (one.cause, one.first.certainty) == (Cause.NOT_AUTHORIZED, Certainty.LIKELY)
-    assert "the subscription to secret/#" in one.first.headline
-
-
-def test_a_message_that_is_refused() -> None:
-    sent = client(Publish(topic_name="admin/x", qos=1, packet_identifier=1))
-    one = only(*opened(), sent, server(Puback(packet_identifier=1, reason_code=0x87)), closes("server"))
-
-    assert one.cause is Cause.NOT_AUTHORIZED
-    assert "the message to admin/x" in one.first.headline
+    assert named in one.first.headline
 
 
 def test_a_server_that_closes_on_the_largest_packet() -> None:
-    small, large = (Publish(topic_name="a", qos=1, packet_identifier=1, payload=b"x" * size) for size in (20, 5000))
-    one = only(*opened(V311), client(small), server(Puback(packet_identifier=1)), client(large), closes("server"))
+    message = '> publish a "x"*{} qos=1 id=1'
+    one = ending("opened 3.1.1", message.format(20), "< puback 1", message.format(5000), "< fin")
 
     assert (one.cause, one.first.certainty) == (Cause.PACKET_TOO_LARGE, Certainty.LIKELY)
     assert one.candidates[1].cause is Cause.NOT_AUTHORIZED
 
 
 def test_a_server_that_ends_everything_at_once() -> None:
-    steps = [step for number in range(3) for step in on(number, *opened(client_identifier=f"c{number}"))]
-    ends = [on(number, closes("server"))[0] for number in range(3)]
-    found = explained(*steps, *ends)
+    found = explained(*steps_of("for 0..2: @{n} opened client=c{n}", "for 0..2: @{n} < fin"))
 
     assert {(one.cause, one.first.certainty) for one in found} == {(Cause.SERVER_RESTART, Certainty.LIKELY)}
 
 
 def test_ends_with_reasons_of_their_own_are_no_restart() -> None:
-    steps = [step for number in range(4) for step in on(number, *opened(client_identifier=f"c{number}"))]
-    ends = [step for number in range(3) for step in on(number, server(Disconnect(reason_code=0x98)), closes("server"))]
-    found = explained(*steps, *ends, *on(3, closes("server")))
+    ends = "for 0..2: @{n} < disconnect code=0x98; @{n} < fin"
+    found = explained(*steps_of("for 0..3: @{n} opened client=c{n}", ends, "@3 < fin"))
 
     assert found[3].cause is Cause.SERVER_CLOSED
 
 
-def ended_together(*between: Step, after: tuple[Step, ...] = (), asks: Step | None = None) -> list[Explanation]:
+def ended_together(between: str = "", after: str = "", asks: str = "") -> list[Explanation]:
     """Three of four connections of a server are ended by it."""
-    steps = [step for number in range(4) for step in on(number, *opened(V311, client_identifier=f"c{number}"))]
-    asked = [] if asks is None else [asks]
-    ends = [step for number in range(3) for step in on(number, *asked, closes("server"))]
-    return explained(*steps, *ends[: len(ends) // 3], *between, *ends[len(ends) // 3 :], *after)
+    opens = "for 0..3: @{n} opened 3.1.1 client=c{n}"
+    return explained(
+        *steps_of(opens, f"{asks}; < fin", between, f"for 1..2: {asks and '@{n} ' + asks}; @{{n}} < fin", after)
+    )
 
 
 def causes(one: Explanation) -> list[Cause]:
     return [each.cause for each in one.candidates]
 
 
-PING = (client(Pingreq()), server(Pingresp()))
+PINGS = "@3 > pingreq; @3 < pingresp"
 
 
-@pytest.mark.parametrize(
-    ("between", "after"),
-    [(on(3, *PING), ()), ((), on(3, *PING)), ((), on(3, *PING, client(Disconnect()), closes("client")))],
-)
-def test_a_server_that_sends_to_others_has_not_restarted(between: tuple[Step, ...], after: tuple[Step, ...]) -> None:
-    found = ended_together(*between, after=after)[:3]
+@each("between, after", [(PINGS, ""), ("", PINGS), ("", f"{PINGS}; @3 > disconnect; @3 > fin")])
+def test_a_server_that_sends_to_others_has_not_restarted(between: str, after: str) -> None:
+    found = ended_together(between, after)[:3]
 
     assert [one.cause for one in found] == [Cause.SERVER_CLOSED] * 3
     assert all(Cause.SERVER_RESTART not in causes(one) for one in found)
@@ -142,49 +116,45 @@ def test_a_server_that_sends_to_others_has_not_restarted(between: tuple[Step, ..
 
 
 def test_a_server_that_accepts_a_client_meanwhile_has_not_restarted() -> None:
-    found = ended_together(*on(4, *opened(V311, client_identifier="new")))
+    found = ended_together("@4 opened 3.1.1 client=new")
 
     assert [one.cause for one in found[:3]] == [Cause.SERVER_CLOSED] * 3
     assert any("accepted connection #4 at the same time" in each.text for each in found[0].first.reasons)
 
 
 def test_a_server_may_send_to_some_while_it_stops() -> None:
-    found = ended_together(*on(2, *PING), after=on(3, closes("server", after=0.5)))
+    found = ended_together(PINGS.replace("3", "2"), "+0.5 @3 < fin")
 
     assert {one.cause for one in found} == {Cause.SERVER_RESTART}
 
 
-def test_a_client_that_leaves_a_server_that_stops_is_no_survivor() -> None:
-    found = ended_together(*on(3, server(Publish(topic_name="w"))), after=on(3, closes("client", after=0.1)))
-
-    assert [one.cause for one in found[:3]] == [Cause.SERVER_RESTART] * 3
-
-
-def test_packets_that_are_too_large_go_before_a_restart() -> None:
-    large = client(Publish(topic_name="a", qos=1, packet_identifier=1, payload=b"x" * 5000))
-    found = ended_together(asks=large)
-
-    assert [one.cause for one in found[:3]] == [Cause.PACKET_TOO_LARGE] * 3
+@each(
+    "between, after, asks, cause",
+    [
+        # A client that leaves a server that stops is no survivor.
+        ("@3 < publish w", "+0.1 @3 > fin", "", Cause.SERVER_RESTART),
+        ("", "", '> publish a "x"*5000 qos=1 id=1', Cause.PACKET_TOO_LARGE),
+    ],
+)
+def test_the_cause_of_ends_together(between: str, after: str, asks: str, cause: Cause) -> None:
+    assert [one.cause for one in ended_together(between, after, asks)[:3]] == [cause] * 3
 
 
 def test_a_proven_violation_leaves_no_room_for_a_guess_about_rights() -> None:
-    one = only(*opened(V311), client(b"\x36\x05\x00\x01a\x00\x01"), closes("server"))
-
-    assert causes(one) == [Cause.PROTOCOL_VIOLATION]
+    assert causes(ending("opened 3.1.1; > raw 36 05 00 01 61 00 01; < fin")) == [Cause.PROTOCOL_VIOLATION]
 
 
-@pytest.mark.parametrize("first", ["server", "client"])
-def test_a_packet_that_the_end_cut_is_no_reason_for_the_end(first: str) -> None:
+@each("arrow", "<>")
+def test_a_packet_that_the_end_cut_is_no_reason_for_the_end(arrow: str) -> None:
     """The client sent the rest no more because the broker had closed; who closes inside a packet has cut it."""
-    one = only(*opened(V311), client(b"\x30\x11\x00\x01a"), closes(first, after=1))
+    one = ending(f"opened 3.1.1; > raw 30 11 00 01 61; +1 {arrow} fin")
 
     assert not {Cause.PROTOCOL_VIOLATION, Cause.NOT_AUTHORIZED} & set(causes(one))
     assert [broken for candidate in one.candidates for broken in candidate.broken] == []
 
 
 def test_a_violation_before_the_end_is_named_where_the_end_cut_a_packet() -> None:
-    wrong = client(b"\xc4\x00")
-    one = only(*opened(V311), wrong, client(b"\x30\x11\x00\x01a"), closes("server", after=0.5))
+    one = ending("opened 3.1.1; > raw c4 00; > raw 30 11 00 01 61; +0.5 < fin")
 
     assert (one.cause, one.first.broken[0].slug) == (Cause.PROTOCOL_VIOLATION, "fixed-header-flags")
     assert "ms after the client had broken the protocol" in one.first.headline

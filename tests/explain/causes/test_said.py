@@ -2,60 +2,66 @@
 
 from __future__ import annotations
 
-import pytest
-
 from mqttscope.explain import Cause, Certainty
-from mqttscope.lint.examples import Step, client, closes, make_connect, opened, server
-from mqttscope.mqtt.constants import ProtocolVersion
-from mqttscope.mqtt.packets import Connack, Disconnect, Publish
-from mqttscope.mqtt.properties import Properties
-from tests.explain.running import only
+from tests.each import each
+from tests.explain.running import ending
 
-V311 = ProtocolVersion.V3_1_1
+DISCONNECTS = {
+    0x8D: "keep_alive",
+    0x8E: "taken_over",
+    0x8B: "server_restart",
+    0x87: "not_authorized",
+    0x93: "receive_maximum",
+    0x94: "topic_alias",
+    0x95: "packet_too_large",
+    0x96: "quota_exceeded",
+    0x98: "administrative_action",
+    0x9D: "use_another_server",
+    0xA2: "not_supported",
+    0x80: "server_disconnect",
+}
 
 
-@pytest.mark.parametrize(
-    ("code", "cause"),
-    [
-        (0x8D, Cause.KEEP_ALIVE),
-        (0x8E, Cause.TAKEN_OVER),
-        (0x8B, Cause.SERVER_RESTART),
-        (0x87, Cause.NOT_AUTHORIZED),
-        (0x93, Cause.RECEIVE_MAXIMUM),
-        (0x94, Cause.TOPIC_ALIAS),
-        (0x95, Cause.PACKET_TOO_LARGE),
-        (0x96, Cause.QUOTA_EXCEEDED),
-        (0x98, Cause.ADMINISTRATIVE_ACTION),
-        (0x9D, Cause.USE_ANOTHER_SERVER),
-        (0xA2, Cause.NOT_SUPPORTED),
-        (0x80, Cause.SERVER_DISCONNECT),
-    ],
-)
-def test_the_disconnect_of_the_server_is_certain(code: int, cause: Cause) -> None:
-    one = only(*opened(), server(Disconnect(reason_code=code)), closes("server"))
+@each("code, cause", DISCONNECTS.items())
+def test_the_disconnect_of_the_server_is_certain(code: int, cause: str) -> None:
+    one = ending(f"opened; < disconnect code={code}; < fin")
 
     assert (one.cause, one.first.certainty, one.first.reason_code) == (cause, Certainty.CERTAIN, code)
     assert f"0x{code:02X}" in one.first.headline
 
 
-@pytest.mark.parametrize("code", [0x00, 0x04])
-def test_a_goodbye_is_normal_whoever_closes(code: int) -> None:
-    for side in ("client", "server"):
-        one = only(*opened(), client(Disconnect(reason_code=code)), closes(side, "reset"))
-        assert one.cause is Cause.NORMAL
+CERTAIN = {
+    # A goodbye is normal whoever closes.
+    "opened; > disconnect; > reset": "normal",
+    "opened; > disconnect; < reset": "normal",
+    "opened; > disconnect code=4; > reset": "normal",
+    "opened; > disconnect code=4; < reset": "normal",
+    "opened; > disconnect code=0x95; > fin": "packet_too_large",
+    "opened; > disconnect code=0x80; > fin": "client_disconnect",
+    "> connect; < connack code=0x86; < fin": "bad_credentials",
+    "> connect; < connack code=0x8a; < fin": "banned",
+    "> connect; < connack code=0x80; < fin": "connect_refused",
+    "> connect 3.1.1; < connack code=1; < fin": "unsupported_version",
+    "> connect 3.1.1; < connack code=2; < fin": "client_identifier_rejected",
+    "> connect 3.1.1; < connack code=3; < fin": "server_unavailable",
+    "> connect 3.1.1; < connack code=4; < fin": "bad_credentials",
+    "> connect 3.1.1; < connack code=5; < fin": "not_authorized",
+}
+
+
+@each("text, cause", CERTAIN.items())
+def test_what_a_client_says_and_a_refusal_are_certain(text: str, cause: str) -> None:
+    assert (ending(text).cause, ending(text).first.certainty) == (cause, Certainty.CERTAIN)
 
 
 def test_a_client_names_its_reason_too() -> None:
-    one = only(*opened(), client(Disconnect(reason_code=0x95)), closes("client"))
+    one = ending("opened; > disconnect code=0x95; > fin")
 
-    assert one.cause is Cause.PACKET_TOO_LARGE
     assert one.first.headline.startswith("The client ended the connection with 0x95")
-    assert only(*opened(), client(Disconnect(reason_code=0x80)), closes("client")).cause is Cause.CLIENT_DISCONNECT
 
 
 def test_the_arithmetic_of_the_keep_alive_is_told() -> None:
-    steps = opened(keep_alive=60, connack=Properties(server_keep_alive=10))
-    one = only(*steps, server(Disconnect(reason_code=0x8D), after=15), closes("server"))
+    one = ending("opened keep_alive=60 < server_keep_alive=10; +15 < disconnect code=0x8d; < fin")
 
     second, first, third, *_ = [told.text for told in one.first.reasons]
     assert first == (
@@ -66,69 +72,42 @@ def test_the_arithmetic_of_the_keep_alive_is_told() -> None:
     assert third.startswith("the broker ended the connection 15.0")
 
 
-@pytest.mark.parametrize(
-    ("version", "code", "cause"),
-    [
-        (ProtocolVersion.V5, 0x86, Cause.BAD_CREDENTIALS),
-        (ProtocolVersion.V5, 0x8A, Cause.BANNED),
-        (ProtocolVersion.V5, 0x80, Cause.CONNECT_REFUSED),
-        (V311, 1, Cause.UNSUPPORTED_VERSION),
-        (V311, 2, Cause.CLIENT_IDENTIFIER_REJECTED),
-        (V311, 3, Cause.SERVER_UNAVAILABLE),
-        (V311, 4, Cause.BAD_CREDENTIALS),
-        (V311, 5, Cause.NOT_AUTHORIZED),
-    ],
+@each("known, told", [("", True), ("user_name=ada password=x", False)])
+def test_a_refusal_says_that_there_were_no_credentials(known: str, told: bool) -> None:
+    one = ending(f"> connect {known}; < connack code=0x87; < fin")
+
+    assert any("no user name" in reason.text for reason in one.first.reasons) is told
+
+
+@each(
+    "end, headline",
+    [("+2 < fin", "The broker closed 2.0"), ("+30 > fin", "The client gave up 30.0")],
 )
-def test_a_refusal_is_certain(version: ProtocolVersion, code: int, cause: Cause) -> None:
-    steps: tuple[Step, ...] = (client(make_connect(version)), server(Connack(reason_code=code)), closes("server"))
-    one = only(*steps)
+def test_a_connect_without_an_answer(end: str, headline: str) -> None:
+    one = ending("> connect", end)
 
-    assert (one.cause, one.first.certainty) == (cause, Certainty.CERTAIN)
-
-
-def test_a_refusal_says_that_there_were_no_credentials() -> None:
-    refused = server(Connack(reason_code=0x87)), closes("server")
-    without = only(client(make_connect()), *refused)
-    known = only(client(make_connect(user_name="ada", password=b"x")), *refused)
-
-    assert any("no user name" in told.text for told in without.first.reasons)
-    assert not any("no user name" in told.text for told in known.first.reasons)
-
-
-def test_a_connect_without_an_answer() -> None:
-    refused = only(client(make_connect()), closes("server", after=2))
-    given_up = only(client(make_connect()), closes("client", after=30))
-
-    assert refused.cause is given_up.cause is Cause.NO_CONNACK
-    assert refused.first.headline.startswith("The broker closed 2.0")
-    assert given_up.first.headline.startswith("The client gave up 30.0")
+    assert one.cause is Cause.NO_CONNACK
+    assert one.first.headline.startswith(headline)
 
 
 def test_the_violation_stands_with_the_reason_code() -> None:
-    limits = opened(connack=Properties(maximum_qos=1))
-    one = only(
-        *limits,
-        client(Publish(topic_name="a", qos=2, packet_identifier=1)),
-        server(Disconnect(reason_code=0x9B)),
-        closes("server"),
-    )
+    one = ending("opened < maximum_qos=1; > publish a qos=2 id=1; < disconnect code=0x9b; < fin")
 
     assert one.first.broken[0].by == "client"
     assert one.first.broken[0].statements
     assert "Maximum QoS is 1" in one.first.headline
 
 
-@pytest.mark.parametrize(("version", "code"), [(ProtocolVersion.V5, 0x87), (V311, 5)])
-def test_advice_for_a_refused_connect_is_about_credentials(version: ProtocolVersion, code: int) -> None:
-    known = make_connect(version, user_name="ada", password=b"x")
-    one = only(client(known), server(Connack(reason_code=code)), closes("server"))
+@each("version, code", [("5.0", 0x87), ("3.1.1", 5)])
+def test_advice_for_a_refused_connect_is_about_credentials(version: str, code: int) -> None:
+    one = ending(f"> connect {version} user_name=ada password=x; < connack code={code}; < fin")
 
     assert "user name, password" in one.first.advice[0]
     assert not any("topic" in told for told in one.first.advice)
 
 
 def test_before_5_0_a_server_must_not_disconnect() -> None:
-    one = only(*opened(V311), server(Disconnect()), closes("server"))
+    one = ending("opened 3.1.1; < disconnect; < fin")
 
     assert (one.cause, one.first.reason_code) == (Cause.SERVER_DISCONNECT, None)
     assert "a server must not" in one.first.headline

@@ -47,20 +47,13 @@ def everything(case: Case) -> bytes:
     return b"\0".join([*(one.data for one in case.flow.steps), *changes])
 
 
-def test_the_field_is_covered_byte_for_byte() -> None:
-    raw = encode(connect(b"abc"), V5)
-
-    assert outcome.concealed([raw], V5) == [raw.replace(b"abc", b"***")]
-
-
-def test_the_steps_need_not_be_packets() -> None:
+def test_the_field_is_covered_byte_for_byte_and_the_steps_need_not_be_packets() -> None:
     raw = encode(connect(b"abc"), V5)
     parts = [raw[at : at + 1] for at in range(len(raw))]
 
+    assert outcome.concealed([raw], V5) == [raw.replace(b"abc", b"***")]
     assert b"".join(outcome.concealed(parts, V5)) == raw.replace(b"abc", b"***")
-
-
-def test_known_secrets_are_found_where_no_field_is() -> None:
+    # Known secrets are found where no field is.
     assert outcome.known_secrets(login()) == [PASSWORD, b"token-4711"]
     assert outcome.known_secrets(None) == []
     assert outcome.concealed([b"\x30\x10corr", b"ect horse!"], V5, [PASSWORD]) == [b"\x30\x10****", b"*********!"]

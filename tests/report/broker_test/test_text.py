@@ -26,24 +26,18 @@ def test_markdown() -> None:
     assert "conforming," not in markdown([TWO])
 
 
-def test_html() -> None:
+def test_html_and_names_that_are_no_text() -> None:
     page = html([run("mqtt://<b>", ("publish:qos-3", Verdict.CRASHED)), TWO])
 
     assert "<th>mqtt://&lt;b&gt;</th>" in page
     assert "<tr><td>publish:qos-3</td><td>5.0</td><td>crashed</td><td>·</td></tr>" in page
-
-
-def test_a_version_that_is_not_spoken() -> None:
+    for made in (markdown, html):
+        assert "\\xff" in made([run("\udcff")]).encode().decode()
+    # A version that is not spoken.
     silent = run("mqtt://three", ("random:bits", Verdict.CONFORMING))
     silent.results.clear()
     silent.unspoken = ("5.0",)
-
     assert "| `publish:qos-3` | 5.0 | tolerated | – |" in markdown([ONE, silent]).splitlines()
-
-
-def test_names_that_are_no_text_do_no_harm() -> None:
-    assert "\\xff" in markdown([run("\udcff")]).encode().decode()
-    assert "\\xff" in html([run("\udcff")]).encode().decode()
 
 
 def text(tried: object) -> str:

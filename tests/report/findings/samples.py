@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from mqttscope.dissect import dissect_segments
@@ -105,24 +105,41 @@ def summary(**changes: Any) -> Summary:
     return made
 
 
-def clean() -> Summary:
-    """The summary of a run that found nothing and missed nothing."""
-    return Summary(rules=[all_rules()[code]() for code in CODES], captures=["capture.pcap"])
+def clean(**changes: Any) -> Summary:
+    """The summary of a run that found nothing and missed nothing, but for what is changed."""
+    made = Summary(rules=[all_rules()[code]() for code in CODES], captures=["capture.pcap"])
+    for name, value in changes.items():
+        setattr(made, name, value)
+    return made
+
+
+NOTHING = "nothing to judge: no MQTT packet in what was read"
+
+
+def idle(**changes: Any) -> Summary:
+    """The summary of a run that met no packet."""
+    return clean(nothing=NOTHING, packets=0, **changes)
+
+
+def unreadable() -> Summary:
+    """The summary of a run that could read nothing."""
+    return clean(truncated=True, packets=0, quality=Quality(errors=["gone.pcap"]))
 
 
 def written(
     name: str,
     findings: Iterable[Finding | tuple[Finding, Suppression]],
     end: Summary | None = None,
-    *,
-    every: bool = False,
-    live: bool = False,
-    **view: Any,
+    **options: Any,
 ) -> str:
-    """What a format writes."""
+    """What a format writes; options are those of `make_reporter` and the fields of `View`."""
     sink = Lines()
-    reporter = make_reporter(name, sink, View(**{"width": 0, **view}), every=every, live=live)
+    view = View(**{"width": 0, **{one: options.pop(one) for one in VIEW & options.keys()}})
+    reporter = make_reporter(name, sink, view, **options)
     for one in findings:
         reporter.feed(*(one if isinstance(one, tuple) else (one, None)))
     reporter.close(clean() if end is None else end)
     return sink.data.decode()
+
+
+VIEW = {one.name for one in fields(View)}

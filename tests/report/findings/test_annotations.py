@@ -12,12 +12,21 @@ import pytest
 
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.gate import Policy
-from mqttscope.lint.quality import Quality
-from mqttscope.report.base import View
-from mqttscope.report.findings.shown import make_reporter
+from mqttscope.report.findings.base import Summary
 from tests import tools
-from tests.report.findings.samples import HOSTILE, IN_BASELINE, MADE, clean, many, summary, written
-from tests.report.make import Lines
+from tests.each import each
+from tests.report.findings.samples import (
+    HOSTILE,
+    IN_BASELINE,
+    MADE,
+    NOTHING,
+    clean,
+    idle,
+    many,
+    summary,
+    unreadable,
+    written,
+)
 from tests.report.test_harmless import check
 
 COMMAND = re.compile(r"::(error|warning|notice) ((?:[a-z]+=[^,:]*)(?:,[a-z]+=[^,:]*)*)::(.*)")
@@ -79,40 +88,22 @@ def test_a_run_that_failed_is_an_error() -> None:
     assert told.splitlines()[-1] == "a capture could not be read to its end: findings may be missing"
 
 
-def test_suppressed_findings_are_not_shown() -> None:
-    assert len(written("github", [(MADE, IN_BASELINE)]).splitlines()) == 1
-
-
 def test_an_error_that_does_not_count_is_a_warning() -> None:
-    sink = Lines()
     likely = replace(MADE, confidence=Confidence.LIKELY)
-    reporter = make_reporter("github", sink, View(width=0), counts=Policy().breaks)
-    for one in (MADE, likely, replace(likely, severity=Severity.INFO)):
-        reporter.feed(one)
-    end = clean()
-    end.counts, end.failing = Counter({Severity.ERROR: 2, Severity.INFO: 1}), Counter({Severity.ERROR: 1})
-    reporter.close(end)
-    commands = [read(line) for line in sink.data.decode().splitlines()]
+    end = clean(counts=Counter({Severity.ERROR: 2, Severity.INFO: 1}), failing=Counter({Severity.ERROR: 1}))
+    text = written("github", [MADE, likely, replace(likely, severity=Severity.INFO)], end, counts=Policy().breaks)
+    commands = [read(line) for line in text.splitlines()]
 
     assert [one[0] for one in commands] == ["error", "warning", "notice", "notice"]
     assert commands[1][2].endswith("\nThis error does not count (--fail-on, --fail-confidence).")
     assert commands[3][2] == "2 errors (1 counts), 1 note by 3 rules"
 
 
-def test_nothing_to_judge_is_an_error() -> None:
-    end = clean()
-    end.nothing, end.packets = "nothing to judge: no MQTT packet in what was read", 0
+@each("end, told", [(idle(), NOTHING), (unreadable(), "nothing could be read: gone.pcap")])
+def test_nothing_to_judge_is_an_error_and_all_that_is_said(end: Summary, told: str) -> None:
     (line,) = written("github", [], end).splitlines()
 
-    assert read(line) == ("error", {"title": "mqttscope"}, end.nothing)
-
-
-def test_a_capture_that_could_not_be_read_at_all_is_all_that_is_said() -> None:
-    end = clean()
-    end.truncated, end.packets, end.quality = True, 0, Quality(errors=["gone.pcap"])
-    (line,) = written("github", [], end).splitlines()
-
-    assert read(line) == ("error", {"title": "mqttscope"}, "nothing could be read: gone.pcap")
+    assert read(line) == ("error", {"title": "mqttscope"}, told)
 
 
 SCHEMA = {

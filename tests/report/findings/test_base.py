@@ -7,49 +7,42 @@ from dataclasses import replace
 
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.gate import Entry
-from mqttscope.lint.quality import Quality, QualityLevel, Shortfall
+from mqttscope.lint.quality import QualityLevel, Shortfall
 from mqttscope.report.base import View
 from mqttscope.report.findings import base
+from mqttscope.report.findings.base import Summary
 from mqttscope.report.style import Painter
-from tests.report.findings.samples import AT_THE_END, MADE, clean, summary
+from tests.each import each
+from tests.report.findings.samples import AT_THE_END, MADE, NOTHING, clean, idle, summary, unreadable
 
 PAINTER = Painter(View(width=0))
 ASCII = Painter(View(width=0, unicode=False))
 
 
-def test_a_place_names_capture_frame_and_flow() -> None:
-    assert base.place(MADE, PAINTER) == "capture.pcap: frame 118, 10.0.0.4:51234 → 10.0.0.2:1883 (dev1)"
-
-
-def test_the_arrow_leaves_the_one_to_blame() -> None:
+def test_a_place_names_capture_frame_and_flow_and_the_arrow_leaves_the_one_to_blame() -> None:
     by_server = replace(MADE, direction="server_to_client", client_identifier=None)
 
+    assert base.place(MADE, PAINTER) == "capture.pcap: frame 118, 10.0.0.4:51234 → 10.0.0.2:1883 (dev1)"
     assert base.flow(by_server, PAINTER) == "10.0.0.4:51234 ← 10.0.0.2:1883"
     assert base.flow(by_server, ASCII) == "10.0.0.4:51234 <- 10.0.0.2:1883"
     assert base.flow(AT_THE_END, PAINTER) == "10.0.0.4:51234 – 10.0.0.2:1883 (dev1)"
 
 
 def test_statements_name_their_version_once() -> None:
-    assert (
-        base.cited(replace(MADE, statements=("5.0 MQTT-1.5.4-1", "5.0 V5-X", "3.1 Y")))
-        == "5.0 MQTT-1.5.4-1, V5-X, 3.1 Y"
-    )
+    several = replace(MADE, statements=("5.0 MQTT-1.5.4-1", "5.0 V5-X", "3.1 Y"))
+    assert base.cited(several) == "5.0 MQTT-1.5.4-1, V5-X, 3.1 Y"
     assert base.cited(replace(MADE, statements=())) == ""
 
 
-def test_counts_in_words() -> None:
-    assert base.counted(Counter({Severity.ERROR: 1, Severity.INFO: 2})) == "1 error, 2 notes"
-    assert base.counted(Counter()) == "no findings"
-
-
-def test_counts_say_how_many_make_the_run_fail() -> None:
+def test_counts_in_words_say_how_many_make_the_run_fail() -> None:
     counts = Counter({Severity.ERROR: 3, Severity.WARNING: 1, Severity.INFO: 2})
 
+    assert base.counted(Counter({Severity.ERROR: 1, Severity.INFO: 2})) == "1 error, 2 notes"
     assert base.counted(counts, Counter({Severity.ERROR: 2})) == "3 errors (2 count), 1 warning, 2 notes"
     assert base.counted(counts, Counter()) == "3 errors (0 count), 1 warning, 2 notes"
     by_warning = base.counted(counts, Counter({Severity.ERROR: 3, Severity.WARNING: 1}), Severity.WARNING)
     assert by_warning == "3 errors (3 count), 1 warning (1 counts), 2 notes"
-    assert base.counted(Counter(), Counter()) == "no findings"
+    assert base.counted(Counter()) == base.counted(Counter(), Counter()) == "no findings"
 
 
 def test_a_message_as_long_as_a_topic_is_elided() -> None:
@@ -89,30 +82,28 @@ def test_everything_is_said() -> None:
     ]
 
 
-def test_a_clean_run_is_one_line() -> None:
-    assert base.lines(clean(), Painter(View(width=0))) == ["no findings by 3 rules"]
+ERROR, NOTES = Counter({Severity.ERROR: 1}), Counter({Severity.INFO: 4})
+HIDDEN = clean(counts=NOTES, hidden=NOTES)
+COUNTING = clean(counts=NOTES, hidden=NOTES, failing=NOTES, fail_on=Severity.INFO, hidden_failing=4)
 
 
-def test_nothing_to_judge_takes_the_place_of_no_findings() -> None:
-    end = clean()
-    end.nothing, end.packets = "nothing to judge: no MQTT packet in what was read", 0
-
-    assert base.lines(end, Painter(View(width=0))) == [end.nothing]
-
-
-def test_too_little_is_said_beside_what_was_found() -> None:
-    end = clean()
-    end.nothing, end.packets, end.counts = "too little to judge", 5, Counter({Severity.ERROR: 1})
-
-    assert base.lines(end, Painter(View(width=0))) == ["too little to judge", "1 error by 3 rules"]
+@each(
+    "end, told",
+    [
+        (clean(), ["no findings by 3 rules"]),
+        (idle(), [NOTHING]),
+        (clean(nothing="too little to judge", packets=5, counts=ERROR), ["too little to judge", "1 error by 3 rules"]),
+        (HIDDEN, ["4 notes by 3 rules; 4 not shown (--min-severity)"]),
+        (COUNTING, ["4 notes (4 count) by 3 rules; 4 not shown (--min-severity, of which 4 count)"]),
+        (unreadable(), []),
+    ],
+)
+def test_the_last_lines(end: Summary, told: list[str]) -> None:
+    assert base.lines(end, PAINTER) == told
 
 
 def test_where_nothing_could_be_read_only_standard_error_speaks() -> None:
-    end = clean()
-    end.truncated, end.packets, end.quality = True, 0, Quality(errors=["gone.pcap"])
-
-    assert base.lines(end, Painter(View(width=0))) == []
-    assert base.sentences(end) == [("nothing could be read: gone.pcap", "error")]
+    assert base.sentences(unreadable()) == [("nothing could be read: gone.pcap", "error")]
 
 
 def test_captures_that_are_not_good_enough_are_errors_of_the_run() -> None:
@@ -140,17 +131,6 @@ def test_too_few_packets_are_told_by_capture() -> None:
     assert base.too_little(dict.fromkeys(map(str, range(base.MAX_IDLE + 1)), 2), 3, alone=False) == (
         f"{several}{named}, and 1 more capture too few"
     )
-
-
-def test_what_is_hidden_is_counted() -> None:
-    end = clean()
-    end.counts = end.hidden = Counter({Severity.INFO: 4})
-    assert base.lines(end, Painter(View(width=0))) == ["4 notes by 3 rules; 4 not shown (--min-severity)"]
-
-    end.failing, end.fail_on, end.hidden_failing = Counter({Severity.INFO: 4}), Severity.INFO, 4
-    assert base.lines(end, Painter(View(width=0))) == [
-        "4 notes (4 count) by 3 rules; 4 not shown (--min-severity, of which 4 count)"
-    ]
 
 
 def test_long_lists_are_counted() -> None:

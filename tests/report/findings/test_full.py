@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mqttscope.events import MalformedEvent, PacketEvent
+from mqttscope.events import Event, MalformedEvent, PacketEvent
 from mqttscope.lint.finding import Confidence, Finding, Related, Severity
 from mqttscope.mqtt import Publish, encode
 from mqttscope.mqtt.constants import ProtocolVersion
@@ -20,7 +20,6 @@ from mqttscope.secrets.findings import Hiding
 from tests.each import each
 from tests.report.findings import samples
 from tests.report.make import Lines
-from tests.report.test_harmless import ANSI, check
 
 NOTE = replace(samples.MADE, severity=Severity.INFO, rule="OPS212", slug="ping-without-idle", message="pings early")
 OTHER = replace(NOTE, rule="ACK206", slug="resend", message="sends again", frame=5)
@@ -28,24 +27,15 @@ WARNING = replace(samples.MADE, severity=Severity.WARNING, message="a warning")
 HINT = "notes are one line for each rule; --verbose shows each with its packet"
 
 
-def shown_ranked(*findings: Finding, verbose: bool = False, **view: Any) -> list[str]:
-    sink = Lines()
-    reporter = make_reporter("full", sink, View(**{"width": 0, **view}), ranked=True, verbose=verbose, every=True)
-    for one in findings:
-        reporter.feed(one)
-    reporter.close(samples.clean())
-    return sink.data.decode().splitlines()
+def shown_ranked(*findings: Finding, **options: Any) -> list[str]:
+    return samples.written("full", findings, ranked=True, every=True, **options).splitlines()
 
 
 def test_the_worst_comes_first_whatever_the_order_of_the_capture() -> None:
     lines = shown_ranked(NOTE, WARNING, replace(NOTE, message="again"), OTHER, samples.MADE, NOTE)
 
-    assert [line.split("]")[0] for line in lines if line[:1] in "ewi" and "[" in line.split(":")[0]] == [
-        "error[CON212",
-        "warning[CON212",
-        "info[ACK206",
-        "info[OPS212",
-    ]
+    heads = [line.split("]")[0] for line in lines if line[:1] in "ewi" and "[" in line.split(":")[0]]
+    assert heads == ["error[CON212", "warning[CON212", "info[ACK206", "info[OPS212"]
     place = "capture.pcap: frame {}, 10.0.0.4:51234 → 10.0.0.2:1883 (dev1)"
     assert lines[-6:] == [
         "",
@@ -77,11 +67,8 @@ def test_errors_are_written_as_they_are_found() -> None:
 def test_verbose_shows_every_note_with_its_packet() -> None:
     lines = shown_ranked(NOTE, samples.MADE, OTHER, NOTE, verbose=True)
 
-    assert [line.split("]")[0] for line in lines if line.startswith("info[")] == [
-        "info[OPS212",
-        "info[ACK206",
-        "info[OPS212",
-    ]
+    heads = [line.split("]")[0] for line in lines if line.startswith("info[")]
+    assert heads == ["info[OPS212", "info[ACK206", "info[OPS212"]
     assert HINT not in lines
     assert len([line for line in lines if "CONNECT    3.1.1" in line]) == 4
 
@@ -96,32 +83,6 @@ def test_what_there_is_no_room_for_is_folded_and_said(count: int, size: int, mon
     assert len([line for line in lines if line.startswith("warning[")]) == 3
     assert any("warning[CON212]: a warning, and 2 more warnings" in line for line in lines)
     assert any(line.startswith("limit: ") and "--format concise or jsonl has all" in line for line in lines)
-
-
-def test_suppressed_findings_are_not_shown_when_ranked() -> None:
-    sink = Lines()
-    reporter = make_reporter("full", sink, View(width=0), ranked=True)
-    for one in (samples.MADE, WARNING, NOTE):
-        reporter.feed(one, samples.IN_BASELINE)
-    reporter.close(samples.clean())
-
-    assert sink.data.decode() == "no findings by 3 rules\n"
-
-
-@pytest.mark.parametrize("verbose", [False, True])
-@pytest.mark.parametrize("width", [0, 40, 80])
-def test_lines_fit_and_are_harmless_when_ranked(width: int, verbose: bool) -> None:
-    sink = Lines()
-    reporter = make_reporter("full", sink, View(width=width), ranked=True, verbose=verbose)
-    for one in [
-        *samples.many(),
-        replace(samples.HOSTILE, severity=Severity.INFO),
-        replace(samples.HOSTILE, severity=Severity.WARNING),
-    ]:
-        reporter.feed(one)
-    reporter.close(samples.summary())
-
-    check(sink.data.decode().split("\n"), width)
 
 
 def test_the_registry_ranks_where_it_is_asked_to() -> None:
@@ -147,43 +108,37 @@ def shown(finding: Finding, **view: int | bool) -> tuple[list[str], list[str]]:
 
 def publish(payload: bytes, field: str = "", offset: int = 0, length: int = 0, **changes: object) -> Finding:
     raw = encode(Publish(topic_name="a/b", payload=payload), V5)
-    made = replace(
-        samples.MADE, version="5.0", raw=raw, packet_type="publish", field=field, offset=offset, length=length
-    )
-    return replace(made, **changes)  # type: ignore[arg-type]
+    given = {"raw": raw, "packet_type": "publish", "field": field, "offset": offset, "length": length, **changes}
+    return replace(samples.MADE, version="5.0", **given)  # type: ignore[arg-type]
 
 
-def test_the_line_is_that_of_inspect() -> None:
-    (line,), _ = shown(publish(b"hi"))
+@each(
+    "finding, told",
+    [
+        (publish(b"hi"), "  03:04:05.000000 #3 dev1   → PUBLISH    q0 a/b  hi"),
+        # The arrow is that of the packet and not of the blame.
+        (publish(b"hi", direction="client_to_server", sender="server_to_client"), "← PUBLISH    q0 a/b  hi"),
+        # An acknowledgment says nothing of what it answers.
+        (publish(b"", raw=bytes.fromhex("40 02 000a"), packet_type="puback"), "PUBACK     id=10"),
+    ],
+)
+def test_the_line_is_that_of_inspect(finding: Finding, told: str) -> None:
+    (line,), _ = shown(finding)
 
-    assert line == "  03:04:05.000000 #3 dev1   → PUBLISH    q0 a/b  hi"
-
-
-def test_the_arrow_is_that_of_the_packet_and_not_of_the_blame() -> None:
-    (line,), _ = shown(publish(b"hi", direction="client_to_server", sender="server_to_client"))
-
-    assert "← PUBLISH" in line
-
-
-def test_an_acknowledgement_says_nothing_of_what_it_answers() -> None:
-    (line,), _ = shown(publish(b"", raw=bytes.fromhex("40 02 000a"), packet_type="puback"))
-
-    assert line.endswith("PUBACK     id=10")
+    assert line.endswith(told)
 
 
-def test_a_malformed_packet_is_shown_as_such() -> None:
-    event = ShownFinding(samples.real("ENC101")[0], Hiding()).event
-    assert isinstance(event, MalformedEvent)
+def event_line(finding: Finding, kind: type[Event]) -> str:
+    event = ShownFinding(finding, Hiding()).event
+    assert isinstance(event, kind)
+    return PacketView(View(width=0)).lines(event)[0]
 
-    assert "PUBLISH    MALFORMED utf8_ill_formed" in PacketView(View(width=0)).lines(event)[0]
 
-
-def test_a_payload_that_was_cut_is_no_fault_of_the_packet() -> None:
+def test_malformed_packets_and_payloads_that_were_cut_are_shown_as_such() -> None:
+    assert "PUBLISH    MALFORMED utf8_ill_formed" in event_line(samples.real("ENC101")[0], MalformedEvent)
     whole = publish(b"0123456789")
-    event = ShownFinding(replace(whole, raw=whole.raw[:-4], missing=4), Hiding()).event
-    assert isinstance(event, PacketEvent)
-
-    assert "012345 (6 of 10 bytes captured)" in PacketView(View(width=0)).lines(event)[0]
+    cut = replace(whole, raw=whole.raw[:-4], missing=4)
+    assert "012345 (6 of 10 bytes captured)" in event_line(cut, PacketEvent)
 
 
 def test_carets_are_under_the_field() -> None:
@@ -195,15 +150,12 @@ def test_carets_are_under_the_field() -> None:
     ]
 
 
-def test_a_finding_about_a_whole_packet_has_no_carets() -> None:
-    assert not any("^" in line for line in shown(publish(b"hi", "", 0, 10))[1])
-
-
-def test_a_place_behind_the_last_byte_has_a_caret() -> None:
+def test_a_whole_packet_has_no_carets_and_a_place_behind_its_last_byte_has_one() -> None:
     finding = publish(b"hi")
-    _, dump = shown(replace(finding, field="payload", offset=len(finding.raw), length=0))
+    behind = replace(finding, field="payload", offset=len(finding.raw), length=0)
 
-    assert dump[-1].strip() == "^^ payload"
+    assert not any("^" in line for line in shown(publish(b"hi", "", 0, 10))[1])
+    assert shown(behind)[1][-1].strip() == "^^ payload"
 
 
 def test_long_packets_are_shown_at_their_beginning_and_around_the_field() -> None:
@@ -229,10 +181,6 @@ def test_a_password_is_hidden_even_where_the_connect_cannot_be_read() -> None:
     assert samples.SECRET.decode()[4:] not in "".join([*lines, *dump])
 
 
-def test_there_may_be_no_packet() -> None:
-    assert ShownFinding(samples.AT_THE_END, Hiding()).event is None
-
-
 def test_a_finding_in_full() -> None:
     related = (Related("the first CONNECT", 2, 30, samples.MADE.timestamp_ns - 20_000_000),)
     text = samples.written("full", [replace(samples.MADE, related=related, confidence=Confidence.LIKELY)], width=100)
@@ -255,43 +203,24 @@ def test_a_finding_in_full() -> None:
     ]
 
 
-def test_advice_is_given_once_per_rule() -> None:
-    assert samples.written("full", [samples.MADE, samples.MADE, *samples.real("PUB209")]).count("  Instead, ") == 2
+def test_advice_is_given_once_per_rule_and_the_reason_code_of_5_0_is_named() -> None:
+    text = samples.written("full", [samples.MADE, samples.MADE, *samples.real("PUB209")])
 
-
-def test_the_reason_code_of_5_0_is_named() -> None:
-    assert "  reason code 0x9B QoS not supported\n" in samples.written("full", samples.real("PUB209"))
+    assert text.count("  Instead, ") == 2
+    assert "  reason code 0x9B QoS not supported\n" in text
 
 
 def test_a_finding_about_the_end_of_a_connection_has_no_bytes() -> None:
     lines = samples.written("full", [samples.AT_THE_END]).splitlines()
 
+    assert ShownFinding(samples.AT_THE_END, Hiding()).event is None
     assert lines[0].startswith("error[CON212]: no answer came")
     assert lines[2].startswith("  breaks ")
-
-
-def test_suppressed_findings_are_not_shown() -> None:
-    assert samples.written("full", [(samples.MADE, samples.IN_BASELINE)]) == "no findings by 3 rules\n"
 
 
 def test_passwords_are_hidden_unless_asked_for() -> None:
     assert samples.SECRET.decode() not in samples.written("full", [samples.MADE]).replace("\n", "")
     assert "hunter2" in samples.written("full", [samples.MADE], show_secrets=True)
-
-
-@each("colour", [False, True])
-@each("unicode", [False, True])
-@each("width", [0, 40, 60, 80, 200])
-def test_lines_fit_and_are_harmless(width: int, unicode: bool, colour: bool) -> None:
-    text = samples.written("full", samples.many(), samples.summary(), width=width, unicode=unicode, colour=colour)
-
-    check(text.split("\n"), width, unicode=unicode)
-
-
-def test_colour_changes_nothing_but_colour() -> None:
-    plain = samples.written("full", samples.many(), samples.summary(), width=80)
-
-    assert ANSI.sub("", samples.written("full", samples.many(), samples.summary(), width=80, colour=True)) == plain
 
 
 def test_a_hostile_finding_ends_in_a_few_lines() -> None:

@@ -23,14 +23,12 @@ def test_the_keys_are_those_of_the_interface_in_their_order() -> None:
     assert list(FINDING["required"]) == INTERFACE
 
 
-def test_topic_and_related_are_there_only_where_there_is_one() -> None:
+def test_topic_related_and_clients_are_there_only_where_there_are_some() -> None:
+    many_clients = FINDING.view(replace(MADE, clients=33))
+
     assert list(FINDING.view(HOSTILE)) == [*INTERFACE, "topic", "related"]
     assert list(FINDING.view(HOSTILE)["related"][0]) == ["message", "packet", "frame", "timestamp_ns"]
-
-
-def test_a_finding_about_many_clients_says_how_many() -> None:
-    assert list(FINDING.view(replace(MADE, clients=33))) == [*INTERFACE, "clients"]
-    assert FINDING.view(replace(MADE, clients=33))["clients"] == 33
+    assert (list(many_clients), many_clients["clients"]) == ([*INTERFACE, "clients"], 33)
 
 
 def test_values_are_plain() -> None:
@@ -82,23 +80,16 @@ def test_the_document_has_findings_and_summary() -> None:
     assert shown["summary"]["profile"] == "Example broker"
 
 
-def test_a_document_without_findings() -> None:
+def test_no_findings_are_an_empty_list_or_no_line() -> None:
     shown = json.loads(written("json", []))
 
     assert shown["findings"] == []
     assert shown["summary"]["truncated"] is False
+    assert written("jsonl", []) == written("jsonl", [(MADE, IN_BASELINE)]) == ""
 
 
-def test_the_output_is_harmless() -> None:
-    check(written("json", many(), summary()).split("\n"), 0)
-
-
-def test_json_lines_are_one_finding_each() -> None:
+def test_json_lines_are_one_finding_each_and_the_output_is_harmless() -> None:
     lines = written("jsonl", many(), summary()).splitlines()
 
     assert [json.loads(one) for one in lines] == [json.loads(line(FINDING.view(finding))) for finding in many()]
-
-
-def test_no_findings_are_no_json_lines() -> None:
-    assert written("jsonl", []) == ""
-    assert written("jsonl", [(MADE, IN_BASELINE)]) == ""
+    check(written("json", many(), summary()).split("\n"), 0)

@@ -10,7 +10,18 @@ from typing import Any
 
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.report.findings.junit import MAX_TOLD
-from tests.report.findings.samples import HOSTILE, HOSTILE_TEXT, IN_BASELINE, MADE, clean, many, summary, written
+from tests.report.findings.samples import (
+    HOSTILE,
+    HOSTILE_TEXT,
+    IN_BASELINE,
+    MADE,
+    NOTHING,
+    clean,
+    idle,
+    many,
+    summary,
+    written,
+)
 
 COUNT, TEXT, SECONDS = r"0|[1-9]\d*", r"(?s:.*)", r"\d*(\.\d{1,3})?"
 SCHEMA: dict[str, tuple[dict[str, str], dict[str, str], str]] = {
@@ -73,9 +84,20 @@ def test_every_document_is_valid() -> None:
 
 
 def case(root: ET.Element, suite: str, name: str) -> ET.Element:
-    found = [one for one in root.iter("testcase") if (one.get("classname"), one.get("name")) == (suite, name)]
-    assert len(found) == 1
-    return found[0]
+    (found,) = (one for one in root.iter("testcase") if (one.get("classname"), one.get("name")) == (suite, name))
+    return found
+
+
+def of_rule(root: ET.Element) -> ET.Element:
+    """The case of CON212."""
+    return case(root, "capture.pcap", "CON212 second-connect")
+
+
+def failed(root: ET.Element) -> tuple[str | None, str, str]:
+    """Type, message and text of the failure of CON212."""
+    failure = of_rule(root).find("failure")
+    assert failure is not None
+    return failure.get("type"), failure.get("message") or "", failure.text or ""
 
 
 def test_a_suite_per_capture_and_a_case_per_rule() -> None:
@@ -91,58 +113,41 @@ def test_a_suite_per_capture_and_a_case_per_rule() -> None:
     assert [len(one) for one in root[1]] == [0, 1, 0]
 
 
-def test_a_failure_holds_all_findings_of_its_rule() -> None:
-    failure = case(parsed([MADE, MADE]), "capture.pcap", "CON212 second-connect").find("failure")
+def test_a_failure_holds_all_findings_of_its_rule_and_those_of_one_cause_are_one_line() -> None:
+    kind, message, text = failed(parsed([MADE, MADE]))
+    assert kind == "error"
+    assert message.startswith("2 findings; frame 118, 10.0.0.4:51234 → 10.0.0.2:1883 (dev1): ")
+    assert text.count("Password without User Name [3.1.1 MQTT-3.1.2-22]") == 2
 
-    assert failure is not None
-    assert failure.get("type") == "error"
-    assert (failure.get("message") or "").startswith("2 findings; frame 118, 10.0.0.4:51234 → 10.0.0.2:1883 (dev1): ")
-    assert (failure.text or "").count("Password without User Name [3.1.1 MQTT-3.1.2-22]") == 2
-
-
-def test_findings_of_one_cause_are_one_line() -> None:
-    root = parsed([MADE, MADE, replace(MADE, client_identifier="dev2")], every=False)
-    failure = case(root, "capture.pcap", "CON212 second-connect").find("failure")
-
-    assert failure is not None
-    assert (failure.get("message") or "").startswith("2 findings (3 occurrences); frame 118, ")
-    assert [line.endswith(", last in frame 118)") for line in (failure.text or "").splitlines()] == [True, False]
+    _, message, text = failed(parsed([MADE, MADE, replace(MADE, client_identifier="dev2")], every=False))
+    assert message.startswith("2 findings (3 occurrences); frame 118, ")
+    assert [line.endswith(", last in frame 118)") for line in text.splitlines()] == [True, False]
 
 
 def test_what_does_not_fail_the_run_does_not_fail_the_case() -> None:
     mild = replace(MADE, severity=Severity.WARNING)
-    (out,) = case(parsed([mild]), "capture.pcap", "CON212 second-connect")
-    assert out.tag == "system-out"
+    end = clean(fail_on=Severity.WARNING)
+    likely = replace(mild, confidence=Confidence.LIKELY)
 
-    end = clean()
-    end.fail_on = Severity.WARNING
-    (failed,) = case(parsed([mild], end), "capture.pcap", "CON212 second-connect")
-    assert failed.get("type") == "warning"
-
-    both = case(
-        parsed([replace(mild, confidence=Confidence.LIKELY), mild], end), "capture.pcap", "CON212 second-connect"
-    )
-    assert [one.tag for one in both] == ["failure", "system-out"]
+    assert [one.tag for one in of_rule(parsed([mild]))] == ["system-out"]
+    assert [one.get("type") for one in of_rule(parsed([mild], end))] == ["warning"]
+    assert [one.tag for one in of_rule(parsed([likely, mild], end))] == ["failure", "system-out"]
 
 
 def test_captures_without_findings_pass() -> None:
-    root = parsed([])
+    root = parsed([(MADE, IN_BASELINE)])
 
     assert [one.get("name") for one in root] == ["capture.pcap", "mqttscope"]
-    assert root.get("failures") == "0"
+    assert [one.get("name") for one in parsed([])] == ["capture.pcap", "mqttscope"]
+    assert root.get("failures") == parsed([]).get("failures") == "0"
     assert root[0].get("tests") == "3"
 
 
 def test_folders_and_patterns_are_no_captures_of_their_own() -> None:
-    end = clean()
-    end.captures = ["day", "x/*.pcap", "none.pcap"]
-    root = parsed([replace(MADE, capture="day/a.pcap"), replace(MADE, capture="x/b.pcap")], end)
+    found = [replace(MADE, capture="day/a.pcap"), replace(MADE, capture="x/b.pcap")]
+    root = parsed(found, clean(captures=["day", "x/*.pcap", "none.pcap"]))
 
     assert [one.get("name") for one in root] == ["day/a.pcap", "x/b.pcap", "none.pcap", "mqttscope"]
-
-
-def test_suppressed_findings_pass() -> None:
-    assert parsed([(MADE, IN_BASELINE)]).get("failures") == "0"
 
 
 def test_what_went_wrong_with_the_run() -> None:
@@ -157,11 +162,10 @@ def test_what_went_wrong_with_the_run() -> None:
 
 
 def test_many_findings_are_counted() -> None:
-    failure = case(parsed([MADE] * (MAX_TOLD + 7)), "capture.pcap", "CON212 second-connect").find("failure")
+    _, message, text = failed(parsed([MADE] * (MAX_TOLD + 7)))
 
-    assert failure is not None
-    assert (failure.text or "").endswith("\n7 more")
-    assert (failure.get("message") or "").startswith("107 findings; ")
+    assert text.endswith("\n7 more")
+    assert message.startswith("107 findings; ")
 
 
 def test_hostile_text_is_well_formed_and_shown_as_escapes() -> None:
@@ -176,37 +180,24 @@ def test_hostile_text_is_well_formed_and_shown_as_escapes() -> None:
     assert shown != name
 
 
-NOTHING = "nothing to judge: no MQTT packet in what was read"
-
-
 def test_a_capture_without_packets_is_skipped_and_one_with_them_is_not() -> None:
     end = summary(captures=["idle.pcap", "capture.pcap"], packets=4, spoken={"capture.pcap"}, truncated=False)
     root = parsed([MADE], end)
 
-    idle, spoken = [one for one in root if one.get("name") in ("idle.pcap", "capture.pcap")]
-    if idle.get("name") != "idle.pcap":
-        idle, spoken = spoken, idle
-    assert (idle.get("tests"), idle.get("skipped")) == ("3", "3")
-    assert (spoken.get("tests"), spoken.get("skipped"), spoken.get("failures")) == ("3", "0", "1")
+    counts = {one.get("name"): [one.get(name) for name in ("tests", "skipped", "failures")] for one in root}
+    assert (counts["idle.pcap"], counts["capture.pcap"]) == (["3", "3", "0"], ["3", "0", "1"])
     assert len(case(root, "mqttscope", "there was something to judge")) == 0
 
 
 def test_a_run_with_nothing_to_judge_is_skipped_and_an_error_where_packets_are_required() -> None:
-    end = clean()
-    end.packets, end.spoken, end.nothing = 0, set(), NOTHING
-    root = parsed([], end)
-    (skipped,) = case(root, "mqttscope", "there was something to judge")
-    assert (skipped.tag, skipped.get("message")) == ("skipped", NOTHING)
-    assert all(one[0].tag == "skipped" for one in root[0])
-
-    end.required = True
-    (error,) = case(parsed([], end), "mqttscope", "there was something to judge")
-    assert (error.tag, error.get("message")) == ("error", NOTHING)
+    for required, tag in ((False, "skipped"), (True, "error")):
+        root = parsed([], idle(spoken=set(), required=required))
+        (told,) = case(root, "mqttscope", "there was something to judge")
+        assert (told.tag, told.get("message")) == (tag, NOTHING)
+        assert required or all(one[0].tag == "skipped" for one in root[0])
 
 
 def test_what_fails_and_is_not_shown_is_a_failure() -> None:
-    end = clean()
-    end.hidden_failing = 2
-    (failure,) = case(parsed([], end), "mqttscope", "what fails is shown")
+    (failure,) = case(parsed([], clean(hidden_failing=2)), "mqttscope", "what fails is shown")
 
     assert failure.get("message") == "2 findings that make the run fail are below --min-severity"

@@ -9,11 +9,18 @@ from dataclasses import replace
 from markdown_it import MarkdownIt
 
 from mqttscope.lint.finding import Severity
-from mqttscope.report.base import View
 from mqttscope.report.findings.markdown import MAX_BYTES, MAX_SHOWN, safe
-from mqttscope.report.findings.shown import make_reporter
-from tests.report.findings.samples import HOSTILE, HOSTILE_TEXT, IN_BASELINE, MADE, clean, many, summary, written
-from tests.report.make import Lines
+from tests.report.findings.samples import (
+    HOSTILE,
+    HOSTILE_TEXT,
+    IN_BASELINE,
+    MADE,
+    NOTHING,
+    idle,
+    many,
+    summary,
+    written,
+)
 
 
 def rendered(text: str) -> str:
@@ -43,21 +50,13 @@ def test_notes_are_one_line_for_each_rule_unless_it_is_verbose() -> None:
     assert text.index("<details>") < text.index("* **OPS212** ping") < text.index("* **ACK206** resend: ")
     (line,) = [one for one in text.splitlines() if one.startswith("* **OPS212** ping-without-idle: pings early ")]
     assert line.endswith(", capture.pcap, frame 118, 10.0.0.4:51234 → 10.0.0.2:1883 (dev1) (and 1 more)")
-    sink = Lines()
-    reporter = make_reporter("markdown", sink, View(width=0), verbose=True)
-    reporter.feed(note)
-    reporter.close(clean())
-    assert b"<details><summary><b>OPS212</b>" in sink.data
+    assert "<details><summary><b>OPS212</b>" in written("markdown", [note], verbose=True)
 
 
-def test_nothing_to_judge_is_the_heading() -> None:
-    end = clean()
-    end.nothing, end.packets = "nothing to judge: no MQTT packet in what was read", 0
-
-    assert written("markdown", [], end) == f"### mqttscope: nothing to judge\n\n* {safe(end.nothing)}\n"
-
-
-def test_many_findings_are_counted() -> None:
+def test_the_end_is_said_and_many_findings_are_counted() -> None:
+    assert written("markdown", []) == "### mqttscope: no findings\n\n* no findings by 3 rules\n"
+    assert written("markdown", [], idle()) == f"### mqttscope: nothing to judge\n\n* {safe(NOTHING)}\n"
+    assert written("markdown", [], summary()).count("\n* ") == 6
     assert "\n* 5 more\n" in written("markdown", [MADE] * (MAX_SHOWN + 5), every=True)
 
 
@@ -67,14 +66,6 @@ def test_the_page_is_never_too_long() -> None:
 
     assert len(text.encode()) <= MAX_BYTES + 100
     assert re.search(r"Details of \d+ rules are left out\.", text)
-
-
-def test_no_findings() -> None:
-    assert written("markdown", []) == "### mqttscope: no findings\n\n* no findings by 3 rules\n"
-
-
-def test_everything_of_the_summary_is_said() -> None:
-    assert written("markdown", [], summary()).count("\n* ") == 6
 
 
 def test_hostile_text_means_nothing() -> None:

@@ -87,17 +87,16 @@ def test_a_result_points_at_frame_packet_and_bytes() -> None:
     assert location["physicalLocation"]["region"] == {"startLine": 118}
     assert location["physicalLocation"]["address"]["relativeAddress"] == 18
     assert location["physicalLocation"]["address"]["length"] == 16
-    assert [one["fullyQualifiedName"] for one in location["logicalLocations"]] == [
-        "connection 3",
-        "connection 3, packet 7",
-    ]
-
-
-def test_a_finding_about_a_connection_has_no_bytes() -> None:
+    names = [one["fullyQualifiedName"] for one in location["logicalLocations"]]
+    assert names == ["connection 3", "connection 3, packet 7"]
+    # A finding about a connection has no bytes.
     (location,) = result_of(samples.AT_THE_END)["locations"]
-
     assert "address" not in location["physicalLocation"]
     assert len(location["logicalLocations"]) == 1
+    # Related packets are related locations.
+    (related,) = result_of(samples.HOSTILE)["relatedLocations"]
+    assert related["physicalLocation"]["region"] == {"startLine": 2}
+    assert related["properties"]["packet"] == 1
 
 
 def test_levels() -> None:
@@ -115,14 +114,11 @@ def test_fingerprints_stay_and_equal_ones_are_numbered_for_github() -> None:
 
 
 def test_findings_of_one_cause_are_one_result_that_is_known_again() -> None:
-    other = replace(
-        samples.MADE, fingerprint="f" * 32, topic="b", frame=200, timestamp_ns=samples.MADE.timestamp_ns + 1_500_000_000
-    )
+    later = samples.MADE.timestamp_ns + 1_500_000_000
+    other = replace(samples.MADE, fingerprint="f" * 32, topic="b", frame=200, timestamp_ns=later)
     elsewhere = replace(other, capture="b.pcap")
-    (one, there), (again, _) = (
-        run_of(samples.MADE, other, elsewhere)["results"],
-        run_of(other, samples.MADE, elsewhere)["results"],
-    )
+    one, there = run_of(samples.MADE, other, elsewhere)["results"]
+    again, _ = run_of(other, samples.MADE, elsewhere)["results"]
 
     assert (one["occurrenceCount"], there["occurrenceCount"]) == (2, 1), "a cause of two files is two results"
     assert one["partialFingerprints"] == again["partialFingerprints"] != there["partialFingerprints"]
@@ -135,21 +131,13 @@ def test_findings_of_one_cause_are_one_result_that_is_known_again() -> None:
 
 
 def test_suppressed_results_are_kept_and_marked() -> None:
-    known, accepted, new = run_of((samples.MADE, samples.IN_BASELINE), (samples.MADE, samples.ACCEPTED), samples.MADE)[
-        "results"
-    ]
+    found = (samples.MADE, samples.IN_BASELINE), (samples.MADE, samples.ACCEPTED), samples.MADE
+    known, accepted, new = run_of(*found)["results"]
 
     assert known["suppressions"][0]["kind"] == "external"
     assert accepted["suppressions"][0]["justification"] == "firmware 2.1 sleeps too long\\x1b[31m"
     assert accepted["suppressions"][0]["properties"] == {"kind": "configuration", "expires": "2027-03-31"}
     assert "suppressions" not in new
-
-
-def test_related_packets_are_related_locations() -> None:
-    (related,) = result_of(samples.HOSTILE)["relatedLocations"]
-
-    assert related["physicalLocation"]["region"] == {"startLine": 2}
-    assert related["properties"]["packet"] == 1
 
 
 def test_a_run_that_failed_says_so() -> None:
@@ -165,13 +153,13 @@ def test_a_run_that_failed_says_so() -> None:
 
 
 def test_nothing_to_judge_is_no_success() -> None:
-    end = samples.clean()
-    end.nothing, end.packets = "nothing to judge: no MQTT packet in what was read", 0
-    (invocation,) = run_of(end=end)["invocations"]
+    run = run_of(end=samples.idle())
 
-    assert invocation["executionSuccessful"] is False
-    assert invocation["toolExecutionNotifications"] == [{"level": "error", "message": {"text": end.nothing}}]
-    assert run_of(end=end)["properties"]["nothing"] == end.nothing
+    assert run["invocations"][0]["executionSuccessful"] is False
+    assert run["invocations"][0]["toolExecutionNotifications"] == [
+        {"level": "error", "message": {"text": samples.NOTHING}}
+    ]
+    assert run["properties"]["nothing"] == samples.NOTHING
 
 
 def test_rules_that_did_not_run_are_told() -> None:

@@ -27,8 +27,9 @@ from mqttscope.report.style import Painter
 from mqttscope.secrets.findings import Hiding
 from tests.cli.running import environment
 from tests.conftest import ROOT
-from tests.each import some
-from tests.report.findings.samples import CONNECT, IN_BASELINE, MADE, SECRET, clean, many, summary, written
+from tests.each import each, some
+from tests.report.findings.samples import CONNECT, HOSTILE, IN_BASELINE, MADE, SECRET, clean, many, summary, written
+from tests.report.test_harmless import ANSI, check
 from tests.secrets.leaks import Secrets
 from tests.secrets.mutants import Mutant, mutant
 from tests.secrets.sinks import READING, Text, rules
@@ -164,8 +165,7 @@ def test_every_finding_where_that_is_asked_for_and_in_formats_for_programs() -> 
 
 
 def test_both_numbers_are_told() -> None:
-    end = clean()
-    end.counts, end.failing = Counter({Severity.ERROR: 41}), Counter({Severity.ERROR: 40})
+    end = clean(counts=Counter({Severity.ERROR: 41}), failing=Counter({Severity.ERROR: 40}))
     findings = [later(n, 0, client_identifier=f"dev{n % 3}") for n in range(41)]
 
     assert written("concise", findings, end).splitlines()[-1].startswith("3 errors (41 occurrences, 40 count) by ")
@@ -235,3 +235,39 @@ def test_a_format_is_imported_when_it_is_used() -> None:
     )  # fmt: skip
 
     assert done.stdout == "False\n"
+
+
+RANKED: dict[str, Any] = {"ranked": True}
+SHOWN: list[tuple[str, dict[str, Any]]] = [("concise", {}), ("full", {}), ("full", RANKED), ("github", {})]
+"""Formats for people that show findings, and their options."""
+
+
+@each("name, options", SHOWN)
+def test_suppressed_findings_are_not_shown(name: str, options: dict[str, Any]) -> None:
+    mild = [replace(MADE, severity=severity) for severity in Severity]
+    text = written(name, [(one, IN_BASELINE) for one in mild], **options)
+
+    assert text.endswith("no findings by 3 rules\n")
+    assert text.count("\n") == 1
+
+
+@each("colour", [False, True])
+@each("unicode", [False, True])
+@each("width", [0, 40, 60, 80, 200])
+@each("name, options", [*SHOWN[:3], ("full", {"verbose": True, **RANKED})])
+def test_lines_fit_and_are_harmless(
+    name: str, options: dict[str, Any], width: int, *, unicode: bool, colour: bool
+) -> None:
+    mild = [replace(HOSTILE, severity=severity) for severity in (Severity.INFO, Severity.WARNING)]
+    view = {"width": width, "unicode": unicode, "colour": colour}
+
+    check(written(name, [*many(), *mild], summary(), **view, **options).split("\n"), width, unicode=unicode)
+
+
+@each("name, options", SHOWN[:2])
+def test_colour_changes_nothing_but_colour(name: str, options: dict[str, Any]) -> None:
+    plain = written(name, many(), summary(), width=80, **options)
+    colour = written(name, many(), summary(), width=80, colour=True, **options)
+
+    assert plain != colour
+    assert ANSI.sub("", colour) == plain

@@ -10,26 +10,30 @@ import pytest
 
 from mqttscope.lint.finding import Severity
 from mqttscope.report.base import View
+from mqttscope.report.findings.base import Summary
 from mqttscope.report.findings.statistics import make_statistics
 from tests.report.findings.samples import IN_BASELINE, MADE, clean, many, summary
 from tests.report.make import Lines
 from tests.report.test_harmless import check
 
 
-def shown(*findings: object, width: int = 100, withheld: Counter[str] | None = None) -> list[str]:
+def shown(
+    *findings: object, width: int = 100, kind: str = "full", end: Summary | None = None, **changes: object
+) -> list[str]:
     sink = Lines()
-    reporter = make_statistics("full", sink, View(width=width))
+    reporter = make_statistics(kind, sink, View(width=width))
     for one in findings:
         reporter.feed(*(one if isinstance(one, tuple) else (one, None)))
-    end = clean()
-    end.withheld = withheld or Counter()
-    reporter.close(end)
+    reporter.close(end or clean(**changes))
     return sink.lines
 
 
+OTHER = replace(MADE, rule="ENC101", slug="utf8-ill-formed", severity=Severity.WARNING)
+FOUND = (MADE, OTHER, OTHER, (MADE, IN_BASELINE))
+
+
 def test_rules_are_counted_most_first() -> None:
-    other = replace(MADE, rule="ENC101", slug="utf8-ill-formed", severity=Severity.WARNING)
-    lines = shown(MADE, other, other, (MADE, IN_BASELINE), withheld=Counter(PUB209=4))
+    lines = shown(*FOUND, withheld=Counter(PUB209=4))
 
     assert lines[0].split() == ["rule", "findings", "severity", "clients", "suppressed", "withheld"]
     assert [line.split() for line in lines[2:5]] == [
@@ -46,32 +50,18 @@ def test_nothing_found_is_no_table() -> None:
 
 @pytest.mark.parametrize("width", [40, 60, 100])
 def test_lines_fit_and_are_harmless(width: int) -> None:
-    sink = Lines()
-    reporter = make_statistics("full", sink, View(width=width))
-    for finding in many():
-        reporter.feed(finding)
-    reporter.close(summary())
-
-    check(sink.lines, width)
+    check(shown(*many(), width=width, end=summary()), width)
 
 
 def test_the_same_as_json() -> None:
-    other = replace(MADE, rule="ENC101", slug="utf8-ill-formed", severity=Severity.WARNING)
-    found = {}
-    for name in ("json", "jsonl"):
-        sink = Lines()
-        reporter = make_statistics(name, sink, View())
-        for one in ((MADE, None), (other, None), (other, None), (MADE, IN_BASELINE)):
-            reporter.feed(*one)
-        reporter.close(summary(withheld=Counter(PUB209=4)))
-        found[name] = [json.loads(line) for line in sink.lines]
-    (document,) = found["json"]
+    end = summary(withheld=Counter(PUB209=4))
+    (document,), rows = ([json.loads(line) for line in shown(*FOUND, kind=name, end=end)] for name in ("json", "jsonl"))
 
     assert [(one["rule"], one["findings"], one["suppressed"], one["withheld"]) for one in document["rules"]] == [
         ("ENC101", 2, 0, 0), ("CON212", 1, 1, 0), ("PUB209", 0, 0, 4),
     ]  # fmt: skip
     assert document["summary"]["truncated"]
-    assert found["jsonl"] == [{"schema": 1, **one} for one in document["rules"]]
+    assert rows == [{"schema": 1, **one} for one in document["rules"]]
 
 
 def test_a_finding_about_many_clients_counts_them() -> None:

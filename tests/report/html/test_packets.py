@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
@@ -16,7 +15,6 @@ from mqttscope.payloads.decoders import Decoders, PayloadTable
 from mqttscope.report.base import View
 from mqttscope.report.html import packets
 from mqttscope.report.html.packets import Packets
-from mqttscope.report.jsonl import JsonLines
 from mqttscope.stats.as_html import Measured
 from tests.cli.running import CAPTURES
 from tests.report.browser import elements
@@ -24,6 +22,7 @@ from tests.report.html.reader import blocks, read
 from tests.report.html.test_page import HOSTILE
 from tests.report.make import Talk as Said
 from tests.report.make import conversation, hostile, publish
+from tests.report.test_jsonl import objects
 from tests.secrets.sinks import Text
 from tests.stats.talk import S2C, Talk
 
@@ -41,28 +40,21 @@ def made(events: Iterable[Event], *, limit: int | None = None, **view: Any) -> t
     return sink.whole(), page
 
 
-def lines(events: Iterable[Event], **options: Any) -> list[Any]:
-    sink = Text()
-    reporter = JsonLines(sink, **options)
-    for event in events:
-        reporter.feed(event)
-    reporter.close()
-    return [json.loads(line) for line in sink.whole().splitlines()]
+def counted(rows: list[Any]) -> int:
+    """How many of these rows are of packets."""
+    return sum(row["event"] in ("packet", "malformed") for row in rows)
 
 
 @pytest.mark.parametrize("events", [conversation, hostile])
 def test_rows_are_the_lines_of_json_lines(events: Any) -> None:
     page, _ = made(events())
 
-    assert blocks(page, "events") == lines(events())
+    assert blocks(page, "events") == objects(events())
     assert len(blocks(page, "events")) > 5
     assert not read(page).tags & {"img", "iframe", "a", "object", "b"}
-
-
-def test_secrets_are_those_of_json_lines() -> None:
     for show in (False, True):
-        page, _ = made(conversation(), show_secrets=show, payload_limit=3)
-        assert blocks(page, "events") == lines(conversation(), show_secrets=show, payload_limit=3)
+        page, _ = made(events(), show_secrets=show, payload_limit=3)
+        assert blocks(page, "events") == objects(events(), show_secrets=show, payload_limit=3)
 
 
 @pytest.mark.long
@@ -84,9 +76,9 @@ def test_what_decoders_make_of_payloads_is_in_the_rows_and_in_the_table(tmp_path
 def test_beyond_the_limit_packets_are_counted_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packets, "MAX_PACKETS", 3)
     page, report = made(conversation())
-    total = sum(row["event"] in ("packet", "malformed") for row in lines(conversation()))
+    total = counted(objects(conversation()))
 
-    assert sum(row["event"] in ("packet", "malformed") for row in blocks(page, "events")) == 3
+    assert counted(blocks(page, "events")) == 3
     assert report.cut().startswith(f"the page lists the first 3 of {total} packets; ")
     assert f"The page lists the first 3 of {total} packets;" in " ".join(read(page).said)
     assert made(conversation(), limit=total + 1)[1].cut() == ""
