@@ -14,16 +14,10 @@ from typing import TypeVar
 
 from mqttscope.broker_test import verdict
 from mqttscope.broker_test.conversation import Conversation
+from mqttscope.broker_test.drivers import probe_client
 from mqttscope.broker_test.drivers.case_runner import CaseRunner, NotPlayedError, Played
 from mqttscope.broker_test.drivers.cleanup import Cleaner
 from mqttscope.broker_test.drivers.health import AGAIN, HealthMonitor, MemoryTrend, NoBrokerError, Process
-from mqttscope.broker_test.drivers.probe_client import (
-    MAX_RECEIVED_BYTES,
-    MAX_RECEIVED_PACKETS,
-    BrokerAccess,
-    ProbeClient,
-    speaks,
-)
 from mqttscope.broker_test.fit import Numbered, flow_of
 from mqttscope.broker_test.oracle import confirming
 from mqttscope.mqtt.codec import encode
@@ -43,7 +37,7 @@ LEAK_PROOF_BYTES = 96 * 1024 * 1024
 LEAK_TURNS = 200
 """More turns are not played to prove that."""
 FLOOD = (
-    f"the broker sent more than {MAX_RECEIVED_BYTES >> 20} MiB or {MAX_RECEIVED_PACKETS:,} packets on the connection, "
+    f"the broker sent more than {probe_client.MAX_RECEIVED_BYTES >> 20} MiB or {probe_client.MAX_RECEIVED_PACKETS:,} packets on the connection, "
     "so that it is not judged"
 )
 """What is said of a broker that sends without end."""
@@ -82,7 +76,7 @@ class CaseResult:
 class BrokerTest:
     """One run against one broker."""
 
-    access: BrokerAccess
+    access: probe_client.BrokerAccess
     patience_s: float = PATIENCE_S
     process: Process | None = None
     rate: float | None = None
@@ -136,7 +130,7 @@ class BrokerTest:
 
     async def speaks(self, version: ProtocolVersion) -> bool:
         """Whether the broker speaks a version; `LinkError` where it cannot be reached."""
-        return await speaks(self.access, version, self.patience_s * AGAIN)
+        return await probe_client.speaks(self.access, version, self.patience_s * AGAIN)
 
     async def connack(self, script: Script) -> Connack | None:
         """What the broker answers to the CONNECT of a connection; ``None`` when it does not accept it."""
@@ -145,7 +139,7 @@ class BrokerTest:
             return None
         conversation = Conversation(version)
         self.cleaners[0].owe(conversation)
-        made = ProbeClient(self.access, version)
+        made = probe_client.ProbeClient(self.access, version)
         made.link = await self.access.open(made, version)
         found: ControlPacket | Malformed | None = None
         for said in (connect, *_authentication(script)):

@@ -15,16 +15,8 @@ from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.topics import topic_filter_problem
 from mqttscope.replay.live import Close, NoteKind, packet_name, recorded_delay_ns
 from mqttscope.replay.script import Entry, Script
-from mqttscope.replay.server import adapt
+from mqttscope.replay.server import adapt, connection
 from mqttscope.replay.server.adapt import Substitutes
-from mqttscope.replay.server.connection import (
-    MALFORMED,
-    MAX_SUBSCRIPTIONS,
-    PACKET_TOO_LARGE,
-    PROTOCOL_ERROR,
-    DeviceConnection,
-    ServerSessions,
-)
 from mqttscope.replay.server.recorded import ACKNOWLEDGEMENTS, PacketMatcher
 from mqttscope.session.connection import Connection
 
@@ -44,19 +36,19 @@ def violation(packet: ControlPacket | Malformed, topic: str | None, live: Connec
     ``topic``: of a PUBLISH, its alias resolved.
     """
     if isinstance(packet, Malformed):
-        return MALFORMED
+        return connection.MALFORMED
     if isinstance(packet, _OF_SERVERS) or (isinstance(packet, packets.Auth) and live.version < V5):
-        return PROTOCOL_ERROR
+        return connection.PROTOCOL_ERROR
     server = live.server_side
     if server.maximum_packet_size is not None and len(packet.raw) > server.maximum_packet_size:
-        return PACKET_TOO_LARGE
+        return connection.PACKET_TOO_LARGE
     if isinstance(packet, packets.Publish):
         return _publish(packet, topic, live)
     if isinstance(packet, packets.Subscribe):
         filters = [one.topic_filter for one in packet.subscriptions]
-        return PROTOCOL_ERROR if not filters else _filters(filters, live)
+        return connection.PROTOCOL_ERROR if not filters else _filters(filters, live)
     if isinstance(packet, packets.Unsubscribe):
-        return PROTOCOL_ERROR if not packet.topic_filters else _filters(packet.topic_filters, live)
+        return connection.PROTOCOL_ERROR if not packet.topic_filters else _filters(packet.topic_filters, live)
     return None
 
 
@@ -66,7 +58,7 @@ def _publish(packet: packets.Publish, topic: str | None, live: Connection) -> in
     if alias is not None and not 0 < alias <= server.topic_alias_maximum:
         return TOPIC_ALIAS_INVALID
     if topic is None:
-        return PROTOCOL_ERROR
+        return connection.PROTOCOL_ERROR
     if "+" in topic or "#" in topic:
         return TOPIC_NAME_INVALID
     if packet.qos > live.maximum_qos:
@@ -74,7 +66,7 @@ def _publish(packet: packets.Publish, topic: str | None, live: Connection) -> in
     if packet.retain and not live.retain_available:
         return RETAIN_NOT_SUPPORTED
     if packet.qos and packet.packet_identifier == 0:
-        return PROTOCOL_ERROR
+        return connection.PROTOCOL_ERROR
     if packet.qos and live.client_side.in_flight > server.receive_maximum:
         return RECEIVE_MAXIMUM_EXCEEDED
     return None
@@ -82,7 +74,7 @@ def _publish(packet: packets.Publish, topic: str | None, live: Connection) -> in
 
 def _filters(filters: list[str], live: Connection) -> int | None:
     problems = [topic_filter_problem(one, shared=live.version >= V5) for one in filters]
-    return None if not any(problems) else TOPIC_FILTER_INVALID if live.version >= V5 else PROTOCOL_ERROR
+    return None if not any(problems) else TOPIC_FILTER_INVALID if live.version >= V5 else connection.PROTOCOL_ERROR
 
 
 def refusal(packet: Malformed) -> int | None:
@@ -96,8 +88,8 @@ def refusal(packet: Malformed) -> int | None:
 class Responder:
     """Answers what one device says."""
 
-    device: DeviceConnection
-    sessions: ServerSessions
+    device: connection.DeviceConnection
+    sessions: connection.ServerSessions
     substitutes: Substitutes
     """Learns what the device says in the place of what the recorded client said."""
     earlier: Sequence[Script] = ()
@@ -122,7 +114,9 @@ class Responder:
             self._connected(entry, packet, now_ns)
         elif self.device.connect is None:
             # 5.0 MQTT-3.1.0-1; there is no version to say it in.
-            self.device.end_with(PROTOCOL_ERROR, f"the first packet is {packet_name(packet)} and no CONNECT", now_ns)
+            self.device.end_with(
+                connection.PROTOCOL_ERROR, f"the first packet is {packet_name(packet)} and no CONNECT", now_ns
+            )
         elif isinstance(packet, ACKNOWLEDGEMENTS):
             self._acknowledged(entry, packet, now_ns)
         elif isinstance(packet, packets.Disconnect):
@@ -137,8 +131,8 @@ class Responder:
         session = self.device.session
         if session.arrived_bytes > MAX_SESSION_BYTES:
             why = f"more than {MAX_SESSION_BYTES:,} bytes of messages that are not complete"
-        elif len(session.subscriptions) > MAX_SUBSCRIPTIONS:
-            why = f"more than {MAX_SUBSCRIPTIONS:,} subscriptions"
+        elif len(session.subscriptions) > connection.MAX_SUBSCRIPTIONS:
+            why = f"more than {connection.MAX_SUBSCRIPTIONS:,} subscriptions"
         else:
             return
         session.clear()
@@ -172,7 +166,7 @@ class Responder:
                 self.device.enqueue(packets.Connack(reason_code=code), None, 0, now_ns)
             self.device.end = Close("fin", f"a CONNECT that cannot be read: {packet.reason.replace('_', ' ')}")
         else:
-            self.device.end_with(MALFORMED, f"a malformed packet: {packet.reason.replace('_', ' ')}", now_ns)
+            self.device.end_with(connection.MALFORMED, f"a malformed packet: {packet.reason.replace('_', ' ')}", now_ns)
 
     def _connected(self, entry: Entry, packet: packets.Connect, now_ns: int) -> None:
         """CONNECT: the session, and the recorded answer (5.0 3.1.4)."""
@@ -297,7 +291,7 @@ class Responder:
         if not known:
             code = violation(packet, entry.topic, self.device.state)
             if code is None and isinstance(packet, packets.Connect):
-                code = PROTOCOL_ERROR  # 5.0 MQTT-3.1.0-2
+                code = connection.PROTOCOL_ERROR  # 5.0 MQTT-3.1.0-2
             if code is not None:
                 self.device.end_with(code, f"{packet_name(packet)} that breaks the protocol", now_ns)
                 return
