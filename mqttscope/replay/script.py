@@ -112,9 +112,19 @@ class Script:
     def version(self) -> ProtocolVersion:
         return self.connection.version
 
+    def first(self, kind: type[ControlPacket], *, from_client: bool) -> Entry | None:
+        """The first packet of a type that one side sent."""
+        sent = (one for one in self.entries if one.from_client is from_client)
+        return next((one for one in sent if isinstance(one.packet, kind)), None)
+
     @property
     def connect(self) -> Entry | None:
-        return next((one for one in self.entries if one.from_client and isinstance(one.packet, Connect)), None)
+        return self.first(Connect, from_client=True)
+
+    @property
+    def connect_packet(self) -> Connect | None:
+        entry = self.connect
+        return entry.packet if entry is not None and isinstance(entry.packet, Connect) else None
 
     @property
     def begins(self) -> bool:
@@ -124,7 +134,7 @@ class Script:
 
     @property
     def connack(self) -> Entry | None:
-        return next((one for one in self.entries if not one.from_client and isinstance(one.packet, Connack)), None)
+        return self.first(Connack, from_client=False)
 
 
 class ScriptReader:

@@ -399,5 +399,5 @@ def _without_texts(packet: ControlPacket) -> ControlPacket:
         return packet
     made = copy.copy(packet)
     made.raw = b""
-    made.properties = Properties.of(one for one in block.items if one[0] not in _FOR_PEOPLE)  # type: ignore[attr-defined]
+    made.properties = block.without(*_FOR_PEOPLE)  # type: ignore[attr-defined]
     return made

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mqttscope.mqtt import Publish
-from mqttscope.replay.verify import compare, verify
+from mqttscope.replay.verify import verify
 from mqttscope.replay.verify.deliveries import longest_rise
 from mqttscope.replay.verify.difference import DifferenceKind
 from tests.each import each
@@ -26,6 +26,7 @@ from tests.replay.talk import (
     Found,
     asked,
     check,
+    compare,
     delivered,
     pairs,
     record,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect
 from mqttscope.replay.script import Script, read_scripts
-from mqttscope.replay.verify import compare, verify
+from mqttscope.replay.verify import verify
 from mqttscope.replay.verify.difference import DifferenceKind
 from tests.conftest import ROOT
 from tests.each import each
-from tests.replay.talk import ALL, copied, delivered, pairs, told
+from tests.replay.talk import ALL, compare, copied, delivered, pairs, told
 from tests.replay.verify import test_answers, test_deliveries
 
 CAPTURES = sorted(path.parent.name for path in (ROOT / "captures").glob("*/capture.pcapng"))
