@@ -6,12 +6,11 @@ one side of it does instead: bytes to send, answers to wait for, pauses, the end
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
-from mqttscope.mqtt.codec import decode
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Connect
@@ -87,11 +86,6 @@ class RecordedFlow:
             connects = (one.packet for one in entries if one.from_client and isinstance(one.packet, Connect))
             version = next((one.version for one in connects), ProtocolVersion.V3_1_1)
         return cls(entries, version, capture_hash, connection)
-
-    @classmethod
-    def of_bytes(cls, packets: Sequence[tuple[str, bytes]], *, version: ProtocolVersion) -> RecordedFlow:
-        """A flow of ``(side, bytes of one packet)``."""
-        return cls([Entry(side == CLIENT, decode(raw, version), raw) for side, raw in packets], version)
 
     def first(self, kind: type[ControlPacket], *, from_client: bool) -> Any:
         """The first well-formed packet of a class from one side, ``None`` where there is none."""

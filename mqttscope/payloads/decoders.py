@@ -240,7 +240,8 @@ class Decoders:
 
 
 _READERS: Final[dict[str, Callable[[bytes], Any]]] = {
-    "text": values.from_text, "json": values.from_json, "cbor": values.from_cbor, "msgpack": values.from_msgpack, "protobuf": from_wire,
+    "text": values.from_text, "json": values.from_json, "cbor": values.from_cbor, "msgpack": values.from_msgpack,
+    "protobuf": from_wire,
 }  # fmt: skip
 
 

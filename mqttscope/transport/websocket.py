@@ -156,7 +156,8 @@ class ServerHandshake:
         )
         self.answer = (
             "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-            f"Sec-WebSocket-Accept: {http_upgrade.accept_for(request.key)}\r\nSec-WebSocket-Protocol: {self.subprotocol}\r\n\r\n"
+            f"Sec-WebSocket-Accept: {http_upgrade.accept_for(request.key)}\r\n"
+            f"Sec-WebSocket-Protocol: {self.subprotocol}\r\n\r\n"
         ).encode()
         return rest
 

@@ -45,11 +45,11 @@ def test_every_string_is_looked_at(packet: Any, field: str) -> None:
 @pytest.mark.parametrize(("packet", "field"), EVERYWHERE, ids=[field for _, field in EVERYWHERE])
 def test_paths_are_those_of_the_spans(packet: Any, field: str) -> None:
     version = packet.version if isinstance(packet, Connect) else V5
-    from mqttscope.mqtt.codec import field_span
+    from mqttscope.mqtt.codec import SpanIndex
 
     read = decode(encode(packet, version), version)
 
-    assert field_span(read, field, version) is not None  # type: ignore[arg-type]
+    assert SpanIndex(read.raw, version).of(read, field) is not None  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

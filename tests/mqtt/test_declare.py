@@ -18,7 +18,7 @@ from mqttscope.mqtt import (
     encode,
     trace,
 )
-from mqttscope.mqtt.codec import SpanIndex, field_span
+from mqttscope.mqtt.codec import SpanIndex
 from mqttscope.mqtt.declare import PACKETS, ControlPacket, frame_packet, plan
 from mqttscope.mqtt.wire import Fault
 from tests.mqtt.case import ALL, V3_1, V3_1_1, V5, parse
@@ -217,7 +217,7 @@ class TestFieldSpan:
         packet = decode(parse("10 16 00 04 4d 51 54 54 04 86 00 00 00 01 63 00 01 77 00 01 78 00 01 75"))
 
         assert isinstance(packet, Connect)
-        span = field_span(packet, path, V3_1_1)
+        span = SpanIndex(packet.raw, V3_1_1).of(packet, path)
         assert span is not None
         assert (span.field, span.start, span.end) == (path, start, end)
 
@@ -229,7 +229,7 @@ class TestFieldSpan:
         packet = decode(parse("32 0d 00 01 74 00 01 06 26 00 01 61 00 00 70"), V5)
 
         assert isinstance(packet, Publish)
-        span = field_span(packet, path, V5)
+        span = SpanIndex(packet.raw, V5).of(packet, path)
         assert span is not None
         assert (span.start, span.end) == (start, end)
 
@@ -237,10 +237,10 @@ class TestFieldSpan:
         packet = decode(parse("82 0a 00 01 00 01 61 00 00 01 62 01"))
 
         assert isinstance(packet, Subscribe)
-        whole = field_span(packet, "subscriptions", V3_1_1)
+        whole = SpanIndex(packet.raw, V3_1_1).of(packet, "subscriptions")
         assert whole is not None
         assert (whole.start, whole.end) == (4, 12)
-        assert field_span(packet, "properties", V3_1_1) is None
+        assert SpanIndex(packet.raw, V3_1_1).of(packet, "properties") is None
 
     @pytest.mark.parametrize(
         "octets",
@@ -294,7 +294,7 @@ class TestFieldSpan:
             made = replace(packet, raw=row.raw)
             for declared in packet.declaration:
                 if getattr(packet, declared.name) not in (None, [], b"") and row not in LONG:
-                    assert field_span(made, declared.name, row.version) is not None, (row.id, declared.name)
+                    assert SpanIndex(made.raw, row.version).of(made, declared.name) is not None, (row.id, declared.name)
 
 
 def test_any_bytes_like_input_is_taken() -> None:

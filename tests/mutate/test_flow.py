@@ -22,7 +22,7 @@ from mqttscope.mutate.flow import (
     differences,
     recorded_steps,
 )
-from tests.mutate.talk import V3_1, V3_1_1, V5, good
+from tests.mutate.talk import V3_1, V3_1_1, V5, good, of_bytes
 
 
 @dataclass
@@ -55,7 +55,7 @@ def test_without_a_connect_the_version_is_3_1_1_unless_it_is_given() -> None:
 
 
 def test_malformed_packets_have_no_place() -> None:
-    flow = RecordedFlow.of_bytes([(CLIENT, b"\x36\x03\x00\x01a"), (CLIENT, encode(Pingreq()))], version=V5)
+    flow = of_bytes([(CLIENT, b"\x36\x03\x00\x01a"), (CLIENT, encode(Pingreq()))], V5)
 
     assert flow.entries[0].packet_type is None
     assert flow.places(CLIENT) == [1]

@@ -35,7 +35,7 @@ from mqttscope.mutate.steps import (
     sends,
     wait,
 )
-from tests.mutate.talk import V3_1_1, V5, authenticated, good, limited, made
+from tests.mutate.talk import V3_1_1, V5, authenticated, good, limited, made, of_bytes
 
 ALL = list(ProtocolVersion)
 
@@ -145,7 +145,7 @@ def test_there_are_no_more_identifiers_than_65_535() -> None:
 
 def test_what_is_malformed_has_no_identifier_to_use() -> None:
     flow = connected()
-    flow.entries += RecordedFlow.of_bytes([(CLIENT, b"\x40\x03\xff\xff\x01\x00")], version=V3_1_1).entries
+    flow.entries += of_bytes([(CLIENT, b"\x40\x03\xff\xff\x01\x00")], V3_1_1).entries
     assert isinstance(flow.entries[-1].packet, Malformed)
 
     assert free_identifiers(target_of(flow), 1) == [65_535]

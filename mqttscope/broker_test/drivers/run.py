@@ -37,8 +37,8 @@ LEAK_PROOF_BYTES = 96 * 1024 * 1024
 LEAK_TURNS = 200
 """More turns are not played to prove that."""
 FLOOD = (
-    f"the broker sent more than {probe_client.MAX_RECEIVED_BYTES >> 20} MiB or {probe_client.MAX_RECEIVED_PACKETS:,} packets on the connection, "
-    "so that it is not judged"
+    f"the broker sent more than {probe_client.MAX_RECEIVED_BYTES >> 20} MiB or {probe_client.MAX_RECEIVED_PACKETS:,} "
+    "packets on the connection, so that it is not judged"
 )
 """What is said of a broker that sends without end."""
 HURRY_S = 0.3

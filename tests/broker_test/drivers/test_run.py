@@ -12,11 +12,20 @@ import pytest
 from mqttscope.broker_test.drivers.health import NoBrokerError, Process
 from mqttscope.broker_test.drivers.run import CaseResult, longest_s, unhurried
 from mqttscope.broker_test.fit import Numbered, fitted
-from mqttscope.broker_test.oracle import broken_by_client
 from mqttscope.broker_test.verdict import AS_RECORDED, Verdict
 from mqttscope.mqtt import Auth, Connect, Malformed, Properties, ProtocolVersion, Publish, Pubrel, encode
 from tests.broker_test.broken import Fault, broken, broken_command
-from tests.broker_test.flows import V3_1, V3_1_1, V5, authenticated, make_case, script, trial_of, tried
+from tests.broker_test.flows import (
+    V3_1,
+    V3_1_1,
+    V5,
+    authenticated,
+    broken_by_client,
+    make_case,
+    script,
+    trial_of,
+    tried,
+)
 from tests.proxy.rig import free_port
 
 QOS_3 = "publish:qos-3"
