@@ -40,7 +40,6 @@ MAX_PRINTF = 4_000
 
 
 def client_of(index: int) -> Endpoint:
-    """The client's endpoint of the connection of this index."""
     host, port = divmod(index, _PORTS)
     return Endpoint(IPv4Address(f"198.51.100.{1 + host % 254}"), _FIRST_PORT + port)
 

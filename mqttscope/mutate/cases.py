@@ -109,22 +109,18 @@ class Case:
 
     @property
     def version(self) -> ProtocolVersion:
-        """The version spoken."""
         return self.flow.version
 
     @property
     def statements(self) -> tuple[str, ...]:
-        """What it breaks."""
         return self.mutation.broken(self.version, self.flow.sender)
 
     @property
     def verdict(self) -> Verdict:
-        """What the specification says about it."""
         return self.mutation.verdict(self.version, self.flow.sender)
 
     @property
     def reaction(self) -> Reaction:
-        """What the receiver has to do."""
         return self.mutation.reaction_in(self.version, self.flow.sender)
 
 

@@ -67,7 +67,6 @@ def _by_name() -> dict[str, Mutation]:
 
 
 def mutation(name: str) -> Mutation:
-    """The mutation of a name; `KeyError` where there is none."""
     return _by_name()[name]
 
 
@@ -100,7 +99,6 @@ def select(
 
 
 def names(mutations: Iterable[Mutation]) -> list[str]:
-    """Names of mutations."""
     return [one.name for one in mutations]
 
 

@@ -59,7 +59,6 @@ DRIP_NS = 100_000_000
 
 
 def _put(packet: ControlPacket | bytes, target: FlowTarget) -> list[Step]:
-    """Send a packet anywhere on the open connection."""
     return put(target, [send(packet, target.version)])
 
 
@@ -102,7 +101,6 @@ def _only_connect(target: FlowTarget) -> list[Step]:
 
 
 def _authenticates(target: FlowTarget) -> bool:
-    """Whether CONNECT names an Authentication Method."""
     connect = connect_of(target)
     return connect.properties is not None and connect.properties.authentication_method is not None
 

@@ -75,7 +75,6 @@ class Chance:
                 return number % end
 
     def pick(self, choices: Sequence[T]) -> T:
-        """One of the choices."""
         return choices[self.below(len(choices))]
 
     def shuffled(self, values: Sequence[T]) -> list[T]:
@@ -163,18 +162,15 @@ class Target:
     chance: Chance
 
     def encoded(self) -> bytes:
-        """The bytes of the packet as it is now."""
         return encode(self.packet, self.version)
 
     @property
     def connect(self) -> Connect | None:
-        """The CONNECT of the flow."""
         found: Connect | None = self.flow.first(Connect, from_client=True)
         return found
 
     @property
     def connack(self) -> Connack | None:
-        """The CONNACK of the flow."""
         found: Connack | None = self.flow.first(Connack, from_client=False)
         return found
 
@@ -197,11 +193,9 @@ class FlowTarget:
 
     @property
     def version(self) -> ProtocolVersion:
-        """The version spoken."""
         return self.flow.version
 
     def limit(self, name: str, default: int) -> int:
-        """As `Target.limit`."""
         return Target(None, b"", self.version, self.sender, self.flow, 0, self.chance).limit(name, default)
 
 

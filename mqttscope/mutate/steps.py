@@ -21,18 +21,15 @@ MOST_PACKETS = 1_000
 
 
 def send(packet: ControlPacket | bytes, version: ProtocolVersion) -> Step:
-    """A step that sends something new."""
     data = packet if isinstance(packet, bytes) else encode(packet, version)
     return Step(Action.SEND, data, mutated=True)
 
 
 def wait(packet_type: PacketType, packet_identifier: int | None = None) -> Step:
-    """A step that waits for an answer to something new."""
     return Step(Action.AWAIT, awaits=packet_type, packet_identifier=packet_identifier, mutated=True)
 
 
 def pause(nanoseconds: int) -> Step:
-    """A step that does nothing."""
     return Step(Action.PAUSE, nanoseconds=nanoseconds, mutated=True)
 
 
@@ -98,7 +95,6 @@ def publish(target: FlowTarget, qos: int = 0, identifier: int | None = None, tex
 
 
 def other_side(target: FlowTarget) -> str:
-    """The side that receives."""
     return SERVER if target.sender == CLIENT else CLIENT
 
 
@@ -125,16 +121,13 @@ def sends(target: FlowTarget, *, start: int = 0) -> list[int]:
 
 
 def marked(step: Step) -> Step:
-    """The step as one of the mutation's."""
     return replace(step, mutated=True)
 
 
 def twice(target: FlowTarget, index: int) -> list[Step]:
-    """The steps with one of them repeated."""
     return [*target.steps[: index + 1], marked(target.steps[index]), *target.steps[index + 1 :]]
 
 
 def instead(target: FlowTarget, index: int, packet: ControlPacket) -> list[Step]:
-    """The steps with another packet in place of one."""
     step = replace(send(packet, target.version), entry=index)
     return [*target.steps[:index], step, *target.steps[index + 1 :]]

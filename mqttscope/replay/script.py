@@ -113,7 +113,6 @@ class Script:
         return self.connection.version
 
     def first(self, kind: type[ControlPacket], *, from_client: bool) -> Entry | None:
-        """The first packet of a type that one side sent."""
         sent = (one for one in self.entries if one.from_client is from_client)
         return next((one for one in sent if isinstance(one.packet, kind)), None)
 

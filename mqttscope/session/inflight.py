@@ -73,7 +73,6 @@ class Exchange:
     """How often the packet came again with DUP on this connection."""
 
     def move(self, packet_type: PacketType) -> None:
-        """Take a PUBREC or PUBREL that does not end it."""
         self.phase = EXCHANGE_TRANSITIONS[self.phase, packet_type]
 
 

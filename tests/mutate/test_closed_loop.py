@@ -10,14 +10,13 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from mqttscope.events import PacketEvent
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.finding import Scope, Severity
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt import Direction, ProtocolVersion
 from mqttscope.mutate import Chance, Mutation, NotApplicableError, RecordedFlow, Verdict, apply, catalogue, select
 from mqttscope.mutate.catalogue import BEFORE_THE_LEVEL, cited_instead, matches
-from mqttscope.mutate.flow import CLIENT, SERVER, SIDES, MutatedFlow, recorded_steps
+from mqttscope.mutate.flow import CLIENT, SERVER, SIDES, Entry, MutatedFlow, recorded_steps
 from tests.conftest import ROOT
 from tests.corpus.reading import read
 from tests.mutate.talk import authenticated, good, judge, limited
@@ -208,18 +207,12 @@ def recorded(name: str) -> RecordedFlow:
     events = read(ROOT / "captures" / name / "capture.pcapng").whole
     counts = Counter(event.connection.number for event in events)
     number = counts.most_common(1)[0][0]
-    kept = [_Recorded(event) for event in events if event.connection.number == number]
-    return RecordedFlow.of(kept, capture_hash=name, connection=number)
-
-
-class _Recorded:
-    """An event in the form that flows are made of."""
-
-    def __init__(self, event: PacketEvent) -> None:
-        self.from_client = event.direction is Direction.CLIENT_TO_SERVER
-        self.packet = event.packet
-        self.raw = event.packet.raw
-        self.timestamp_ns = event.timestamp_ns
+    kept = [event for event in events if event.connection.number == number]
+    entries = [
+        Entry(event.direction is Direction.CLIENT_TO_SERVER, event.packet, event.packet.raw, event.timestamp_ns)
+        for event in kept
+    ]
+    return RecordedFlow(entries, kept[0].connection.version, name, number)
 
 
 def wrong_with(name: str, part: int | None) -> list[str]:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mqttscope.mqtt import Connect, PacketType, Pingreq, Publish, decode, encode
 from mqttscope.mqtt.codec import packet_end
-from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mutate.flow import (
     CLIENT,
     SERVER,
@@ -17,41 +14,19 @@ from mqttscope.mutate.flow import (
     Change,
     Entry,
     MutatedFlow,
-    RecordedFlow,
     Step,
     differences,
     recorded_steps,
 )
-from tests.mutate.talk import V3_1, V3_1_1, V5, good, of_bytes
+from tests.mutate.talk import V3_1, V5, good, of_bytes
 
 
-@dataclass
-class Recorded:
-    """As a script of a replay has it."""
+def test_the_first_packet_of_a_class_is_of_one_side() -> None:
+    flow = good(V3_1)
+    connect = flow.entries[0].packet
 
-    from_client: bool
-    packet: ControlPacket
-    raw: bytes
-    timestamp_ns: int
-    topic: str | None = None
-
-
-def test_a_flow_is_made_of_anything_that_knows_sender_packet_bytes_and_time() -> None:
-    connect = Connect(protocol_name="MQIsdp", protocol_level=3, client_identifier="a")
-    rows = [Recorded(True, connect, encode(connect), 5), Recorded(True, Pingreq(), encode(Pingreq()), 6)]
-
-    flow = RecordedFlow.of(rows, capture_hash="abc", connection=2)
-
-    assert flow.version is V3_1
-    assert [one.timestamp_ns for one in flow.entries] == [5, 6]
-    assert (flow.capture_hash, flow.connection) == ("abc", 2)
     assert flow.first(Connect, from_client=True) is connect
     assert flow.first(Connect, from_client=False) is None
-
-
-def test_without_a_connect_the_version_is_3_1_1_unless_it_is_given() -> None:
-    assert RecordedFlow.of([]).version is V3_1_1
-    assert RecordedFlow.of([], version=V5).version is V5
 
 
 def test_malformed_packets_have_no_place() -> None:

@@ -465,13 +465,13 @@ class BrokerAnswers:
         return self._taken_from(self._find(kind, identifier))
 
     def has_delivery(self, payload: bytes) -> bool:
-        return self._find_delivery(payload) is not None
+        return self._find(PacketType.PUBLISH, payload=payload) is not None
 
     def take_delivery(self, payload: bytes) -> Publish | None:
-        found = self._taken_from(self._find_delivery(payload))
+        found = self._taken_from(self._find(PacketType.PUBLISH, payload=payload))
         return found if isinstance(found, Publish) else None
 
-    def _find(self, kind: PacketType, identifier: int | None) -> int | None:
+    def _find(self, kind: PacketType, identifier: int | None = None, payload: bytes | None = None) -> int | None:
         while self._first in self._taken:
             self._taken.discard(self._first)
             self._first += 1
@@ -479,14 +479,9 @@ class BrokerAnswers:
             packet = self._received[place]
             if place in self._taken or isinstance(packet, Malformed) or packet.packet_type != kind:
                 continue
-            if identifier is None or getattr(packet, "packet_identifier", None) == identifier:
-                return place
-        return None
-
-    def _find_delivery(self, payload: bytes) -> int | None:
-        for place in range(self._first, len(self._received)):
-            packet = self._received[place]
-            if place not in self._taken and isinstance(packet, Publish) and packet.payload == payload:
+            if identifier not in (None, getattr(packet, "packet_identifier", None)):
+                continue
+            if payload is None or getattr(packet, "payload", None) == payload:
                 return place
         return None
 

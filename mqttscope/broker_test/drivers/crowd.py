@@ -400,14 +400,22 @@ class Crowd:
         turn = asyncio.Lock()
         test = self.test
 
+        @asynccontextmanager
+        async def others_go_on() -> AsyncIterator[None]:
+            turn.release()
+            try:
+                yield
+            finally:
+                await turn.acquire()
+
         async def again(item: _Item, form: _Form, worker: int) -> None:
             if worker and not form.place.exchanged:
                 # Under its own names it is played without anything beside it.
                 return
-            async with _Turn(turn) as own:
+            async with turn:
                 item.second = await test.attempt(
                     form.place.script, form.case, test.patience_s * AGAIN, thorough=True, worker=worker,
-                    resting=own.let_others,
+                    resting=others_go_on,
                 )  # fmt: skip
 
         if items:
@@ -457,36 +465,6 @@ def _may_be_of_load(result: CaseResult) -> bool:
     return any(
         isinstance(one, Connack | Disconnect | Puback | Pubrec) and one.reason_code in OF_LOAD for one in answers
     )
-
-
-class _Turn:
-    """A lock that its holder can leave to others for a while."""
-
-    def __init__(self, lock: asyncio.Lock) -> None:
-        self._lock = lock
-        self._held = False
-
-    async def __aenter__(self) -> _Turn:
-        await self._take()
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        self._leave()
-
-    async def _take(self) -> None:
-        await self._lock.acquire()
-        self._held = True
-
-    def _leave(self) -> None:
-        if self._held:
-            self._held = False
-            self._lock.release()
-
-    @asynccontextmanager
-    async def let_others(self) -> AsyncIterator[None]:
-        self._leave()
-        yield
-        await self._take()
 
 
 class _Latest(Generic[T]):

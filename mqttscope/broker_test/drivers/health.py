@@ -308,7 +308,6 @@ class Process:
         return f"signal {-code}" if code < 0 else f"exit code {code}"
 
     def memory(self) -> int:
-        """Resident bytes; 0 where that is not known."""
         return system.resident_bytes(self.pid)
 
     def stop(self, seconds: float = STOP_S) -> None:

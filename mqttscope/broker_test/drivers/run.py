@@ -100,7 +100,6 @@ class BrokerTest:
         self.growth = MemoryTrend(self.process)
 
     async def begin(self) -> None:
-        """Find the broker, or start it; `NoBrokerError` where none serves."""
         await self.monitor.begin()
 
     async def end(self) -> None:

@@ -202,7 +202,6 @@ class Acknowledgement:
 
 
 def _acknowledged(answers: Iterable[Entry]) -> bool:
-    """Whether the recorded client acknowledged a message at all."""
     return any(isinstance(one.packet, packets.Puback | packets.Pubrec) for one in answers)
 
 

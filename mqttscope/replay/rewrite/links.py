@@ -190,7 +190,6 @@ def say(entry: Entry, packet: ControlPacket, version: ProtocolVersion) -> None:
 
 
 def rename(script: Script, client_identifier: str) -> None:
-    """Give the connection of a script another Client Identifier; its packets are not looked at."""
     script.connection = replace(script.connection, client_identifier=client_identifier)
 
 

@@ -76,7 +76,6 @@ class TopicMapping:
 
     @classmethod
     def parse(cls, text: str) -> TopicMapping:
-        """The mapping of ``FROM=TO``."""
         return cls(*_split_pair(text, "topic mapping"))
 
     def __str__(self) -> str:
@@ -247,7 +246,6 @@ class ClientMapping:
 
     @classmethod
     def parse(cls, text: str) -> ClientMapping:
-        """The mapping of ``FROM=TO``."""
         return cls(*_split_pair(text, "client mapping"))
 
     def __str__(self) -> str:

@@ -179,7 +179,6 @@ class _Run:
 
 
 def _end(identifier: int) -> tuple[tuple[bool, ControlPacket], tuple[bool, ControlPacket]]:
-    """Release and completion of a message of QoS 2."""
     return (True, Pubrel(identifier)), (False, Pubcomp(identifier))
 
 

@@ -208,15 +208,12 @@ class Responder:
         if before is None or not before.reason_code:
             self.device.session = sessions.of(assigned or connect.client_identifier or f"\0{id(self)}")
             resumed = sessions.resumed(connect)
-            present = (
-                resumed
-                if before is None or self.device.version < V3_1_1
-                else not connect.clean_start and bool(before.session_present)
-            )
+            present = resumed
+            if before is not None and self.device.version >= V3_1_1:
+                present = not connect.clean_start and bool(before.session_present)
             if resumed and not present:
-                self.device.note(
-                    NoteKind.SESSION, "the device's session was forgotten, since the recorded server had none"
-                )
+                text = "the device's session was forgotten, since the recorded server had none"
+                self.device.note(NoteKind.SESSION, text)
             if not present:
                 self.device.session.clear()
             self.device.owed.extend(self.device.session.unfinished.values())
@@ -260,10 +257,8 @@ class Responder:
         entry.answers = entry.answers or message
         recorded = None
         if source is not None:
-            asked = next(
-                (one for one in self.device.recorded.answers.get(source, ()) if isinstance(one.packet, packets.Pubrel)),
-                None,
-            )
+            answers = self.device.recorded.answers.get(source, ())
+            asked = next((one for one in answers if isinstance(one.packet, packets.Pubrel)), None)
             entry.source = asked
             if asked is not None:
                 self.device.mark(asked, now_ns)
@@ -336,23 +331,14 @@ class Responder:
         if self._silent(source, (kind,)):
             return
         found = self.device.recorded.answered(source, kind) if source is not None else None
-        asked = source.packet if source is not None and found is not None else None
-        given = None if found is None else found.packet
+        recorded = None if source is None or found is None else (source.packet, found.packet)
         made: ControlPacket
         if isinstance(packet, packets.Subscribe):
-            pair = (
-                (asked, given) if isinstance(asked, packets.Subscribe) and isinstance(given, packets.Suback) else None
-            )
-            suback = adapt.suback(packet, pair, self.grants, self.device.state)
+            suback = adapt.suback(packet, recorded, self.grants, self.device.state)
             adapt.subscribe(self.device.session, packet, suback)
             made = suback
         elif isinstance(packet, packets.Unsubscribe):
-            both = (
-                (asked, given)
-                if isinstance(asked, packets.Unsubscribe) and isinstance(given, packets.Unsuback)
-                else None
-            )
-            made = adapt.unsuback(packet, both, self.device.session, self.device.state)
+            made = adapt.unsuback(packet, recorded, self.device.session, self.device.state)
             for name in packet.topic_filters:
                 self.device.session.subscriptions.pop(name, None)
         else:

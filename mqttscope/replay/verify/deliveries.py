@@ -209,7 +209,6 @@ def _lower_qos(run: ReplayRun, pair: Pair, recorded: Entry, before: Publish, now
 
 
 def _sent_otherwise(run: ReplayRun, recorded: Entry) -> bool:
-    """Whether the replay sent the message with another QoS itself."""
     sources = run.publications.get(key_of(recorded), ())
     return any(run.played_with_qos(one.entry) not in (None, one.qos) for one in sources)
 

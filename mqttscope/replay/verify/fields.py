@@ -51,7 +51,6 @@ class FieldDifference:
 
 
 def failed(packet: ControlPacket, version: ProtocolVersion) -> bool:
-    """Whether the Reason Code of an answer is a failure."""
     code: int = getattr(packet, "reason_code", None) or 0
     return code > 0 if version < ProtocolVersion.V5 and isinstance(packet, Connack) else code >= FAILURE
 

@@ -84,7 +84,6 @@ class FilterTable:
         return found
 
     def anybody(self, topic: str) -> Iterator[RecordedFilter]:
-        """Those of all clients that a topic belongs to."""
         return (one for mine in self.of.values() for one in mine if one.matches(topic))
 
 
@@ -244,11 +243,9 @@ class ReplayRun:
         self.publications.setdefault(key_of(entry), []).append(publication)
 
     def ignores(self, topic: str) -> bool:
-        """Whether deliveries of a topic are not compared at all."""
         return any(matches(topic) for matches in self._ignored)
 
     def subscriptions(self, script: Script, topic: str | None) -> list[RecordedFilter]:
-        """Subscriptions of the client of a connection that a topic belongs to."""
         return self._filters.matching(script, topic or "")
 
     def played_with_qos(self, entry: Entry) -> int | None:
@@ -257,5 +254,4 @@ class ReplayRun:
         return performed.packet.qos if performed is not None and isinstance(performed.packet, Publish) else None
 
     def was_skipped(self, entry: Entry) -> bool:
-        """Whether the replay left a recorded packet out on purpose."""
         return id(entry) in self.skipped
