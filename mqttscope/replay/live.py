@@ -116,11 +116,6 @@ def packet_name(packet: ControlPacket | Malformed) -> str:
     return "malformed packet" if isinstance(packet, Malformed) else packet.packet_type.name
 
 
-def begins_exchange(packet: ControlPacket) -> bool:
-    """Whether the packet waits for an answer that carries its identifier."""
-    return isinstance(packet, _BEGIN) or (isinstance(packet, packets.Publish) and packet.qos > 0)
-
-
 def ends_exchange(packet: ControlPacket | Malformed) -> bool:
     return isinstance(packet, _END) or (isinstance(packet, packets.Pubrec) and (packet.reason_code or 0) >= 0x80)
 
@@ -270,7 +265,7 @@ class LiveConnection:
             if isinstance(packet, packets.Connect) or not entry.from_client:
                 connection.identify(packet)
             connection.apply(packet, direction, self.number - 1, 0, entry.timestamp_ns)
-        if begins_exchange(packet):
+        if isinstance(packet, _BEGIN) or (isinstance(packet, packets.Publish) and packet.qos > 0):
             self._await(entry)
 
     def _await(self, entry: Entry) -> None:

@@ -22,13 +22,14 @@ from mqttscope.events import (
 )
 from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
-from mqttscope.mqtt.packets import Connack, Connect, Pingreq, Pingresp, Publish
+from mqttscope.mqtt.packets import Connack, Connect, Pingreq, Pingresp, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from mqttscope.mqtt.properties import Properties
 from mqttscope.session.connection import Connection
 
 UNSAID = Properties.of(())
 """Stands for properties of a server's packet of which nobody knows what they would have been, since the recording is of
 a version without properties.  Told by identity."""
+ACKNOWLEDGEMENTS = (Puback, Pubrec, Pubrel, Pubcomp)
 C2S = Direction.CLIENT_TO_SERVER
 S2C = Direction.SERVER_TO_CLIENT
 
@@ -230,7 +231,7 @@ class ScriptReader:
             # Answers name the first one.
             current.by_number[event.number] = entry.resends or entry
         elif entry.from_client:
-            entry.resends = self._unfinished.get(_session(event.connection), {}).get(packet.packet_identifier)
+            entry.resends = self._unfinished.get(session_of(event.connection), {}).get(packet.packet_identifier)
 
     def _lost(self, connection: Connection, direction: Direction, length: int, timestamp_ns: int) -> None:
         script = self._of(connection, timestamp_ns).script
@@ -260,7 +261,7 @@ class ScriptReader:
             for number, exchange in connection.client_side.exchanges.items()
             if exchange.kind == "publish" and exchange.packet in current.by_number
         }
-        self._unfinished[_session(connection)] = kept
+        self._unfinished[session_of(connection)] = kept
 
 
 @dataclass(slots=True)
@@ -279,7 +280,7 @@ def _comes_behind(event: PacketEvent | MalformedEvent) -> bool:
     return event.timestamp_ns > connection.closed_ns
 
 
-def _session(connection: Connection) -> str:
+def session_of(connection: Connection) -> str:
     return f"{connection.server} {connection.client_identifier or connection.client}"
 
 

@@ -30,7 +30,7 @@ from mqttscope.mutate import Action, Case, Demand, Step
 from mqttscope.replay.client import ClientOptions, ClientPlayer, ClientSessions
 from mqttscope.replay.client.player import Skip, Wait
 from mqttscope.replay.live import LiveConnection, Send
-from mqttscope.replay.script import Ending, Entry, Script
+from mqttscope.replay.script import ACKNOWLEDGEMENTS, Ending, Entry, Script
 from mqttscope.session.connection import Connection
 
 HOPELESS_S = 0.05
@@ -500,9 +500,6 @@ class BrokerAnswers:
     @property
     def accepted(self) -> bool:
         return any(isinstance(one, Connack) and not one.reason_code for one in self._received)
-
-
-ACKNOWLEDGEMENTS = (packets.Puback, packets.Pubrec, packets.Pubrel, packets.Pubcomp)
 
 
 @dataclass(slots=True)

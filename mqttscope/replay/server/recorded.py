@@ -16,9 +16,8 @@ from dataclasses import dataclass, field
 
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.declare import ControlPacket, Malformed
-from mqttscope.replay.script import Entry, Script
+from mqttscope.replay.script import ACKNOWLEDGEMENTS, Entry, Script
 
-ACKNOWLEDGEMENTS = (packets.Puback, packets.Pubrec, packets.Pubrel, packets.Pubcomp)
 _IDLE = (*ACKNOWLEDGEMENTS, packets.Pingreq, packets.Disconnect)
 """What the device sends when it pleases, or because of what the server said: nothing waits for it."""
 _ANSWERS = (packets.Suback, packets.Unsuback, packets.Pingresp, *ACKNOWLEDGEMENTS)

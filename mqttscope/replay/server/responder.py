@@ -14,10 +14,10 @@ from mqttscope.mqtt.constants import V3_1_1, V5, MalformedReason
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.topics import topic_filter_problem
 from mqttscope.replay.live import Close, NoteKind, packet_name, recorded_delay_ns
-from mqttscope.replay.script import Entry, Script
+from mqttscope.replay.script import ACKNOWLEDGEMENTS, Entry, Script
 from mqttscope.replay.server import adapt, connection
 from mqttscope.replay.server.adapt import Substitutes
-from mqttscope.replay.server.recorded import ACKNOWLEDGEMENTS, PacketMatcher
+from mqttscope.replay.server.recorded import PacketMatcher
 from mqttscope.session.connection import Connection
 
 MAX_SESSION_BYTES = 16 * 1024 * 1024

@@ -22,7 +22,7 @@ from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import PacketType
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.properties import EMPTY, Properties, property_default, property_name
-from mqttscope.replay.script import Entry, Script
+from mqttscope.replay.script import ACKNOWLEDGEMENTS, Entry, Script
 from mqttscope.replay.verify.deliveries import align, longest_rise
 from mqttscope.replay.verify.difference import (
     DeviceKind,
@@ -36,8 +36,7 @@ from mqttscope.replay.verify.difference import (
 )
 from mqttscope.replay.verify.fields import FieldDifference, block_of, numbers_of
 
-_ACKNOWLEDGEMENTS = (packets.Puback, packets.Pubrec, packets.Pubrel, packets.Pubcomp)
-_APART = (*_ACKNOWLEDGEMENTS, packets.Pingreq, packets.Disconnect)
+_APART = (*ACKNOWLEDGEMENTS, packets.Pingreq, packets.Disconnect)
 """Compared by themselves, or not at all."""
 _ENDED = "the server had ended the connection"
 _LOST = "the capture lacks a part of what the client said"
@@ -109,11 +108,8 @@ class _Comparison:
 
     def _said(self, script: Script) -> list[Entry]:
         """Packets of the client that are compared, each message once."""
-        return [
-            one
-            for one in script.entries
-            if one.from_client and not isinstance(one.packet, _APART) and one.resends is None
-        ]
+        sent = (one for one in script.entries if one.from_client and one.resends is None)
+        return [one for one in sent if not isinstance(one.packet, _APART)]
 
     def _add(
         self,
@@ -252,9 +248,8 @@ class _Comparison:
             how = "still holds the connection" if is_open else "ended the connection without a DISCONNECT"
             self._add(DeviceKind.CLOSE, before, None, f"The device {how}, the recorded client sent a DISCONNECT.")
         elif recorded.ending.by == "client" and live.ending.by != "server":
-            if now is not None and not any(
-                one.from_client and isinstance(one.packet, Malformed) for one in recorded.entries
-            ):
+            damaged = any(one.from_client and isinstance(one.packet, Malformed) for one in recorded.entries)
+            if now is not None and not damaged:
                 told = "sent a DISCONNECT, the recorded client ended the connection without one"
                 self._add(DeviceKind.CLOSE, None, now, f"The device {told}.")
             elif now is None and live.ending.how == "open":
@@ -311,12 +306,8 @@ def _answers(script: Script) -> dict[Entry, dict[str, Entry]]:
         about = entry.answers
         if about is not None and about.resends is not None and id(about.resends) in mine:
             about = about.resends
-        if (
-            about is not None
-            and id(about) in mine
-            and entry.from_client
-            and isinstance(entry.packet, _ACKNOWLEDGEMENTS)
-        ):
+        answers = entry.from_client and isinstance(entry.packet, ACKNOWLEDGEMENTS)
+        if about is not None and id(about) in mine and answers:
             found.setdefault(about, {}).setdefault(entry.type, entry)
     return found
 
