@@ -33,6 +33,7 @@ from mqttscope.mutate.mutation import (
     NotApplicableError,
     Reaction,
     exists_in,
+    refuse,
     row,
     senders_of,
 )
@@ -77,8 +78,7 @@ def _first(kind: PacketType, target: FlowTarget) -> list[Step]:
 def _no_connect(target: FlowTarget) -> list[Step]:
     at = target.flow.places(CLIENT, PacketType.CONNECT)
     rest = [index for index in target.flow.places(CLIENT) if at and index > at[0]]
-    if not rest:
-        raise NotApplicableError("the client sent nothing but CONNECT")
+    refuse(not rest, "the client sent nothing but CONNECT")
     # Nobody answers before CONNECT, so there is nothing to wait for.
     return [Step(Action.SEND, target.steps[index].data, index, mutated=True) for index in rest]
 
@@ -106,22 +106,19 @@ def _authenticates(target: FlowTarget) -> bool:
 
 
 def _during_authentication(target: FlowTarget) -> list[Step]:
-    if not _authenticates(target):
-        raise NotApplicableError("the client names no Authentication Method")
+    refuse(not _authenticates(target), "the client names no Authentication Method")
     at = target.flow.places(CLIENT, PacketType.CONNECT)[0] + 1
     return put(target, [send(Pingreq(), V5)], at)
 
 
 def _auth(target: FlowTarget) -> list[Step]:
-    if _authenticates(target):
-        raise NotApplicableError("the client names an Authentication Method")
+    refuse(_authenticates(target), "the client names an Authentication Method")
     code = 0x19 if target.sender == CLIENT else 0x18
     return _put(Auth(reason_code=code, properties=Properties(authentication_method="PLAIN")), target)
 
 
 def _after_disconnect(target: FlowTarget) -> list[Step]:
-    if not exists_in(Disconnect, target.version, target.sender):
-        raise NotApplicableError("before 5.0 only clients send DISCONNECT")
+    refuse(not exists_in(Disconnect, target.version, target.sender), "before 5.0 only clients send DISCONNECT")
     last = Pingreq() if target.sender == CLIENT else Pingresp()
     # As two steps, so that the first may be what ends the connection.
     return [*target.steps[: ending(target)], send(Disconnect(), target.version), send(last, target.version)]
@@ -204,8 +201,7 @@ def _open_packet(target: FlowTarget) -> int:
     """A packet of the side on the open connection, not its DISCONNECT."""
     last = ending(target)
     choices = [index for index in sends(target, start=opening(target)) if index < last]
-    if not choices:
-        raise NotApplicableError("the side sends nothing on the open connection")
+    refuse(not choices, "the side sends nothing on the open connection")
     return target.chance.pick(choices)
 
 
@@ -224,8 +220,7 @@ def _duplicate(target: FlowTarget) -> list[Step]:
 def _reorder(target: FlowTarget) -> list[Step]:
     index = _open_packet(target)
     later = [other for other in sends(target, start=index + 1) if other < ending(target)]
-    if not later:
-        raise NotApplicableError("no packet follows that it could change places with")
+    refuse(not later, "no packet follows that it could change places with")
     steps = list(target.steps)
     steps[index], steps[later[0]] = marked(steps[later[0]]), marked(steps[index])
     return steps
@@ -263,14 +258,12 @@ def _coalesce(target: FlowTarget) -> list[Step]:
             steps[-1] = replace(marked(steps[-1]), data=steps[-1].data + step.data)
         else:
             steps.append(step)
-    if len(steps) == len(target.steps):
-        raise NotApplicableError("no two packets follow each other")
+    refuse(len(steps) == len(target.steps), "no two packets follow each other")
     return steps
 
 
 def _coalesce_connect(target: FlowTarget) -> list[Step]:
-    if _authenticates(target):
-        raise NotApplicableError("the client has to wait for the authentication")
+    refuse(_authenticates(target), "the client has to wait for the authentication")
     at = target.flow.places(CLIENT, PacketType.CONNECT)[0]
     opening(target)
     steps = list(target.steps)
@@ -295,8 +288,7 @@ def _delay(target: FlowTarget) -> list[Step]:
 
 def _keep_alive(target: FlowTarget) -> int:
     seconds = keep_alive(target)
-    if not seconds:
-        raise NotApplicableError("the client has no Keep Alive")
+    refuse(not seconds, "the client has no Keep Alive")
     return seconds
 
 

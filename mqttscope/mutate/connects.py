@@ -33,6 +33,7 @@ from mqttscope.mutate.mutation import (
     Reaction,
     Target,
     attributes,
+    refuse,
     row,
 )
 from mqttscope.mutate.samples import PROPERTY_VALUES, ensure, ensure_will, with_property, without_properties
@@ -121,8 +122,7 @@ def _refuse_with_session(target: Target) -> None:
 
 def _server_reference(target: Target) -> None:
     packet = target.packet
-    if packet.reason_code in (0x9C, 0x9D):
-        raise NotApplicableError("the server has moved")
+    refuse(packet.reason_code in (0x9C, 0x9D), "the server has moved")
     packet.properties = with_property(packet.properties, "server_reference", "other.example")
 
 

@@ -25,6 +25,7 @@ from mqttscope.mutate.mutation import (
     FlowTarget,
     NotApplicableError,
     Reaction,
+    refuse,
     row,
 )
 from mqttscope.mutate.samples import TOPIC, sample
@@ -45,8 +46,7 @@ def _answer_unknown(kind: PacketType, target: FlowTarget) -> list[Step]:
 def _wrong_identifier(kind: type[_Ack], target: FlowTarget) -> list[Step]:
     identifier = steps.free_identifiers(target, 1)[0]
     places = target.flow.places(target.sender, kind.packet_type)
-    if not places:
-        raise NotApplicableError(f"the side sends no {kind.packet_type.name}")
+    refuse(not places, f"the side sends no {kind.packet_type.name}")
     return steps.instead(target, target.chance.pick(places), kind(packet_identifier=identifier))
 
 
@@ -93,8 +93,7 @@ def _own_receive_maximum(target: FlowTarget) -> int:
 
 
 def _identifier_in_use(qos: int, target: FlowTarget) -> list[Step]:
-    if target.limit("receive_maximum", 65_535) < 2:
-        raise NotApplicableError("the receiver takes one message at a time")
+    refuse(target.limit("receive_maximum", 65_535) < 2, "the receiver takes one message at a time")
     identifier = steps.free_identifiers(target, 1)[0]
     # One segment, so that no acknowledgement can come between them.
     data = [steps.send(steps.publish(target, qos, identifier, text), target.version).data for text in ("/one", "/two")]
@@ -162,8 +161,7 @@ def _around_identifier(raw: bytes, version: ProtocolVersion) -> tuple[bytes, byt
 
 def _limit(target: FlowTarget) -> int:
     limit = target.limit("receive_maximum", 65_535)
-    if limit > steps.MOST_PACKETS:
-        raise NotApplicableError(f"the Receive Maximum is above {steps.MOST_PACKETS:,}")
+    refuse(limit > steps.MOST_PACKETS, f"the Receive Maximum is above {steps.MOST_PACKETS:,}")
     return limit
 
 

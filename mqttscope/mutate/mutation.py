@@ -146,6 +146,12 @@ class NotApplicableError(MqttscopeError):
     """The flow lacks what the mutation needs."""
 
 
+def refuse(condition: object, why: str) -> None:
+    """Raise `NotApplicableError` if a condition is true."""
+    if condition:
+        raise NotApplicableError(why)
+
+
 @dataclass(slots=True)
 class Target:
     """One packet to be mutated, in its flow."""

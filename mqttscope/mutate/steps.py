@@ -11,7 +11,7 @@ from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Connack, Connect, Publish
 from mqttscope.mqtt.properties import Properties
 from mqttscope.mutate.flow import CLIENT, SERVER, Action, Step
-from mqttscope.mutate.mutation import FlowTarget, NotApplicableError
+from mqttscope.mutate.mutation import FlowTarget, NotApplicableError, refuse
 from mqttscope.mutate.samples import TOPIC
 
 V5 = ProtocolVersion.V5
@@ -74,16 +74,14 @@ def free_identifiers(target: FlowTarget, count: int) -> list[int]:
         if identifier not in used:
             found.append(identifier)
         identifier -= 1
-    if len(found) < count:
-        raise NotApplicableError("there are not enough free Packet Identifiers")
+    refuse(len(found) < count, "there are not enough free Packet Identifiers")
     return found
 
 
 def publish(target: FlowTarget, qos: int = 0, identifier: int | None = None, text: str = "") -> Publish:
     """A PUBLISH with nothing special in it."""
     limit = target.limit("maximum_qos", 2)
-    if qos > limit and target.sender == CLIENT:
-        raise NotApplicableError(f"the server takes no QoS {qos}")
+    refuse(qos > limit and target.sender == CLIENT, f"the server takes no QoS {qos}")
     block = Properties() if target.version == V5 else None
     return Publish(
         qos=qos,
@@ -101,8 +99,7 @@ def other_side(target: FlowTarget) -> str:
 def connect_of(target: FlowTarget) -> Connect:
     """The CONNECT of the flow."""
     found = target.flow.first(Connect, from_client=True)
-    if found is None:
-        raise NotApplicableError("the recording has no CONNECT")
+    refuse(found is None, "the recording has no CONNECT")
     made: Connect = found
     return made
 

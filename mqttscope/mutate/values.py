@@ -32,6 +32,7 @@ from mqttscope.mutate.mutation import (
     PacketChange,
     Reaction,
     Target,
+    refuse,
     row,
 )
 from mqttscope.mutate.samples import TOPIC, ensure, ensure_block, set_block, without_properties
@@ -323,16 +324,14 @@ def _fill(length: int, target: Target) -> None:
     _unmark(packet)
     packet.payload = b""
     room = length - len(layout_of(target).body())
-    if room < 0:
-        raise NotApplicableError(f"the packet is longer than {length:,} bytes without its payload")
+    refuse(room < 0, f"the packet is longer than {length:,} bytes without its payload")
     packet.payload = bytes(room)
 
 
 def _pad(prefix: str, length: int, target: Target) -> None:
     block = ensure_block(target.packet, prefix)
     room = length - _size(target, prefix) - _EMPTY_PAIR
-    if not 0 <= room <= LONGEST:
-        raise NotApplicableError(f"no User Property fills the properties up to {length:,} bytes")
+    refuse(not 0 <= room <= LONGEST, f"no User Property fills the properties up to {length:,} bytes")
     set_block(target.packet, prefix, Properties.of([*block.items, (USER_PROPERTY, ("", "x" * room))]))
 
 
