@@ -226,11 +226,8 @@ def _reason(case: Case, closing: Sequence[tuple[PacketType, int]], seen: Observa
         fitting = case.reaction.reason_codes
         if fitting and code in BLAMES and code not in fitting and code not in GENERAL:
             due = " or ".join(f"0x{one:02x}" for one in fitting)
-            return Ruling(
-                Verdict.WRONG_REASON,
-                f"closed with {told}, due is {due}",
-                case.mutation.demanded_by(case.version, case.flow.sender),
-            )
+            demanded = case.mutation.demanded_by(case.version, case.flow.sender)
+            return Ruling(Verdict.WRONG_REASON, f"closed with {told}, due is {due}", demanded)
     elif kind is PacketType.CONNACK and case.version == V3_1_1:
         return Ruling(Verdict.WRONG_REASON, f"closed with {told} instead of without an answer", _SILENTLY)
     return _conforming(f"closed with {told}")
@@ -377,6 +374,5 @@ def unmutated(flow: RecordedFlow) -> Case:
     steps = recorded_steps(flow, CLIENT)
     # All of it is looked at, from the CONNECT on.
     steps[0] = replace(steps[0], mutated=True)
-    return Case(
-        0, 0, flow.capture_hash, flow.connection, NOTHING, MutatedFlow(NOTHING.name, CLIENT, flow.version, steps)
-    )
+    mutated = MutatedFlow(NOTHING.name, CLIENT, flow.version, steps)
+    return Case(0, 0, flow.capture_hash, flow.connection, NOTHING, mutated)

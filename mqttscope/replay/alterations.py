@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 from mqttscope.mqtt.declare import Malformed
 from mqttscope.mqtt.packets import Connack, Connect, Puback, Publish, Pubrec, Subscribe, Unsuback, Unsubscribe
-from mqttscope.mqtt.topics import parse_shared
 from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.verify.difference import Difference, DifferenceKind
 from mqttscope.replay.verify.run import FilterTable, Key, RecordedFilter, client_of, is_published, key_of
@@ -248,9 +247,7 @@ class Causes:
     def _no_longer_expected(self, captured: Script, script: Script, key: Key) -> int:
         """How many deliveries of a message the connection had that were left out; with those of left-out members."""
         found = self.made.not_expected.get(captured.connection.number, Counter())[key]
-        shares = {
-            row.topic_filter for row in self.made.subscribes.matching(script, key[0]) if parse_shared(row.topic_filter)
-        }
+        shares = {row.topic_filter for row in self.made.subscribes.matching(script, key[0]) if row.shared}
         if not shares:
             return found
         for client, rows in self.made.subscribed.of.items():

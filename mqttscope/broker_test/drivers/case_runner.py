@@ -196,23 +196,17 @@ class CaseRunner:
 
     async def _until_challenged(self, entry: Entry) -> None:
         """Have the AUTH of a recorded authentication come."""
-        wanted = sum(
-            isinstance(one.packet, packets.Auth) and not one.from_client
-            for one in self.script.entries
-            if one.place <= entry.place
-        )
-        if (
-            not await self.listener.until(lambda: self._answers.count(packets.Auth) >= wanted, self.patience_s)
-            and not self.listener.how
-        ):
+        before = (one for one in self.script.entries if one.place <= entry.place and not one.from_client)
+        wanted = sum(isinstance(one.packet, packets.Auth) for one in before)
+        came = await self.listener.until(lambda: self._answers.count(packets.Auth) >= wanted, self.patience_s)
+        if not came and not self.listener.how:
             raise NotPlayedError("the broker sent no AUTH")
 
     async def _delivered(self, player: ClientPlayer, entry: Entry) -> None:
         """Have a recorded delivery come: by what the client has sent itself, or by a helper in the others' place."""
-        if entry in player.correspondence.done:
-            return
-        await self._provide(entry)
-        await self._came(player, entry)
+        if entry not in player.correspondence.done:
+            await self._provide(entry)
+            await self._came(player, entry)
 
     async def _came(self, player: ClientPlayer, entry: Entry) -> bool:
         """Wait for something recorded; where another broker left something out before, not for long."""

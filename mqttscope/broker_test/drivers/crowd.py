@@ -356,9 +356,8 @@ class Crowd:
         found = [one.result.ruling for one in suspects if one.result is not None]
         if not self.test.stopped and not any(one is not None and one.verdict in BROKER_WIDE for one in found):
             numbers = ", ".join(str(one.numbered.number) for one in suspects[:MAX_NAMED])
-            self._back_off(
-                f"{alarm.verdict} while cases were played at once ({numbers}: {alarm.why}), and in none of them alone"
-            )
+            told = f"{alarm.verdict} while cases were played at once ({numbers}: {alarm.why})"
+            self._back_off(f"{told}, and in none of them alone")
 
     def _back_off(self, why: str) -> None:
         self.jobs = max(1, self.jobs // 2)
@@ -462,9 +461,8 @@ def _stays_open(result: CaseResult) -> bool:
 def _may_be_of_load(result: CaseResult) -> bool:
     """Whether the broker gave a reason that may have to do with other clients."""
     answers = () if result.played is None else result.played.seen.answers
-    return any(
-        isinstance(one, Connack | Disconnect | Puback | Pubrec) and one.reason_code in OF_LOAD for one in answers
-    )
+    reasons = (one.reason_code for one in answers if isinstance(one, Connack | Disconnect | Puback | Pubrec))
+    return any(one in OF_LOAD for one in reasons)
 
 
 class _Latest(Generic[T]):

@@ -288,9 +288,8 @@ class BrokerTest:
         return look
 
     async def supply(self, topic: str, payload: bytes, qos: int) -> bool:
-        return self.monitor.witness is not None and await self.monitor.witness.publish(
-            topic, payload, qos, self.patience_s
-        )
+        witness = self.monitor.witness
+        return witness is not None and await witness.publish(topic, payload, qos, self.patience_s)
 
     async def _leaking(self, found: CaseResult, script: Script, case: Case, *, raw: bool) -> CaseResult:
         """Whether the broker's memory grows each time that the case is played."""

@@ -239,11 +239,8 @@ class ServerRun:
 
     def _earlier(self, recorded: Script) -> list[Script]:
         name = recorded.connection.client_identifier
-        return [
-            one
-            for one in self.scripts
-            if name and one.connection.client_identifier == name and one.opened_place < recorded.opened_place
-        ]
+        mine = (one for one in self.scripts if name and one.connection.client_identifier == name)
+        return [one for one in mine if one.opened_place < recorded.opened_place]
 
     def _in_version(
         self, driver: ServerDriver, recorded: Script | None, first: ControlPacket | Malformed

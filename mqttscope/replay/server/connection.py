@@ -311,9 +311,7 @@ class DeviceConnection:
         elif isinstance(packet, packets.Publish):
             if packet.qos and packet.packet_identifier is not None:
                 self.session.unfinished[packet.packet_identifier] = Unfinished(send.entry)
-        elif isinstance(packet, packets.Puback | packets.Pubcomp) or (
-            isinstance(packet, packets.Pubrec) and ends_exchange(packet)
-        ):
+        elif isinstance(packet, packets.Puback | packets.Pubrec | packets.Pubcomp) and ends_exchange(packet):
             self.session.complete(packet.packet_identifier)
         return send
 

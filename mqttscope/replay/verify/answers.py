@@ -75,10 +75,8 @@ class _Answers:
         self._ending()
         often = list(repeated(self.script)), list(repeated(self.live))
         self._repeated(*often)
-        recorded, live = (
-            _by_request(script, {id(one.entry) for one in again})
-            for script, again in zip((self.script, self.live), often, strict=True)
-        )
+        again = {id(one.entry) for side in often for one in side}
+        recorded, live = _by_request(self.script, again), _by_request(self.live, again)
         for key, answers in recorded.items():
             self._exchange(answers, live.pop(key, []))
         requests = {id(one): one for one in self.script.entries if one.from_client}
@@ -262,10 +260,8 @@ class _Answers:
         if expected is not None and found is not None:
             self._both(expected, found, None)
             if self._left_undone():
-                self.pair.cause = next((one for one in self.pair.differences if one.live is found), None)
-                self.pair.cause = self.pair.cause or self._closed(
-                    "The live broker ended the connection earlier.", found
-                )
+                cause = next((one for one in self.pair.differences if one.live is found), None)
+                self.pair.cause = cause or self._closed("The live broker ended the connection earlier.", found)
         elif found is not None:
             told = f"with {self._disconnected(found)}, which the recorded one did not send"
             self._closed(f"The live broker ended the connection {told}.", found)
@@ -292,9 +288,7 @@ class _Answers:
     def _left_undone(self) -> bool:
         """Whether the connection ended before the last step of the client."""
         for entry in reversed(self.script.entries):
-            if entry.from_client and isinstance(
-                entry.packet, packets.Publish | packets.Subscribe | packets.Unsubscribe | packets.Pingreq | packets.Auth
-            ):
+            if entry.from_client and isinstance(entry.packet, _STEPS):
                 return id(entry) not in self.run.performed
         return False
 
@@ -323,12 +317,8 @@ class _Answers:
         """Whether MQTT came to its end, so that both sides may close the transport."""
         if script.first(packets.Disconnect, from_client=True) is not None:
             return True
-        connack = script.connack
-        return (
-            connack is not None
-            and not isinstance(connack.packet, Malformed)
-            and failed(connack.packet, self.script.version)
-        )
+        packet = script.connack and script.connack.packet
+        return isinstance(packet, packets.Connack) and failed(packet, self.script.version)
 
 
 def request_of(entry: Entry, script: Script) -> Entry | None:
@@ -385,6 +375,7 @@ _ASKS: dict[type[ControlPacket], type[ControlPacket]] = {
     packets.Pingreq: packets.Pingresp,
 }
 """What a packet of a client asks for; of a PUBLISH it depends on the QoS."""
+_STEPS = (packets.Publish, packets.Subscribe, packets.Unsubscribe, packets.Pingreq, packets.Auth)
 _ANSWERS = (*_ASKS.values(), packets.Puback, packets.Pubrec)
 _DUP = 0x08
 

@@ -238,9 +238,8 @@ class Comparison:
         found.cost += cost
         self.kept_bytes += cost
         if self.kept_bytes > MAX_KEPT_BYTES:
-            raise TooMuchKeptError(
-                f"more than {MAX_KEPT_BYTES >> 20} MiB of packets wait for their counterparts in the other capture"
-            )
+            limit = f"more than {MAX_KEPT_BYTES >> 20} MiB of packets"
+            raise TooMuchKeptError(f"{limit} wait for their counterparts in the other capture")
         is_first = isinstance(packet, Connect) and found.key is None and not self.settings.by_topics
         if is_first and packet.client_identifier:  # type: ignore[union-attr]
             name: str = packet.client_identifier  # type: ignore[union-attr]
