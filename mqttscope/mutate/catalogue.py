@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from functools import cache
 from itertools import chain
@@ -96,10 +95,6 @@ def select(
         and (version is None or version in one.versions)
         and (sender is None or sender in one.senders)
     )
-
-
-def names(mutations: Iterable[Mutation]) -> list[str]:
-    return [one.name for one in mutations]
 
 
 def cited_instead(one: Mutation, version: ProtocolVersion, sender: str = CLIENT) -> tuple[str, ...]:

@@ -83,10 +83,6 @@ def _no_connect(target: FlowTarget) -> list[Step]:
     return [Step(Action.SEND, target.steps[index].data, index, mutated=True) for index in rest]
 
 
-def _second_connect(target: FlowTarget) -> list[Step]:
-    return _put(connect_of(target).raw, target)
-
-
 def _nothing(target: FlowTarget) -> list[Step]:
     return [pause(120 * SECOND)]
 
@@ -148,7 +144,8 @@ OPENING = (
           PROTOCOL_ERROR, ONLY_5 if kind == PacketType.AUTH else ALL_VERSIONS)
       for kind in PacketType if CLIENT in senders_of(kind) and kind != PacketType.CONNECT),
     row("flow:connect-dropped", "The client sends everything but its CONNECT.", _no_connect, _FIRST, PROTOCOL_ERROR),
-    row("flow:second-connect", "The client sends its CONNECT again on the open connection.", _second_connect,
+    row("flow:second-connect", "The client sends its CONNECT again on the open connection.",
+        lambda target: _put(connect_of(target).raw, target),
         "3.1 V31-CONNECT-second, 3.1.1 MQTT-3.1.0-2, 5.0 MQTT-3.1.0-2", PROTOCOL_ERROR,
         calls_for="3.1.1 MQTT-3.1.0-2, 5.0 MQTT-3.1.0-2"),
     row("flow:nothing-sent",
@@ -211,10 +208,6 @@ def _drop(target: FlowTarget) -> list[Step]:
     # An empty step keeps the place, so that a player can go there.
     steps[index] = replace(marked(steps[index]), data=b"")
     return steps
-
-
-def _duplicate(target: FlowTarget) -> list[Step]:
-    return twice(target, _open_packet(target))
 
 
 def _reorder(target: FlowTarget) -> list[Step]:
@@ -333,7 +326,8 @@ def _legal(slug: str, sentence: str, change: FlowChange, reaction: Reaction = AC
 
 TRANSPORT = (
     row("flow:drop", "One packet is left out.", _drop, senders=SIDES),
-    row("flow:duplicate", "One packet is sent twice.", _duplicate, senders=SIDES),
+    row("flow:duplicate", "One packet is sent twice.", lambda target: twice(target, _open_packet(target)),
+        senders=SIDES),
     row("flow:reorder", "Two packets of one side change places.", _reorder, senders=SIDES),
     _legal("inject-pingreq", "PINGREQ is sent somewhere on the open connection.", _inject_pingreq),
     _legal("publish-qos-0-twice", "A PUBLISH with QoS 0 is sent twice: two messages.", _qos_0_twice),

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import pairwise
 
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
-from mqttscope.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel, Subscribe
+from mqttscope.mqtt.packets import Publish, Pubrec, Pubrel, Subscribe
 from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import Properties
 from mqttscope.mutate import steps
@@ -30,24 +30,17 @@ from mqttscope.mutate.mutation import (
 )
 from mqttscope.mutate.samples import TOPIC, sample
 
-_Ack = Puback | Pubrec | Pubrel | Pubcomp
 
-
-def _acknowledge_unknown(kind: type[_Ack], target: FlowTarget) -> list[Step]:
-    identifier = steps.free_identifiers(target, 1)[0]
-    return steps.put(target, [steps.send(kind(packet_identifier=identifier), target.version)])
-
-
-def _answer_unknown(kind: PacketType, target: FlowTarget) -> list[Step]:
+def _acknowledge_unknown(kind: PacketType, target: FlowTarget) -> list[Step]:
     identifier = steps.free_identifiers(target, 1)[0]
     return steps.put(target, [steps.send(sample(kind, target.version, identifier), target.version)])
 
 
-def _wrong_identifier(kind: type[_Ack], target: FlowTarget) -> list[Step]:
+def _wrong_identifier(kind: PacketType, target: FlowTarget) -> list[Step]:
     identifier = steps.free_identifiers(target, 1)[0]
-    places = target.flow.places(target.sender, kind.packet_type)
-    refuse(not places, f"the side sends no {kind.packet_type.name}")
-    return steps.instead(target, target.chance.pick(places), kind(packet_identifier=identifier))
+    places = target.flow.places(target.sender, kind)
+    refuse(not places, f"the side sends no {kind.name}")
+    return steps.instead(target, target.chance.pick(places), sample(kind, target.version, identifier))
 
 
 def _first_place(target: FlowTarget, kinds: tuple[PacketType, ...], missing: str) -> int:
@@ -64,13 +57,8 @@ def _wrong_type(target: FlowTarget) -> list[Step]:
     return steps.instead(target, index, Pubrec(packet_identifier=identifier))
 
 
-def _acknowledge_twice(target: FlowTarget) -> list[Step]:
-    kinds = (PacketType.PUBACK, PacketType.PUBCOMP)
-    return steps.twice(target, _first_place(target, kinds, "the side sends no PUBACK and no PUBCOMP"))
-
-
-def _suback_twice(target: FlowTarget) -> list[Step]:
-    return steps.twice(target, _first_place(target, (PacketType.SUBACK,), "the server sends no SUBACK"))
+def _twice(kinds: tuple[PacketType, ...], missing: str, target: FlowTarget) -> list[Step]:
+    return steps.twice(target, _first_place(target, kinds, missing))
 
 
 def _out_of_order(target: FlowTarget) -> list[Step]:
@@ -129,10 +117,6 @@ def _after_release(target: FlowTarget) -> list[Step]:
     return steps.put(target, added, rest=False)
 
 
-def _aliased(alias: int, topic: str) -> Publish:
-    return Publish(topic_name=topic, properties=Properties(topic_alias=alias), payload=b"mutate")
-
-
 def _alias(target: FlowTarget) -> int:
     """A Topic Alias that the receiver takes and the flow does not use."""
     used = {
@@ -147,8 +131,9 @@ def _alias(target: FlowTarget) -> int:
 
 
 def _aliases(topics: tuple[str, ...], target: FlowTarget) -> list[Step]:
-    alias = _alias(target)
-    return steps.put(target, [steps.send(_aliased(alias, topic), V5) for topic in topics])
+    aliased = Properties(topic_alias=_alias(target))
+    made = (Publish(topic_name=topic, properties=aliased, payload=b"mutate") for topic in topics)
+    return steps.put(target, [steps.send(packet, V5) for packet in made])
 
 
 def _around_identifier(raw: bytes, version: ProtocolVersion) -> tuple[bytes, bytes]:
@@ -191,25 +176,33 @@ def _every_identifier(target: FlowTarget) -> list[Step]:
 
 
 _NOTHING_WAITS = "5.0 MQTT-2.2.1-5, 3.1.1 MQTT-2.3.1-6"
-_ACKS = ((Puback, _NOTHING_WAITS), (Pubrec, _NOTHING_WAITS), (Pubrel, _NOTHING_WAITS), (Pubcomp, "5.0 MQTT-2.2.1-5"))
+_ACKS = (
+    (PacketType.PUBACK, _NOTHING_WAITS),
+    (PacketType.PUBREC, _NOTHING_WAITS),
+    (PacketType.PUBREL, _NOTHING_WAITS),
+    (PacketType.PUBCOMP, "5.0 MQTT-2.2.1-5"),
+)
 EXCHANGES = (
     # 5.0 has 0x92 for this in PUBREL and PUBCOMP; nothing says that the connection has to end.
-    *(row(f"flow:acknowledge-unknown-{kind.packet_type.name.lower()}",
-          f"{kind.packet_type.name} has an identifier that nothing has that waits for it.",
+    *(row(f"flow:acknowledge-unknown-{kind.name.lower()}",
+          f"{kind.name} has an identifier that nothing has that waits for it.",
           partial(_acknowledge_unknown, kind), statements, ANY, senders=SIDES) for kind, statements in _ACKS),
     *(row(f"flow:acknowledge-unknown-{kind.name.lower()}", f"{kind.name} has an identifier that no {request} has.",
-          partial(_answer_unknown, kind), "5.0 MQTT-2.2.1-6, 3.1.1 MQTT-2.3.1-7", ANY, senders=(SERVER,))
+          partial(_acknowledge_unknown, kind), "5.0 MQTT-2.2.1-6, 3.1.1 MQTT-2.3.1-7", ANY, senders=(SERVER,))
       for kind, request in ((PacketType.SUBACK, "SUBSCRIBE"), (PacketType.UNSUBACK, "UNSUBSCRIBE"))),
-    *(row(f"flow:acknowledge-wrong-identifier-{kind.packet_type.name.lower()}",
-          f"{kind.packet_type.name} has another identifier than what it answers, which is never answered.",
+    *(row(f"flow:acknowledge-wrong-identifier-{kind.name.lower()}",
+          f"{kind.name} has another identifier than what it answers, which is never answered.",
           partial(_wrong_identifier, kind), statements, ANY, senders=SIDES) for kind, statements in _ACKS),
     row("flow:acknowledge-wrong-type", "A PUBLISH with QoS 1 is answered with PUBREC.", _wrong_type,
         "3.1 V31-PUBLISH-response, 3.1.1 MQTT-3.3.4-1, 5.0 MQTT-3.3.4-1", PROTOCOL_ERROR, senders=SIDES),
-    row("flow:acknowledge-twice", "A PUBACK or PUBCOMP is sent twice.", _acknowledge_twice, senders=SIDES),
+    row("flow:acknowledge-twice", "A PUBACK or PUBCOMP is sent twice.",
+        partial(_twice, (PacketType.PUBACK, PacketType.PUBCOMP), "the side sends no PUBACK and no PUBCOMP"),
+        senders=SIDES),
     row("flow:acknowledge-out-of-order", "Two PUBACKs change places.", _out_of_order,
         "3.1.1 MQTT-4.6.0-2, 5.0 MQTT-4.6.0-2"),
-    row("flow:suback-twice", "A SUBACK is sent twice.", _suback_twice, "3.1.1 MQTT-3.8.4-4, 5.0 MQTT-3.8.4-5", ANY,
-        senders=(SERVER,)),
+    row("flow:suback-twice", "A SUBACK is sent twice.",
+        partial(_twice, (PacketType.SUBACK,), "the server sends no SUBACK"), "3.1.1 MQTT-3.8.4-4, 5.0 MQTT-3.8.4-5",
+        ANY, senders=(SERVER,)),
     # A receiver that has acknowledged the first one has to take the second as a new one (QoS 1, 5.0 MQTT-4.3.2-5) or
     # to acknowledge it as well (QoS 2, 5.0 MQTT-4.3.3-10); so does 3.1.1.
     *(row(f"flow:identifier-in-use-qos-{qos}",

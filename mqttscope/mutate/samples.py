@@ -83,13 +83,7 @@ def with_property(block: Properties | None, name: str, value: Any) -> Properties
 
 
 def without_properties(block: Properties | None, *names: str) -> Properties | None:
-    numbers = {BY_NAME[name].identifier for name in names}
-    return block and Properties.of(item for item in block.items if item[0] not in numbers)
-
-
-def get_block(packet: Any, prefix: str) -> Properties | None:
-    owner = packet.will if prefix else packet
-    return None if owner is None else owner.properties
+    return block and block.without(*(BY_NAME[name].identifier for name in names))
 
 
 def set_block(packet: Any, prefix: str, block: Properties) -> None:
@@ -98,14 +92,15 @@ def set_block(packet: Any, prefix: str, block: Properties) -> None:
 
 def ensure_block(packet: Any, prefix: str) -> Properties:
     """The property block of a 5.0 packet, made if it is not there: with it the reason code that stands before it."""
+    owner = packet
     if prefix:
         ensure_will(packet, V5)
-    if not prefix and hasattr(packet, "reason_code") and packet.reason_code is None:
+        owner = packet.will
+    elif getattr(packet, "reason_code", 0) is None:
         packet.reason_code = 0
-    block = get_block(packet, prefix)
-    if block is None:
-        block = Properties()
-        set_block(packet, prefix, block)
+    if owner.properties is None:
+        owner.properties = Properties()
+    block: Properties = owner.properties
     return block
 
 

@@ -10,7 +10,7 @@ from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Connack, Connect, Publish
 from mqttscope.mqtt.properties import Properties
-from mqttscope.mutate.flow import CLIENT, SERVER, Action, Step
+from mqttscope.mutate.flow import CLIENT, Action, Step
 from mqttscope.mutate.mutation import FlowTarget, NotApplicableError, refuse
 from mqttscope.mutate.samples import TOPIC
 
@@ -90,10 +90,6 @@ def publish(target: FlowTarget, qos: int = 0, identifier: int | None = None, tex
         properties=block,
         payload=b"mutate",
     )
-
-
-def other_side(target: FlowTarget) -> str:
-    return SERVER if target.sender == CLIENT else CLIENT
 
 
 def connect_of(target: FlowTarget) -> Connect:

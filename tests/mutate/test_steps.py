@@ -27,7 +27,6 @@ from mqttscope.mutate.steps import (
     keep_alive,
     marked,
     opening,
-    other_side,
     pause,
     publish,
     put,
@@ -169,10 +168,6 @@ def test_no_qos_is_asked_of_a_server_that_does_not_take_it() -> None:
         publish(target_of(limited()), 1, 1)
     # The limit is one on what clients send.
     assert publish(target_of(limited(), SERVER), 2, 1).qos == 2
-
-
-def test_the_other_side_is_the_one_that_receives() -> None:
-    assert (other_side(target_of(good(V5))), other_side(target_of(good(V5), SERVER))) == (SERVER, CLIENT)
 
 
 def test_keep_alive_is_the_server_s_where_it_has_one() -> None:
