@@ -35,9 +35,7 @@ class ExchangePhase(StrEnum):
     """PUBREL was sent."""
 
 
-SENT: Final = ExchangePhase.SENT
-RECEIVED: Final = ExchangePhase.RECEIVED
-RELEASED: Final = ExchangePhase.RELEASED
+SENT, RECEIVED, RELEASED = ExchangePhase
 
 EXCHANGE_TRANSITIONS: Final = {
     (SENT, PacketType.PUBREC): RECEIVED,

@@ -21,7 +21,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
-from mqttscope.broker_test.drivers.case_runner import CaseRunner, NotPlayedError
+from mqttscope.broker_test.drivers.case_runner import CaseRunner
 from mqttscope.broker_test.drivers.cleanup import Cleaner
 from mqttscope.broker_test.drivers.health import AGAIN, NoBrokerError
 from mqttscope.broker_test.drivers.run import FLOOD, LEAK_BYTES, LOOK_S, BrokerTest, CaseResult
@@ -32,7 +32,6 @@ from mqttscope.broker_test.verdict import BROKER_WIDE, Baseline, Ruling, Verdict
 from mqttscope.mqtt.packets import Connack, Disconnect, Puback, Pubrec
 from mqttscope.mutate import Case
 from mqttscope.replay.script import Script
-from mqttscope.transport.link import LinkError
 
 WINDOW = 32
 """Cases for each worker until suspects are played alone and results are handed out."""
@@ -292,7 +291,7 @@ class Crowd:
         number = script.connection.number
         case = unmutated(flow_of(place.script, "", number))
         for patience_s in (self.test.patience_s, self.test.patience_s * AGAIN):
-            played = (await self._played(case, place.script, worker, patience_s))[0].played
+            played = (await self._played(case, place.script, worker, patience_s)).played
             seen = None if played is None else played.seen
             if seen is not None and self.test.baselines.get(number, Baseline()) == Baseline(
                 frozenset(seen.missing), frozenset(code for _, code in seen.codes), bool(seen.ended)
@@ -300,19 +299,10 @@ class Crowd:
                 return True
         return False
 
-    async def _played(
-        self, case: Case, script: Script, worker: int, patience_s: float
-    ) -> tuple[CaseResult, CaseRunner]:
+    async def _played(self, case: Case, script: Script, worker: int, patience_s: float) -> CaseResult:
         """Play a case beside others; no result where the broker is ill (`_alarm`)."""
-        test = self.test
-        await test.clean(worker)
-        runner = CaseRunner(case, script, test.access, patience_s, test.supply, self._heard.after_now)
-        test.cleaners[worker].owe(runner.conversation)
-        result = CaseResult(case, None, script=script)
-        try:
-            result.played = await runner.run()
-        except (LinkError, NotPlayedError) as error:
-            result.not_played = str(error)
+        runner = CaseRunner(case, script, self.test.access, patience_s, self.test.supply, self._heard.after_now)
+        result = await self.test.played(runner, worker)
         if runner.listener.flooded:
             result.played, result.not_played = None, FLOOD
         ill = await self._health.after_now()
@@ -320,11 +310,11 @@ class Crowd:
             self._alarm = self._alarm or ill
             # Whose doing it is shows later; until then nobody's case has come to an end.
             await asyncio.Event().wait()
-        return result, runner
+        return result
 
     async def _play(self, item: _Item, form: _Form, worker: int) -> None:
         """Play a case in the crowd; without a result where it has to be played alone."""
-        result, _ = await self._played(form.case, form.place.script, worker, self.test.patience_s)
+        result = await self._played(form.case, form.place.script, worker, self.test.patience_s)
         played = result.played
         result.unclean = tuple(await self.test.settle(worker))
         self.test.growth.looked()

@@ -241,29 +241,34 @@ class BrokerTest:
         """
         if not await self.monitor.alive():
             raise NoBrokerError(f"{self.access.target} serves no more")
-        # Behind a broker that had crashed there is still something to be done.
-        await self.clean(worker)
-        pilot = CaseRunner(
+        runner = CaseRunner(
             case, script, self.access, patience_s, self.supply, self._meanwhile(patience_s), raw, thorough, resting
         )
-        self.cleaners[worker].owe(pilot.conversation)
-        result = CaseResult(case, None, script=script)
-        try:
-            played = result.played = await pilot.run()
-        except (LinkError, NotPlayedError) as error:
-            result.not_played = str(error)
+        result = await self.played(runner, worker)
         ill = await self.monitor.ill(patience_s)
         if ill is not None:
             # Whoever brings the broker down on the way to the mutation has found something as well.
             result.ruling, result.not_played = ill, ""
-            result.played = result.played or pilot.played
-        elif pilot.listener.flooded:
+            result.played = result.played or runner.played
+        elif runner.listener.flooded:
             result.not_played = FLOOD
         elif result.played is not None:
-            result.ruling = await self.judged(case, played, script)
+            result.ruling = await self.judged(case, result.played, script)
         if ill is None or ill.verdict is verdict.Verdict.COLLATERAL:
             result.unclean = tuple(await self.settle(worker))
             self.growth.looked()
+        return result
+
+    async def played(self, runner: CaseRunner, worker: int) -> CaseResult:
+        """Play a case on a clean broker, without judging it."""
+        # Behind a broker that had crashed there is still something to be done.
+        await self.clean(worker)
+        self.cleaners[worker].owe(runner.conversation)
+        result = CaseResult(runner.case, None, script=runner.script)
+        try:
+            result.played = await runner.run()
+        except (LinkError, NotPlayedError) as error:
+            result.not_played = str(error)
         return result
 
     async def judged(self, case: Case, played: Played, script: Script) -> verdict.Ruling:
