@@ -23,12 +23,12 @@ from itertools import count
 
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.declare import Malformed
-from mqttscope.replay.script import ACKNOWLEDGEMENTS, Entry, Script
+from mqttscope.replay.script import Entry, Script
 
 _CHANGES = (packets.Connect, packets.Subscribe, packets.Unsubscribe, packets.Disconnect)
 _TOLD = (packets.Connack, packets.Suback, packets.Unsuback)
 _NO_MILESTONE = (packets.Disconnect, Malformed)
-_ANSWERS = (*ACKNOWLEDGEMENTS, packets.Suback, packets.Unsuback)
+_ANSWERS = (packets.Acknowledgement, packets.Suback, packets.Unsuback)
 _OWN_TOPICS = "$SYS/"
 _ENDED, _OPENED, _PACKET = range(3)
 MAX_TIMER_NS = 60_000_000_000

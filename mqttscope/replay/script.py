@@ -22,14 +22,13 @@ from mqttscope.events import (
 )
 from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
-from mqttscope.mqtt.packets import Connack, Connect, Pingreq, Pingresp, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from mqttscope.mqtt.packets import Connack, Connect, Pingreq, Pingresp, Publish
 from mqttscope.mqtt.properties import Properties
 from mqttscope.session.connection import Connection
 
 UNSAID = Properties.of(())
 """Stands for properties of a server's packet of which nobody knows what they would have been, since the recording is of
 a version without properties.  Told by identity."""
-ACKNOWLEDGEMENTS = (Puback, Pubrec, Pubrel, Pubcomp)
 C2S = Direction.CLIENT_TO_SERVER
 S2C = Direction.SERVER_TO_CLIENT
 

@@ -30,7 +30,7 @@ from mqttscope.mutate import Action, Case, Demand, Step
 from mqttscope.replay.client import ClientOptions, ClientPlayer, ClientSessions
 from mqttscope.replay.client.player import Skip, Wait
 from mqttscope.replay.live import LiveConnection, Send
-from mqttscope.replay.script import ACKNOWLEDGEMENTS, Ending, Entry, Script
+from mqttscope.replay.script import Ending, Entry, Script
 from mqttscope.session.connection import Connection
 
 HOPELESS_S = 0.05
@@ -513,7 +513,7 @@ class CaseAcknowledger:
 
     def data(self, step: Step, entry: Entry | None) -> bytes:
         """The bytes to send in a step, empty for nothing."""
-        if entry is None or entry.answers is None or not isinstance(entry.packet, ACKNOWLEDGEMENTS):
+        if entry is None or entry.answers is None or not isinstance(entry.packet, packets.Acknowledgement):
             return step.data
         if step.mutated:
             return self._addressed(step, entry)
@@ -535,7 +535,7 @@ class CaseAcknowledger:
         """The bytes with the Packet Identifier of the live delivery."""
         answered = entry.answers
         assert answered is not None
-        assert isinstance(entry.packet, ACKNOWLEDGEMENTS)
+        assert isinstance(entry.packet, packets.Acknowledgement)
         recorded = entry.packet.packet_identifier.to_bytes(2, "big")
         if answered.from_client:
             # A PUBREL: it goes with the client's own PUBLISH.

@@ -23,7 +23,7 @@ from mqttscope.replay.client import adapt
 from mqttscope.replay.client.adapt import Fitted
 from mqttscope.replay.client.exchanges import Acknowledger, ClientSessions, ClientSessionState, Correspondence
 from mqttscope.replay.live import Close, LiveConnection, Note, NoteKind, Send, Unfinished, packet_name
-from mqttscope.replay.script import ACKNOWLEDGEMENTS, Ending, Entry, Script
+from mqttscope.replay.script import Ending, Entry, Script
 from mqttscope.session.connection import CONNECTED, Connection
 from mqttscope.session.inflight import MAX_PACKET_IDENTIFIERS
 
@@ -128,7 +128,7 @@ class ClientPlayer:
         self.correspondence = Correspondence(self.script, self.fences)
         self.acknowledger = Acknowledger(self.live, self.correspondence, options.delay, options.faithful)
         self.recorded_connack = self.script.connack
-        kept = () if options.faithful else ACKNOWLEDGEMENTS
+        kept = () if options.faithful else packets.Acknowledgement
         self.steps.extend(one for one in entries if one.from_client and not isinstance(one.packet, kept))
         self._own.update(self.steps)
 

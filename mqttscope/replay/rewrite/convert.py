@@ -30,15 +30,13 @@ from mqttscope.errors import MqttscopeError
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import (
+    Acknowledgement,
     Auth,
     Connack,
     Connect,
     Disconnect,
-    Puback,
-    Pubcomp,
     Publish,
     Pubrec,
-    Pubrel,
     Suback,
     Subscribe,
     Unsuback,
@@ -208,7 +206,7 @@ def _to_5_0(packet: ControlPacket, entry: Entry, changes: Changes) -> ControlPac
     if entry.from_client:
         # Acknowledgements and DISCONNECT without a reason code mean success in 5.0.
         return replace(packet, properties=EMPTY) if isinstance(packet, Publish | Subscribe | Unsubscribe) else packet
-    if isinstance(packet, Puback | Pubrec | Pubrel | Pubcomp):
+    if isinstance(packet, Acknowledgement):
         return replace(packet, reason_code=0, properties=UNSAID)
     # SUBACK has the same codes.
     return replace(packet, properties=UNSAID) if isinstance(packet, Publish | Suback | Unsuback) else packet
@@ -310,7 +308,7 @@ def to_3_1_1(packet: ControlPacket, entry: Entry, changes: Changes, losses: Loss
             _not_shared(topic_filter, f"topic_filters[{index}]", losses)
     elif isinstance(packet, Suback):
         packet = replace(packet, reason_codes=_granted(packet, losses))
-    elif isinstance(packet, Puback | Pubrec | Pubrel | Pubcomp):
+    elif isinstance(packet, Acknowledgement):
         if not _success(packet, entry, changes, losses):
             return None
         packet = replace(packet, reason_code=None)
@@ -402,7 +400,7 @@ def _granted(packet: Suback, losses: Losses) -> list[int]:
     return codes
 
 
-def _success(packet: Puback | Pubrec | Pubrel | Pubcomp, entry: Entry, changes: Changes, losses: Losses) -> bool:
+def _success(packet: Acknowledgement, entry: Entry, changes: Changes, losses: Losses) -> bool:
     """Whether the acknowledgement is one in 3.1.1 as well."""
     code = packet.reason_code
     if not code:

@@ -141,10 +141,7 @@ def unsuback(
 
 
 def acknowledgement(
-    kind: type[packets.Puback] | type[packets.Pubrec] | type[packets.Pubrel] | type[packets.Pubcomp],
-    identifier: int,
-    recorded: ControlPacket | None,
-    live: Connection,
+    kind: type[packets.Acknowledgement], identifier: int, recorded: ControlPacket | None, live: Connection
 ) -> ControlPacket:
     """PUBACK, PUBREC, PUBREL or PUBCOMP as recorded; where the recorded one is of another type, its failure alone."""
     if isinstance(recorded, kind):

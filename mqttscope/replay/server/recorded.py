@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.declare import ControlPacket, Malformed
-from mqttscope.replay.script import ACKNOWLEDGEMENTS, Entry, Script
+from mqttscope.replay.script import Entry, Script
 
-_IDLE = (*ACKNOWLEDGEMENTS, packets.Pingreq, packets.Disconnect)
+_IDLE = (packets.Acknowledgement, packets.Pingreq, packets.Disconnect)
 """What the device sends when it pleases, or because of what the server said: nothing waits for it."""
-_ANSWERS = (packets.Suback, packets.Unsuback, packets.Pingresp, *ACKNOWLEDGEMENTS)
+_ANSWERS = (packets.Suback, packets.Unsuback, packets.Pingresp, packets.Acknowledgement)
 LATER = 1 << 62
 """A place after all others."""
 

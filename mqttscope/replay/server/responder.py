@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import V3_1_1, V5, MalformedReason
 from mqttscope.mqtt.declare import ControlPacket, Malformed
+from mqttscope.mqtt.packets import Acknowledgement
 from mqttscope.mqtt.topics import topic_filter_problem
 from mqttscope.replay.live import Close, NoteKind, packet_name, recorded_delay_ns
-from mqttscope.replay.script import ACKNOWLEDGEMENTS, Entry, Script
+from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.server import adapt, connection
 from mqttscope.replay.server.adapt import Substitutes
 from mqttscope.replay.server.recorded import PacketMatcher
@@ -117,7 +118,7 @@ class Responder:
             self.device.end_with(
                 connection.PROTOCOL_ERROR, f"the first packet is {packet_name(packet)} and no CONNECT", now_ns
             )
-        elif isinstance(packet, ACKNOWLEDGEMENTS):
+        elif isinstance(packet, Acknowledgement):
             self._acknowledged(entry, packet, now_ns)
         elif isinstance(packet, packets.Disconnect):
             self._counterpart(entry, now_ns)
@@ -243,9 +244,7 @@ class Responder:
         else:
             owed.released = True
             recorded = None if delivery is None else self.device.recorded.answered(delivery, packets.Pubrel)
-            plain = None if recorded is None else recorded.packet
-            made = adapt.acknowledgement(packets.Pubrel, identifier, plain, self.device.state)  # type: ignore[arg-type]
-            self._delayed(made, recorded, delivery, now_ns)
+            self._acknowledge(packets.Pubrel, identifier, recorded, delivery, now_ns)
 
     def _released(self, entry: Entry, packet: packets.Pubrel, now_ns: int) -> None:
         message = self.device.session.arrived.get(packet.packet_identifier)
@@ -266,16 +265,24 @@ class Responder:
             if recorded is None and asked is not None and self.device.recorded.silent_to(asked, packets.Pubcomp):
                 self.device.note(NoteKind.SKIPPED, "PUBCOMP, which the recorded server did not send either")
                 return
-        plain = None if recorded is None else recorded.packet
-        made = adapt.acknowledgement(packets.Pubcomp, packet.packet_identifier, plain, self.device.state)  # type: ignore[arg-type]
-        self._delayed(made, recorded, source, now_ns)
+        self._acknowledge(packets.Pubcomp, packet.packet_identifier, recorded, source, now_ns)
 
-    def _delayed(self, packet: ControlPacket, recorded: Entry | None, about: Entry | None, now_ns: int) -> None:
-        """Queue an acknowledgement with the delay that the recorded server took for it."""
+    def _acknowledge(
+        self,
+        kind: type[packets.Acknowledgement],
+        identifier: int,
+        recorded: Entry | None,
+        about: Entry | None,
+        now_ns: int,
+    ) -> None:
+        """Queue an acknowledgement; one that was recorded, with the delay that the recorded server took for it."""
+        before = None if recorded is None or isinstance(recorded.packet, Malformed) else recorded.packet
+        same = recorded if isinstance(before, kind) else None
         delay_ns = 0
-        if recorded is not None and about is not None:
-            delay_ns = recorded_delay_ns(recorded, self.device.recorded.answers.get(about, ()))
-        self.device.enqueue(packet, recorded, delay_ns, now_ns)
+        if same is not None and about is not None:
+            delay_ns = recorded_delay_ns(same, self.device.recorded.answers.get(about, ()))
+        made = adapt.acknowledgement(kind, identifier, before, self.device.state)
+        self.device.enqueue(made, same, delay_ns, now_ns)
 
     def _asked(self, entry: Entry, packet: ControlPacket, now_ns: int) -> None:
         """PUBLISH, SUBSCRIBE, UNSUBSCRIBE, PINGREQ, AUTH, and what no client may send."""
@@ -319,9 +326,7 @@ class Responder:
         if acked and self._silent(source, kinds):
             return
         kind = packets.Puback if packet.qos == 1 else packets.Pubrec
-        plain = None if recorded is None or isinstance(recorded.packet, Malformed) else recorded.packet
-        made = adapt.acknowledgement(kind, identifier, plain, self.device.state)
-        self._delayed(made, recorded if isinstance(plain, kind) else None, source, now_ns)
+        self._acknowledge(kind, identifier, recorded, source, now_ns)
 
     def _requested(
         self, entry: Entry, packet: packets.Subscribe | packets.Unsubscribe | packets.Pingreq, now_ns: int

@@ -22,7 +22,7 @@ from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import PacketType
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.properties import EMPTY, Properties, property_default, property_name
-from mqttscope.replay.script import ACKNOWLEDGEMENTS, Entry, Script
+from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.verify.deliveries import align, longest_rise
 from mqttscope.replay.verify.difference import (
     DeviceKind,
@@ -36,7 +36,7 @@ from mqttscope.replay.verify.difference import (
 )
 from mqttscope.replay.verify.fields import FieldDifference, block_of, numbers_of
 
-_APART = (*ACKNOWLEDGEMENTS, packets.Pingreq, packets.Disconnect)
+_APART = (packets.Acknowledgement, packets.Pingreq, packets.Disconnect)
 """Compared by themselves, or not at all."""
 _ENDED = "the server had ended the connection"
 _LOST = "the capture lacks a part of what the client said"
@@ -306,7 +306,7 @@ def _answers(script: Script) -> dict[Entry, dict[str, Entry]]:
         about = entry.answers
         if about is not None and about.resends is not None and id(about.resends) in mine:
             about = about.resends
-        answers = entry.from_client and isinstance(entry.packet, ACKNOWLEDGEMENTS)
+        answers = entry.from_client and isinstance(entry.packet, packets.Acknowledgement)
         if about is not None and id(about) in mine and answers:
             found.setdefault(about, {}).setdefault(entry.type, entry)
     return found
