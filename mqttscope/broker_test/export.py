@@ -13,11 +13,9 @@ from math import ceil
 from mqttscope.broker_test.conversation import Conversation, frames
 from mqttscope.mqtt.codec import encode
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
-from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Pingresp, Puback, Pubcomp, Pubrec, Suback, Unsuback
-from mqttscope.mqtt.properties import Properties
 from mqttscope.mutate import Action, Case, MutatedFlow, Step
 from mqttscope.mutate.flow import CLIENT
+from mqttscope.mutate.samples import sample
 from mqttscope.transport.target import Target
 from mqttscope.transport.wire import Endpoint, Made
 
@@ -28,6 +26,14 @@ SERVER = Endpoint(IPv4Address("192.0.2.1"), 1883)
 _FIRST_PORT, _PORTS = 49_152, 16_384
 """Ports of clients; each connection has its own, and where there are no more another address."""
 _PING = b"\xc0\x00"
+_ANSWERS = (
+    PacketType.PUBACK,
+    PacketType.PUBREC,
+    PacketType.PUBCOMP,
+    PacketType.SUBACK,
+    PacketType.UNSUBACK,
+    PacketType.PINGRESP,
+)
 WAIT_S = 0.3
 """How long the line waits where the case waits for an answer."""
 LAST_S = 1.0
@@ -40,7 +46,6 @@ MAX_PRINTF = 4_000
 
 
 def client_of(index: int) -> Endpoint:
-    """The client's endpoint of the connection of this index."""
     host, port = divmod(index, _PORTS)
     return Endpoint(IPv4Address(f"198.51.100.{1 + host % 254}"), _FIRST_PORT + port)
 
@@ -67,20 +72,9 @@ def conversation_of(flow: MutatedFlow, start_ns: int) -> Conversation:
 
 def answer(step: Step, version: ProtocolVersion) -> bytes:
     """What a conforming peer says to something new that waits for this; empty where that is nothing."""
-    block = Properties() if version == ProtocolVersion.V5 else None
-    number = step.packet_identifier or 0
-    kinds: dict[PacketType, ControlPacket] = {
-        PacketType.PINGRESP: Pingresp(),
-        PacketType.PUBACK: Puback(packet_identifier=number),
-        PacketType.PUBREC: Pubrec(packet_identifier=number),
-        PacketType.PUBCOMP: Pubcomp(packet_identifier=number),
-        PacketType.SUBACK: Suback(packet_identifier=number, properties=block, reason_codes=[0]),
-        PacketType.UNSUBACK: Unsuback(
-            packet_identifier=number, properties=block, reason_codes=[0] if block is not None else None
-        ),
-    }
-    made = kinds.get(step.awaits) if step.awaits is not None else None
-    return b"" if made is None else encode(made, version)
+    if step.awaits is None or step.awaits not in _ANSWERS:
+        return b""
+    return encode(sample(step.awaits, version, step.packet_identifier or 0), version)
 
 
 def case_frames(case: Case, index: int, start_ns: int, next_number: Callable[[], int]) -> Iterator[Made]:

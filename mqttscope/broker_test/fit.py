@@ -15,7 +15,7 @@ from hashlib import sha256
 
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.packets import Connack, Connect, Publish, Subscribe
-from mqttscope.mutate import Case, NotApplicableError, RecordedFlow, case, cases, select
+from mqttscope.mutate import Case, Entry, NotApplicableError, RecordedFlow, case, cases, select
 from mqttscope.replay.client import adapt
 from mqttscope.replay.script import C2S, S2C, Script
 from mqttscope.session.connection import Connection
@@ -79,8 +79,8 @@ class Numbering:
 
 
 def flow_of(script: Script, capture_hash: str, number: int) -> RecordedFlow:
-    """The connection in the form that mutations are applied to."""
-    return RecordedFlow.of(script.entries, version=script.version, capture_hash=capture_hash, connection=number)
+    entries = [Entry(one.from_client, one.packet, one.raw, one.timestamp_ns) for one in script.entries]
+    return RecordedFlow(entries, script.version, capture_hash, number)
 
 
 def fitted(

@@ -41,15 +41,6 @@ def load_rules() -> tuple[type[Rule], ...]:
     return tuple(rule for rule in all_rules().values() if not rule.is_practice())
 
 
-def _now(judging: Generator[None, None, T]) -> T:
-    """The same at once."""
-    while True:
-        try:
-            next(judging)
-        except StopIteration as done:
-            return done.value  # type: ignore[no-any-return]
-
-
 def finding(conversation: Conversation) -> Generator[None, None, tuple[list[Finding], list[Finding]]]:
     """What the linter finds of the client, from the mutation's first byte on, and of the server."""
     linter = Linter([usual_rule(rule) for rule in load_rules()])
@@ -74,10 +65,6 @@ def finding(conversation: Conversation) -> Generator[None, None, tuple[list[Find
     return client, server
 
 
-def findings(conversation: Conversation) -> tuple[list[Finding], list[Finding]]:
-    return _now(finding(conversation))
-
-
 def _of_the_client(conversation: Conversation) -> Generator[None, None, list[Finding]]:
     """What the linter finds of the client, wherever in the conversation."""
     whole = replace(conversation, said=[replace(one, mutated=False) for one in conversation.said])
@@ -95,10 +82,6 @@ def breaking(conversation: Conversation) -> Generator[None, None, tuple[str, ...
     return tuple(sorted({text for one in found for text in one.statements}))
 
 
-def broken_by_client(conversation: Conversation) -> tuple[str, ...]:
-    return _now(breaking(conversation))
-
-
 def _length(event: Event) -> int:
     """How far an event continues in the client's stream, in bytes."""
     if not isinstance(event, PacketEvent | MalformedEvent | UnparsedEvent) or event.direction is not C2S:
@@ -108,13 +91,8 @@ def _length(event: Event) -> int:
     return len(event.malformed.raw) if isinstance(event, MalformedEvent) else event.unparsed.length
 
 
-def confirm(ruling: Ruling, case: Case, conversation: Conversation) -> Ruling:
-    """The ruling if the linter agrees that there is something to accuse of; else the same without the accusation."""
-    return _now(confirming(ruling, case, conversation))
-
-
 def confirming(ruling: Ruling, case: Case, conversation: Conversation) -> Generator[None, None, Ruling]:
-    """The same, in steps."""
+    """The ruling if the linter agrees that there is something to accuse of; else the same without the accusation."""
     if ruling.verdict in (Verdict.TOLERATED, Verdict.NO_ANSWER, Verdict.REFUSED_LEGAL, Verdict.WRONG_REASON):
         client, server = yield from finding(conversation)
         if len(server) >= MAX_FINDINGS:
@@ -126,16 +104,10 @@ def confirming(ruling: Ruling, case: Case, conversation: Conversation) -> Genera
         elif any(one.severity is not Severity.INFO for one in client):
             return excused(ruling, "the flow may break a statement")
         if ruling.verdict is Verdict.WRONG_REASON and ruling.statements not in BY_ITSELF:
-            return _reason(ruling, server)
+            judged = any(one.rule in WRONG_REASON_RULES for one in server)
+            return ruling if judged else excused(ruling, "any of several codes will do")
         if ruling.verdict is Verdict.NO_ANSWER and not case.statements:
             # What came instead of the answer may break more than that there was none.
             told = {text for one in server if one.severity is Severity.ERROR for text in one.statements}
             return replace(ruling, statements=tuple(sorted(told)) or ruling.statements)
-    return ruling
-
-
-def _reason(ruling: Ruling, server: list[Finding]) -> Ruling:
-    found = next((one for one in server if one.rule in WRONG_REASON_RULES), None)
-    if found is None:
-        return excused(ruling, "any of several codes will do")
     return ruling

@@ -65,31 +65,7 @@ BLAMES = frozenset({0x81, 0x82, 0x90, 0x93, 0x94, 0x95, 0x9A, 0x9B, 0x9E, 0xA1, 
 """Reason codes of 5.0 that blame the client for a packet; all others may have reasons of their own (5.0 4.13.2)."""
 GENERAL = frozenset({0x81, 0x82})
 """Malformed Packet and Protocol Error: no statement demands one of them rather than the other, or a closer one."""
-OWN_REASONS_5 = frozenset(
-    {
-        0x83,
-        0x85,
-        0x86,
-        0x87,
-        0x88,
-        0x89,
-        0x8A,
-        0x8B,
-        0x8C,
-        0x8E,
-        0x8F,
-        0x90,
-        0x91,
-        0x95,
-        0x96,
-        0x97,
-        0x98,
-        0x99,
-        0x9A,
-        0x9B,
-    }
-    | {0x9C, 0x9D, 0x9E, 0x9F, 0xA0, 0xA1, 0xA2}
-)
+OWN_REASONS_5 = frozenset(range(0x83, 0xA3)) - {0x84, 0x8D, 0x92, 0x93, 0x94}
 """Reason codes of 5.0 with which a broker may refuse what is legal: who may do what, limits, its own state.
 
 0x8F and 0x90 are among them: "correctly formed but not allowed for this Client" (3.9.3), "not malformed, but not
@@ -137,7 +113,6 @@ class Ruling:
 
     @property
     def deviates(self) -> bool:
-        """Whether it is anything but ``conforming``."""
         return self.verdict is not Verdict.CONFORMING
 
 
@@ -251,11 +226,8 @@ def _reason(case: Case, closing: Sequence[tuple[PacketType, int]], seen: Observa
         fitting = case.reaction.reason_codes
         if fitting and code in BLAMES and code not in fitting and code not in GENERAL:
             due = " or ".join(f"0x{one:02x}" for one in fitting)
-            return Ruling(
-                Verdict.WRONG_REASON,
-                f"closed with {told}, due is {due}",
-                case.mutation.demanded_by(case.version, case.flow.sender),
-            )
+            demanded = case.mutation.demanded_by(case.version, case.flow.sender)
+            return Ruling(Verdict.WRONG_REASON, f"closed with {told}, due is {due}", demanded)
     elif kind is PacketType.CONNACK and case.version == V3_1_1:
         return Ruling(Verdict.WRONG_REASON, f"closed with {told} instead of without an answer", _SILENTLY)
     return _conforming(f"closed with {told}")
@@ -341,17 +313,6 @@ def unconfirmed(rulings: Sequence[Ruling | None], accepted: Ruling) -> list[Ruli
     return [one for one in rulings if one is not None and one.verdict in BROKER_WIDE - {accepted.verdict}]
 
 
-ANSWERS = {
-    PacketType.CONNACK,
-    PacketType.PUBACK,
-    PacketType.PUBREC,
-    PacketType.PUBCOMP,
-    PacketType.SUBACK,
-    PacketType.UNSUBACK,
-    PacketType.PINGRESP,
-}
-"""What a broker owes: everything else may stay away."""
-
 ANSWERED_BY = {
     (V3_1, PacketType.CONNACK): "3.1 V31-CONNACK-first",
     (V3_1, PacketType.PUBACK): "3.1 V31-PUBLISH-response",
@@ -375,6 +336,8 @@ ANSWERED_BY = {
     (V5, PacketType.PINGRESP): "5.0 MQTT-3.12.4-1",
 }
 """The statements that demand an answer, by version and the answer's type."""
+ANSWERS = {kind for _, kind in ANSWERED_BY}
+"""What a broker owes: everything else may stay away."""
 
 
 def expected_responses(packet: ControlPacket | Malformed) -> frozenset[PacketType]:
@@ -411,6 +374,5 @@ def unmutated(flow: RecordedFlow) -> Case:
     steps = recorded_steps(flow, CLIENT)
     # All of it is looked at, from the CONNECT on.
     steps[0] = replace(steps[0], mutated=True)
-    return Case(
-        0, 0, flow.capture_hash, flow.connection, NOTHING, MutatedFlow(NOTHING.name, CLIENT, flow.version, steps)
-    )
+    mutated = MutatedFlow(NOTHING.name, CLIENT, flow.version, steps)
+    return Case(0, 0, flow.capture_hash, flow.connection, NOTHING, mutated)

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from mqttscope.mqtt.constants import ProtocolVersion
     from mqttscope.replay.drivers.run import Pace
     from mqttscope.report.base import View
-    from mqttscope.transport.target import Target, Upstream
+    from mqttscope.transport.target import Target
 
 PACES = ("recorded", "asap", "causal")
 PASSWORD_VARIABLE = "MQTTSCOPE_PASSWORD"
@@ -89,13 +89,13 @@ class TlsOptions:
         with ErrorTranslation(click.UsageError, ArgumentError):
             arguments.tls_pair("--cert", "--key", (self.cert, self.key))
 
-    def refuse_plain(self, target: Target | Upstream, what: str, server_name: str | None = None) -> None:
+    def refuse_plain(self, target: Target, what: str, server_name: str | None = None) -> None:
         """A usage error for options that need TLS if the target has none."""
         given = {"--ca": self.ca, "--cert": self.cert, "--insecure": self.insecure, "--server-name": server_name}
         with ErrorTranslation(click.UsageError, ArgumentError):
             arguments.only_with_tls(target, what, given, tls=target.tls)
 
-    def context(self, target: Target | Upstream) -> ssl.SSLContext | None:
+    def context(self, target: Target) -> ssl.SSLContext | None:
         """How to speak TLS with a target; none without TLS."""
         from mqttscope.cli.output import warn
         from mqttscope.transport.tls import TlsError, upstream_context

@@ -28,7 +28,7 @@ from mqttscope.net.frame import CaptureDrops
 from mqttscope.proxy.relay import Relay, Route
 from mqttscope.report.text import TextLines
 from mqttscope.transport.recording import SWITCH_S, Recording
-from mqttscope.transport.target import AddressError, Upstream, parse_upstream
+from mqttscope.transport.target import AddressError, Target, parse_upstream
 
 MAX_UNWRITTEN_BYTES = 4 * 1024 * 1024
 """Of output that is not read; further lines of packets are left out and counted; findings wait, and with them the
@@ -125,7 +125,7 @@ def run(given: ProxyOptions) -> int:
 class ProxyRun:
     """The linter, the lines and the limits of one run."""
 
-    def __init__(self, given: ProxyOptions, upstream: Upstream) -> None:
+    def __init__(self, given: ProxyOptions, upstream: Target) -> None:
         self.given = given
         self.packets = 0
         self.too_large = 0

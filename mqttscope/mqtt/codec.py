@@ -490,11 +490,6 @@ class SpanIndex:
         return None if found is None else Span(path, *found)
 
 
-def field_span(packet: ControlPacket, path: str, version: ProtocolVersion) -> Span | None:
-    """Span of one field by its path, for who wants only one: a `SpanIndex` is made for it."""
-    return SpanIndex(packet.raw, version).of(packet, path)
-
-
 def _client_identifier_in(raw: bytes) -> tuple[int, int]:
     """Where the Client Identifier of a CONNECT begins and ends, if there is no fault in the layout before it."""
     body = max(packet_end(raw, 0, len(raw))[0], 0)

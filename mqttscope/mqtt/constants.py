@@ -30,9 +30,7 @@ class ProtocolVersion(IntEnum):
         return found
 
 
-V3_1: Final = ProtocolVersion.V3_1
-V3_1_1: Final = ProtocolVersion.V3_1_1
-V5: Final = ProtocolVersion.V5
+V3_1, V3_1_1, V5 = ProtocolVersion
 _VERSION_TEXT: Final = {3: "3.1", 4: "3.1.1", 5: "5.0"}
 _VERSIONS: Final = {"3.1": V3_1, "3.1.1": V3_1_1, "5.0": V5, "5": V5}
 

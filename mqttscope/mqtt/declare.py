@@ -213,7 +213,6 @@ def flags_fault(found: int, wanted: int) -> Fault:
 
 
 def qos_fault() -> Fault:
-    """The fault of a PUBLISH with QoS 3."""
     return Fault(MalformedReason.QOS_INVALID, 0, "both QoS bits are set", field="qos")
 
 
@@ -307,7 +306,6 @@ class Examination:
         self.prefix = ""
 
     def span(self, name: str, start: int, end: int) -> None:
-        """Record the bytes of a field."""
         self.spans.append(Span(self.prefix + name, start, end))
 
     def fault(self, fault: Fault, name: str = "") -> None:

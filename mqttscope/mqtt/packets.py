@@ -9,18 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
+from mqttscope.mqtt import parts
 from mqttscope.mqtt.constants import V3_1, V3_1_1, V5, MalformedReason, PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Known, computed, declaration_of, declare, flag, wire
-from mqttscope.mqtt.parts import (
-    FILTERS,
-    Subscription,
-    Will,
-    properties_of,
-    reason_of,
-    reasons_of,
-    subscriptions_in,
-    will_in,
-)
 from mqttscope.mqtt.properties import Properties
 from mqttscope.mqtt.wire import BINARY, REST, U8, U16, UTF8, Fault
 
@@ -38,9 +29,9 @@ class Connect(ControlPacket):
     """Clean Start of 5.0, CleanSession of 3.1 and 3.1.1."""
     keep_alive: Known[int] = wire(U16, default=0)
     """Seconds."""
-    properties: Properties | None = wire(properties_of(PacketType.CONNECT), since=V5, default=None)
+    properties: Properties | None = wire(parts.properties_of(PacketType.CONNECT), since=V5, default=None)
     client_identifier: Known[str] = wire(UTF8, default="")
-    will: Will | None = wire(will_in, when="connect_flags&0x04", default=None)
+    will: parts.Will | None = wire(parts.will_in, when="connect_flags&0x04", default=None)
     user_name: str | None = wire(UTF8, when="connect_flags&0x80", tail=V3_1, default=None)
     password: bytes | None = wire(BINARY, when="connect_flags&0x40", tail=V3_1, secret=True, default=None)
 
@@ -147,9 +138,9 @@ class Connack(ControlPacket):
     """Byte 1 where bits 7-1 are set; ``None`` when it follows from ``session_present``."""
     session_present: bool | None = computed(default=False)
     """``None`` in 3.1, where the whole byte is reserved (it was kept for a topic compression response)."""
-    reason_code: Known[int] = wire(reason_of(PacketType.CONNACK), default=0)
+    reason_code: Known[int] = wire(parts.reason_of(PacketType.CONNACK), default=0)
     """Connect Reason Code of 5.0, Connect Return code of 3.1 and 3.1.1."""
-    properties: Properties | None = wire(properties_of(PacketType.CONNACK), since=V5, default=None)
+    properties: Properties | None = wire(parts.properties_of(PacketType.CONNACK), since=V5, default=None)
 
     byte_of: ClassVar[dict[str, str]] = {"session_present": "acknowledge_flags"}
 
@@ -187,7 +178,7 @@ class Publish(ControlPacket):
     topic_name: Known[str] = wire(UTF8, default="")
     packet_identifier: int | None = wire(U16, when="qos", default=None)
     """Message ID of 3.1; only with QoS 1 and 2."""
-    properties: Properties | None = wire(properties_of(PacketType.PUBLISH), since=V5, default=None)
+    properties: Properties | None = wire(parts.properties_of(PacketType.PUBLISH), since=V5, default=None)
     payload: Known[bytes] = wire(REST, default=b"")
 
 
@@ -206,8 +197,8 @@ class Acknowledgement(ControlPacket):
 class Puback(Acknowledgement):
     """PUBACK - QoS 1 acknowledgement.  5.0 section 3.4."""
 
-    reason_code: int | None = wire(reason_of(PacketType.PUBACK), since=V5, tail=V5, default=None)
-    properties: Properties | None = wire(properties_of(PacketType.PUBACK), since=V5, tail=V5, default=None)
+    reason_code: int | None = wire(parts.reason_of(PacketType.PUBACK), since=V5, tail=V5, default=None)
+    properties: Properties | None = wire(parts.properties_of(PacketType.PUBACK), since=V5, tail=V5, default=None)
 
 
 @declare(PacketType.PUBREC)
@@ -215,8 +206,8 @@ class Puback(Acknowledgement):
 class Pubrec(Acknowledgement):
     """PUBREC - QoS 2, part 1: received.  5.0 section 3.5."""
 
-    reason_code: int | None = wire(reason_of(PacketType.PUBREC), since=V5, tail=V5, default=None)
-    properties: Properties | None = wire(properties_of(PacketType.PUBREC), since=V5, tail=V5, default=None)
+    reason_code: int | None = wire(parts.reason_of(PacketType.PUBREC), since=V5, tail=V5, default=None)
+    properties: Properties | None = wire(parts.properties_of(PacketType.PUBREC), since=V5, tail=V5, default=None)
 
 
 @declare(PacketType.PUBREL, fixed_flags=2)
@@ -224,8 +215,8 @@ class Pubrec(Acknowledgement):
 class Pubrel(Acknowledgement):
     """PUBREL - QoS 2, part 2: release.  5.0 section 3.6.  In 3.1 its flags may carry DUP."""
 
-    reason_code: int | None = wire(reason_of(PacketType.PUBREL), since=V5, tail=V5, default=None)
-    properties: Properties | None = wire(properties_of(PacketType.PUBREL), since=V5, tail=V5, default=None)
+    reason_code: int | None = wire(parts.reason_of(PacketType.PUBREL), since=V5, tail=V5, default=None)
+    properties: Properties | None = wire(parts.properties_of(PacketType.PUBREL), since=V5, tail=V5, default=None)
 
 
 @declare(PacketType.PUBCOMP)
@@ -233,8 +224,8 @@ class Pubrel(Acknowledgement):
 class Pubcomp(Acknowledgement):
     """PUBCOMP - QoS 2, part 3: complete.  5.0 section 3.7."""
 
-    reason_code: int | None = wire(reason_of(PacketType.PUBCOMP), since=V5, tail=V5, default=None)
-    properties: Properties | None = wire(properties_of(PacketType.PUBCOMP), since=V5, tail=V5, default=None)
+    reason_code: int | None = wire(parts.reason_of(PacketType.PUBCOMP), since=V5, tail=V5, default=None)
+    properties: Properties | None = wire(parts.properties_of(PacketType.PUBCOMP), since=V5, tail=V5, default=None)
 
 
 @declare(PacketType.SUBSCRIBE, fixed_flags=2)
@@ -243,12 +234,12 @@ class Subscribe(ControlPacket):
     """SUBSCRIBE - subscribe request.  5.0 section 3.8, 3.1.1 section 3.8.  In 3.1 its flags may carry DUP."""
 
     packet_identifier: Known[int] = wire(U16, default=0)
-    properties: Properties | None = wire(properties_of(PacketType.SUBSCRIBE), since=V5, default=None)
-    subscriptions: Known[list[Subscription]] = wire(subscriptions_in, default_factory=list)
+    properties: Properties | None = wire(parts.properties_of(PacketType.SUBSCRIBE), since=V5, default=None)
+    subscriptions: Known[list[parts.Subscription]] = wire(parts.subscriptions_in, default_factory=list)
 
     byte_of: ClassVar[dict[str, str]] = {
         f"subscriptions[].{row.name}": "subscriptions[].options"
-        for row in declaration_of(Subscription)
+        for row in declaration_of(parts.Subscription)
         if row.kind == "computed"
     }
 
@@ -259,8 +250,8 @@ class Suback(ControlPacket):
     """SUBACK - subscribe acknowledgement.  5.0 section 3.9, 3.1.1 section 3.9."""
 
     packet_identifier: Known[int] = wire(U16, default=0)
-    properties: Properties | None = wire(properties_of(PacketType.SUBACK), since=V5, default=None)
-    reason_codes: Known[list[int]] = wire(reasons_of(PacketType.SUBACK), default_factory=list)
+    properties: Properties | None = wire(parts.properties_of(PacketType.SUBACK), since=V5, default=None)
+    reason_codes: Known[list[int]] = wire(parts.reasons_of(PacketType.SUBACK), default_factory=list)
     """One per Topic Filter: granted QoS or failure."""
 
 
@@ -270,8 +261,8 @@ class Unsubscribe(ControlPacket):
     """UNSUBSCRIBE - unsubscribe request.  5.0 section 3.10."""
 
     packet_identifier: Known[int] = wire(U16, default=0)
-    properties: Properties | None = wire(properties_of(PacketType.UNSUBSCRIBE), since=V5, default=None)
-    topic_filters: Known[list[str]] = wire(FILTERS, default_factory=list)
+    properties: Properties | None = wire(parts.properties_of(PacketType.UNSUBSCRIBE), since=V5, default=None)
+    topic_filters: Known[list[str]] = wire(parts.FILTERS, default_factory=list)
 
 
 @declare(PacketType.UNSUBACK)
@@ -280,8 +271,8 @@ class Unsuback(ControlPacket):
     """UNSUBACK - unsubscribe acknowledgement.  5.0 section 3.11."""
 
     packet_identifier: Known[int] = wire(U16, default=0)
-    properties: Properties | None = wire(properties_of(PacketType.UNSUBACK), since=V5, default=None)
-    reason_codes: list[int] | None = wire(reasons_of(PacketType.UNSUBACK), since=V5, default=None)
+    properties: Properties | None = wire(parts.properties_of(PacketType.UNSUBACK), since=V5, default=None)
+    reason_codes: list[int] | None = wire(parts.reasons_of(PacketType.UNSUBACK), since=V5, default=None)
     """One per Topic Filter; ``None`` before 5.0."""
 
 
@@ -302,9 +293,9 @@ class Pingresp(ControlPacket):
 class Disconnect(ControlPacket):
     """DISCONNECT - disconnect notification.  5.0 section 3.14; before 5.0 sent by clients only, without a body."""
 
-    reason_code: int | None = wire(reason_of(PacketType.DISCONNECT), since=V5, tail=V5, default=None)
+    reason_code: int | None = wire(parts.reason_of(PacketType.DISCONNECT), since=V5, tail=V5, default=None)
     """``None`` where it was left out, which means 0x00."""
-    properties: Properties | None = wire(properties_of(PacketType.DISCONNECT), since=V5, tail=V5, default=None)
+    properties: Properties | None = wire(parts.properties_of(PacketType.DISCONNECT), since=V5, tail=V5, default=None)
 
 
 @declare(PacketType.AUTH)
@@ -312,8 +303,8 @@ class Disconnect(ControlPacket):
 class Auth(ControlPacket):
     """AUTH - authentication exchange.  5.0 section 3.15; does not exist before."""
 
-    reason_code: int | None = wire(reason_of(PacketType.AUTH), since=V5, tail=V5, default=None)
-    properties: Properties | None = wire(properties_of(PacketType.AUTH), since=V5, tail=V5, default=None)
+    reason_code: int | None = wire(parts.reason_of(PacketType.AUTH), since=V5, tail=V5, default=None)
+    properties: Properties | None = wire(parts.properties_of(PacketType.AUTH), since=V5, tail=V5, default=None)
 
 
 FIXED_LENGTHS: Final[dict[tuple[int, int], tuple[int, int]]] = {

@@ -136,6 +136,9 @@ class Properties:
     def all(self, identifier: int) -> list[Any]:
         return [value for number, value in self.items if number == identifier]
 
+    def without(self, *identifiers: int) -> Properties:
+        return Properties.of(item for item in self.items if item[0] not in identifiers)
+
     def __getattr__(self, name: str) -> Any:
         # All names that MQTT has are properties of this class.
         raise AttributeError(f"MQTT has no property {name!r}")

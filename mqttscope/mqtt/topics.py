@@ -105,12 +105,10 @@ def _wildcard_problem(filter: str) -> str | None:  # noqa: A002
 
 
 def is_valid_topic_name(topic: str) -> bool:
-    """Whether ``topic`` is a Topic Name."""
     return topic_name_problem(topic) is None
 
 
 def is_valid_topic_filter(filter: str, *, shared: bool = True) -> bool:  # noqa: A002
-    """Whether ``filter`` is a Topic Filter."""
     return topic_filter_problem(filter, shared=shared) is None
 
 

@@ -227,7 +227,6 @@ def read_utf8_pair(buffer: bytes, position: int, end: int) -> tuple[tuple[str, s
 
 
 def write_utf8_pair(value: tuple[str, str]) -> bytes:
-    """UTF-8 String Pair."""
     return write_utf8(value[0]) + write_utf8(value[1])
 
 

@@ -39,6 +39,7 @@ from mqttscope.mutate.mutation import (
     Target,
     Verdict,
     exists_in,
+    refuse,
     target,
 )
 from mqttscope.mutate.samples import sample
@@ -109,22 +110,18 @@ class Case:
 
     @property
     def version(self) -> ProtocolVersion:
-        """The version spoken."""
         return self.flow.version
 
     @property
     def statements(self) -> tuple[str, ...]:
-        """What it breaks."""
         return self.mutation.broken(self.version, self.flow.sender)
 
     @property
     def verdict(self) -> Verdict:
-        """What the specification says about it."""
         return self.mutation.verdict(self.version, self.flow.sender)
 
     @property
     def reaction(self) -> Reaction:
-        """What the receiver has to do."""
         return self.mutation.reaction_in(self.version, self.flow.sender)
 
 
@@ -187,18 +184,15 @@ def _put_in(one: Mutation, flow: RecordedFlow, chance: Chance, side: str) -> Mut
 
 def _changed(one: Mutation, where: Target) -> bytes:
     """The mutated bytes of one packet."""
-    if not exists_in(where.packet, where.version, where.sender):
-        raise NotApplicableError("the version has no such packet")
+    refuse(not exists_in(where.packet, where.version, where.sender), "the version has no such packet")
     assert one.change_packet is not None
     made = one.change_packet(where)
     if made is None:
         made = where.encoded()
-    if made == where.raw:
-        raise NotApplicableError("the packet is like that already")
+    refuse(made == where.raw, "the packet is like that already")
     if one.verdict(where.version, where.sender) is Verdict.LEGAL:
         beyond = exceeded(made, where)
-        if beyond:
-            raise NotApplicableError(f"the receiver announced {beyond}")
+        refuse(beyond, f"the receiver announced {beyond}")
     return made
 
 

@@ -2,42 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from functools import cache
 from itertools import chain
 
 from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.mutate import lengths
 from mqttscope.mutate.answers import ANSWERS, reason_code_mutations
 from mqttscope.mutate.connection import OPENING, TRANSPORT
 from mqttscope.mutate.connects import CONNACK, CONNECT, version_mutations
 from mqttscope.mutate.exchanges import EXCHANGES
 from mqttscope.mutate.flow import CLIENT
-from mqttscope.mutate.lengths import (
-    RANDOM,
-    cut_mutations,
-    field_length_mutations,
-    header_mutations,
-    presence_mutations,
-    remaining_length_mutations,
-)
 from mqttscope.mutate.mutation import Mutation
 from mqttscope.mutate.property_blocks import property_mutations
 from mqttscope.mutate.requests import FILTERS, PUBLISH, SUBSCRIBE
 from mqttscope.mutate.values import binary_mutations, boundary_mutations, number_mutations, string_mutations
 
-_AREAS = (CONNECT, CONNACK, PUBLISH, FILTERS, SUBSCRIBE, ANSWERS, OPENING, EXCHANGES, TRANSPORT, RANDOM)
+_AREAS = (CONNECT, CONNACK, PUBLISH, FILTERS, SUBSCRIBE, ANSWERS, OPENING, EXCHANGES, TRANSPORT, lengths.RANDOM)
 """Rows of what packets and flows do; by data type and packet type the functions of `_MAKERS` make them."""
 _MAKERS = (
-    header_mutations,
+    lengths.header_mutations,
     string_mutations,
     number_mutations,
     binary_mutations,
-    field_length_mutations,
-    cut_mutations,
-    remaining_length_mutations,
+    lengths.field_length_mutations,
+    lengths.cut_mutations,
+    lengths.remaining_length_mutations,
     boundary_mutations,
-    presence_mutations,
+    lengths.presence_mutations,
     property_mutations,
     reason_code_mutations,
     version_mutations,
@@ -74,7 +66,6 @@ def _by_name() -> dict[str, Mutation]:
 
 
 def mutation(name: str) -> Mutation:
-    """The mutation of a name; `KeyError` where there is none."""
     return _by_name()[name]
 
 
@@ -104,11 +95,6 @@ def select(
         and (version is None or version in one.versions)
         and (sender is None or sender in one.senders)
     )
-
-
-def names(mutations: Iterable[Mutation]) -> list[str]:
-    """Names of mutations."""
-    return [one.name for one in mutations]
 
 
 def cited_instead(one: Mutation, version: ProtocolVersion, sender: str = CLIENT) -> tuple[str, ...]:

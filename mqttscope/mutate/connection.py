@@ -33,6 +33,7 @@ from mqttscope.mutate.mutation import (
     NotApplicableError,
     Reaction,
     exists_in,
+    refuse,
     row,
     senders_of,
 )
@@ -59,7 +60,6 @@ DRIP_NS = 100_000_000
 
 
 def _put(packet: ControlPacket | bytes, target: FlowTarget) -> list[Step]:
-    """Send a packet anywhere on the open connection."""
     return put(target, [send(packet, target.version)])
 
 
@@ -78,14 +78,9 @@ def _first(kind: PacketType, target: FlowTarget) -> list[Step]:
 def _no_connect(target: FlowTarget) -> list[Step]:
     at = target.flow.places(CLIENT, PacketType.CONNECT)
     rest = [index for index in target.flow.places(CLIENT) if at and index > at[0]]
-    if not rest:
-        raise NotApplicableError("the client sent nothing but CONNECT")
+    refuse(not rest, "the client sent nothing but CONNECT")
     # Nobody answers before CONNECT, so there is nothing to wait for.
     return [Step(Action.SEND, target.steps[index].data, index, mutated=True) for index in rest]
-
-
-def _second_connect(target: FlowTarget) -> list[Step]:
-    return _put(connect_of(target).raw, target)
 
 
 def _nothing(target: FlowTarget) -> list[Step]:
@@ -102,28 +97,24 @@ def _only_connect(target: FlowTarget) -> list[Step]:
 
 
 def _authenticates(target: FlowTarget) -> bool:
-    """Whether CONNECT names an Authentication Method."""
     connect = connect_of(target)
     return connect.properties is not None and connect.properties.authentication_method is not None
 
 
 def _during_authentication(target: FlowTarget) -> list[Step]:
-    if not _authenticates(target):
-        raise NotApplicableError("the client names no Authentication Method")
+    refuse(not _authenticates(target), "the client names no Authentication Method")
     at = target.flow.places(CLIENT, PacketType.CONNECT)[0] + 1
     return put(target, [send(Pingreq(), V5)], at)
 
 
 def _auth(target: FlowTarget) -> list[Step]:
-    if _authenticates(target):
-        raise NotApplicableError("the client names an Authentication Method")
+    refuse(_authenticates(target), "the client names an Authentication Method")
     code = 0x19 if target.sender == CLIENT else 0x18
     return _put(Auth(reason_code=code, properties=Properties(authentication_method="PLAIN")), target)
 
 
 def _after_disconnect(target: FlowTarget) -> list[Step]:
-    if not exists_in(Disconnect, target.version, target.sender):
-        raise NotApplicableError("before 5.0 only clients send DISCONNECT")
+    refuse(not exists_in(Disconnect, target.version, target.sender), "before 5.0 only clients send DISCONNECT")
     last = Pingreq() if target.sender == CLIENT else Pingresp()
     # As two steps, so that the first may be what ends the connection.
     return [*target.steps[: ending(target)], send(Disconnect(), target.version), send(last, target.version)]
@@ -153,7 +144,8 @@ OPENING = (
           PROTOCOL_ERROR, ONLY_5 if kind == PacketType.AUTH else ALL_VERSIONS)
       for kind in PacketType if CLIENT in senders_of(kind) and kind != PacketType.CONNECT),
     row("flow:connect-dropped", "The client sends everything but its CONNECT.", _no_connect, _FIRST, PROTOCOL_ERROR),
-    row("flow:second-connect", "The client sends its CONNECT again on the open connection.", _second_connect,
+    row("flow:second-connect", "The client sends its CONNECT again on the open connection.",
+        lambda target: _put(connect_of(target).raw, target),
         "3.1 V31-CONNECT-second, 3.1.1 MQTT-3.1.0-2, 5.0 MQTT-3.1.0-2", PROTOCOL_ERROR,
         calls_for="3.1.1 MQTT-3.1.0-2, 5.0 MQTT-3.1.0-2"),
     row("flow:nothing-sent",
@@ -206,8 +198,7 @@ def _open_packet(target: FlowTarget) -> int:
     """A packet of the side on the open connection, not its DISCONNECT."""
     last = ending(target)
     choices = [index for index in sends(target, start=opening(target)) if index < last]
-    if not choices:
-        raise NotApplicableError("the side sends nothing on the open connection")
+    refuse(not choices, "the side sends nothing on the open connection")
     return target.chance.pick(choices)
 
 
@@ -219,15 +210,10 @@ def _drop(target: FlowTarget) -> list[Step]:
     return steps
 
 
-def _duplicate(target: FlowTarget) -> list[Step]:
-    return twice(target, _open_packet(target))
-
-
 def _reorder(target: FlowTarget) -> list[Step]:
     index = _open_packet(target)
     later = [other for other in sends(target, start=index + 1) if other < ending(target)]
-    if not later:
-        raise NotApplicableError("no packet follows that it could change places with")
+    refuse(not later, "no packet follows that it could change places with")
     steps = list(target.steps)
     steps[index], steps[later[0]] = marked(steps[later[0]]), marked(steps[index])
     return steps
@@ -265,14 +251,12 @@ def _coalesce(target: FlowTarget) -> list[Step]:
             steps[-1] = replace(marked(steps[-1]), data=steps[-1].data + step.data)
         else:
             steps.append(step)
-    if len(steps) == len(target.steps):
-        raise NotApplicableError("no two packets follow each other")
+    refuse(len(steps) == len(target.steps), "no two packets follow each other")
     return steps
 
 
 def _coalesce_connect(target: FlowTarget) -> list[Step]:
-    if _authenticates(target):
-        raise NotApplicableError("the client has to wait for the authentication")
+    refuse(_authenticates(target), "the client has to wait for the authentication")
     at = target.flow.places(CLIENT, PacketType.CONNECT)[0]
     opening(target)
     steps = list(target.steps)
@@ -297,8 +281,7 @@ def _delay(target: FlowTarget) -> list[Step]:
 
 def _keep_alive(target: FlowTarget) -> int:
     seconds = keep_alive(target)
-    if not seconds:
-        raise NotApplicableError("the client has no Keep Alive")
+    refuse(not seconds, "the client has no Keep Alive")
     return seconds
 
 
@@ -343,7 +326,8 @@ def _legal(slug: str, sentence: str, change: FlowChange, reaction: Reaction = AC
 
 TRANSPORT = (
     row("flow:drop", "One packet is left out.", _drop, senders=SIDES),
-    row("flow:duplicate", "One packet is sent twice.", _duplicate, senders=SIDES),
+    row("flow:duplicate", "One packet is sent twice.", lambda target: twice(target, _open_packet(target)),
+        senders=SIDES),
     row("flow:reorder", "Two packets of one side change places.", _reorder, senders=SIDES),
     _legal("inject-pingreq", "PINGREQ is sent somewhere on the open connection.", _inject_pingreq),
     _legal("publish-qos-0-twice", "A PUBLISH with QoS 0 is sent twice: two messages.", _qos_0_twice),

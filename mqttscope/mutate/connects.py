@@ -33,6 +33,7 @@ from mqttscope.mutate.mutation import (
     Reaction,
     Target,
     attributes,
+    refuse,
     row,
 )
 from mqttscope.mutate.samples import PROPERTY_VALUES, ensure, ensure_will, with_property, without_properties
@@ -70,7 +71,7 @@ def version_mutations() -> Iterator[Mutation]:
                 partial(_announce, version), versions=others, field="protocol_level"),
             row(f"connect:protocol-level-of-{version.text}",
                 f"The protocol level of CONNECT is that of {version.text}, its layout that of another version.",
-                partial(_level, version.value), versions=others, field="protocol_level"),
+                partial(_piece, "protocol_level", bytes((version.value,))), versions=others, field="protocol_level"),
         )  # fmt: skip
 
 
@@ -98,15 +99,9 @@ def _announce(version: ProtocolVersion, target: Target) -> bytes:
     return encode(packet, version)
 
 
-def _level(level: int, target: Target) -> bytes:
+def _piece(name: str, data: bytes, target: Target) -> bytes:
     layout = layout_of(target)
-    layout.piece("protocol_level").data = bytes((level,))
-    return layout.join(blocks=False)
-
-
-def _name(text: str, target: Target) -> bytes:
-    layout = layout_of(target)
-    layout.piece("protocol_name").data = write_utf8(text)
+    layout.piece(name).data = data
     return layout.join(blocks=False)
 
 
@@ -121,8 +116,7 @@ def _refuse_with_session(target: Target) -> None:
 
 def _server_reference(target: Target) -> None:
     packet = target.packet
-    if packet.reason_code in (0x9C, 0x9D):
-        raise NotApplicableError("the server has moved")
+    refuse(packet.reason_code in (0x9C, 0x9D), "the server has moved")
     packet.properties = with_property(packet.properties, "server_reference", "other.example")
 
 
@@ -218,7 +212,8 @@ def _every_field(target: Target) -> None:
 
 _UNSUPPORTED = Reaction(Demand.CLOSE, (0x84, 0x81))
 CONNECT = (
-    *(row(f"connect:protocol-name-{slug}", f"The protocol name of CONNECT {words}.", partial(_name, text),
+    *(row(f"connect:protocol-name-{slug}", f"The protocol name of CONNECT {words}.",
+          partial(_piece, "protocol_name", write_utf8(text)),
           "3.1 V31-CONNECT-protocol-name, 3.1.1 V311-CONNECT-protocol-name, 5.0 MQTT-3.1.2-1", _UNSUPPORTED,
           field="protocol_name")
       for slug, text, words in (
@@ -231,7 +226,7 @@ CONNECT = (
       )),
     # No sentence binds the client here: a level is a version, known to the server or not.
     *(row(f"connect:protocol-level-{level}", f"The protocol level of CONNECT is {level}, which no version has.",
-          partial(_level, level), "", _UNSUPPORTED, field="protocol_level",
+          partial(_piece, "protocol_level", bytes((level,))), "", _UNSUPPORTED, field="protocol_level",
           calls_for="3.1.1 MQTT-3.1.2-2, 5.0 MQTT-3.1.2-2") for level in (0, 1, 2, 6, 127, 255)),
     row("connect:reserved-connect-flag", "Bit 0 of the connect flags is set.", partial(_flags, 1, 1),
         "3.1.1 MQTT-3.1.2-3, 5.0 MQTT-3.1.2-3", MALFORMED, field="connect_flags"),

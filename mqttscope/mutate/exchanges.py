@@ -7,9 +7,10 @@ from functools import partial
 from itertools import pairwise
 
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
-from mqttscope.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel, Subscribe
+from mqttscope.mqtt.packets import Publish, Pubrec, Pubrel, Subscribe
 from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import Properties
+from mqttscope.mutate import steps
 from mqttscope.mutate.flow import CLIENT, SERVER, SIDES, Step
 from mqttscope.mutate.layout import Layout
 from mqttscope.mutate.mutation import (
@@ -24,41 +25,22 @@ from mqttscope.mutate.mutation import (
     FlowTarget,
     NotApplicableError,
     Reaction,
+    refuse,
     row,
 )
 from mqttscope.mutate.samples import TOPIC, sample
-from mqttscope.mutate.steps import (
-    MOST_PACKETS,
-    free_identifiers,
-    instead,
-    marked,
-    opening,
-    publish,
-    put,
-    send,
-    twice,
-    wait,
-)
-
-_Ack = Puback | Pubrec | Pubrel | Pubcomp
 
 
-def _acknowledge_unknown(kind: type[_Ack], target: FlowTarget) -> list[Step]:
-    identifier = free_identifiers(target, 1)[0]
-    return put(target, [send(kind(packet_identifier=identifier), target.version)])
+def _acknowledge_unknown(kind: PacketType, target: FlowTarget) -> list[Step]:
+    identifier = steps.free_identifiers(target, 1)[0]
+    return steps.put(target, [steps.send(sample(kind, target.version, identifier), target.version)])
 
 
-def _answer_unknown(kind: PacketType, target: FlowTarget) -> list[Step]:
-    identifier = free_identifiers(target, 1)[0]
-    return put(target, [send(sample(kind, target.version, identifier), target.version)])
-
-
-def _wrong_identifier(kind: type[_Ack], target: FlowTarget) -> list[Step]:
-    identifier = free_identifiers(target, 1)[0]
-    places = target.flow.places(target.sender, kind.packet_type)
-    if not places:
-        raise NotApplicableError(f"the side sends no {kind.packet_type.name}")
-    return instead(target, target.chance.pick(places), kind(packet_identifier=identifier))
+def _wrong_identifier(kind: PacketType, target: FlowTarget) -> list[Step]:
+    identifier = steps.free_identifiers(target, 1)[0]
+    places = target.flow.places(target.sender, kind)
+    refuse(not places, f"the side sends no {kind.name}")
+    return steps.instead(target, target.chance.pick(places), sample(kind, target.version, identifier))
 
 
 def _first_place(target: FlowTarget, kinds: tuple[PacketType, ...], missing: str) -> int:
@@ -72,16 +54,11 @@ def _first_place(target: FlowTarget, kinds: tuple[PacketType, ...], missing: str
 def _wrong_type(target: FlowTarget) -> list[Step]:
     index = _first_place(target, (PacketType.PUBACK,), "the side sends no PUBACK")
     identifier = target.flow.entries[index].packet.packet_identifier  # type: ignore[union-attr]
-    return instead(target, index, Pubrec(packet_identifier=identifier))
+    return steps.instead(target, index, Pubrec(packet_identifier=identifier))
 
 
-def _acknowledge_twice(target: FlowTarget) -> list[Step]:
-    kinds = (PacketType.PUBACK, PacketType.PUBCOMP)
-    return twice(target, _first_place(target, kinds, "the side sends no PUBACK and no PUBCOMP"))
-
-
-def _suback_twice(target: FlowTarget) -> list[Step]:
-    return twice(target, _first_place(target, (PacketType.SUBACK,), "the server sends no SUBACK"))
+def _twice(kinds: tuple[PacketType, ...], missing: str, target: FlowTarget) -> list[Step]:
+    return steps.twice(target, _first_place(target, kinds, missing))
 
 
 def _out_of_order(target: FlowTarget) -> list[Step]:
@@ -92,7 +69,7 @@ def _out_of_order(target: FlowTarget) -> list[Step]:
         if target.sender == CLIENT and _own_receive_maximum(target) < 2:
             break
         between = target.steps[first + 1 : second]
-        swapped = [marked(target.steps[second]), marked(target.steps[first])]
+        swapped = [steps.marked(target.steps[second]), steps.marked(target.steps[first])]
         return [*target.steps[:first], *between, *swapped, *target.steps[second + 1 :]]
     raise NotApplicableError("the side sends no two PUBACKs that could change places")
 
@@ -104,43 +81,40 @@ def _own_receive_maximum(target: FlowTarget) -> int:
 
 
 def _identifier_in_use(qos: int, target: FlowTarget) -> list[Step]:
-    if target.limit("receive_maximum", 65_535) < 2:
-        raise NotApplicableError("the receiver takes one message at a time")
-    identifier = free_identifiers(target, 1)[0]
+    refuse(target.limit("receive_maximum", 65_535) < 2, "the receiver takes one message at a time")
+    identifier = steps.free_identifiers(target, 1)[0]
     # One segment, so that no acknowledgement can come between them.
-    data = [send(publish(target, qos, identifier, text), target.version).data for text in ("/one", "/two")]
-    return put(target, [send(b"".join(data), target.version)], rest=False)
+    data = [steps.send(steps.publish(target, qos, identifier, text), target.version).data for text in ("/one", "/two")]
+    return steps.put(target, [steps.send(b"".join(data), target.version)], rest=False)
 
 
 def _identifier_in_subscribe(target: FlowTarget) -> list[Step]:
-    identifier = free_identifiers(target, 1)[0]
+    identifier = steps.free_identifiers(target, 1)[0]
     block = Properties() if target.version == V5 else None
     request = Subscribe(packet_identifier=identifier, properties=block, subscriptions=[Subscription(TOPIC)])
-    whole = send(publish(target, 2, identifier), target.version).data + send(request, target.version).data
-    return put(target, [send(whole, target.version)], rest=False)
+    whole = (
+        steps.send(steps.publish(target, 2, identifier), target.version).data + steps.send(request, target.version).data
+    )
+    return steps.put(target, [steps.send(whole, target.version)], rest=False)
 
 
 def _again(target: FlowTarget) -> list[Step]:
-    identifier = free_identifiers(target, 1)[0]
-    first = publish(target, 1, identifier)
-    whole = send(first, target.version).data + send(replace(first, dup=True), target.version).data
-    return put(target, [send(whole, target.version), wait(PacketType.PUBACK, identifier)])
+    identifier = steps.free_identifiers(target, 1)[0]
+    first = steps.publish(target, 1, identifier)
+    whole = steps.send(first, target.version).data + steps.send(replace(first, dup=True), target.version).data
+    return steps.put(target, [steps.send(whole, target.version), steps.wait(PacketType.PUBACK, identifier)])
 
 
 def _after_release(target: FlowTarget) -> list[Step]:
-    identifier = free_identifiers(target, 1)[0]
-    first = publish(target, 2, identifier)
-    release = send(Pubrel(packet_identifier=identifier), target.version).data
+    identifier = steps.free_identifiers(target, 1)[0]
+    first = steps.publish(target, 2, identifier)
+    release = steps.send(Pubrel(packet_identifier=identifier), target.version).data
     added = [
-        send(first, target.version),
-        wait(PacketType.PUBREC, identifier),
-        send(release + send(replace(first, dup=True), target.version).data, target.version),
+        steps.send(first, target.version),
+        steps.wait(PacketType.PUBREC, identifier),
+        steps.send(release + steps.send(replace(first, dup=True), target.version).data, target.version),
     ]
-    return put(target, added, rest=False)
-
-
-def _aliased(alias: int, topic: str) -> Publish:
-    return Publish(topic_name=topic, properties=Properties(topic_alias=alias), payload=b"mutate")
+    return steps.put(target, added, rest=False)
 
 
 def _alias(target: FlowTarget) -> int:
@@ -157,8 +131,9 @@ def _alias(target: FlowTarget) -> int:
 
 
 def _aliases(topics: tuple[str, ...], target: FlowTarget) -> list[Step]:
-    alias = _alias(target)
-    return put(target, [send(_aliased(alias, topic), V5) for topic in topics])
+    aliased = Properties(topic_alias=_alias(target))
+    made = (Publish(topic_name=topic, properties=aliased, payload=b"mutate") for topic in topics)
+    return steps.put(target, [steps.send(packet, V5) for packet in made])
 
 
 def _around_identifier(raw: bytes, version: ProtocolVersion) -> tuple[bytes, bytes]:
@@ -171,56 +146,63 @@ def _around_identifier(raw: bytes, version: ProtocolVersion) -> tuple[bytes, byt
 
 def _limit(target: FlowTarget) -> int:
     limit = target.limit("receive_maximum", 65_535)
-    if limit > MOST_PACKETS:
-        raise NotApplicableError(f"the Receive Maximum is above {MOST_PACKETS:,}")
+    refuse(limit > steps.MOST_PACKETS, f"the Receive Maximum is above {steps.MOST_PACKETS:,}")
     return limit
 
 
 def _overrun(target: FlowTarget) -> list[Step]:
-    identifiers = free_identifiers(target, _limit(target) + 1)
-    packets = [send(publish(target, 2, number, f"/{number}"), V5).data for number in identifiers]
-    return put(target, [send(b"".join(packets), V5)], opening(target), rest=False)
+    identifiers = steps.free_identifiers(target, _limit(target) + 1)
+    packets = [steps.send(steps.publish(target, 2, number, f"/{number}"), V5).data for number in identifiers]
+    return steps.put(target, [steps.send(b"".join(packets), V5)], steps.opening(target), rest=False)
 
 
 def _filled(target: FlowTarget) -> list[Step]:
-    identifiers = free_identifiers(target, min(_limit(target), 100))
-    packets = [send(publish(target, 1, number, f"/{number}"), V5) for number in identifiers]
-    answers = [wait(PacketType.PUBACK, number) for number in identifiers]
-    return put(target, [*packets, *answers], opening(target))
+    identifiers = steps.free_identifiers(target, min(_limit(target), 100))
+    packets = [steps.send(steps.publish(target, 1, number, f"/{number}"), V5) for number in identifiers]
+    answers = [steps.wait(PacketType.PUBACK, number) for number in identifiers]
+    return steps.put(target, [*packets, *answers], steps.opening(target))
 
 
 def _every_identifier(target: FlowTarget) -> list[Step]:
     window = min(target.limit("receive_maximum", 65_535), 100)
     # The packets are alike but for their identifiers, so that encoding one of them is enough.
-    before, behind = _around_identifier(send(publish(target, 1, 1), target.version).data, target.version)
+    before, behind = _around_identifier(steps.send(steps.publish(target, 1, 1), target.version).data, target.version)
     added: list[Step] = []
     for start in range(1, 65_536, window):
         block = range(start, min(start + window, 65_536))
         data = b"".join(before + number.to_bytes(2, "big") + behind for number in block)
-        added += [send(data, target.version), *(wait(PacketType.PUBACK, number) for number in block)]
-    return put(target, added, opening(target))
+        added += [steps.send(data, target.version), *(steps.wait(PacketType.PUBACK, number) for number in block)]
+    return steps.put(target, added, steps.opening(target))
 
 
 _NOTHING_WAITS = "5.0 MQTT-2.2.1-5, 3.1.1 MQTT-2.3.1-6"
-_ACKS = ((Puback, _NOTHING_WAITS), (Pubrec, _NOTHING_WAITS), (Pubrel, _NOTHING_WAITS), (Pubcomp, "5.0 MQTT-2.2.1-5"))
+_ACKS = (
+    (PacketType.PUBACK, _NOTHING_WAITS),
+    (PacketType.PUBREC, _NOTHING_WAITS),
+    (PacketType.PUBREL, _NOTHING_WAITS),
+    (PacketType.PUBCOMP, "5.0 MQTT-2.2.1-5"),
+)
 EXCHANGES = (
     # 5.0 has 0x92 for this in PUBREL and PUBCOMP; nothing says that the connection has to end.
-    *(row(f"flow:acknowledge-unknown-{kind.packet_type.name.lower()}",
-          f"{kind.packet_type.name} has an identifier that nothing has that waits for it.",
+    *(row(f"flow:acknowledge-unknown-{kind.name.lower()}",
+          f"{kind.name} has an identifier that nothing has that waits for it.",
           partial(_acknowledge_unknown, kind), statements, ANY, senders=SIDES) for kind, statements in _ACKS),
     *(row(f"flow:acknowledge-unknown-{kind.name.lower()}", f"{kind.name} has an identifier that no {request} has.",
-          partial(_answer_unknown, kind), "5.0 MQTT-2.2.1-6, 3.1.1 MQTT-2.3.1-7", ANY, senders=(SERVER,))
+          partial(_acknowledge_unknown, kind), "5.0 MQTT-2.2.1-6, 3.1.1 MQTT-2.3.1-7", ANY, senders=(SERVER,))
       for kind, request in ((PacketType.SUBACK, "SUBSCRIBE"), (PacketType.UNSUBACK, "UNSUBSCRIBE"))),
-    *(row(f"flow:acknowledge-wrong-identifier-{kind.packet_type.name.lower()}",
-          f"{kind.packet_type.name} has another identifier than what it answers, which is never answered.",
+    *(row(f"flow:acknowledge-wrong-identifier-{kind.name.lower()}",
+          f"{kind.name} has another identifier than what it answers, which is never answered.",
           partial(_wrong_identifier, kind), statements, ANY, senders=SIDES) for kind, statements in _ACKS),
     row("flow:acknowledge-wrong-type", "A PUBLISH with QoS 1 is answered with PUBREC.", _wrong_type,
         "3.1 V31-PUBLISH-response, 3.1.1 MQTT-3.3.4-1, 5.0 MQTT-3.3.4-1", PROTOCOL_ERROR, senders=SIDES),
-    row("flow:acknowledge-twice", "A PUBACK or PUBCOMP is sent twice.", _acknowledge_twice, senders=SIDES),
+    row("flow:acknowledge-twice", "A PUBACK or PUBCOMP is sent twice.",
+        partial(_twice, (PacketType.PUBACK, PacketType.PUBCOMP), "the side sends no PUBACK and no PUBCOMP"),
+        senders=SIDES),
     row("flow:acknowledge-out-of-order", "Two PUBACKs change places.", _out_of_order,
         "3.1.1 MQTT-4.6.0-2, 5.0 MQTT-4.6.0-2"),
-    row("flow:suback-twice", "A SUBACK is sent twice.", _suback_twice, "3.1.1 MQTT-3.8.4-4, 5.0 MQTT-3.8.4-5", ANY,
-        senders=(SERVER,)),
+    row("flow:suback-twice", "A SUBACK is sent twice.",
+        partial(_twice, (PacketType.SUBACK,), "the server sends no SUBACK"), "3.1.1 MQTT-3.8.4-4, 5.0 MQTT-3.8.4-5",
+        ANY, senders=(SERVER,)),
     # A receiver that has acknowledged the first one has to take the second as a new one (QoS 1, 5.0 MQTT-4.3.2-5) or
     # to acknowledge it as well (QoS 2, 5.0 MQTT-4.3.3-10); so does 3.1.1.
     *(row(f"flow:identifier-in-use-qos-{qos}",

@@ -41,16 +41,9 @@ TOPICS = {
     "unsubscribe.topic_filters",
 }
 """Fields that are Topic Names or Topic Filters (5.0 4.7.3)."""
-FIXED_BEFORE_5 = (
-    PacketType.CONNACK,
-    PacketType.PUBACK,
-    PacketType.PUBREC,
-    PacketType.PUBREL,
-    PacketType.PUBCOMP,
-    PacketType.UNSUBACK,
-)
-"""Packets of a fixed length in 3.1.1, where a shorter one breaks another statement."""
 _ACKS = (PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBREL, PacketType.PUBCOMP)
+FIXED_BEFORE_5 = (PacketType.CONNACK, *_ACKS, PacketType.UNSUBACK)
+"""Packets of a fixed length in 3.1.1, where a shorter one breaks another statement."""
 FORBIDDEN_VALUES: dict[str, tuple[int, str]] = {
     "receive_maximum": (0, "5.0 V5-VALUE-receive-maximum-0"),
     "maximum_packet_size": (0, "5.0 V5-VALUE-max-packet-size-0"),
@@ -90,7 +83,6 @@ class Field:
 
     @property
     def in_will(self) -> bool:
-        """Whether it is one of the will fields of a CONNECT."""
         return self.path.startswith("will.")
 
 
@@ -117,7 +109,6 @@ def _first(path: str) -> str:
 
 @cache
 def all_fields() -> tuple[Field, ...]:
-    """Every field of every packet type."""
     return tuple(one for kind in PacketType for one in fields_of(kind))
 
 

@@ -6,39 +6,16 @@ one side of it does instead: bytes to send, answers to wait for, pauses, the end
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
-from mqttscope.mqtt.codec import decode
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
-from mqttscope.mqtt.packets import Connect
 
 CLIENT = "client"
 SERVER = "server"
 SIDES = (CLIENT, SERVER)
-
-
-class Recorded(Protocol):
-    """What a flow can be made of: anything that knows one packet, its sender and its time."""
-
-    @property
-    def from_client(self) -> bool: ...
-
-    @property
-    def packet(self) -> ControlPacket | Malformed:
-        """The packet, or what could be read of it."""
-        ...
-
-    @property
-    def raw(self) -> bytes:
-        """Its bytes as they were on the wire."""
-        ...
-
-    @property
-    def timestamp_ns(self) -> int: ...
 
 
 @dataclass(slots=True)
@@ -52,7 +29,6 @@ class Entry:
 
     @property
     def sender(self) -> str:
-        """``client`` or ``server``."""
         return CLIENT if self.from_client else SERVER
 
     @property
@@ -71,27 +47,6 @@ class RecordedFlow:
     """Hash of the capture that it comes from, which is part of what makes a case known again."""
     connection: int = 0
     """Number of the connection in the capture."""
-
-    @classmethod
-    def of(
-        cls,
-        recorded: Iterable[Recorded],
-        *,
-        version: ProtocolVersion | None = None,
-        capture_hash: str = "",
-        connection: int = 0,
-    ) -> RecordedFlow:
-        """A flow of recorded packets; the version is the CONNECT's unless given (3.1.1 where there is none)."""
-        entries = [Entry(one.from_client, one.packet, one.raw, one.timestamp_ns) for one in recorded]
-        if version is None:
-            connects = (one.packet for one in entries if one.from_client and isinstance(one.packet, Connect))
-            version = next((one.version for one in connects), ProtocolVersion.V3_1_1)
-        return cls(entries, version, capture_hash, connection)
-
-    @classmethod
-    def of_bytes(cls, packets: Sequence[tuple[str, bytes]], *, version: ProtocolVersion) -> RecordedFlow:
-        """A flow of ``(side, bytes of one packet)``."""
-        return cls([Entry(side == CLIENT, decode(raw, version), raw) for side, raw in packets], version)
 
     def first(self, kind: type[ControlPacket], *, from_client: bool) -> Any:
         """The first well-formed packet of a class from one side, ``None`` where there is none."""
@@ -179,7 +134,6 @@ class MutatedFlow:
 
     @property
     def sent(self) -> bytes:
-        """All bytes of the mutating side, one after the other."""
         return b"".join(one.data for one in self.steps if one.action is Action.SEND)
 
 

@@ -13,7 +13,7 @@ from mqttscope.mqtt.codec import packet_end, trace
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.wire import write_variable_byte_integer
 from mqttscope.mutate.fields import Field
-from mqttscope.mutate.mutation import NotApplicableError, Target
+from mqttscope.mutate.mutation import Target, refuse
 from mqttscope.mutate.samples import ensure
 
 LENGTH = "property_length"
@@ -99,8 +99,7 @@ def prepared(target: Target, field: Field) -> tuple[Layout, int]:
     ensure(target.packet, field.path, target.version)
     layout = layout_of(target)
     index = layout.index(field.path)
-    if index < 0:
-        raise NotApplicableError(f"the packet has no {field.name}")
+    refuse(index < 0, f"the packet has no {field.name}")
     return layout, index
 
 
@@ -125,8 +124,7 @@ def with_length(target: Target, field: Field, make: Callable[[int], int], part: 
         start = 2 + int.from_bytes(value[:2], "big") if part else 0
         true = int.from_bytes(value[start : start + 2], "big")
         told = make(true)
-        if not 0 <= told <= LONGEST or told == true:
-            raise NotApplicableError(f"{field.name} cannot lie like that")
+        refuse(not 0 <= told <= LONGEST or told == true, f"{field.name} cannot lie like that")
         return value[:start] + told.to_bytes(2, "big") + value[start + 2 :]
 
     return with_value(target, field, lie)
@@ -139,8 +137,7 @@ def cut_at(target: Target, field: Field, *, inside: bool) -> bytes:
     """
     layout, index = prepared(target, field)
     data = layout.pieces[index].data
-    if inside and len(data) < 2:
-        raise NotApplicableError(f"one cannot cut inside of {field.name}")
+    refuse(inside and len(data) < 2, f"one cannot cut inside of {field.name}")
     if layout.block(index) and inside:
         # The block ends in the field, and what follows the block stays.
         block = layout.block(index).removesuffix("property_length")
@@ -159,8 +156,7 @@ def break_off(target: Target, field: Field, *, inside: bool) -> bytes:
     """The packet whose bytes end before the field, or in it, and whose lengths are all still those of the whole."""
     layout, index = prepared(target, field)
     data = layout.pieces[index].data
-    if inside and len(data) < 2:
-        raise NotApplicableError(f"one cannot break off inside of {field.name}")
+    refuse(inside and len(data) < 2, f"one cannot break off inside of {field.name}")
     del layout.pieces[index + 1 :]
     layout.pieces[index].data = data[:-1] if inside else b""
     return layout.join(blocks=False, remaining_length=layout.remaining_length)

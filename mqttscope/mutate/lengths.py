@@ -31,9 +31,9 @@ from mqttscope.mutate.mutation import (
     V5,
     Mutation,
     MutationKind,
-    NotApplicableError,
     PacketChange,
     Target,
+    refuse,
     row,
 )
 
@@ -118,8 +118,7 @@ def _lie(field: Field, part: int, length_of: Callable[[int], int], target: Targe
 
 def _overrun(field: Field, part: int, target: Target) -> bytes:
     data = with_length(target, field, lambda _: LONGEST, part)
-    if len(data) > LONGEST:
-        raise NotApplicableError("the packet is long enough for any length")
+    refuse(len(data) > LONGEST, "the packet is long enough for any length")
     return data
 
 
@@ -168,8 +167,7 @@ def _lying(length_of: Callable[[int], int], target: Target) -> bytes:
     layout = layout_of(target)
     true = len(layout.body())
     length = length_of(true)
-    if length < 0 or length == true:
-        raise NotApplicableError("the Remaining Length cannot lie like that")
+    refuse(length < 0 or length == true, "the Remaining Length cannot lie like that")
     return layout.join(remaining_length=write_variable_byte_integer(length))
 
 
@@ -179,8 +177,7 @@ def _encoded(form: Callable[[bytes], bytes], target: Target) -> bytes:
 
 
 def _not_minimal(length: bytes) -> bytes:
-    if len(length) == 4:
-        raise NotApplicableError("a longer form would have five bytes")
+    refuse(len(length) == 4, "a longer form would have five bytes")
     return length[:-1] + bytes((length[-1] | 0x80, 0))
 
 

@@ -75,7 +75,6 @@ class Chance:
                 return number % end
 
     def pick(self, choices: Sequence[T]) -> T:
-        """One of the choices."""
         return choices[self.below(len(choices))]
 
     def shuffled(self, values: Sequence[T]) -> list[T]:
@@ -147,6 +146,12 @@ class NotApplicableError(MqttscopeError):
     """The flow lacks what the mutation needs."""
 
 
+def refuse(condition: object, why: str) -> None:
+    """Raise `NotApplicableError` if a condition is true."""
+    if condition:
+        raise NotApplicableError(why)
+
+
 @dataclass(slots=True)
 class Target:
     """One packet to be mutated, in its flow."""
@@ -163,18 +168,15 @@ class Target:
     chance: Chance
 
     def encoded(self) -> bytes:
-        """The bytes of the packet as it is now."""
         return encode(self.packet, self.version)
 
     @property
     def connect(self) -> Connect | None:
-        """The CONNECT of the flow."""
         found: Connect | None = self.flow.first(Connect, from_client=True)
         return found
 
     @property
     def connack(self) -> Connack | None:
-        """The CONNACK of the flow."""
         found: Connack | None = self.flow.first(Connack, from_client=False)
         return found
 
@@ -197,11 +199,9 @@ class FlowTarget:
 
     @property
     def version(self) -> ProtocolVersion:
-        """The version spoken."""
         return self.flow.version
 
     def limit(self, name: str, default: int) -> int:
-        """As `Target.limit`."""
         return Target(None, b"", self.version, self.sender, self.flow, 0, self.chance).limit(name, default)
 
 

@@ -23,11 +23,11 @@ from mqttscope.mutate.mutation import (
     V5,
     Demand,
     Mutation,
-    NotApplicableError,
     PacketChange,
     Reaction,
     Target,
     attributes,
+    refuse,
     row,
 )
 from mqttscope.mutate.samples import TOPIC, ensure, with_property, without_properties
@@ -73,8 +73,7 @@ def _qos_3(target: Target) -> bytes:
 
 def _dup_on_first(qos: int, target: Target) -> None:
     packet = target.packet
-    if packet.qos != qos or packet.dup:
-        raise NotApplicableError(f"the packet is no first PUBLISH with QoS {qos}")
+    refuse(packet.qos != qos or packet.dup, f"the packet is no first PUBLISH with QoS {qos}")
     packet.dup = True
 
 
@@ -109,30 +108,26 @@ def _every_property(target: Target) -> None:
 
 def _topic_alias(alias_of: Callable[[int], int], target: Target) -> None:
     alias = alias_of(target.limit("topic_alias_maximum", 0))
-    if not 0 < alias <= 0xFFFF:
-        raise NotApplicableError("the limit leaves no such Topic Alias")
+    refuse(not 0 < alias <= 0xFFFF, "the limit leaves no such Topic Alias")
     target.packet.topic_name = target.packet.topic_name or TOPIC
     _property("topic_alias", alias, target)
 
 
 def _qos_above_maximum(target: Target) -> None:
     limit = target.limit("maximum_qos", 2)
-    if limit >= 2 or target.sender == SERVER:
-        raise NotApplicableError("the receiver takes every QoS")
+    refuse(limit >= 2 or target.sender == SERVER, "the receiver takes every QoS")
     target.packet.qos = limit + 1
     target.packet.packet_identifier = target.packet.packet_identifier or 0xFFFE
 
 
 def _retain_not_available(target: Target) -> None:
-    if target.limit("retain_available", 1):
-        raise NotApplicableError("the server takes retained messages")
+    refuse(target.limit("retain_available", 1), "the server takes retained messages")
     target.packet.retain = True
 
 
 def _larger_than_maximum(target: Target) -> None:
     limit = target.limit("maximum_packet_size", 0)
-    if not 0 < limit <= 4_000_000:
-        raise NotApplicableError("the receiver announced no Maximum Packet Size within reach")
+    refuse(not 0 < limit <= 4_000_000, "the receiver announced no Maximum Packet Size within reach")
     target.packet.payload = bytes(limit)
     target.packet.properties = without_properties(target.packet.properties, "payload_format_indicator")
 
@@ -266,8 +261,7 @@ def _thousand(target: Target) -> None:
 
 
 def _unavailable(name: str, text: str, target: Target) -> None:
-    if target.limit(name, 1):
-        raise NotApplicableError("the server has it")
+    refuse(target.limit(name, 1), "the server has it")
     if text:
         _set_filter(text, target)
     else:
@@ -275,8 +269,7 @@ def _unavailable(name: str, text: str, target: Target) -> None:
 
 
 def _share(target: Target) -> None:
-    if not target.limit("shared_subscription_available", 1):
-        raise NotApplicableError("the server has no Shared Subscriptions")
+    refuse(not target.limit("shared_subscription_available", 1), "the server has no Shared Subscriptions")
     _set_filter("$share/group/mqttscope/mutate", target)
     target.packet.properties = without_properties(target.packet.properties or Properties(), "subscription_identifier")
 

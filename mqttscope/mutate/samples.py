@@ -6,7 +6,7 @@ from typing import Any
 
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
-from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt.declare import PACKETS, ControlPacket
 from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.properties import BY_NAME, Properties
 
@@ -48,14 +48,9 @@ def sample(packet_type: PacketType, version: ProtocolVersion, packet_identifier:
     """A good packet of a type."""
     block = Properties() if version == V5 else None
     if packet_type == PacketType.CONNECT:
-        name = "MQIsdp" if version == V3_1 else "MQTT"
-        return packets.Connect(
-            protocol_name=name,
-            protocol_level=version.value,
-            keep_alive=60,
-            client_identifier="mqttscope",
-            properties=block,
-        )
+        connect = packets.Connect(protocol_level=version.value, keep_alive=60, client_identifier="mqttscope")
+        connect.protocol_name, connect.properties = "MQIsdp" if version == V3_1 else "MQTT", block
+        return connect
     if packet_type == PacketType.CONNACK:
         return packets.Connack(session_present=False, properties=block)
     if packet_type == PacketType.PUBLISH:
@@ -70,23 +65,10 @@ def sample(packet_type: PacketType, version: ProtocolVersion, packet_identifier:
     if packet_type == PacketType.UNSUBACK:
         codes = [0] if version == V5 else None
         return packets.Unsuback(packet_identifier=packet_identifier, reason_codes=codes, properties=block)
-    kind = {one.packet_type: one for one in _PLAIN}[packet_type]
-    made = kind()
+    made = PACKETS[packet_type]()
     if hasattr(made, "packet_identifier"):
         made.packet_identifier = packet_identifier
     return made
-
-
-_PLAIN: tuple[type[ControlPacket], ...] = (
-    packets.Puback,
-    packets.Pubrec,
-    packets.Pubrel,
-    packets.Pubcomp,
-    packets.Pingreq,
-    packets.Pingresp,
-    packets.Disconnect,
-    packets.Auth,
-)
 
 
 def with_property(block: Properties | None, name: str, value: Any) -> Properties:
@@ -101,37 +83,28 @@ def with_property(block: Properties | None, name: str, value: Any) -> Properties
 
 
 def without_properties(block: Properties | None, *names: str) -> Properties | None:
-    """The block without these properties."""
-    numbers = {BY_NAME[name].identifier for name in names}
-    return block and Properties.of(item for item in block.items if item[0] not in numbers)
-
-
-def get_block(packet: Any, prefix: str) -> Properties | None:
-    """The property block of a packet, or with ``will.`` of its Will."""
-    owner = packet.will if prefix else packet
-    return None if owner is None else owner.properties
+    return block and block.without(*(BY_NAME[name].identifier for name in names))
 
 
 def set_block(packet: Any, prefix: str, block: Properties) -> None:
-    """Give a packet, or its Will, another property block."""
     (packet.will if prefix else packet).properties = block
 
 
 def ensure_block(packet: Any, prefix: str) -> Properties:
     """The property block of a 5.0 packet, made if it is not there: with it the reason code that stands before it."""
+    owner = packet
     if prefix:
         ensure_will(packet, V5)
-    if not prefix and hasattr(packet, "reason_code") and packet.reason_code is None:
+        owner = packet.will
+    elif getattr(packet, "reason_code", 0) is None:
         packet.reason_code = 0
-    block = get_block(packet, prefix)
-    if block is None:
-        block = Properties()
-        set_block(packet, prefix, block)
+    if owner.properties is None:
+        owner.properties = Properties()
+    block: Properties = owner.properties
     return block
 
 
 def ensure_will(packet: packets.Connect, version: ProtocolVersion) -> None:
-    """Give a CONNECT a Will, unless it has one."""
     if packet.will is None:
         block = Properties() if version == V5 else None
         packet.will = Will(will_topic="mqttscope/will", will_payload=b"gone", properties=block)

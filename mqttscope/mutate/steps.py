@@ -10,8 +10,8 @@ from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Connack, Connect, Publish
 from mqttscope.mqtt.properties import Properties
-from mqttscope.mutate.flow import CLIENT, SERVER, Action, Step
-from mqttscope.mutate.mutation import FlowTarget, NotApplicableError
+from mqttscope.mutate.flow import CLIENT, Action, Step
+from mqttscope.mutate.mutation import FlowTarget, NotApplicableError, refuse
 from mqttscope.mutate.samples import TOPIC
 
 V5 = ProtocolVersion.V5
@@ -21,18 +21,15 @@ MOST_PACKETS = 1_000
 
 
 def send(packet: ControlPacket | bytes, version: ProtocolVersion) -> Step:
-    """A step that sends something new."""
     data = packet if isinstance(packet, bytes) else encode(packet, version)
     return Step(Action.SEND, data, mutated=True)
 
 
 def wait(packet_type: PacketType, packet_identifier: int | None = None) -> Step:
-    """A step that waits for an answer to something new."""
     return Step(Action.AWAIT, awaits=packet_type, packet_identifier=packet_identifier, mutated=True)
 
 
 def pause(nanoseconds: int) -> Step:
-    """A step that does nothing."""
     return Step(Action.PAUSE, nanoseconds=nanoseconds, mutated=True)
 
 
@@ -77,16 +74,14 @@ def free_identifiers(target: FlowTarget, count: int) -> list[int]:
         if identifier not in used:
             found.append(identifier)
         identifier -= 1
-    if len(found) < count:
-        raise NotApplicableError("there are not enough free Packet Identifiers")
+    refuse(len(found) < count, "there are not enough free Packet Identifiers")
     return found
 
 
 def publish(target: FlowTarget, qos: int = 0, identifier: int | None = None, text: str = "") -> Publish:
     """A PUBLISH with nothing special in it."""
     limit = target.limit("maximum_qos", 2)
-    if qos > limit and target.sender == CLIENT:
-        raise NotApplicableError(f"the server takes no QoS {qos}")
+    refuse(qos > limit and target.sender == CLIENT, f"the server takes no QoS {qos}")
     block = Properties() if target.version == V5 else None
     return Publish(
         qos=qos,
@@ -97,16 +92,10 @@ def publish(target: FlowTarget, qos: int = 0, identifier: int | None = None, tex
     )
 
 
-def other_side(target: FlowTarget) -> str:
-    """The side that receives."""
-    return SERVER if target.sender == CLIENT else CLIENT
-
-
 def connect_of(target: FlowTarget) -> Connect:
     """The CONNECT of the flow."""
     found = target.flow.first(Connect, from_client=True)
-    if found is None:
-        raise NotApplicableError("the recording has no CONNECT")
+    refuse(found is None, "the recording has no CONNECT")
     made: Connect = found
     return made
 
@@ -125,16 +114,13 @@ def sends(target: FlowTarget, *, start: int = 0) -> list[int]:
 
 
 def marked(step: Step) -> Step:
-    """The step as one of the mutation's."""
     return replace(step, mutated=True)
 
 
 def twice(target: FlowTarget, index: int) -> list[Step]:
-    """The steps with one of them repeated."""
     return [*target.steps[: index + 1], marked(target.steps[index]), *target.steps[index + 1 :]]
 
 
 def instead(target: FlowTarget, index: int, packet: ControlPacket) -> list[Step]:
-    """The steps with another packet in place of one."""
     step = replace(send(packet, target.version), entry=index)
     return [*target.steps[:index], step, *target.steps[index + 1 :]]

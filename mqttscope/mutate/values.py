@@ -12,18 +12,7 @@ from typing import Any
 from mqttscope.mqtt import wire
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.properties import USER_PROPERTY, Properties
-from mqttscope.mutate.fields import (
-    CONTROL_CHARACTER,
-    FORBIDDEN_VALUES,
-    NON_CHARACTER,
-    TOPICS,
-    Field,
-    all_fields,
-    blocks,
-    field_row,
-    ill_formed,
-    null_character,
-)
+from mqttscope.mutate import fields
 from mqttscope.mutate.flow import SERVER
 from mqttscope.mutate.layout import LENGTH, LONGEST, layout_of, with_value
 from mqttscope.mutate.mutation import (
@@ -43,6 +32,7 @@ from mqttscope.mutate.mutation import (
     PacketChange,
     Reaction,
     Target,
+    refuse,
     row,
 )
 from mqttscope.mutate.samples import TOPIC, ensure, ensure_block, set_block, without_properties
@@ -93,9 +83,9 @@ _EMPTY_PAIR = 5
 """Bytes of a User Property with neither name nor value: its identifier and two lengths."""
 
 
-def _strings() -> Iterator[tuple[Field, int, str]]:
+def _strings() -> Iterator[tuple[fields.Field, int, str]]:
     """Every string field; of a pair both parts: field, part, and what is added to the name for it."""
-    for field in all_fields():
+    for field in fields.all_fields():
         if field.wire == wire.UTF8_PAIR.name:
             yield field, 0, ".name"
             yield field, 1, ".value"
@@ -103,7 +93,7 @@ def _strings() -> Iterator[tuple[Field, int, str]]:
             yield field, 0, ""
 
 
-def _edit(field: Field, part: int, edit: Callable[[bytes], bytes], target: Target) -> bytes:
+def _edit(field: fields.Field, part: int, edit: Callable[[bytes], bytes], target: Target) -> bytes:
     """Change the bytes of a string, its own length right."""
 
     def instead(value: bytes) -> bytes:
@@ -115,7 +105,7 @@ def _edit(field: Field, part: int, edit: Callable[[bytes], bytes], target: Targe
     return with_value(target, field, instead)
 
 
-def _end_with(field: Field, part: int, end: bytes, target: Target) -> bytes:
+def _end_with(field: fields.Field, part: int, end: bytes, target: Target) -> bytes:
     if field.name == "publish.topic_name":
         # With a Topic Alias alone there would be nothing but the end.
         target.packet.topic_name = target.packet.topic_name or TOPIC
@@ -123,7 +113,7 @@ def _end_with(field: Field, part: int, end: bytes, target: Target) -> bytes:
     return _edit(field, part, lambda text: text[: LONGEST - len(end)] + end, target)
 
 
-def _without_wildcards(field: Field, target: Target) -> None:
+def _without_wildcards(field: fields.Field, target: Target) -> None:
     """Give a packet a filter that something may follow."""
     if "filter" in field.path:
         ensure(target.packet, field.path, target.version)
@@ -137,14 +127,14 @@ def string_mutations() -> Iterator[Mutation]:
     """Every mutation of every string field."""
     for field, part, suffix in _strings():
         name = field.name + suffix
-        string_row = partial(field_row, field, part=suffix, field=field.name.partition(".")[2])
+        string_row = partial(fields.field_row, field, part=suffix, field=field.name.partition(".")[2])
         end_with = partial(_end_with, field, part)
         for slug, (octets, words) in ILL_FORMED.items():
-            yield string_row(slug, f"ends with {words}", partial(end_with, octets), ill_formed(field), MALFORMED)
+            yield string_row(slug, f"ends with {words}", partial(end_with, octets), fields.ill_formed(field), MALFORMED)
         yield string_row(
-            "null-character", "ends with U+0000", partial(end_with, b"\0"), null_character(field), MALFORMED
+            "null-character", "ends with U+0000", partial(end_with, b"\0"), fields.null_character(field), MALFORMED
         )
-        for rows, statements in ((CONTROL, CONTROL_CHARACTER), (NON_CHARACTERS, NON_CHARACTER)):
+        for rows, statements in ((CONTROL, fields.CONTROL_CHARACTER), (NON_CHARACTERS, fields.NON_CHARACTER)):
             for slug, (text, words) in rows.items():
                 yield string_row(
                     slug, f"ends with {words}", partial(end_with, text.encode()), statements, discouraged=True
@@ -159,7 +149,7 @@ def string_mutations() -> Iterator[Mutation]:
         words = f"has 65,535 bytes, the most there can be{' (32,767 in MQTT 3.1)' if name in _SHORT_TOPICS else ''}"
         change = partial(_longest, field, part)
         yield string_row("maximum-length", words, change, statements, reaction, legal=legal)
-        if name in TOPICS:
+        if name in fields.TOPICS:
             legal, reaction, statements = (), _REFUSE_TOPIC, "3.1.1 MQTT-4.7.3-1, 5.0 MQTT-4.7.3-1"
         if name == "publish.topic_name":
             reaction = Reaction(Demand.CLOSE, (0x82, 0x90, 0x81))
@@ -171,13 +161,13 @@ _SHORT_TOPICS = ("publish.topic_name", "connect.will.will_topic")
 """Topics that end at 32,767 characters in 3.1."""
 
 
-def _longest(field: Field, part: int, target: Target) -> bytes:
+def _longest(field: fields.Field, part: int, target: Target) -> bytes:
     longest = 32_767 if field.name in _SHORT_TOPICS and target.version == V3_1 else LONGEST
     _without_wildcards(field, target)
     return _edit(field, part, lambda text: text + b"x" * (longest - len(text)), target)
 
 
-def _empty(field: Field, part: int, target: Target) -> bytes:
+def _empty(field: fields.Field, part: int, target: Target) -> bytes:
     packet = target.packet
     if field.name == "publish.topic_name":
         if target.version == V5 and packet.properties and packet.properties.topic_alias is not None:
@@ -188,16 +178,16 @@ def _empty(field: Field, part: int, target: Target) -> bytes:
     return _edit(field, part, lambda _: b"", target)
 
 
-def _value(field: Field, data: bytes) -> PacketChange:
+def _value(field: fields.Field, data: bytes) -> PacketChange:
     return lambda target: with_value(target, field, lambda _: data)
 
 
-def _number(field: Field, value: int) -> PacketChange:
+def _number(field: fields.Field, value: int) -> PacketChange:
     width = _WIDTHS[field.wire]
     return _value(field, value.to_bytes(width, "big") if width else wire.write_variable_byte_integer(value))
 
 
-def _contextual(field: Field) -> bool:
+def _contextual(field: fields.Field) -> bool:
     if field.path.endswith("payload_format_indicator"):
         return True  # 1 wants a payload that is UTF-8
     if field.path.endswith("subscription_identifier"):
@@ -209,14 +199,14 @@ def _contextual(field: Field) -> bool:
 
 def number_mutations() -> Iterator[Mutation]:
     """Least, greatest and forbidden values of every number; identifiers are a matter of their own."""
-    for field in all_fields():
+    for field in fields.all_fields():
         if field.wire not in _WIDTHS or field.path == "protocol_level":
             continue
         if field.path == "packet_identifier":
             yield from _identifiers(field)
             continue
         name = field.path.rpartition(".")[2]
-        forbidden, statement = FORBIDDEN_VALUES.get(name, (-1, ""))
+        forbidden, statement = fields.FORBIDDEN_VALUES.get(name, (-1, ""))
         width = _WIDTHS[field.wire]
         maximum = (1 << 8 * width) - 1 if width else wire.MAX_VARIABLE_BYTE_INTEGER
         values = {"zero": 0, "one": 1, "maximum": maximum}
@@ -231,13 +221,13 @@ def number_mutations() -> Iterator[Mutation]:
         for slug, value in values.items():
             change = _number(field, value)
             if value == forbidden or 0 < forbidden < value:
-                yield field_row(field, slug, f"is {value:,}, which is forbidden", change, statement, invalid)
+                yield fields.field_row(field, slug, f"is {value:,}, which is forbidden", change, statement, invalid)
             else:
                 legal = () if _contextual(field) else ALL_VERSIONS
-                yield field_row(field, slug, f"is {value:,}", change, "", ACCEPT, legal=legal)
+                yield fields.field_row(field, slug, f"is {value:,}", change, "", ACCEPT, legal=legal)
         if not width:
             for slug, data, words, statement in _LONG_FORMS:
-                yield field_row(field, slug, words, _value(field, data), statement, MALFORMED)
+                yield fields.field_row(field, slug, words, _value(field, data), statement, MALFORMED)
 
 
 _LONG_FORMS = (
@@ -256,21 +246,21 @@ _IDENTIFIERS = {
 """Statements about wrong identifiers; of other packet types those about PUBACK, PUBREC and PUBREL."""
 
 
-def _identifiers(field: Field) -> Iterator[Mutation]:
+def _identifiers(field: fields.Field) -> Iterator[Mutation]:
     """Packet Identifier 0 (5.0 2.2.1), and the greatest."""
     statements = _IDENTIFIERS.get(field.packet_type, "3.1.1 MQTT-2.3.1-6, 5.0 MQTT-2.2.1-5")
     zero, greatest = _number(field, 0), partial(_greatest, field)
     if field.packet_type in _ASKS:
         statements += ", client 5.0 MQTT-2.2.1-3, server 5.0 MQTT-2.2.1-4"
-        yield field_row(field, "zero", "is 0, which is no identifier", zero, statements, PROTOCOL_ERROR)
-        yield field_row(field, "maximum", "is 65,535, the greatest", greatest, "", ACCEPT, legal=ALL_VERSIONS)
+        yield fields.field_row(field, "zero", "is 0, which is no identifier", zero, statements, PROTOCOL_ERROR)
+        yield fields.field_row(field, "maximum", "is 65,535, the greatest", greatest, "", ACCEPT, legal=ALL_VERSIONS)
     else:
-        yield field_row(field, "zero", "is 0, which is no identifier", zero, statements)
+        yield fields.field_row(field, "zero", "is 0, which is no identifier", zero, statements)
         words = "is 65,535, which belongs to nothing that waits for an answer"
-        yield field_row(field, "maximum", words, greatest, statements)
+        yield fields.field_row(field, "maximum", words, greatest, statements)
 
 
-def _greatest(field: Field, target: Target) -> bytes:
+def _greatest(field: fields.Field, target: Target) -> bytes:
     if target.sender == SERVER and getattr(target.packet, "qos", 1) == 0:
         raise NotApplicableError("with QoS 1 it might be above what the client was granted")
     return with_value(target, field, lambda _: b"\xff\xff")
@@ -278,7 +268,7 @@ def _greatest(field: Field, target: Target) -> bytes:
 
 def binary_mutations() -> Iterator[Mutation]:
     """Binary Data and the payload: anything is allowed in them."""
-    for field in all_fields():
+    for field in fields.all_fields():
         if field.wire not in (wire.BINARY.name, wire.REST.name):
             continue
         rest = field.wire == wire.REST.name
@@ -294,10 +284,10 @@ def binary_mutations() -> Iterator[Mutation]:
             change: PacketChange = partial(_payload, data)
             if not rest:
                 change = partial(_binary, field, len(data).to_bytes(2, "big") + data)
-            yield field_row(field, slug, words, change, "", reaction, legal=legal)
+            yield fields.field_row(field, slug, words, change, "", reaction, legal=legal)
 
 
-def _binary(field: Field, value: bytes, target: Target) -> bytes:
+def _binary(field: fields.Field, value: bytes, target: Target) -> bytes:
     if field.in_will and target.packet.will is not None and target.version == V5:
         _unmark(target.packet.will)
     return with_value(target, field, lambda _: value)
@@ -320,7 +310,7 @@ def boundary_mutations() -> Iterator[Mutation]:
         name = f"publish.remaining_length:boundary-{length}"
         words = f"The payload fills PUBLISH up to a Remaining Length of {length:,}."
         yield wire_row(name, words, partial(_fill, length), "", ACCEPT, legal=ALL_VERSIONS)
-    for kind, _, prefix in blocks():
+    for kind, _, prefix in fields.blocks():
         where = f"{'Will ' if prefix else ''}properties of {kind.name}"
         legal = ONLY_5 if kind != PacketType.AUTH else ()
         for length in VARIABLE_BYTE_INTEGER_BOUNDARIES[:4]:
@@ -334,16 +324,14 @@ def _fill(length: int, target: Target) -> None:
     _unmark(packet)
     packet.payload = b""
     room = length - len(layout_of(target).body())
-    if room < 0:
-        raise NotApplicableError(f"the packet is longer than {length:,} bytes without its payload")
+    refuse(room < 0, f"the packet is longer than {length:,} bytes without its payload")
     packet.payload = bytes(room)
 
 
 def _pad(prefix: str, length: int, target: Target) -> None:
     block = ensure_block(target.packet, prefix)
     room = length - _size(target, prefix) - _EMPTY_PAIR
-    if not 0 <= room <= LONGEST:
-        raise NotApplicableError(f"no User Property fills the properties up to {length:,} bytes")
+    refuse(not 0 <= room <= LONGEST, f"no User Property fills the properties up to {length:,} bytes")
     set_block(target.packet, prefix, Properties.of([*block.items, (USER_PROPERTY, ("", "x" * room))]))
 
 

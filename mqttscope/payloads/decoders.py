@@ -15,18 +15,9 @@ import orjson
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.topics import compile_filter
 from mqttscope.mqtt.wire import counted
-from mqttscope.payloads import sparkplug
+from mqttscope.payloads import sparkplug, values
 from mqttscope.payloads.compressed import decompress, unpack
 from mqttscope.payloads.protobuf import DescriptorError, MessageType, from_wire
-from mqttscope.payloads.values import (
-    Simplified,
-    UndecodableError,
-    from_cbor,
-    from_json,
-    from_msgpack,
-    from_text,
-    simplified,
-)
 from mqttscope.secrets.forms import without_tokens
 
 FORMATS: Final = ("text", "json", "cbor", "msgpack", "protobuf", "sparkplug-b")
@@ -91,9 +82,9 @@ class Decoded:
     covers: bool = False
     """Whether the bytes of the payload have to be hidden where something of the value is: they do not show it as text,
     so that asterisks in its place would break them."""
-    _shown: Simplified | None = field(default=None, repr=False)
+    _shown: values.Simplified | None = field(default=None, repr=False)
 
-    def shown(self, *, show_secrets: bool) -> Simplified:
+    def shown(self, *, show_secrets: bool) -> values.Simplified:
         """The value as it may be shown."""
         if self._shown is None:
             value, hidden = self.value, False
@@ -104,7 +95,7 @@ class Decoded:
                     value = _textual(data, self.kind)
                 # What was hidden in the text is the same as in the bytes beside it.
                 show_secrets = True
-            self._shown = simplified(value, show_secrets=show_secrets)
+            self._shown = values.simplified(value, show_secrets=show_secrets)
             self._shown.hidden = self._shown.hidden or hidden
         return self._shown
 
@@ -215,7 +206,7 @@ class Decoders:
                 made.data = data
             made.covers = bool(table.compression) or made.kind not in TEXTUAL
             made.value, made.note = self._decoder(table)(topic, data)
-        except UndecodableError as error:
+        except values.UndecodableError as error:
             made.problem = str(error)[:MAX_REASON]
         except Exception as error:  # of a library, or of a decoder of one's own
             made.problem = f"{type(error).__name__}: {error}"[:MAX_REASON]
@@ -232,15 +223,15 @@ class Decoders:
         try:
             if table.decoder:
                 if self._functions is None:
-                    raise UndecodableError(f"there is no decoder {table.decoder}")
+                    raise values.UndecodableError(f"there is no decoder {table.decoder}")
                 function = self._functions(table.decoder)
                 return lambda topic, data: (function(topic or "", data), "")
             if table.message:
                 try:
                     return _of_type(MessageType(table.descriptors, table.message))
                 except DescriptorError as error:
-                    raise UndecodableError(f"{table.descriptor}: {error}") from None
-        except UndecodableError as error:
+                    raise values.UndecodableError(f"{table.descriptor}: {error}") from None
+        except values.UndecodableError as error:
             return _failing(str(error))
         if table.format == "sparkplug-b":
             return lambda topic, data: sparkplug.decode(topic, data, self.births)
@@ -249,7 +240,8 @@ class Decoders:
 
 
 _READERS: Final[dict[str, Callable[[bytes], Any]]] = {
-    "text": from_text, "json": from_json, "cbor": from_cbor, "msgpack": from_msgpack, "protobuf": from_wire,
+    "text": values.from_text, "json": values.from_json, "cbor": values.from_cbor, "msgpack": values.from_msgpack,
+    "protobuf": from_wire,
 }  # fmt: skip
 
 
@@ -263,7 +255,7 @@ def _of_type(kind: MessageType) -> Callable[[str | None, bytes], tuple[Any, str]
 
 def _failing(reason: str) -> Callable[[str | None, bytes], tuple[Any, str]]:
     def fail(topic: str | None, data: bytes) -> tuple[Any, str]:
-        raise UndecodableError(reason)
+        raise values.UndecodableError(reason)
 
     return fail
 
@@ -272,9 +264,9 @@ def _unpacked(table: PayloadTable, data: bytes) -> bytes:
     for name in table.compression:
         made, more, problem = decompress(data, MAX_UNPACKED_BYTES, name)
         if problem:
-            raise UndecodableError(f"{name}: {problem}")
+            raise values.UndecodableError(f"{name}: {problem}")
         if more:
-            raise UndecodableError(f"more than {counted(MAX_UNPACKED_BYTES, 'byte')} come out of the {name}")
+            raise values.UndecodableError(f"more than {counted(MAX_UNPACKED_BYTES, 'byte')} come out of the {name}")
         data = made
     return data
 
@@ -290,10 +282,10 @@ def _by_content(packet: Any) -> Decoded | None:
             return None
         data = inner.data
     kind = by_content_type(None if block is None else block.content_type)
-    read = _READERS[kind] if kind != "auto" else from_json if data.lstrip()[:1] in (b"{", b"[") else None
+    read = _READERS[kind] if kind != "auto" else values.from_json if data.lstrip()[:1] in (b"{", b"[") else None
     if read is None:
         return None
-    with suppress(UndecodableError):
+    with suppress(values.UndecodableError):
         return Decoded(kind, kind, read(data))
     return None
 

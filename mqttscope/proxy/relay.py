@@ -15,7 +15,7 @@ from mqttscope.transport.link import reason
 from mqttscope.transport.recording import GRACE_S, HURRY_S, REST_S, Recording
 from mqttscope.transport.server import Acceptor
 from mqttscope.transport.sockets import Rounds
-from mqttscope.transport.target import Upstream, shown
+from mqttscope.transport.target import Target, shown
 from mqttscope.transport.wire import Endpoint
 
 MAX_CONNECTIONS = 1_000
@@ -41,7 +41,7 @@ class Route:
     host: str
     """Empty for every address."""
     port: int
-    upstream: Upstream
+    upstream: Target
     listen_tls: ssl.SSLContext | None = None
     upstream_tls: ssl.SSLContext | None = None
     max_connections: int = MAX_CONNECTIONS

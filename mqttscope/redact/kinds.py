@@ -91,7 +91,6 @@ class Choice:
         self.fresh.append((kind, size))
 
     def take_fresh(self) -> Values:
-        """The values since the last call."""
         found, self.fresh = self.fresh, []
         return found
 

@@ -37,7 +37,7 @@ from mqttscope.redact.packets import Packets
 from mqttscope.redact.pieces import Direction, Spool
 from mqttscope.redact.pseudonyms import Pseudonyms
 from mqttscope.redact.tls import TlsStream, TlsValues
-from mqttscope.redact.websockets import WebStream
+from mqttscope.redact.websockets import Learn, WebStream
 
 _GROUP_BYTES: Final = {4: 12, 16: 36}
 """Bytes of the name of a connection, by those of an address."""
@@ -240,23 +240,20 @@ class Redaction:
         """What goes along one direction of a WebSocket."""
         known = self._webs.get(id(dialogue.flow))
         if known is None:
-            known = self._webs[id(dialogue.flow)] = _Sides(
-                dialogue,
-                WebStream(self._names, self._heads, partial(self._learn_tcp, dialogue, True)),
-                WebStream(self._names, self._heads, partial(self._learn_tcp, dialogue, False)),
-            )
+            sides = (WebStream(self._names, self._heads, learn) for learn in self._learners(dialogue))
+            known = self._webs[id(dialogue.flow)] = _Sides(dialogue, *sides)
         return known.of(from_client)
 
     def _tls(self, dialogue: FlowState, from_client: bool) -> TlsStream:
         """What goes along one direction of TLS."""
         known = self._secured.get(id(dialogue.flow))
         if known is None:
-            known = self._secured[id(dialogue.flow)] = _Sides(
-                dialogue,
-                TlsStream(self._tls_values, partial(self._learn_tcp, dialogue, True)),
-                TlsStream(self._tls_values, partial(self._learn_tcp, dialogue, False)),
-            )
+            sides = (TlsStream(self._tls_values, learn) for learn in self._learners(dialogue))
+            known = self._secured[id(dialogue.flow)] = _Sides(dialogue, *sides)
         return known.of(from_client)
+
+    def _learners(self, dialogue: FlowState) -> Iterator[Learn]:
+        return (partial(self._learn_tcp, dialogue, from_client) for from_client in (True, False))
 
     def _watch_frames(self, dialogue: FlowState, one: object) -> None:
         """See what a WebSocket gives before its packets are read."""

@@ -11,17 +11,16 @@ option is named as a possible cause, and the difference counts.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from mqttscope.mqtt.declare import Malformed
 from mqttscope.mqtt.packets import Connack, Connect, Puback, Publish, Pubrec, Subscribe, Unsuback, Unsubscribe
-from mqttscope.mqtt.topics import compile_filter, parse_shared
 from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.verify.difference import Difference, DifferenceKind
-from mqttscope.replay.verify.run import Key, client_of
+from mqttscope.replay.verify.run import FilterTable, Key, RecordedFilter, client_of, is_published, key_of
 
 NO_SUBSCRIBERS, NO_SUBSCRIPTION = 0x10, 0x11
 _OF_ANSWERS = (
@@ -77,48 +76,12 @@ class Options:
         return any(one.startswith(f"{packet}.") for one in self.settings)
 
 
-@dataclass(slots=True, frozen=True)
-class Asked:
-    """A Topic Filter of a SUBSCRIBE."""
-
-    topic_filter: str
-    place: int
-    entry: Entry
-    matches: Callable[[str], bool]
-
-
-@dataclass(slots=True)
-class Subscriptions:
-    """Who subscribed to what, by Client Identifier."""
-
-    of: dict[str, list[Asked]] = field(default_factory=dict)
-
-    def learn(self, script: Script) -> None:
-        """Take the subscriptions of a script."""
-        mine = self.of.setdefault(client_of(script), [])
-        for entry in script.entries:
-            if entry.from_client and isinstance(entry.packet, Subscribe):
-                for row in entry.packet.subscriptions:
-                    shared = parse_shared(row.topic_filter) is not None
-                    matches = compile_filter(row.topic_filter, shared=shared)
-                    mine.append(Asked(row.topic_filter, entry.place, entry, matches))
-
-    def matching(self, script: Script, topic: str, before: int | None = None) -> list[Asked]:
-        """Those of the client of a script that a topic belongs to, up to a place."""
-        mine = self.of.get(client_of(script), ())
-        return [one for one in mine if (before is None or one.place < before) and one.matches(topic)]
-
-    def anybody(self, topic: str) -> Iterator[Asked]:
-        """Those of all clients that a topic belongs to."""
-        return (one for mine in self.of.values() for one in mine if one.matches(topic))
-
-
 class Alterations:
     """A recording, and what is played of it."""
 
     def __init__(self, captured: Sequence[Script], played: Sequence[Script], options: Options) -> None:
         self.options = options
-        self.subscribed, self.subscribes = Subscriptions(), Subscriptions()
+        self.subscribed, self.subscribes = FilterTable(), FilterTable()
         """In the capture, and in what is played."""
         self.sources: dict[Key, list[Entry]] = {}
         """What is played of the messages of clients, their Wills included, by what they were in the capture."""
@@ -138,9 +101,9 @@ class Alterations:
             self.subscribes.learn(script)
             for entry in script.entries:
                 kept.add(_origin(entry))
-                if _is_published(entry):
-                    self.sources.setdefault(_key_of(_origin(entry)), []).append(entry)
-                    self.publishes.setdefault(_key_of(entry), []).append(entry)
+                if is_published(entry):
+                    self.sources.setdefault(key_of(_origin(entry)), []).append(entry)
+                    self.publishes.setdefault(key_of(entry), []).append(entry)
         for script in captured:
             self.subscribed.learn(script)
             for entry in script.entries:
@@ -151,13 +114,13 @@ class Alterations:
     def _leave_out(self, script: Script, entry: Entry) -> None:
         told = entry, self.options.left_out_by(script, entry)
         self.left_out_entries.setdefault(client_of(script), []).append(told)
-        if _is_published(entry):
-            key = _key_of(entry)
+        if is_published(entry):
+            key = key_of(entry)
             self.left_out.setdefault(key, []).append(told)
             if _retained(entry):
                 self.not_retained[key[0]] = told[1]
         elif isinstance(entry.packet, Publish) and not entry.from_client and entry.resends is None:
-            self.not_expected.setdefault(script.connection.number, Counter())[_key_of(entry)] += 1
+            self.not_expected.setdefault(script.connection.number, Counter())[key_of(entry)] += 1
 
     def captured(self, script: Script) -> Script:
         """The captured connection that a played one was made of."""
@@ -173,16 +136,16 @@ class Alterations:
         before, options = _origin(entry), self.options
         if not isinstance(before.packet, Publish) or before.topic is None or entry.topic is None:
             return ""
-        sources = [one for one in self.sources.get(_key_of(before), ()) if _origin(one).place < before.place]
-        gone = [how for one, how in self.left_out.get(_key_of(before), ()) if one.place < before.place]
+        sources = [one for one in self.sources.get(key_of(before), ()) if _origin(one).place < before.place]
+        gone = [how for one, how in self.left_out.get(key_of(before), ()) if one.place < before.place]
         if gone and not sources:
             return gone[0]
-        if sources and all(_key_of(one) != _key_of(entry) for one in sources):
+        if sources and all(key_of(one) != key_of(entry) for one in sources):
             return "--set"
-        if before.packet.retain and sources and all(_no_longer_retained(one) for one in sources):
+        if before.packet.retain and sources and all(_retained(_origin(one)) and not _retained(one) for one in sources):
             return "--set"
-        then = self.subscribed.matching(self.captured(script), before.topic, before.place)
-        if then and not self.subscribes.matching(script, entry.topic, entry.place):
+        then = _up_to(before, self.subscribed.matching(self.captured(script), before.topic))
+        if then and not _up_to(entry, self.subscribes.matching(script, entry.topic)):
             unasked = [how for one, how in self.left_out_of(script) if all(row.entry is one for row in then)]
             if unasked:
                 return unasked[0]
@@ -212,10 +175,6 @@ class Cause(NamedTuple):
     certain: bool
 
 
-def _certain(option: str) -> Cause | None:
-    return Cause(option, True) if option else None
-
-
 class Causes:
     """Finds them for a replay."""
 
@@ -235,7 +194,8 @@ class Causes:
     def _cause(self, one: Difference) -> Cause | None:
         recorded, live = one.recorded, one.live
         if one.kind is DifferenceKind.MISSING_DELIVERY and recorded is not None:
-            return _certain(self.made.cannot_come(one.script, recorded)) or self._touched(one.script, recorded)
+            option = self.made.cannot_come(one.script, recorded)
+            return Cause(option, True) if option else self._touched(one.script, recorded)
         if one.kind is DifferenceKind.EXTRA_DELIVERY and live is not None:
             return self._extra(one.script, live)
         if one.kind is DifferenceKind.CLOSE:
@@ -251,9 +211,9 @@ class Causes:
 
     def _extra(self, script: Script, live: Entry) -> Cause | None:
         """A message that the recording does not have."""
-        made, key = self.made, _key_of(live)
+        made, key = self.made, key_of(live)
         sources = made.publishes.get(key, [])
-        before = {_key_of(_origin(one)) for one in sources} | {key}
+        before = {key_of(_origin(one)) for one in sources} | {key}
         captured = made.captured(script)
         for one in before:
             if self._within("left out", script, one, self._no_longer_expected(captured, script, one)):
@@ -274,7 +234,7 @@ class Causes:
         copies = self.options.copies
         if copies > 1 and len(sources) >= copies:
             # Every copy publishes it, and a broker delivers what any of them publishes.
-            fair = sum(_deliveries(captured, one) for one in before) * (copies - 1)
+            fair = sum(_delivers(entry, one) for one in before for entry in captured.entries) * (copies - 1)
             return Cause("--clients", self._within("copies", script, key, fair))
         return self._touched(script, live)
 
@@ -287,9 +247,7 @@ class Causes:
     def _no_longer_expected(self, captured: Script, script: Script, key: Key) -> int:
         """How many deliveries of a message the connection had that were left out; with those of left-out members."""
         found = self.made.not_expected.get(captured.connection.number, Counter())[key]
-        shares = {
-            row.topic_filter for row in self.made.subscribes.matching(script, key[0]) if parse_shared(row.topic_filter)
-        }
+        shares = {row.topic_filter for row in self.made.subscribes.matching(script, key[0]) if row.shared}
         if not shares:
             return found
         for client, rows in self.made.subscribed.of.items():
@@ -310,13 +268,13 @@ class Causes:
         topics = any(one in _TOPICS for one in self.options.settings)
         payloads = any(one in _PAYLOADS for one in self.options.settings)
         return bool(sources) and all(
-            (topics and _key_of(_origin(one))[0] != key[0]) or (payloads and _key_of(_origin(one))[1] != key[1])
+            (topics and key_of(_origin(one))[0] != key[0]) or (payloads and key_of(_origin(one))[1] != key[1])
             for one in sources
         )
 
     def _changed(self, one: Difference, recorded: Entry, live: Entry) -> Cause | None:
         """A field of a message that --set gave another value, which is what came."""
-        sources = self.made.sources.get(_key_of(_origin(recorded)), [])
+        sources = self.made.sources.get(key_of(_origin(recorded)), [])
         if not sources or not self.options.settings:
             return None
         now = {repr(_field(source, one.field)) for source in sources}
@@ -336,8 +294,8 @@ class Causes:
     def _touched(self, script: Script, entry: Entry) -> Cause | None:
         """An option that may have its part in what became of a message."""
         made, before = self.made, _origin(entry)
-        sources = [*made.sources.get(_key_of(before), ()), *made.publishes.get(_key_of(entry), ())]
-        gone = made.left_out.get(_key_of(before), ())
+        sources = [*made.sources.get(key_of(before), ()), *made.publishes.get(key_of(entry), ())]
+        gone = made.left_out.get(key_of(before), ())
         if gone:
             return Cause(gone[0][1], False)
         if made.left_out_of(script):
@@ -393,7 +351,7 @@ class Causes:
             for row in self.made.subscribed.anybody(before):
                 for gone in self.made.left_out_entries.values():
                     for entry, how in gone:
-                        if entry is row.entry and row.place < _origin(request).place:
+                        if entry is row.entry and entry.place < _origin(request).place:
                             return Cause(how, True)
         if self.options.parts and self.made.left_out_entries:
             return Cause(self.options.parts[0], False)
@@ -427,12 +385,12 @@ class Causes:
         return None
 
 
-def _deliveries(script: Script, key: Key) -> int:
-    return sum(_delivers(entry, key) for entry in script.entries)
+def _up_to(entry: Entry, rows: list[RecordedFilter]) -> list[RecordedFilter]:
+    return [row for row in rows if row.entry.place < entry.place]
 
 
 def _delivers(entry: Entry, key: Key) -> bool:
-    return not entry.from_client and isinstance(entry.packet, Publish) and _key_of(entry) == key
+    return not entry.from_client and isinstance(entry.packet, Publish) and key_of(entry) == key
 
 
 def _is_set(entry: Entry) -> bool:
@@ -442,7 +400,7 @@ def _is_set(entry: Entry) -> bool:
 def _field(entry: Entry, path: str) -> object:
     """A field of a message by its path, of a Will where it is a CONNECT."""
     packet = entry.packet
-    if isinstance(packet, Connect) and _is_published(entry):
+    if isinstance(packet, Connect) and is_published(entry):
         packet, path = packet.will, path.replace("qos", "will_qos").replace("retain", "will_retain")  # type: ignore[assignment]
     name, _, rest = path.partition(".")
     found = getattr(packet, name, None)
@@ -454,32 +412,9 @@ def _origin(entry: Entry) -> Entry:
     return entry.origin or entry
 
 
-def _is_published(entry: Entry) -> bool:
-    """Whether it is a message of a client, or a CONNECT with a Will; what is sent again is not counted."""
-    if not entry.from_client:
-        return False
-    packet = entry.packet
-    if isinstance(packet, Publish):
-        return entry.topic is not None and entry.resends is None
-    return isinstance(packet, Connect) and packet.will is not None
-
-
-def _key_of(entry: Entry) -> Key:
-    """What tells messages apart; of a CONNECT, its Will."""
-    packet = entry.packet
-    if isinstance(packet, Connect) and packet.will is not None:
-        return packet.will.will_topic, packet.will.will_payload, 0
-    assert isinstance(packet, Publish)
-    return entry.topic or "", packet.payload, packet.missing
-
-
 def _retained(entry: Entry) -> bool:
     """Whether a message of a client, or the Will of a CONNECT, is to be retained."""
     packet = entry.packet
     if isinstance(packet, Connect):
         return packet.will is not None and packet.will.will_retain
     return isinstance(packet, Publish) and packet.retain
-
-
-def _no_longer_retained(entry: Entry) -> bool:
-    return _retained(_origin(entry)) and not _retained(entry)

@@ -17,7 +17,7 @@ from typing import TypeVar
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
-from mqttscope.mqtt.properties import BY_NAME, Properties
+from mqttscope.mqtt.properties import TOPIC_ALIAS
 from mqttscope.replay.script import C2S, S2C, Entry, Script
 from mqttscope.session.connection import Connection
 from mqttscope.session.inflight import MAX_PACKET_IDENTIFIERS
@@ -39,7 +39,6 @@ _BEGIN = (packets.Subscribe, packets.Unsubscribe)
 _END = (packets.Puback, packets.Pubcomp, packets.Suback, packets.Unsuback)
 _ASKED_BY = {PacketType.PUBREL: "pubrec", PacketType.PUBCOMP: "pubrel"}
 """What an acknowledgement follows, where that is not the PUBLISH itself."""
-_TOPIC_ALIAS = BY_NAME["topic_alias"].identifier
 
 
 class NoteKind(StrEnum):
@@ -117,11 +116,6 @@ def packet_name(packet: ControlPacket | Malformed) -> str:
     return "malformed packet" if isinstance(packet, Malformed) else packet.packet_type.name
 
 
-def begins_exchange(packet: ControlPacket) -> bool:
-    """Whether the packet waits for an answer that carries its identifier."""
-    return isinstance(packet, _BEGIN) or (isinstance(packet, packets.Publish) and packet.qos > 0)
-
-
 def ends_exchange(packet: ControlPacket | Malformed) -> bool:
     return isinstance(packet, _END) or (isinstance(packet, packets.Pubrec) and (packet.reason_code or 0) >= 0x80)
 
@@ -146,7 +140,7 @@ def sent_again(packet: packets.Publish, topic: str | None) -> packets.Publish:
     if topic is not None:
         made.topic_name = topic
         if made.properties is not None:
-            made.properties = Properties.of(one for one in made.properties.items if one[0] != _TOPIC_ALIAS)
+            made.properties = made.properties.without(TOPIC_ALIAS)
     return made
 
 
@@ -271,7 +265,7 @@ class LiveConnection:
             if isinstance(packet, packets.Connect) or not entry.from_client:
                 connection.identify(packet)
             connection.apply(packet, direction, self.number - 1, 0, entry.timestamp_ns)
-        if begins_exchange(packet):
+        if isinstance(packet, _BEGIN) or (isinstance(packet, packets.Publish) and packet.qos > 0):
             self._await(entry)
 
     def _await(self, entry: Entry) -> None:

@@ -28,7 +28,7 @@ from mqttscope.replay.script import Entry, Script
 _CHANGES = (packets.Connect, packets.Subscribe, packets.Unsubscribe, packets.Disconnect)
 _TOLD = (packets.Connack, packets.Suback, packets.Unsuback)
 _NO_MILESTONE = (packets.Disconnect, Malformed)
-_ANSWERS = (packets.Puback, packets.Pubrec, packets.Pubrel, packets.Pubcomp, packets.Suback, packets.Unsuback)
+_ANSWERS = (packets.Acknowledgement, packets.Suback, packets.Unsuback)
 _OWN_TOPICS = "$SYS/"
 _ENDED, _OPENED, _PACKET = range(3)
 MAX_TIMER_NS = 60_000_000_000
@@ -213,11 +213,10 @@ def _timers_of(entry: Entry | None, script: Script) -> Iterator[int]:
     if isinstance(packet, packets.Publish) and packet.properties is not None:
         seconds.append(packet.properties.message_expiry_interval)
     elif entry is None:
-        connection, connect = script.connection, script.connect
-        seconds.append(connection.session_expiry_interval)
-        will = connect.packet.will if connect is not None and isinstance(connect.packet, packets.Connect) else None
-        if will is not None and will.properties is not None:
-            seconds.append(will.properties.will_delay_interval)
+        connect = script.connect_packet
+        seconds.append(script.connection.session_expiry_interval)
+        if connect is not None and connect.will is not None and connect.will.properties is not None:
+            seconds.append(connect.will.properties.will_delay_interval)
     for one in seconds:
         if one:
             yield one * 1_000_000_000

@@ -112,9 +112,18 @@ class Script:
     def version(self) -> ProtocolVersion:
         return self.connection.version
 
+    def first(self, kind: type[ControlPacket], *, from_client: bool) -> Entry | None:
+        sent = (one for one in self.entries if one.from_client is from_client)
+        return next((one for one in sent if isinstance(one.packet, kind)), None)
+
     @property
     def connect(self) -> Entry | None:
-        return next((one for one in self.entries if one.from_client and isinstance(one.packet, Connect)), None)
+        return self.first(Connect, from_client=True)
+
+    @property
+    def connect_packet(self) -> Connect | None:
+        entry = self.connect
+        return entry.packet if entry is not None and isinstance(entry.packet, Connect) else None
 
     @property
     def begins(self) -> bool:
@@ -124,7 +133,7 @@ class Script:
 
     @property
     def connack(self) -> Entry | None:
-        return next((one for one in self.entries if not one.from_client and isinstance(one.packet, Connack)), None)
+        return self.first(Connack, from_client=False)
 
 
 class ScriptReader:
@@ -221,7 +230,7 @@ class ScriptReader:
             # Answers name the first one.
             current.by_number[event.number] = entry.resends or entry
         elif entry.from_client:
-            entry.resends = self._unfinished.get(_session(event.connection), {}).get(packet.packet_identifier)
+            entry.resends = self._unfinished.get(session_of(event.connection), {}).get(packet.packet_identifier)
 
     def _lost(self, connection: Connection, direction: Direction, length: int, timestamp_ns: int) -> None:
         script = self._of(connection, timestamp_ns).script
@@ -251,7 +260,7 @@ class ScriptReader:
             for number, exchange in connection.client_side.exchanges.items()
             if exchange.kind == "publish" and exchange.packet in current.by_number
         }
-        self._unfinished[_session(connection)] = kept
+        self._unfinished[session_of(connection)] = kept
 
 
 @dataclass(slots=True)
@@ -270,7 +279,7 @@ def _comes_behind(event: PacketEvent | MalformedEvent) -> bool:
     return event.timestamp_ns > connection.closed_ns
 
 
-def _session(connection: Connection) -> str:
+def session_of(connection: Connection) -> str:
     return f"{connection.server} {connection.client_identifier or connection.client}"
 
 

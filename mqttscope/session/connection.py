@@ -96,16 +96,9 @@ class ConnectionTrigger(StrEnum):
     DISCONNECT = "DISCONNECT"
 
 
-OPENING: Final = ConnectionPhase.OPENING
-CONNECTING: Final = ConnectionPhase.CONNECTING
-CONNECTED: Final = ConnectionPhase.CONNECTED
-REFUSED: Final = ConnectionPhase.REFUSED
-DISCONNECTED: Final = ConnectionPhase.DISCONNECTED
-CONNECT: Final = ConnectionTrigger.CONNECT
-ACCEPTANCE: Final = ConnectionTrigger.ACCEPTANCE
-REFUSAL: Final = ConnectionTrigger.REFUSAL
-DISCONNECT: Final = ConnectionTrigger.DISCONNECT
-
+OPENING, CONNECTING, CONNECTED, REFUSED, DISCONNECTED = ConnectionPhase
+CONNECT, ACCEPTANCE, REFUSAL, DISCONNECT = ConnectionTrigger
+_LEADS_TO: Final = {CONNECT: CONNECTING, ACCEPTANCE: CONNECTED, REFUSAL: REFUSED, DISCONNECT: DISCONNECTED}
 SPECIFIED: Final = {
     (OPENING, CONNECT): CONNECTING,
     (OPENING, ACCEPTANCE): CONNECTED,
@@ -117,24 +110,12 @@ SPECIFIED: Final = {
     (CONNECTED, DISCONNECT): DISCONNECTED,
 }
 """What the specification provides, from wherever the capture began."""
-TRANSITIONS: Final = SPECIFIED | {
-    # A second CONNECT is a protocol error (5.0 3.1.0-2).
-    (CONNECTING, CONNECT): CONNECTING,
-    (CONNECTED, CONNECT): CONNECTING,
-    (REFUSED, CONNECT): CONNECTING,
-    (DISCONNECTED, CONNECT): CONNECTING,
-    # Where more than one CONNACK comes (5.0 3.2.0-2), or one crosses a DISCONNECT of the client.
-    (CONNECTED, ACCEPTANCE): CONNECTED,
-    (CONNECTED, REFUSAL): REFUSED,
-    (REFUSED, ACCEPTANCE): CONNECTED,
-    (REFUSED, REFUSAL): REFUSED,
-    (DISCONNECTED, ACCEPTANCE): CONNECTED,
-    (DISCONNECTED, REFUSAL): REFUSED,
-    # Each side may say it, before it knows what the other one has said.
-    (REFUSED, DISCONNECT): DISCONNECTED,
-    (DISCONNECTED, DISCONNECT): DISCONNECTED,
-}
-"""The next phase for every phase and trigger."""
+TRANSITIONS: Final = {(phase, trigger): after for phase in ConnectionPhase for trigger, after in _LEADS_TO.items()}
+"""The next phase for every phase and trigger.
+
+A second CONNECT is a protocol error (5.0 3.1.0-2).  More than one CONNACK may come (5.0 3.2.0-2), or one that crosses a
+DISCONNECT of the client.  Each side may say DISCONNECT before it knows what the other one has said.
+"""
 
 
 @dataclass(slots=True)
@@ -370,7 +351,7 @@ class Connection:
     def answered(self) -> None:
         """The server has answered the CONNECT, and the client has sent nothing since: all of it has come."""
         self.client_side.doubt = CLEAR
-        self.doubtful = self.server_side.doubt >= BROKEN
+        self._note_doubt()
 
     def _believe(self, packet: ControlPacket, side: Side) -> None:
         """Trust the bytes after a packet without a fault more than those before."""

@@ -530,7 +530,8 @@ class History:
             shared = version is ProtocolVersion.V5
             self._subscription(packet, place, from_client=from_client, shared=shared)
         else:
-            self._other(packet, sender, receiver, number, frame, timestamp_ns)
+            code = getattr(packet, "reason_code", None) or 0
+            self._other(packet, sender, Sent(number, frame, timestamp_ns, sender.position, code))
 
     def _publish(
         self,
@@ -699,18 +700,8 @@ class History:
         elif isinstance(packet, Unsuback):
             table.unsubscribed(packet, sent.packet, sent.timestamp_ns)
 
-    def _other(
-        self,
-        packet: ControlPacket,
-        sender: PeerHistory,
-        receiver: PeerHistory,
-        number: int,
-        frame: int,
-        timestamp_ns: int,
-    ) -> None:
+    def _other(self, packet: ControlPacket, sender: PeerHistory, sent: Sent) -> None:
         """Packets that are few."""
-        code = getattr(packet, "reason_code", None) or 0
-        sent = Sent(number, frame, timestamp_ns, sender.position, code)
         if isinstance(packet, Connect):
             if self.connect is None:
                 self.connect = packet

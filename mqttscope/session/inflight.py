@@ -35,9 +35,7 @@ class ExchangePhase(StrEnum):
     """PUBREL was sent."""
 
 
-SENT: Final = ExchangePhase.SENT
-RECEIVED: Final = ExchangePhase.RECEIVED
-RELEASED: Final = ExchangePhase.RELEASED
+SENT, RECEIVED, RELEASED = ExchangePhase
 
 EXCHANGE_TRANSITIONS: Final = {
     (SENT, PacketType.PUBREC): RECEIVED,
@@ -73,7 +71,6 @@ class Exchange:
     """How often the packet came again with DUP on this connection."""
 
     def move(self, packet_type: PacketType) -> None:
-        """Take a PUBREC or PUBREL that does not end it."""
         self.phase = EXCHANGE_TRANSITIONS[self.phase, packet_type]
 
 

@@ -115,7 +115,6 @@ class Recording:
 
     @property
     def failed(self) -> bool:
-        """Whether something could not be written or judged."""
         return self.write_error is not None or self.judge_error is not None
 
     @property

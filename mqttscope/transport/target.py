@@ -21,27 +21,6 @@ class AddressError(MqttscopeError, ValueError):
     """An address that cannot be meant; the text says why."""
 
 
-@dataclass(slots=True, frozen=True)
-class Upstream:
-    """The broker behind the proxy."""
-
-    scheme: str
-    host: str
-    port: int
-
-    @property
-    def tls(self) -> bool:
-        return self.scheme in ("mqtts", "wss")
-
-    @property
-    def websocket(self) -> bool:
-        """Whether clients are said to speak WebSocket, which the proxy passes on unread."""
-        return self.scheme in ("ws", "wss")
-
-    def __str__(self) -> str:
-        return f"{self.scheme}://{shown(self.host, self.port)}"
-
-
 def shown(host: str, port: int) -> str:
     """``192.0.2.1:1883``, ``[2001:db8::1]:1883``."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -95,14 +74,14 @@ def split_broker(text: str) -> tuple[str, SplitResult, int]:
     return scheme, parts, port or PORTS[scheme]
 
 
-def parse_upstream(text: str) -> Upstream:
-    """``mqtt://``, ``mqtts://``, ``ws://`` or ``wss://`` with a host and perhaps a port."""
+def parse_upstream(text: str) -> Target:
+    """The broker behind a proxy: ``mqtt://``, ``mqtts://``, ``ws://`` or ``wss://`` with a host and perhaps a port."""
     scheme, parts, port = split_broker(text)
     if parts.username is not None or parts.password is not None:
         raise AddressError("user name and password come from the clients, not from the upstream URL")
     _no_more(parts, websocket=scheme in ("ws", "wss"))
     assert parts.hostname is not None
-    return Upstream(scheme, parts.hostname, port)
+    return Target(scheme, parts.hostname, port)
 
 
 def _public(text: str) -> str:

@@ -13,32 +13,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 
 from mqttscope.errors import MqttscopeError
-from mqttscope.net.http_upgrade import (
-    FRAMES,
-    HEAD_END,
-    MAX_HEADER_BYTES,
-    OLD_SUBPROTOCOL,
-    SUBPROTOCOL,
-    Problem,
-    Request,
-    accept_for,
-    judge,
-    parse_request,
-    parse_response,
-)
-from mqttscope.net.websocket import (
-    BINARY,
-    CLOSE,
-    MAX_CONTROL_BYTES,
-    PING,
-    PONG,
-    Control,
-    MessageData,
-    Side,
-    WebSocketEvent,
-    read,
-    unmask,
-)
+from mqttscope.net import http_upgrade, websocket
 
 MAX_FRAME_BYTES = 268_435_460
 """Longest payload of a frame that is taken: the length of the longest MQTT packet."""
@@ -69,10 +44,10 @@ class _Head:
         self.buffer += data
         if self.buffer and not self.may_begin(bytes(self.buffer[:7])):
             raise WebSocketError("it does not speak HTTP")
-        found = HEAD_END.search(self.buffer, max(0, self.searched - 3))
+        found = http_upgrade.HEAD_END.search(self.buffer, max(0, self.searched - 3))
         self.searched = len(self.buffer)
-        if (found.end() if found else self.searched) > MAX_HEADER_BYTES:
-            raise WebSocketError(f"its HTTP head is longer than {MAX_HEADER_BYTES:,} bytes")
+        if (found.end() if found else self.searched) > http_upgrade.MAX_HEADER_BYTES:
+            raise WebSocketError(f"its HTTP head is longer than {http_upgrade.MAX_HEADER_BYTES:,} bytes")
         return None if found is None else (bytes(self.buffer[: found.end()]), bytes(self.buffer[found.end() :]))
 
 
@@ -92,7 +67,9 @@ class ClientHandshake:
     ``subprotocols`` are offered in this order: ``mqtt``, or ``mqttv3.1`` for brokers that know nothing else.
     """
 
-    def __init__(self, authority: str, path: str, key: bytes, subprotocols: Sequence[str] = (SUBPROTOCOL,)) -> None:
+    def __init__(
+        self, authority: str, path: str, key: bytes, subprotocols: Sequence[str] = (http_upgrade.SUBPROTOCOL,)
+    ) -> None:
         if len(key) != KEY_BYTES:
             raise ValueError(f"a key has {KEY_BYTES} bytes, not {len(key)}")
         lines = (
@@ -120,15 +97,15 @@ class ClientHandshake:
         if complete is None:
             return None
         head, rest = complete
-        response = parse_response(head)
+        response = http_upgrade.parse_response(head)
         if response is None:
             raise WebSocketError("it does not speak HTTP")
         if response.status != HTTPStatus.SWITCHING_PROTOCOLS:
             raise WebSocketError(f"it answers {_status(response.status)} to the request for {self._path}")
-        request = parse_request(self.request)
+        request = http_upgrade.parse_request(self.request)
         assert request is not None
         # The first remarks are about our own request.
-        remarks = judge(request, response)[1][len(request.remarks) :]
+        remarks = http_upgrade.judge(request, response)[1][len(request.remarks) :]
         if remarks:
             raise WebSocketError(_clean("; ".join(dict.fromkeys(detail for _, detail in remarks))))
         self.subprotocol = response.subprotocol
@@ -141,7 +118,7 @@ class ServerHandshake:
     def __init__(self) -> None:
         self.answer = b""
         """What to send: a switch of protocols, or why there is none; empty while the request is incomplete."""
-        self.request: Request | None = None
+        self.request: http_upgrade.Request | None = None
         """What the client asked."""
         self.subprotocol: str | None = None
         """What was chosen; `None` until a switch is answered."""
@@ -159,7 +136,7 @@ class ServerHandshake:
         if complete is None:
             return None
         head, rest = complete
-        request = self.request = parse_request(head)
+        request = self.request = http_upgrade.parse_request(head)
         if request is None:
             self._refuse(HTTPStatus.BAD_REQUEST, "its first line is not a request of HTTP/1.x")
             return b""
@@ -172,10 +149,15 @@ class ServerHandshake:
             self._refuse(HTTPStatus.UPGRADE_REQUIRED if old else HTTPStatus.BAD_REQUEST, "; ".join(wrong.values()))
             return b""
         assert request.key is not None
-        self.subprotocol = SUBPROTOCOL if SUBPROTOCOL in request.subprotocols else OLD_SUBPROTOCOL
+        self.subprotocol = (
+            http_upgrade.SUBPROTOCOL
+            if http_upgrade.SUBPROTOCOL in request.subprotocols
+            else http_upgrade.OLD_SUBPROTOCOL
+        )
         self.answer = (
             "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-            f"Sec-WebSocket-Accept: {accept_for(request.key)}\r\nSec-WebSocket-Protocol: {self.subprotocol}\r\n\r\n"
+            f"Sec-WebSocket-Accept: {http_upgrade.accept_for(request.key)}\r\n"
+            f"Sec-WebSocket-Protocol: {self.subprotocol}\r\n\r\n"
         ).encode()
         return rest
 
@@ -188,7 +170,7 @@ class ServerHandshake:
         ).encode() + body
 
 
-def frame(payload: bytes, opcode: int = BINARY, mask: bytes | None = None) -> bytes:
+def frame(payload: bytes, opcode: int = websocket.BINARY, mask: bytes | None = None) -> bytes:
     """One unfragmented frame (RFC 6455 section 5.2), its length in the shortest form.
 
     ``mask``: four unpredictable bytes for frames of clients, `None` for frames of servers.
@@ -205,7 +187,7 @@ def frame(payload: bytes, opcode: int = BINARY, mask: bytes | None = None) -> by
         return head + payload
     if len(mask) != 4:
         raise ValueError(f"a mask has 4 bytes, not {len(mask)}")
-    return head + mask + unmask(payload, mask)
+    return head + mask + websocket.unmask(payload, mask)
 
 
 @dataclass(slots=True)
@@ -220,7 +202,7 @@ class Received:
     """``fin`` when the other side sent its close frame, ``failed`` when it broke the protocol; once."""
     detail: str = ""
     """In words."""
-    controls: list[Control] = field(default_factory=list)
+    controls: list[websocket.Control] = field(default_factory=list)
     """Control frames that came."""
 
 
@@ -241,11 +223,11 @@ class Framing:
         self.ended = False
         """Nothing more comes from the other side: its close frame came, or it broke the protocol."""
         self._random_bytes = random_bytes
-        self._side = Side(not is_client, FRAMES)
+        self._side = websocket.Side(not is_client, http_upgrade.FRAMES)
 
     def send(self, data: bytes) -> bytes:
         """A binary frame with these bytes; empty after the close frame."""
-        return b"" if self.closed else self._frame(data, BINARY)
+        return b"" if self.closed else self._frame(data, websocket.BINARY)
 
     def close(self, code: int | None = NORMAL, reason: str = "") -> bytes:
         """The close frame (RFC 6455 section 5.5.1), without payload where ``code`` is `None`; empty the second time."""
@@ -253,27 +235,27 @@ class Framing:
             return b""
         self.closed = True
         # Cut where a character ends.
-        text = reason.encode()[: MAX_CONTROL_BYTES - 2].decode(errors="ignore").encode()
-        return self._frame(b"" if code is None else code.to_bytes(2, "big") + text, CLOSE)
+        text = reason.encode()[: websocket.MAX_CONTROL_BYTES - 2].decode(errors="ignore").encode()
+        return self._frame(b"" if code is None else code.to_bytes(2, "big") + text, websocket.CLOSE)
 
     def receive(self, data: bytes) -> Received:
         """Take bytes of the other side.  After its end, bytes are passed over."""
         received = Received()
         if self.ended:
             return received
-        events: list[WebSocketEvent] = []
-        read(self._side, data, events)
+        events: list[websocket.WebSocketEvent] = []
+        websocket.read(self._side, data, events)
         parts: list[bytes] = []
         length = 0
         for event in events:
-            if isinstance(event, MessageData):
+            if isinstance(event, websocket.MessageData):
                 parts.append(event.data)
                 length = len(event.data)
                 if event.frame_end and length <= self.max_frame_bytes:
                     length = 0
-            elif isinstance(event, Control):
+            elif isinstance(event, websocket.Control):
                 self._control(event, received)
-            elif isinstance(event, Problem):
+            elif isinstance(event, http_upgrade.Problem):
                 self._fail(_CODES.get(event.reason, PROTOCOL_ERROR), event.detail, received)
             if self.ended or length > self.max_frame_bytes:
                 break
@@ -286,12 +268,12 @@ class Framing:
         received.data = parts[0] if len(parts) == 1 else b"".join(parts)
         return received
 
-    def _control(self, control: Control, received: Received) -> None:
+    def _control(self, control: websocket.Control, received: Received) -> None:
         received.controls.append(control)
-        if control.opcode == PING:
+        if control.opcode == websocket.PING:
             if not self.closed:
-                received.answer += self._frame(control.payload, PONG)
-        elif control.opcode == CLOSE:
+                received.answer += self._frame(control.payload, websocket.PONG)
+        elif control.opcode == websocket.CLOSE:
             self.ended = True
             received.ended = "fin"
             received.detail = "close frame" if control.code is None else f"close frame {control.code}"
@@ -300,7 +282,7 @@ class Framing:
             received.answer += self.close(PROTOCOL_ERROR if self._is_bad(control) else control.code)
 
     @staticmethod
-    def _is_bad(control: Control) -> bool:
+    def _is_bad(control: websocket.Control) -> bool:
         """Whether a close frame has a status that no endpoint may send (RFC 6455 section 7.4)."""
         code = control.code
         if code is None:

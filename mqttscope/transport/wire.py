@@ -176,11 +176,9 @@ class Wire:
         return self.reset or (self._sides[0].finished and self._sides[1].finished)
 
     def sent(self, from_client: bool) -> int:
-        """How many bytes a side has sent."""
         return self._sides[not from_client].sent
 
     def acknowledged(self, from_client: bool) -> int:
-        """How far a side has acknowledged the other one's stream."""
         return self._sides[not from_client].acknowledged
 
     def _both(self, from_client: bool) -> tuple[_Side, _Side]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
 from contextlib import asynccontextmanager
+from typing import TypeVar
 
+from mqttscope.broker_test import oracle
 from mqttscope.broker_test.conversation import Conversation
 from mqttscope.broker_test.drivers.health import Process
 from mqttscope.broker_test.drivers.probe_client import BrokerAccess
@@ -12,6 +14,7 @@ from mqttscope.broker_test.drivers.run import BrokerTest, CaseResult
 from mqttscope.broker_test.fit import Numbered, Numbering, fitted, flow_of
 from mqttscope.broker_test.verdict import Ruling
 from mqttscope.lint.catalogue import all_rules
+from mqttscope.lint.finding import Finding
 from mqttscope.mqtt import ProtocolVersion
 from mqttscope.mutate import Case, Chance, apply, mutation
 from mqttscope.replay.script import Script
@@ -25,6 +28,7 @@ all_rules()
 V3_1, V3_1_1, V5 = ProtocolVersion
 PATIENCE_S = 0.15
 HASH = "a" * 64
+T = TypeVar("T")
 
 
 def script(version: ProtocolVersion = V5, *, more: int = 0) -> Script:
@@ -135,3 +139,27 @@ def played(found: CaseResult) -> Conversation:
     """What was said in a case."""
     assert found.played is not None
     return found.played.conversation
+
+
+def at_once(steps: Generator[None, None, T]) -> T:
+    """The outcome of long work in steps."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
+
+
+def confirm(ruling: Ruling, case: Case, conversation: Conversation) -> Ruling:
+    """What becomes of a ruling if the linter is asked."""
+    return at_once(oracle.confirming(ruling, case, conversation))
+
+
+def findings(conversation: Conversation) -> tuple[list[Finding], list[Finding]]:
+    """What the linter finds of the client and of the server."""
+    return at_once(oracle.finding(conversation))
+
+
+def broken_by_client(conversation: Conversation) -> tuple[str, ...]:
+    """The statements that the client breaks."""
+    return at_once(oracle.breaking(conversation))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from mqttscope.broker_test.conversation import Conversation
 from mqttscope.broker_test.export import conversation_of
-from mqttscope.broker_test.oracle import MAX_FINDINGS, broken_by_client, confirm, findings
+from mqttscope.broker_test.oracle import MAX_FINDINGS
 from mqttscope.broker_test.verdict import OF_A_CLIENT, Ruling, Verdict
 from mqttscope.mqtt import Disconnect, Pingresp, encode
 from mqttscope.mutate import Case
-from tests.broker_test.flows import V5, make_case, script
+from tests.broker_test.flows import V5, broken_by_client, confirm, findings, make_case, script
 
 QOS_3 = make_case("publish:qos-3", script())
 TOLERATED = Ruling(Verdict.TOLERATED, "it continues", ("5.0 MQTT-4.13.1-1",))

@@ -23,7 +23,6 @@ from mqttscope.mqtt import (
     Suback,
     Unsuback,
 )
-from mqttscope.replay.client.adapt import without
 from tests.corpus import brokers
 from tests.each import some
 from tests.replay.interloper import CLOSE, Change, Said, altered, between, exchanged, once, untouched
@@ -64,7 +63,7 @@ def closing(packet: ControlPacket) -> Said:
 def stripped(identifier: int) -> Callable[[Publish], Said]:
     def made(packet: Publish) -> Said:
         assert packet.properties is not None
-        return (altered(packet, properties=without(packet.properties, identifier)),)
+        return (altered(packet, properties=packet.properties.without(identifier)),)
 
     return made
 

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator
 
 from mqttscope.mqtt import ControlPacket, Malformed, ProtocolVersion, encode, trace
-from mqttscope.mqtt.codec import field_span, packet_end
+from mqttscope.mqtt.codec import SpanIndex, packet_end
 from mqttscope.mqtt.packets import Connect
 from mqttscope.mqtt.view import malformed_view, view
 from tests.fuzz.material import streams
@@ -46,7 +46,7 @@ def _check_good(found: ControlPacket, data: bytes, version: ProtocolVersion) -> 
     assert shown.keys() == view(found, spoken, show_secrets=True).keys()
     view(found, spoken, limit=3)
     for span in trace(data, version):
-        place = field_span(found, span.field, spoken)
+        place = SpanIndex(found.raw, spoken).of(found, span.field)
         assert place is not None
         assert 0 <= place.start <= place.end <= len(data)
 

@@ -43,7 +43,7 @@ def test_every_string_is_looked_at_and_has_the_path_of_its_span(packet: Any, fie
     assert [(hit.field, hit.character) for hit in find(packet, TAB)] == [(field, "\t")]
     version = packet.version if isinstance(packet, Connect) else V5
     read: Any = decode(encode(packet, version), version)
-    assert field_span(read, field, version) is not None
+    assert SpanIndex(read.raw, version).of(read, field) is not None
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from mqttscope.mqtt import (
     encode,
     trace,
 )
-from mqttscope.mqtt.codec import SpanIndex, field_span
+from mqttscope.mqtt.codec import SpanIndex
 from mqttscope.mqtt.declare import PACKETS, ControlPacket, frame_packet, plan
 from mqttscope.mqtt.wire import Fault
 from tests.mqtt.case import ALL, V3_1, V3_1_1, V5, VERSIONS, parse
@@ -195,7 +195,7 @@ class TestFieldSpan:
         packet = decode(parse("10 16 00 04 4d 51 54 54 04 86 00 00 00 01 63 00 01 77 00 01 78 00 01 75"))
 
         assert isinstance(packet, Connect)
-        span = field_span(packet, path, V3_1_1)
+        span = SpanIndex(packet.raw, V3_1_1).of(packet, path)
         assert span is not None
         assert (span.field, span.start, span.end) == (path, start, end)
 
@@ -215,7 +215,7 @@ class TestFieldSpan:
         packet = decode(parse(raw), version)
 
         assert isinstance(packet, ControlPacket)
-        span = field_span(packet, path, version)
+        span = SpanIndex(packet.raw, version).of(packet, path)
         assert (span and (span.start, span.end)) == place
 
     @pytest.mark.parametrize(

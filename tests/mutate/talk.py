@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from operator import attrgetter
@@ -21,16 +21,21 @@ from mqttscope.lint.finding import Finding
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt import ControlPacket, Direction, Malformed, MalformedReason, ProtocolVersion, decode, encode
 from mqttscope.mutate import Chance, NotApplicableError, apply, mutation
-from mqttscope.mutate.flow import CLIENT, SERVER, Action, MutatedFlow, RecordedFlow
+from mqttscope.mutate.flow import CLIENT, SERVER, Action, Entry, MutatedFlow, RecordedFlow
 from tests.replay.talk import packet
 
 V3_1, V3_1_1, V5 = ProtocolVersion
 DIRECTIONS = {CLIENT: Direction.CLIENT_TO_SERVER, SERVER: Direction.SERVER_TO_CLIENT}
 
 
+def of_bytes(packets: Iterable[tuple[str, bytes]], version: ProtocolVersion) -> RecordedFlow:
+    """A flow of ``(side, bytes of one packet)``."""
+    return RecordedFlow([Entry(side == CLIENT, decode(raw, version), raw) for side, raw in packets], version)
+
+
 def made(version: ProtocolVersion, *packets: tuple[str, ControlPacket]) -> RecordedFlow:
     """A flow of packets."""
-    return RecordedFlow.of_bytes([(side, encode(packet, version)) for side, packet in packets], version=version)
+    return of_bytes([(side, encode(packet, version)) for side, packet in packets], version)
 
 
 def spoken(version: ProtocolVersion, text: str) -> RecordedFlow:

@@ -10,7 +10,7 @@ from pathlib import Path
 from mqttscope.lint.catalogue import all_statements
 from mqttscope.mqtt import ProtocolVersion
 from mqttscope.mutate import Verdict, catalogue, mutation, select
-from mqttscope.mutate.catalogue import cited_instead, matches, names
+from mqttscope.mutate.catalogue import cited_instead, matches
 from tests.mutate.talk import V3_1, V3_1_1, V5
 
 NAMES = Path(__file__).with_name("names.txt")
@@ -19,16 +19,16 @@ NAMES = Path(__file__).with_name("names.txt")
 
 def test_no_name_disappears() -> None:
     """Names stand in scripts and bug reports."""
-    assert set(NAMES.read_text("utf-8").split()) - set(names(catalogue())) == set()
+    assert set(NAMES.read_text("utf-8").split()) - {one.name for one in catalogue()} == set()
 
 
 def test_every_name_is_written_down() -> None:
-    new = set(names(catalogue())) - set(NAMES.read_text("utf-8").split())
+    new = {one.name for one in catalogue()} - set(NAMES.read_text("utf-8").split())
     assert new == set(), "python -m tests.mutate.test_catalogue records them"
 
 
 def test_names_are_unique_and_in_order() -> None:
-    found = names(catalogue())
+    found = [one.name for one in catalogue()]
 
     assert found == sorted(set(found))
     assert len(found) > 2_500
@@ -114,7 +114,7 @@ def test_there_are_not_many() -> None:
 def main() -> None:
     """Add the names that are new; none is ever taken out."""
     known = NAMES.read_text("utf-8").split()
-    NAMES.write_text("".join(f"{name}\n" for name in sorted({*known, *names(catalogue())})), "utf-8")
+    NAMES.write_text("".join(f"{name}\n" for name in sorted({*known, *(one.name for one in catalogue())})), "utf-8")
 
 
 if __name__ == "__main__":

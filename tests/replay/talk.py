@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 from mqttscope.lint.conversation_text import parse_packet
 from mqttscope.mqtt import (
@@ -33,7 +34,7 @@ from mqttscope.mqtt import (
     encode,
 )
 from mqttscope.replay.script import Entry, Script
-from mqttscope.replay.verify import compare
+from mqttscope.replay.verify import verify
 from mqttscope.replay.verify.difference import Difference
 from tests.replay.recordings import Builder, conversation
 
@@ -52,6 +53,11 @@ OPENED = """
 
 Found = tuple[str, str, int]
 """Kind, field, and how many packets follow."""
+
+
+def compare(pairs: Iterable[tuple[Script, Script | None]], **settings: Any) -> list[Difference]:
+    """What differs between recorded connections and their replay."""
+    return verify(pairs, **settings).differences
 
 
 def told(differences: list[Difference]) -> list[Found]:

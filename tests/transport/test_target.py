@@ -7,7 +7,6 @@ import pytest
 from mqttscope.transport.target import (
     AddressError,
     Target,
-    Upstream,
     loopback,
     parse_broker,
     parse_listen,
@@ -20,14 +19,14 @@ from tests.each import each
 @pytest.mark.parametrize(
     ("text", "expected", "written"),
     [
-        ("mqtt://broker", Upstream("mqtt", "broker", 1883), "mqtt://broker:1883"),
-        ("mqtts://broker", Upstream("mqtts", "broker", 8883), "mqtts://broker:8883"),
-        ("ws://broker:9001/", Upstream("ws", "broker", 9001), "ws://broker:9001"),
-        ("WSS://Broker", Upstream("wss", "broker", 443), "wss://broker:443"),
-        ("mqtt://[::1]:1885", Upstream("mqtt", "::1", 1885), "mqtt://[::1]:1885"),
+        ("mqtt://broker", Target("mqtt", "broker", 1883), "mqtt://broker:1883"),
+        ("mqtts://broker", Target("mqtts", "broker", 8883), "mqtts://broker:8883"),
+        ("ws://broker:9001/", Target("ws", "broker", 9001), "ws://broker:9001"),
+        ("WSS://Broker", Target("wss", "broker", 443), "wss://broker:443"),
+        ("mqtt://[::1]:1885", Target("mqtt", "::1", 1885), "mqtt://[::1]:1885"),
     ],
 )
-def test_where_the_broker_is_of_an_address(text: str, expected: Upstream, written: str) -> None:
+def test_where_the_broker_is_of_an_address(text: str, expected: Target, written: str) -> None:
     found = parse_upstream(text)
 
     assert found == expected

@@ -196,23 +196,17 @@ class CaseRunner:
 
     async def _until_challenged(self, entry: Entry) -> None:
         """Have the AUTH of a recorded authentication come."""
-        wanted = sum(
-            isinstance(one.packet, packets.Auth) and not one.from_client
-            for one in self.script.entries
-            if one.place <= entry.place
-        )
-        if (
-            not await self.listener.until(lambda: self._answers.count(packets.Auth) >= wanted, self.patience_s)
-            and not self.listener.how
-        ):
+        before = (one for one in self.script.entries if one.place <= entry.place and not one.from_client)
+        wanted = sum(isinstance(one.packet, packets.Auth) for one in before)
+        came = await self.listener.until(lambda: self._answers.count(packets.Auth) >= wanted, self.patience_s)
+        if not came and not self.listener.how:
             raise NotPlayedError("the broker sent no AUTH")
 
     async def _delivered(self, player: ClientPlayer, entry: Entry) -> None:
         """Have a recorded delivery come: by what the client has sent itself, or by a helper in the others' place."""
-        if entry in player.correspondence.done:
-            return
-        await self._provide(entry)
-        await self._came(player, entry)
+        if entry not in player.correspondence.done:
+            await self._provide(entry)
+            await self._came(player, entry)
 
     async def _came(self, player: ClientPlayer, entry: Entry) -> bool:
         """Wait for something recorded; where another broker left something out before, not for long."""
@@ -465,13 +459,13 @@ class BrokerAnswers:
         return self._taken_from(self._find(kind, identifier))
 
     def has_delivery(self, payload: bytes) -> bool:
-        return self._find_delivery(payload) is not None
+        return self._find(PacketType.PUBLISH, payload=payload) is not None
 
     def take_delivery(self, payload: bytes) -> Publish | None:
-        found = self._taken_from(self._find_delivery(payload))
+        found = self._taken_from(self._find(PacketType.PUBLISH, payload=payload))
         return found if isinstance(found, Publish) else None
 
-    def _find(self, kind: PacketType, identifier: int | None) -> int | None:
+    def _find(self, kind: PacketType, identifier: int | None = None, payload: bytes | None = None) -> int | None:
         while self._first in self._taken:
             self._taken.discard(self._first)
             self._first += 1
@@ -479,14 +473,9 @@ class BrokerAnswers:
             packet = self._received[place]
             if place in self._taken or isinstance(packet, Malformed) or packet.packet_type != kind:
                 continue
-            if identifier is None or getattr(packet, "packet_identifier", None) == identifier:
-                return place
-        return None
-
-    def _find_delivery(self, payload: bytes) -> int | None:
-        for place in range(self._first, len(self._received)):
-            packet = self._received[place]
-            if place not in self._taken and isinstance(packet, Publish) and packet.payload == payload:
+            if identifier not in (None, getattr(packet, "packet_identifier", None)):
+                continue
+            if payload is None or getattr(packet, "payload", None) == payload:
                 return place
         return None
 
@@ -507,9 +496,6 @@ class BrokerAnswers:
         return any(isinstance(one, Connack) and not one.reason_code for one in self._received)
 
 
-ACKNOWLEDGEMENTS = (packets.Puback, packets.Pubrec, packets.Pubrel, packets.Pubcomp)
-
-
 @dataclass(slots=True)
 class CaseAcknowledger:
     """Live deliveries by the recorded ones that they stand for, and what the client's own packets have become."""
@@ -527,7 +513,7 @@ class CaseAcknowledger:
 
     def data(self, step: Step, entry: Entry | None) -> bytes:
         """The bytes to send in a step, empty for nothing."""
-        if entry is None or entry.answers is None or not isinstance(entry.packet, ACKNOWLEDGEMENTS):
+        if entry is None or entry.answers is None or not isinstance(entry.packet, packets.Acknowledgement):
             return step.data
         if step.mutated:
             return self._addressed(step, entry)
@@ -549,7 +535,7 @@ class CaseAcknowledger:
         """The bytes with the Packet Identifier of the live delivery."""
         answered = entry.answers
         assert answered is not None
-        assert isinstance(entry.packet, ACKNOWLEDGEMENTS)
+        assert isinstance(entry.packet, packets.Acknowledgement)
         recorded = entry.packet.packet_identifier.to_bytes(2, "big")
         if answered.from_client:
             # A PUBREL: it goes with the client's own PUBLISH.

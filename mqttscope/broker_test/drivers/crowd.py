@@ -21,7 +21,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
-from mqttscope.broker_test.drivers.case_runner import CaseRunner, NotPlayedError
+from mqttscope.broker_test.drivers.case_runner import CaseRunner
 from mqttscope.broker_test.drivers.cleanup import Cleaner
 from mqttscope.broker_test.drivers.health import AGAIN, NoBrokerError
 from mqttscope.broker_test.drivers.run import FLOOD, LEAK_BYTES, LOOK_S, BrokerTest, CaseResult
@@ -32,7 +32,6 @@ from mqttscope.broker_test.verdict import BROKER_WIDE, Baseline, Ruling, Verdict
 from mqttscope.mqtt.packets import Connack, Disconnect, Puback, Pubrec
 from mqttscope.mutate import Case
 from mqttscope.replay.script import Script
-from mqttscope.transport.link import LinkError
 
 WINDOW = 32
 """Cases for each worker until suspects are played alone and results are handed out."""
@@ -292,7 +291,7 @@ class Crowd:
         number = script.connection.number
         case = unmutated(flow_of(place.script, "", number))
         for patience_s in (self.test.patience_s, self.test.patience_s * AGAIN):
-            played = (await self._played(case, place.script, worker, patience_s))[0].played
+            played = (await self._played(case, place.script, worker, patience_s)).played
             seen = None if played is None else played.seen
             if seen is not None and self.test.baselines.get(number, Baseline()) == Baseline(
                 frozenset(seen.missing), frozenset(code for _, code in seen.codes), bool(seen.ended)
@@ -300,19 +299,10 @@ class Crowd:
                 return True
         return False
 
-    async def _played(
-        self, case: Case, script: Script, worker: int, patience_s: float
-    ) -> tuple[CaseResult, CaseRunner]:
+    async def _played(self, case: Case, script: Script, worker: int, patience_s: float) -> CaseResult:
         """Play a case beside others; no result where the broker is ill (`_alarm`)."""
-        test = self.test
-        await test.clean(worker)
-        runner = CaseRunner(case, script, test.access, patience_s, test.supply, self._heard.after_now)
-        test.cleaners[worker].owe(runner.conversation)
-        result = CaseResult(case, None, script=script)
-        try:
-            result.played = await runner.run()
-        except (LinkError, NotPlayedError) as error:
-            result.not_played = str(error)
+        runner = CaseRunner(case, script, self.test.access, patience_s, self.test.supply, self._heard.after_now)
+        result = await self.test.played(runner, worker)
         if runner.listener.flooded:
             result.played, result.not_played = None, FLOOD
         ill = await self._health.after_now()
@@ -320,11 +310,11 @@ class Crowd:
             self._alarm = self._alarm or ill
             # Whose doing it is shows later; until then nobody's case has come to an end.
             await asyncio.Event().wait()
-        return result, runner
+        return result
 
     async def _play(self, item: _Item, form: _Form, worker: int) -> None:
         """Play a case in the crowd; without a result where it has to be played alone."""
-        result, _ = await self._played(form.case, form.place.script, worker, self.test.patience_s)
+        result = await self._played(form.case, form.place.script, worker, self.test.patience_s)
         played = result.played
         result.unclean = tuple(await self.test.settle(worker))
         self.test.growth.looked()
@@ -356,9 +346,8 @@ class Crowd:
         found = [one.result.ruling for one in suspects if one.result is not None]
         if not self.test.stopped and not any(one is not None and one.verdict in BROKER_WIDE for one in found):
             numbers = ", ".join(str(one.numbered.number) for one in suspects[:MAX_NAMED])
-            self._back_off(
-                f"{alarm.verdict} while cases were played at once ({numbers}: {alarm.why}), and in none of them alone"
-            )
+            told = f"{alarm.verdict} while cases were played at once ({numbers}: {alarm.why})"
+            self._back_off(f"{told}, and in none of them alone")
 
     def _back_off(self, why: str) -> None:
         self.jobs = max(1, self.jobs // 2)
@@ -400,14 +389,22 @@ class Crowd:
         turn = asyncio.Lock()
         test = self.test
 
+        @asynccontextmanager
+        async def others_go_on() -> AsyncIterator[None]:
+            turn.release()
+            try:
+                yield
+            finally:
+                await turn.acquire()
+
         async def again(item: _Item, form: _Form, worker: int) -> None:
             if worker and not form.place.exchanged:
                 # Under its own names it is played without anything beside it.
                 return
-            async with _Turn(turn) as own:
+            async with turn:
                 item.second = await test.attempt(
                     form.place.script, form.case, test.patience_s * AGAIN, thorough=True, worker=worker,
-                    resting=own.let_others,
+                    resting=others_go_on,
                 )  # fmt: skip
 
         if items:
@@ -454,39 +451,8 @@ def _stays_open(result: CaseResult) -> bool:
 def _may_be_of_load(result: CaseResult) -> bool:
     """Whether the broker gave a reason that may have to do with other clients."""
     answers = () if result.played is None else result.played.seen.answers
-    return any(
-        isinstance(one, Connack | Disconnect | Puback | Pubrec) and one.reason_code in OF_LOAD for one in answers
-    )
-
-
-class _Turn:
-    """A lock that its holder can leave to others for a while."""
-
-    def __init__(self, lock: asyncio.Lock) -> None:
-        self._lock = lock
-        self._held = False
-
-    async def __aenter__(self) -> _Turn:
-        await self._take()
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        self._leave()
-
-    async def _take(self) -> None:
-        await self._lock.acquire()
-        self._held = True
-
-    def _leave(self) -> None:
-        if self._held:
-            self._held = False
-            self._lock.release()
-
-    @asynccontextmanager
-    async def let_others(self) -> AsyncIterator[None]:
-        self._leave()
-        yield
-        await self._take()
+    reasons = (one.reason_code for one in answers if isinstance(one, Connack | Disconnect | Puback | Pubrec))
+    return any(one in OF_LOAD for one in reasons)
 
 
 class _Latest(Generic[T]):

@@ -193,9 +193,8 @@ class HealthMonitor:
         """Start our broker, and have it serve; whoever else listens in its place would be judged for it."""
         assert self.process is not None
         if await self._taken():
-            raise NoBrokerError(
-                f"something listens at {self.access.target} already, so that the broker cannot be started there"
-            )
+            told = f"something listens at {self.access.target} already"
+            raise NoBrokerError(f"{told}, so that the broker cannot be started there")
         self.process.start()
         await self._meet(START_S)
 
@@ -228,11 +227,8 @@ class HealthMonitor:
                     told += "; --user and --password-file say as whom to connect"
                 raise NoBrokerError(told) from None
             if self._ours and self.process is not None and not self.process.alive():
-                raise NoBrokerError(
-                    f"what was started as the broker has ended ({self.process.ending}) before it served"
-                    if self.witness is None
-                    else self._foreign()
-                )
+                told = f"what was started as the broker has ended ({self.process.ending}) before it served"
+                raise NoBrokerError(told if self.witness is None else self._foreign())
             if self.witness is not None:
                 self.version = self.witness.version
                 if self._delivers is None:
@@ -308,7 +304,6 @@ class Process:
         return f"signal {-code}" if code < 0 else f"exit code {code}"
 
     def memory(self) -> int:
-        """Resident bytes; 0 where that is not known."""
         return system.resident_bytes(self.pid)
 
     def stop(self, seconds: float = STOP_S) -> None:

@@ -90,7 +90,6 @@ def as_played(result: CaseResult) -> Case:
 
 
 def _type(data: bytes) -> PacketType | None:
-    """The type of the packet that an answer begins with."""
     kind = data[0] >> 4
     return PacketType(kind) if kind in ANSWER_TYPES else None
 

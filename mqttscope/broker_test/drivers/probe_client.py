@@ -259,7 +259,7 @@ class ProbeClient(PacketListener):
             )
         )
         await self.until(lambda: self.packets, seconds)
-        first = self.packets[0] if self.packets else None
+        first = next(iter(self.packets), None)
         if isinstance(first, packets.Connack) and first.reason_code:
             raise RefusedError(first.reason_code, self.version)
         return isinstance(first, packets.Connack)

@@ -14,16 +14,10 @@ from typing import TypeVar
 
 from mqttscope.broker_test import verdict
 from mqttscope.broker_test.conversation import Conversation
+from mqttscope.broker_test.drivers import probe_client
 from mqttscope.broker_test.drivers.case_runner import CaseRunner, NotPlayedError, Played
 from mqttscope.broker_test.drivers.cleanup import Cleaner
 from mqttscope.broker_test.drivers.health import AGAIN, HealthMonitor, MemoryTrend, NoBrokerError, Process
-from mqttscope.broker_test.drivers.probe_client import (
-    MAX_RECEIVED_BYTES,
-    MAX_RECEIVED_PACKETS,
-    BrokerAccess,
-    ProbeClient,
-    speaks,
-)
 from mqttscope.broker_test.fit import Numbered, flow_of
 from mqttscope.broker_test.oracle import confirming
 from mqttscope.mqtt.codec import encode
@@ -43,8 +37,8 @@ LEAK_PROOF_BYTES = 96 * 1024 * 1024
 LEAK_TURNS = 200
 """More turns are not played to prove that."""
 FLOOD = (
-    f"the broker sent more than {MAX_RECEIVED_BYTES >> 20} MiB or {MAX_RECEIVED_PACKETS:,} packets on the connection, "
-    "so that it is not judged"
+    f"the broker sent more than {probe_client.MAX_RECEIVED_BYTES >> 20} MiB or {probe_client.MAX_RECEIVED_PACKETS:,} "
+    "packets on the connection, so that it is not judged"
 )
 """What is said of a broker that sends without end."""
 HURRY_S = 0.3
@@ -82,7 +76,7 @@ class CaseResult:
 class BrokerTest:
     """One run against one broker."""
 
-    access: BrokerAccess
+    access: probe_client.BrokerAccess
     patience_s: float = PATIENCE_S
     process: Process | None = None
     rate: float | None = None
@@ -106,7 +100,6 @@ class BrokerTest:
         self.growth = MemoryTrend(self.process)
 
     async def begin(self) -> None:
-        """Find the broker, or start it; `NoBrokerError` where none serves."""
         await self.monitor.begin()
 
     async def end(self) -> None:
@@ -136,7 +129,7 @@ class BrokerTest:
 
     async def speaks(self, version: ProtocolVersion) -> bool:
         """Whether the broker speaks a version; `LinkError` where it cannot be reached."""
-        return await speaks(self.access, version, self.patience_s * AGAIN)
+        return await probe_client.speaks(self.access, version, self.patience_s * AGAIN)
 
     async def connack(self, script: Script) -> Connack | None:
         """What the broker answers to the CONNECT of a connection; ``None`` when it does not accept it."""
@@ -145,7 +138,7 @@ class BrokerTest:
             return None
         conversation = Conversation(version)
         self.cleaners[0].owe(conversation)
-        made = ProbeClient(self.access, version)
+        made = probe_client.ProbeClient(self.access, version)
         made.link = await self.access.open(made, version)
         found: ControlPacket | Malformed | None = None
         for said in (connect, *_authentication(script)):
@@ -248,29 +241,34 @@ class BrokerTest:
         """
         if not await self.monitor.alive():
             raise NoBrokerError(f"{self.access.target} serves no more")
-        # Behind a broker that had crashed there is still something to be done.
-        await self.clean(worker)
-        pilot = CaseRunner(
+        runner = CaseRunner(
             case, script, self.access, patience_s, self.supply, self._meanwhile(patience_s), raw, thorough, resting
         )
-        self.cleaners[worker].owe(pilot.conversation)
-        result = CaseResult(case, None, script=script)
-        try:
-            played = result.played = await pilot.run()
-        except (LinkError, NotPlayedError) as error:
-            result.not_played = str(error)
+        result = await self.played(runner, worker)
         ill = await self.monitor.ill(patience_s)
         if ill is not None:
             # Whoever brings the broker down on the way to the mutation has found something as well.
             result.ruling, result.not_played = ill, ""
-            result.played = result.played or pilot.played
-        elif pilot.listener.flooded:
+            result.played = result.played or runner.played
+        elif runner.listener.flooded:
             result.not_played = FLOOD
         elif result.played is not None:
-            result.ruling = await self.judged(case, played, script)
+            result.ruling = await self.judged(case, result.played, script)
         if ill is None or ill.verdict is verdict.Verdict.COLLATERAL:
             result.unclean = tuple(await self.settle(worker))
             self.growth.looked()
+        return result
+
+    async def played(self, runner: CaseRunner, worker: int) -> CaseResult:
+        """Play a case on a clean broker, without judging it."""
+        # Behind a broker that had crashed there is still something to be done.
+        await self.clean(worker)
+        self.cleaners[worker].owe(runner.conversation)
+        result = CaseResult(runner.case, None, script=runner.script)
+        try:
+            result.played = await runner.run()
+        except (LinkError, NotPlayedError) as error:
+            result.not_played = str(error)
         return result
 
     async def judged(self, case: Case, played: Played, script: Script) -> verdict.Ruling:
@@ -295,9 +293,8 @@ class BrokerTest:
         return look
 
     async def supply(self, topic: str, payload: bytes, qos: int) -> bool:
-        return self.monitor.witness is not None and await self.monitor.witness.publish(
-            topic, payload, qos, self.patience_s
-        )
+        witness = self.monitor.witness
+        return witness is not None and await witness.publish(topic, payload, qos, self.patience_s)
 
     async def _leaking(self, found: CaseResult, script: Script, case: Case, *, raw: bool) -> CaseResult:
         """Whether the broker's memory grows each time that the case is played."""

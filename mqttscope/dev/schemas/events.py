@@ -188,5 +188,4 @@ def definitions() -> dict[str, Schema]:
 
 
 def event_line() -> Schema:
-    """One line of ``inspect --format jsonl``."""
     return {"oneOf": [{"$ref": f"#/$defs/{name}"} for name in _lines()]}

@@ -7,23 +7,19 @@ live ones.
 
 from __future__ import annotations
 
-import copy
-from dataclasses import dataclass, field
-from typing import TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from mqttscope.mqtt.codec import encode
-from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.mqtt.constants import V3_1_1, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Connect, Publish, Subscribe
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt.properties import SUBSCRIPTION_IDENTIFIER, TOPIC_ALIAS
 from mqttscope.mqtt.topics import parse_shared
 from mqttscope.replay.live import Note, NoteKind, readdressed
 from mqttscope.replay.script import Entry
 from mqttscope.session.connection import Connection
 from mqttscope.session.inflight import Side
-
-P = TypeVar("P", bound=ControlPacket)
-_TOPIC_ALIAS, _SUBSCRIPTION_IDENTIFIER = 0x23, 0x0B
 
 
 @dataclass(slots=True)
@@ -51,38 +47,34 @@ def publish(entry: Entry, live: Connection, recorded: Connection, *, dup: bool |
     """
     packet = entry.packet
     assert isinstance(packet, Publish)
-    made, notes = packet, []
+    changes: dict[str, Any] = {}
+    notes: list[Note] = []
     if recorded.maximum_qos >= packet.qos > live.maximum_qos:
-        made = _changed(made, packet)
-        made.qos = live.maximum_qos
-        if not made.qos:
-            made.packet_identifier, made.dup = None, False
+        changes["qos"] = live.maximum_qos
+        if not live.maximum_qos:
+            changes |= {"packet_identifier": None, "dup": False}
         notes.append(_note("QoS of PUBLISH lowered to the server's Maximum QoS"))
     if packet.retain and recorded.retain_available and not live.retain_available:
-        made = _changed(made, packet)
-        made.retain = False
+        changes["retain"] = False
         notes.append(_note("RETAIN of PUBLISH cleared, since the server announced that it retains nothing"))
-    if dup is not None and made.dup != (dup and made.qos > 0):
-        made = _changed(made, packet)
-        made.dup = dup and made.qos > 0
+    if dup is not None:
+        is_again = dup and bool(changes.get("qos", packet.qos))
+        if changes.get("dup", packet.dup) != is_again:
+            changes["dup"] = is_again
     block = packet.properties
     if block is not None and block.items:
-        alias = block.first(_TOPIC_ALIAS)
+        alias = block.topic_alias
         if alias is not None:
             topic = entry.topic
             if topic is None and _keeps(alias, recorded.server_side):
                 return _refused(packet, "PUBLISH with a Topic Alias whose topic the recording does not show")
             if _keeps(alias, recorded.server_side) and not 0 < alias <= live.server_side.topic_alias_maximum:
-                made = _changed(made, packet)
-                assert topic is not None
-                made.topic_name, made.properties = topic, without(block, _TOPIC_ALIAS)
+                changes |= {"topic_name": topic, "properties": block.without(TOPIC_ALIAS)}
                 notes.append(_note("Topic Alias replaced by its topic: above the server's Topic Alias Maximum"))
             elif topic is not None and not packet.topic_name and live.client_side.aliases.get(alias) != topic:
-                made = _changed(made, packet)
-                made.topic_name = topic
+                changes["topic_name"] = topic
                 notes.append(_note("Topic Alias established again with its topic"))
-    raw = entry.raw if made is packet else encode(made, recorded.version)
-    return _in_size(Fitted(made, raw, notes), entry, live.server_side, recorded.server_side)
+    return _in_size(_fitted(entry, packet, changes, notes, recorded.version), entry, live, recorded)
 
 
 def subscribe(entry: Entry, live: Connection, recorded: Connection) -> Fitted:
@@ -94,15 +86,14 @@ def subscribe(entry: Entry, live: Connection, recorded: Connection) -> Fitted:
         return _refused(packet, "SUBSCRIBE with wildcards, which the server announced not to have")
     if _lost("shared_subscription_available", live, recorded) and any(parse_shared(one) for one in filters):
         return _refused(packet, "SUBSCRIBE to a shared subscription, which the server announced not to have")
-    made, notes = packet, []
+    changes: dict[str, Any] = {}
+    notes: list[Note] = []
     block = packet.properties
-    identified = block is not None and block.first(_SUBSCRIPTION_IDENTIFIER)
+    identified = block is not None and block.first(SUBSCRIPTION_IDENTIFIER)
     if identified and block is not None and _lost("subscription_identifier_available", live, recorded):
-        made = _changed(made, packet)
-        made.properties = without(block, _SUBSCRIPTION_IDENTIFIER)
+        changes["properties"] = block.without(SUBSCRIPTION_IDENTIFIER)
         notes.append(_note("Subscription Identifier left out, since the server announced not to have them"))
-    raw = entry.raw if made is packet else encode(made, recorded.version)
-    return _in_size(Fitted(made, raw, notes), entry, live.server_side, recorded.server_side)
+    return _in_size(_fitted(entry, packet, changes, notes, recorded.version), entry, live, recorded)
 
 
 def connect(
@@ -111,25 +102,33 @@ def connect(
     """A CONNECT with the identifier that the live server assigned in place of a recorded one, and with credentials."""
     packet = entry.packet
     assert isinstance(packet, Connect)
-    made, notes = packet, []
-    identifier = assigned.get(packet.client_identifier)
-    if identifier is not None and identifier != packet.client_identifier:
-        made = _changed(made, packet)
-        made.client_identifier = identifier
+    changes: dict[str, Any] = {}
+    notes: list[Note] = []
+    identifier = assigned.get(packet.client_identifier, packet.client_identifier)
+    if identifier != packet.client_identifier:
+        changes["client_identifier"] = identifier
         notes.append(_note("Client Identifier replaced by the one that the server assigned"))
+    given = {"user_name": user_name, "password": password}
     if user_name is not None or password is not None:
-        made = _changed(made, packet)
-        made.connect_flags = None
-        made.user_name = user_name if user_name is not None else made.user_name
-        made.password = password if password is not None else made.password
+        changes |= {name: value for name, value in given.items() if value is not None} | {"connect_flags": None}
         notes.append(_note("credentials replaced by those given"))
-    return Fitted(made, entry.raw if made is packet else encode(made), notes)
+    return _fitted(entry, packet, changes, notes)
+
+
+def _fitted(
+    entry: Entry, packet: ControlPacket, changes: dict[str, Any], notes: list[Note], version: ProtocolVersion = V3_1_1
+) -> Fitted:
+    """The packet with other values of some fields; without any, as it was recorded."""
+    if not changes:
+        return Fitted(packet, entry.raw, notes)
+    made = replace(packet, raw=b"", **changes)
+    return Fitted(made, encode(made, version), notes)
 
 
 def any_other(entry: Entry, live: Connection, recorded: Connection) -> Fitted:
     """Any other packet: as recorded, if it is not too large."""
     assert isinstance(entry.packet, ControlPacket)
-    return _in_size(Fitted(entry.packet, entry.raw), entry, live.server_side, recorded.server_side)
+    return _in_size(Fitted(entry.packet, entry.raw), entry, live, recorded)
 
 
 def identified(fitted: Fitted, identifier: int, version: ProtocolVersion) -> Fitted:
@@ -138,19 +137,6 @@ def identified(fitted: Fitted, identifier: int, version: ProtocolVersion) -> Fit
     if packet is not fitted.packet:
         fitted.packet, fitted.raw = packet, encode(packet, version)
     return fitted
-
-
-def without(block: Properties, identifier: int) -> Properties:
-    return Properties.of(item for item in block.items if item[0] != identifier)
-
-
-def _changed(made: P, original: P) -> P:
-    """A copy that may be changed; the same one when it is a copy already."""
-    if made is not original:
-        return made
-    changed = copy.copy(original)
-    changed.raw = b""
-    return changed
 
 
 def _keeps(alias: int, server: Side) -> bool:
@@ -163,8 +149,8 @@ def _lost(name: str, live: Connection, recorded: Connection) -> bool:
     return bool(getattr(recorded, name)) and not getattr(live, name)
 
 
-def _in_size(fitted: Fitted, entry: Entry, live: Side, recorded: Side) -> Fitted:
-    limit, before = live.maximum_packet_size, recorded.maximum_packet_size
+def _in_size(fitted: Fitted, entry: Entry, live: Connection, recorded: Connection) -> Fitted:
+    limit, before = live.server_side.maximum_packet_size, recorded.server_side.maximum_packet_size
     if limit is not None and len(fitted.raw) > limit and (before is None or len(entry.raw) <= before):
         fitted.refused = Note(NoteKind.SKIPPED, "packet longer than the server's Maximum Packet Size")
     return fitted

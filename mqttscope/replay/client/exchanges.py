@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from types import UnionType
 
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.declare import ControlPacket
@@ -30,24 +31,6 @@ MAX_ACKNOWLEDGEMENTS = MAX_PACKET_IDENTIFIERS
 """Acknowledgements that wait to be sent; a broker that keeps to the protocol cannot ask for more."""
 
 
-class Deliveries:
-    """The messages that the recorded server sent on one connection."""
-
-    def __init__(self, entries: Iterable[Entry]) -> None:
-        self._open: dict[tuple[str | None, bytes], deque[Entry]] = {}
-        for entry in entries:
-            if not entry.from_client and isinstance(entry.packet, packets.Publish) and entry.resends is None:
-                self._open.setdefault((entry.topic, entry.packet.payload), deque()).append(entry)
-
-    def match(self, topic: str | None, packet: packets.Publish) -> Entry | None:
-        """The recorded delivery that this live one is; ``None`` when the recording has none, or no more of it.
-
-        It is the first with the same topic and payload that has not come yet.
-        """
-        waiting = self._open.get((topic, packet.payload))
-        return waiting.popleft() if waiting else None
-
-
 @dataclass(slots=True)
 class Correspondence:
     """Finds the recorded packet for each packet of the live server, and keeps what has its counterpart."""
@@ -64,7 +47,8 @@ class Correspondence:
     """Recorded packets of the server, and fences, that have their counterpart or never will; the caller empties it."""
     _fenced: dict[Entry, Entry] = field(default_factory=dict)
     """Live PINGREQs that are fences, with the recorded packet after which they were sent."""
-    _deliveries: Deliveries = field(init=False)
+    _deliveries: dict[tuple[str | None, bytes], deque[Entry]] = field(default_factory=dict)
+    """Recorded deliveries that have not come yet, by topic and payload."""
     _next: deque[Entry] = field(init=False)
     """What the recorded server sent, up to what the live one said something else instead of."""
     _unasked: list[Entry] = field(init=False)
@@ -76,7 +60,9 @@ class Correspondence:
                 self.answered.setdefault(entry.answers, []).append(entry)
         self._next = deque(self.awaited)
         self._unasked = [one for one in self.awaited if isinstance(one.packet, packets.Auth | packets.Disconnect)]
-        self._deliveries = Deliveries(self.script.entries)
+        for entry in self.awaited:
+            if isinstance(entry.packet, packets.Publish) and entry.resends is None:
+                self._deliveries.setdefault((entry.topic, entry.packet.payload), deque()).append(entry)
 
     @property
     def awaited(self) -> Iterator[Entry]:
@@ -107,8 +93,9 @@ class Correspondence:
 
     def delivery(self, entry: Entry, packet: packets.Publish) -> None:
         """Find the recorded delivery that a live one corresponds to."""
-        entry.source = self._deliveries.match(entry.topic, packet)
-        if entry.source is not None:
+        waiting = self._deliveries.get((entry.topic, packet.payload))
+        if waiting:
+            entry.source = waiting.popleft()
             self.came.add(entry.source)
             self.done.append(entry.source)
             if packet.qos < 2:
@@ -161,9 +148,7 @@ class ClientSessionState:
         self.receiving.clear()
 
     def clear(self) -> None:
-        """The session has ended, or the server has none."""
-        self.unfinished.clear()
-        self.receiving.clear()
+        self.forget(list(self.unfinished))
 
     def owed(self, identifiers: Iterable[int]) -> Iterator[ControlPacket]:
         """What the client sends again when the session continues (5.0 4.4): PUBLISH with DUP, or PUBREL, in order."""
@@ -201,17 +186,7 @@ class Acknowledgement:
     due_ns: int
 
 
-def _acknowledged(answers: Iterable[Entry]) -> bool:
-    """Whether the recorded client acknowledged a message at all."""
-    return any(isinstance(one.packet, packets.Puback | packets.Pubrec) for one in answers)
-
-
-def _exactly_once(entry: Entry | None) -> bool:
-    """Whether it is a PUBLISH with QoS 2."""
-    return entry is not None and isinstance(entry.packet, packets.Publish) and entry.packet.qos == 2
-
-
-def _recorded(wanted: type[ControlPacket], answers: Iterable[Entry]) -> Entry | None:
+def _recorded(wanted: type[ControlPacket] | UnionType, answers: Iterable[Entry]) -> Entry | None:
     """The acknowledgement of this type among the recorded answers of a message."""
     return next((one for one in answers if isinstance(one.packet, wanted)), None)
 
@@ -257,7 +232,8 @@ class Acknowledger:
         wanted = packets.Puback if packet.qos == 1 else packets.Pubrec
         before = source.packet.qos if source is not None and isinstance(source.packet, packets.Publish) else 0
         overtaking = before != packet.qos and wanted in self._withheld  # of another type it was no question of order
-        if before and (overtaking or not _acknowledged(self.correspondence.answers_of(source))):
+        answers = self.correspondence.answers_of(source)
+        if before and (overtaking or not _recorded(packets.Puback | packets.Pubrec, answers)):
             self._withhold(wanted)
             return
         self._acknowledge(wanted, identifier, source if before == packet.qos else None, now_ns)
@@ -267,7 +243,7 @@ class Acknowledger:
         source = self.session.receiving.get(packet.packet_identifier)
         if source is not None:
             self.correspondence.match(entry, self.correspondence.answers_of(source))
-        if source not in self.correspondence.answered or not _exactly_once(source):
+        if source not in self.correspondence.answered or getattr(source.packet, "qos", 0) != 2:
             # From an earlier connection, new, or delivered with another QoS than in the recording.
             source = None
         self._acknowledge(packets.Pubcomp, packet.packet_identifier, source, now_ns)

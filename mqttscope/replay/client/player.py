@@ -27,7 +27,6 @@ from mqttscope.replay.script import Ending, Entry, Script
 from mqttscope.session.connection import CONNECTED, Connection
 from mqttscope.session.inflight import MAX_PACKET_IDENTIFIERS
 
-_ACKNOWLEDGEMENTS = (packets.Puback, packets.Pubrec, packets.Pubrel, packets.Pubcomp)
 _REQUESTS = (packets.Subscribe, packets.Unsubscribe)
 
 
@@ -129,11 +128,8 @@ class ClientPlayer:
         self.correspondence = Correspondence(self.script, self.fences)
         self.acknowledger = Acknowledger(self.live, self.correspondence, options.delay, options.faithful)
         self.recorded_connack = self.script.connack
-        self.steps.extend(
-            one
-            for one in entries
-            if one.from_client and (options.faithful or not isinstance(one.packet, _ACKNOWLEDGEMENTS))
-        )
+        kept = () if options.faithful else packets.Acknowledgement
+        self.steps.extend(one for one in entries if one.from_client and not isinstance(one.packet, kept))
         self._own.update(self.steps)
 
     @property
@@ -272,9 +268,8 @@ class ClientPlayer:
         if self._owed:
             full = self._full() if isinstance(self._owed[0], packets.Publish) else None
             return self._send_owed(now_ns) if full is None else Wait(full)
-        if self.acknowledger.due_ns is not None and (
-            not self.steps or isinstance(self.steps[0].packet, packets.Disconnect)
-        ):
+        is_last = not self.steps or isinstance(self.steps[0].packet, packets.Disconnect)
+        if self.acknowledger.due_ns is not None and is_last:
             # The last word comes after what was still to be acknowledged.
             return self._acknowledge(now_ns)
         if not self.steps:
@@ -388,7 +383,9 @@ class ClientPlayer:
     def _publish(self, entry: Entry, packet: packets.Publish, now_ns: int) -> Send | Skip:
         identifier = None
         if packet.qos and packet.dup:
-            identifier = self._waiting_identifier(entry.resends)
+            # The live identifier, if the server waits for it.
+            unfinished = () if entry.resends is None else self.session.unfinished.items()
+            identifier = next((number for number, one in unfinished if one.entry.source is entry.resends), None)
             if identifier is None and self._was_delivered(entry.resends):
                 return self._skip(entry, "PUBLISH sent again, which the live server had acknowledged")
             if identifier is None:
@@ -410,19 +407,10 @@ class ClientPlayer:
             self._fence = send.entry
         return send
 
-    def _waiting_identifier(self, first: Entry | None) -> int | None:
-        """The live identifier of a message that is sent again; ``None`` when the server does not wait for it."""
-        if first is not None:
-            for identifier, one in self.session.unfinished.items():
-                if one.entry.source is first:
-                    return identifier
-        return None
-
     def _was_delivered(self, first: Entry | None) -> bool:
         """Whether the live server took over a message that the recorded client sends again: not if it forgot it."""
-        return first is not None and (
-            first in self._own or bool(self.connection.session_present) or self.version == V3_1
-        )
+        known = first in self._own or bool(self.connection.session_present) or self.version == V3_1
+        return first is not None and known
 
     def _identify(self, fitted: Fitted, wanted: int) -> int:
         """Give a packet its recorded identifier, or the next free one; returns it."""

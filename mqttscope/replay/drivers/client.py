@@ -13,12 +13,13 @@ message that does come resets this.
 from __future__ import annotations
 
 import asyncio
+import time
 from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from mqttscope.mqtt.packets import Publish, Subscribe
 from mqttscope.mqtt.stream import PacketStream, StreamItem, Unparsed
@@ -43,14 +44,20 @@ LEAST_TAKEN_BYTES = 1024
 """A server that takes less than this in each second reads no more."""
 
 
-class Clock(Protocol):
-    """The time of a replay."""
+class MonotonicClock:
+    """Real time without its steps."""
+
+    def __init__(self) -> None:
+        self._epoch_ns = time.time_ns() - time.monotonic_ns()
+        self.started_ns = time.monotonic_ns()
 
     def now_ns(self) -> int:
         """Nanoseconds since 1970, which never go back."""
+        return self._epoch_ns + time.monotonic_ns()
 
     def since_start_ns(self) -> int:
         """Nanoseconds since the replay began."""
+        return time.monotonic_ns() - self.started_ns
 
 
 @dataclass(slots=True)
@@ -59,7 +66,7 @@ class ReplayContext:
 
     gates: Gates
     timeline: Timeline
-    clock: Clock
+    clock: MonotonicClock
     patience_s: float
     """How long anything is waited for that the server has to send."""
     rate: float | None = None

@@ -18,7 +18,7 @@ from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.packets import Connect, Publish, Subscribe
 from mqttscope.mqtt.topics import parse_shared
 from mqttscope.replay.client import ClientOptions, ClientPlayer, ClientSessions
-from mqttscope.replay.drivers.client import LESS, ClientDriver, ReplayContext, Timeline, Timeouts
+from mqttscope.replay.drivers.client import LESS, ClientDriver, MonotonicClock, ReplayContext, Timeline, Timeouts
 from mqttscope.replay.live import LiveConnection, Room
 from mqttscope.replay.order import Gates, Opening, Step, make_order
 from mqttscope.replay.script import Entry, Script
@@ -79,22 +79,6 @@ class BrokerTarget:
         return replace(self.target, port=port), moved
 
 
-class MonotonicClock:
-    """Real time without its steps."""
-
-    def __init__(self) -> None:
-        self._epoch_ns = time.time_ns() - time.monotonic_ns()
-        self.started_ns = time.monotonic_ns()
-
-    def now_ns(self) -> int:
-        """Nanoseconds since 1970, which never go back."""
-        return self._epoch_ns + time.monotonic_ns()
-
-    def since_start_ns(self) -> int:
-        """Nanoseconds since the replay began."""
-        return time.monotonic_ns() - self.started_ns
-
-
 @dataclass(slots=True)
 class Replay:
     """One run.  Call `run` once; what happened is in ``drivers`` afterwards."""
@@ -149,12 +133,9 @@ class Replay:
         longest = max((len(one.raw) for script in self.scripts for one in script.entries), default=0)
         for index, script in enumerate(self.scripts):
             recorded = script.connection
-            live = Connection(
-                recorded.number, "", str(self.goal.target), str(self.goal.target), 0, 0, handshake_seen=True
-            )
-            connection = LiveConnection(
-                Script(live), plays_client=True, keep=self.options.keep, room=room, next_place=places
-            )
+            broker = str(self.goal.target)
+            live = Script(Connection(recorded.number, "", broker, broker, 0, 0, handshake_seen=True))
+            connection = LiveConnection(live, plays_client=True, keep=self.options.keep, room=room, next_place=places)
             player = ClientPlayer(script, connection, sessions, self.options, fences=order.fences[index])
             driver = ClientDriver(index, player, self.context)
             driver.limit_packets(max(MAX_PACKET_BYTES, 2 * longest))
@@ -339,17 +320,12 @@ def make_plan(scripts: Sequence[Script]) -> Plan:
             elif isinstance(packet, Connect) and packet.will is not None:
                 plan.wills.append((script.name, packet.will.will_topic))
             elif isinstance(packet, Subscribe):
-                shared.update(
-                    dict.fromkeys(one.topic_filter for one in packet.subscriptions if _is_shared(one.topic_filter))
-                )
+                names = (one.topic_filter for one in packet.subscriptions)
+                shared.update(dict.fromkeys(one for one in names if parse_shared(one)))
     plan.retained = [topic for topic, has_payload in kept.items() if has_payload]
     plan.cleared = [topic for topic, has_payload in kept.items() if not has_payload]
     plan.shared, plan.system = list(shared), list(system)
     return plan
-
-
-def _is_shared(topic_filter: str) -> bool:
-    return parse_shared(topic_filter) is not None
 
 
 def _named(names: list[str]) -> str:

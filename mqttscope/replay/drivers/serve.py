@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Connect
-from mqttscope.replay.drivers.run import MonotonicClock
+from mqttscope.replay.drivers.client import MonotonicClock
 from mqttscope.replay.drivers.server import MAX_PACKET_BYTES, ServerDriver
 from mqttscope.replay.live import Note
 from mqttscope.replay.rewrite import RewriteError, convert
@@ -146,7 +146,6 @@ class ServerRun:
     # Of the drivers
 
     def now_ns(self) -> int:
-        """Nanoseconds since 1970, which never go back."""
         return self.clock.now_ns()
 
     def tell(self, sentence: str) -> None:
@@ -240,11 +239,8 @@ class ServerRun:
 
     def _earlier(self, recorded: Script) -> list[Script]:
         name = recorded.connection.client_identifier
-        return [
-            one
-            for one in self.scripts
-            if name and one.connection.client_identifier == name and one.opened_place < recorded.opened_place
-        ]
+        mine = (one for one in self.scripts if name and one.connection.client_identifier == name)
+        return [one for one in mine if one.opened_place < recorded.opened_place]
 
     def _in_version(
         self, driver: ServerDriver, recorded: Script | None, first: ControlPacket | Malformed

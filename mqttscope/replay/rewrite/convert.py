@@ -30,15 +30,13 @@ from mqttscope.errors import MqttscopeError
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import (
+    Acknowledgement,
     Auth,
     Connack,
     Connect,
     Disconnect,
-    Puback,
-    Pubcomp,
     Publish,
     Pubrec,
-    Pubrel,
     Suback,
     Subscribe,
     Unsuback,
@@ -136,9 +134,8 @@ def convert(
                 losses.found.append(error)
                 gone.append(entry)
             lost += (Lost(recorded, original, one) for one in losses.found)
-        script.connection = replace(
-            script.connection, version=version, version_evidence=f"converted from MQTT {before.text}"
-        )
+        evidence = f"converted from MQTT {before.text}"
+        script.connection = replace(script.connection, version=version, version_evidence=evidence)
         changes.count("connection", f"converted from MQTT {before.text} to {version.text}")
     if lost and not (lossy and version == V3_1_1):
         raise ConversionError(lost, version)
@@ -185,9 +182,8 @@ def _from_3_1(packet: ControlPacket, changes: Changes) -> ControlPacket:
         if packet.bridge:
             raise ConversionLossError("protocol_level", "it marks a bridge between servers")
         if packet.connect_flags is not None:
-            raise ConversionLossError(
-                "connect_flags", f"0x{packet.connect_flags:02x} has bits that MQTT 3.1.1 reserves"
-            )
+            why = f"0x{packet.connect_flags:02x} has bits that MQTT 3.1.1 reserves"
+            raise ConversionLossError("connect_flags", why)
         return replace(packet, protocol_name="MQTT", protocol_level=4)
     if isinstance(packet, Connack) and packet.acknowledge_flags is not None:
         return replace(packet, acknowledge_flags=None)
@@ -210,7 +206,7 @@ def _to_5_0(packet: ControlPacket, entry: Entry, changes: Changes) -> ControlPac
     if entry.from_client:
         # Acknowledgements and DISCONNECT without a reason code mean success in 5.0.
         return replace(packet, properties=EMPTY) if isinstance(packet, Publish | Subscribe | Unsubscribe) else packet
-    if isinstance(packet, Puback | Pubrec | Pubrel | Pubcomp):
+    if isinstance(packet, Acknowledgement):
         return replace(packet, reason_code=0, properties=UNSAID)
     # SUBACK has the same codes.
     return replace(packet, properties=UNSAID) if isinstance(packet, Publish | Suback | Unsuback) else packet
@@ -223,9 +219,8 @@ def _connect(packet: Connect, changes: Changes) -> Connect:
     if packet.connect_flags is not None:
         raise ConversionLossError("connect_flags", f"0x{packet.connect_flags:02x} does not fit the fields")
     if not packet.client_identifier and not packet.clean_start:
-        raise ConversionLossError(
-            "client_identifier", "an empty one with CleanSession 0 is refused before MQTT 5.0 and accepted there"
-        )
+        why = "an empty one with CleanSession 0 is refused before MQTT 5.0 and accepted there"
+        raise ConversionLossError("client_identifier", why)
     block = EMPTY
     if not packet.clean_start:
         block = Properties(session_expiry_interval=NEVER_EXPIRES)
@@ -313,7 +308,7 @@ def to_3_1_1(packet: ControlPacket, entry: Entry, changes: Changes, losses: Loss
             _not_shared(topic_filter, f"topic_filters[{index}]", losses)
     elif isinstance(packet, Suback):
         packet = replace(packet, reason_codes=_granted(packet, losses))
-    elif isinstance(packet, Puback | Pubrec | Pubrel | Pubcomp):
+    elif isinstance(packet, Acknowledgement):
         if not _success(packet, entry, changes, losses):
             return None
         packet = replace(packet, reason_code=None)
@@ -328,8 +323,7 @@ def _without(block: Properties | None, fine: Mapping[str, object], path: str, ch
     for number, value in block.items if block is not None else ():
         name = property_name(number)
         if name not in fine or fine[name] not in (_ANY, value):
-            shown = value if isinstance(value, int) else ""
-            told = f"the value {shown}" if shown != "" else "it"
+            told = f"the value {value}" if isinstance(value, int) else "it"
             losses.add(f"{path}.{name}", f"MQTT 3.1.1 has no form for {told}")
         elif name != "topic_alias":
             changes.count("property", f"left out as MQTT 3.1.1 needs none: {name}")
@@ -406,7 +400,7 @@ def _granted(packet: Suback, losses: Losses) -> list[int]:
     return codes
 
 
-def _success(packet: Puback | Pubrec | Pubrel | Pubcomp, entry: Entry, changes: Changes, losses: Losses) -> bool:
+def _success(packet: Acknowledgement, entry: Entry, changes: Changes, losses: Losses) -> bool:
     """Whether the acknowledgement is one in 3.1.1 as well."""
     code = packet.reason_code
     if not code:

@@ -94,13 +94,19 @@ def with_topics(packet: ControlPacket, name: Change, topic_filter: Change, count
     The packet itself where nothing changes.  ``count`` is told the name of everything that was changed.
     """
     if isinstance(packet, Publish):
-        return _publish(packet, name, count)
-    if isinstance(packet, Subscribe):
-        return _subscribe(packet, topic_filter, count)
-    if isinstance(packet, Unsubscribe):
+        # The name is empty where an alias stands for it.
+        topic = _one(packet.topic_name, name, "Topic Name", count) if packet.topic_name else ""
+        block = _response_topic(packet.properties, name, count)
+        if topic != packet.topic_name or block is not packet.properties:
+            return replace(packet, topic_name=topic, properties=block)
+    elif isinstance(packet, Subscribe):
+        names = [_one(row.topic_filter, topic_filter, "Topic Filter", count) for row in packet.subscriptions]
+        rows = [replace(row, topic_filter=one) for row, one in zip(packet.subscriptions, names, strict=True)]
+        return packet if rows == packet.subscriptions else replace(packet, subscriptions=rows)
+    elif isinstance(packet, Unsubscribe):
         filters = [_one(one, topic_filter, "Topic Filter", count) for one in packet.topic_filters]
         return packet if filters == packet.topic_filters else replace(packet, topic_filters=filters)
-    if isinstance(packet, Connect) and packet.will is not None:
+    elif isinstance(packet, Connect) and packet.will is not None:
         will = packet.will
         topic = _one(will.will_topic, name, "Will Topic", count)
         block = _response_topic(will.properties, name, count)
@@ -114,23 +120,6 @@ def _one(text: str, change: Change, thing: str, count: Count) -> str:
     if changed != text:
         count(thing)
     return changed
-
-
-def _publish(packet: Publish, name: Change, count: Count) -> Publish:
-    # The name is empty where an alias stands for it.
-    topic = _one(packet.topic_name, name, "Topic Name", count) if packet.topic_name else ""
-    block = _response_topic(packet.properties, name, count)
-    if topic == packet.topic_name and block is packet.properties:
-        return packet
-    return replace(packet, topic_name=topic, properties=block)
-
-
-def _subscribe(packet: Subscribe, topic_filter: Change, count: Count) -> Subscribe:
-    rows = [
-        replace(row, topic_filter=_one(row.topic_filter, topic_filter, "Topic Filter", count))
-        for row in packet.subscriptions
-    ]
-    return packet if rows == packet.subscriptions else replace(packet, subscriptions=rows)
 
 
 def _response_topic(block: Properties | None, name: Change, count: Count) -> Properties | None:
@@ -190,7 +179,6 @@ def say(entry: Entry, packet: ControlPacket, version: ProtocolVersion) -> None:
 
 
 def rename(script: Script, client_identifier: str) -> None:
-    """Give the connection of a script another Client Identifier; its packets are not looked at."""
     script.connection = replace(script.connection, client_identifier=client_identifier)
 
 

@@ -21,6 +21,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
+from typing import ClassVar, Self
 
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.declare import Malformed
@@ -52,35 +54,39 @@ def _split_pair(text: str, what: str) -> tuple[str, str]:
 
 
 @dataclass(slots=True)
-class TopicMapping:
-    """One mapping."""
+class NameMapping:
+    """What becomes of some names."""
 
+    what: ClassVar[str]
     source: str
-    """What is mapped, a Topic Filter."""
     target: str
-    """What becomes of it."""
     used: int = 0
     """How often it was used; a mapping that is never used may be a mistake."""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        return cls(*_split_pair(text, cls.what))
+
+    def __str__(self) -> str:
+        return f"{self.source}={self.target}"
+
+
+@dataclass(slots=True)
+class TopicMapping(NameMapping):
+    """One mapping of the topics that a Topic Filter matches."""
+
+    what = "topic mapping"
 
     def __post_init__(self) -> None:
         for side in (self.source, self.target):
             problem = topic_filter_problem(side, shared=False)
             if problem is not None:
-                raise links.RewriteError(
-                    f"topic mapping {self}: {side!r} is not a Topic Filter ({FILTER_PROBLEMS[problem]})"
-                )
+                why = f"{side!r} is not a Topic Filter ({FILTER_PROBLEMS[problem]})"
+                raise links.RewriteError(f"topic mapping {self}: {why}")
             if side.split("/")[0] == SHARE:
                 raise links.RewriteError(f"topic mapping {self}: leave out $share and the ShareName, they are kept")
         if _wildcards(self.source) != _wildcards(self.target):
             raise links.RewriteError(f"topic mapping {self}: both sides need the same wildcards in the same order")
-
-    @classmethod
-    def parse(cls, text: str) -> TopicMapping:
-        """The mapping of ``FROM=TO``."""
-        return cls(*_split_pair(text, "topic mapping"))
-
-    def __str__(self) -> str:
-        return f"{self.source}={self.target}"
 
     def name(self, topic: str) -> str | None:
         """The mapped Topic Name; ``None`` where the mapping does not apply."""
@@ -110,9 +116,7 @@ class TopicMapping:
         mine, theirs = self.source.split("/"), asked.split("/")
         if (mine[0] in WILDCARDS and theirs[0][:1] == "$") or (theirs[0] in WILDCARDS and mine[0][:1] == "$"):
             return False
-        for index in range(max(len(mine), len(theirs))):
-            one = mine[index] if index < len(mine) else None
-            other = theirs[index] if index < len(theirs) else None
+        for one, other in zip_longest(mine, theirs):
             if "#" in (one, other):
                 return True
             if one is None or other is None or (one != other and "+" not in (one, other)):
@@ -231,27 +235,16 @@ MAX_CHARACTERS_3_1 = 23
 
 
 @dataclass(slots=True)
-class ClientMapping:
-    """One mapping."""
+class ClientMapping(NameMapping):
+    """One mapping of Client Identifiers."""
 
-    source: str
-    target: str
-    used: int = 0
-    """How often it was used."""
+    what = "client mapping"
     _pattern: re.Pattern[str] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.source.count("*") != self.target.count("*"):
             raise links.RewriteError(f"client mapping {self}: both sides need the same number of asterisks")
         self._pattern = re.compile("(.*?)".join(map(re.escape, self.source.split("*"))), re.DOTALL)
-
-    @classmethod
-    def parse(cls, text: str) -> ClientMapping:
-        """The mapping of ``FROM=TO``."""
-        return cls(*_split_pair(text, "client mapping"))
-
-    def __str__(self) -> str:
-        return f"{self.source}={self.target}"
 
     def client(self, identifier: str) -> str | None:
         """The mapped Client Identifier; ``None`` where the mapping does not apply."""
@@ -313,9 +306,8 @@ def judge_identifier(identifier: str, version: ProtocolVersion, changes: links.C
     if not identifier or utf8_length(identifier) > MAX_BYTES or "\0" in identifier:
         raise links.RewriteError(f"{identifier[:60]!r} is not a Client Identifier: 1 to {MAX_BYTES} bytes, no U+0000")
     if version == ProtocolVersion.V3_1 and len(identifier) > MAX_CHARACTERS_3_1:
-        changes.count(
-            "Client Identifier", f"longer than the {MAX_CHARACTERS_3_1} characters of MQTT 3.1: servers may refuse it"
-        )
+        told = f"longer than the {MAX_CHARACTERS_3_1} characters of MQTT 3.1: servers may refuse it"
+        changes.count("Client Identifier", told)
 
 
 def multiply(
@@ -343,7 +335,7 @@ def multiply(
             script.ended_place *= count
             for entry in script.entries:
                 entry.place = entry.place * count + number - 1
-            _personalise(script, _client(number), _topic(topic_template, number), changes)
+            _personalise(script, number, _topic(topic_template, number), changes)
         made += copies
     # As with one recording: in the order in which connections were opened.
     made.sort(key=lambda script: (script.opened_place, script.opened_ns))
@@ -351,7 +343,10 @@ def multiply(
     return made, changes
 
 
-def _personalise(script: Script, client: links.Change, topic: links.Change | None, changes: links.Changes) -> None:
+def _personalise(script: Script, number: int, topic: links.Change | None, changes: links.Changes) -> None:
+    def client(name: str) -> str:
+        return f"{name}-{number}"
+
     asked = links.shared_too(topic) if topic is not None else None
     for entry in script.entries:
         packet = entry.packet
@@ -370,10 +365,6 @@ def _personalise(script: Script, client: links.Change, topic: links.Change | Non
         links.rename(script, client(name))
     else:
         changes.count("connection", "without a Client Identifier of its own")
-
-
-def _client(number: int) -> links.Change:
-    return lambda client: f"{client}-{number}"
 
 
 def _topic(template: str, number: int) -> links.Change | None:
@@ -399,8 +390,7 @@ def _judge_topic_template(template: str) -> None:
         raise links.RewriteError(f"{what} {template!r}: it may hold {{topic}} and {{n}} and nothing else in braces")
     front = template.removesuffix(TOPIC_TEMPLATE)
     if found.count("topic") != 1 or front == template or (front and not front.endswith("/")):
-        raise links.RewriteError(
-            f"{what} {template!r}: it ends with {{topic}}, after a slash where something is before it"
-        )
+        told = "it ends with {topic}, after a slash where something is before it"
+        raise links.RewriteError(f"{what} {template!r}: {told}")
     if "+" in front or "#" in front or "\0" in front or front[:1] == "$":
         raise links.RewriteError(f"{what} {template!r}: no wildcards, and no $ at its beginning")

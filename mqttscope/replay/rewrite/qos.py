@@ -13,14 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import cycle
 
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Disconnect, Puback, Pubcomp, Publish, Pubrec, Pubrel, Subscribe, Unsubscribe
 from mqttscope.replay.rewrite.links import Changes, drop, renumber, say
-from mqttscope.replay.script import Entry, Script
+from mqttscope.replay.script import Entry, Script, session_of
+from mqttscope.session.inflight import MAX_PACKET_IDENTIFIERS
 
-MAX_PACKET_IDENTIFIER = 65_535
 Message = tuple[str | None, bytes]
 
 
@@ -62,7 +63,7 @@ class _Run:
         """Give a message of a client the QoS."""
         message = entry.topic, packet.payload
         if packet.qos > self.qos:
-            self.lower(script, entry, packet, self.qos)
+            self.lower(script, entry, packet)
             self.lowered[message] = None
             self.changes.count("PUBLISH packet", f"lowered to QoS {self.qos}")
         elif packet.qos < self.qos:
@@ -70,21 +71,20 @@ class _Run:
             self.raised[message] = None
             self.changes.count("PUBLISH packet", f"raised to QoS {self.qos}")
 
-    def lower(self, script: Script, entry: Entry, packet: Publish, qos: int) -> None:
+    def lower(self, script: Script, entry: Entry, packet: Publish) -> None:
         """Publish or deliver with less."""
-        if qos == 0:
+        if self.qos == 0:
             if entry.resends is not None:
                 self.gone[entry] = None
                 return
             self.gone.update((answer, None) for _, answer in self.answers.get(entry, ()))
             say(entry, replace(packet, qos=0, dup=False, packet_identifier=None), script.version)
             return
-        say(entry, replace(packet, qos=qos), script.version)
+        say(entry, replace(packet, qos=self.qos), script.version)
         for where, answer in self.answers.get(entry, ()):
             said = answer.packet
             if isinstance(said, Pubrec):
-                made = Puback(said.packet_identifier, said.reason_code, said.properties)
-                say(answer, made, where.version)
+                say(answer, Puback(said.packet_identifier, said.reason_code, said.properties), where.version)
             else:
                 self.gone[answer] = None
 
@@ -105,8 +105,7 @@ class _Run:
         for where, answer in self.answers.get(entry, ()):
             said = answer.packet
             if isinstance(said, Puback):
-                made = Pubrec(said.packet_identifier, said.reason_code, said.properties)
-                say(answer, made, where.version)
+                say(answer, Pubrec(said.packet_identifier, said.reason_code, said.properties), where.version)
                 # A PUBREC that refuses the message ends the exchange (5.0 4.3.3).
                 if (said.reason_code or 0) < 0x80:
                     self._insert(answer, entry, where.version, *_end(said.packet_identifier))
@@ -124,17 +123,13 @@ class _Run:
 
     def _identifiers(self, script: Script) -> Iterator[int]:
         """Packet identifiers that the client of a session does not use; all in turn where it uses all."""
-        connection = script.connection
-        session = f"{connection.server} {connection.client_identifier or connection.client}"
+        session = session_of(script.connection)
         found = self.identifiers.get(session)
         if found is None:
-            used = set()
-            for other in self.scripts:
-                theirs = other.connection
-                if session == f"{theirs.server} {theirs.client_identifier or theirs.client}":
-                    used |= set(_used(other))
-            free = [one for one in range(1, MAX_PACKET_IDENTIFIER + 1) if one not in used]
-            found = self.identifiers[session] = _in_turn(free or list(range(1, MAX_PACKET_IDENTIFIER + 1)))
+            mine = (other for other in self.scripts if session_of(other.connection) == session)
+            used = {number for other in mine for number in _used(other)}
+            every = range(1, MAX_PACKET_IDENTIFIERS + 1)
+            found = self.identifiers[session] = cycle([one for one in every if one not in used] or every)
         return found
 
     def deliveries(self) -> None:
@@ -146,7 +141,7 @@ class _Run:
                     continue
                 message = entry.topic, packet.payload
                 if packet.qos > self.qos and message in self.lowered:
-                    self.lower(script, entry, packet, self.qos)
+                    self.lower(script, entry, packet)
                     self.changes.count("delivery", "expected with a lower QoS")
                 elif message in self.raised:
                     self.changes.note("deliveries of messages with a raised QoS are still expected as recorded")
@@ -179,7 +174,6 @@ class _Run:
 
 
 def _end(identifier: int) -> tuple[tuple[bool, ControlPacket], tuple[bool, ControlPacket]]:
-    """Release and completion of a message of QoS 2."""
     return (True, Pubrel(identifier)), (False, Pubcomp(identifier))
 
 
@@ -198,8 +192,3 @@ def _used(script: Script) -> Iterator[int]:
             continue
         if isinstance(packet, Publish | Subscribe | Unsubscribe | Pubrel) and packet.packet_identifier is not None:
             yield packet.packet_identifier
-
-
-def _in_turn(numbers: list[int]) -> Iterator[int]:
-    while True:
-        yield from numbers

@@ -99,13 +99,8 @@ def _times(script: Script) -> Iterator[int]:
 def span(scripts: Sequence[Script], start: Moment | None, end: Moment | None) -> tuple[int | None, int | None]:
     """Start and end in nanoseconds since 1970, ``None`` for what is not cut."""
     beginning = min((one for script in scripts for one in _times(script)), default=0)
-    return _absolute(start, beginning), _absolute(end, beginning)
-
-
-def _absolute(moment: Moment | None, beginning: int) -> int | None:
-    if moment is None:
-        return None
-    return moment.ns + beginning if moment.relative else moment.ns
+    first, last = (None if one is None else one.ns + one.relative * beginning for one in (start, end))
+    return first, last
 
 
 def _of_clients(scripts: Iterable[Script], clients: Collection[str], changes: Changes) -> list[Script]:
@@ -163,7 +158,8 @@ def _protocol(script: Script, wanted: set[Entry]) -> Iterator[Entry]:
 def _cut(scripts: list[Script], start: int | None, end: int | None, changes: Changes) -> list[Script]:
     inside = []
     for script in scripts:
-        if (end is not None and _begin(script) >= end) or (start is not None and _end(script) < start):
+        begin = min(_times(script), default=script.opened_ns)
+        if (end is not None and begin >= end) or (start is not None and _end(script) < start):
             changes.count("connection", "left out: not open in the span of time")
         else:
             inside.append(script)
@@ -176,10 +172,6 @@ def _cut(scripts: list[Script], start: int | None, end: int | None, changes: Cha
         if end is not None:
             gone += _after(script, end, changes)
     return _without(scripts, gone, "the span of time", changes)
-
-
-def _begin(script: Script) -> int:
-    return min(_times(script), default=script.opened_ns)
 
 
 def _end(script: Script) -> int:
@@ -195,9 +187,8 @@ def _before(script: Script, start: int, changes: Changes) -> list[Entry]:
     moved = 0
     for entry in early:
         needed = isinstance(entry.packet, packets.Connect | packets.Connack | packets.Auth) or entry in subscribed
-        if not needed and not (
-            isinstance(entry.packet, packets.Suback | packets.Unsuback) and entry.answers in subscribed
-        ):
+        granted = isinstance(entry.packet, packets.Suback | packets.Unsuback) and entry.answers in subscribed
+        if not needed and not granted:
             gone.append(entry)
         else:
             entry.timestamp_ns = start

@@ -37,29 +37,9 @@ from mqttscope.mqtt.properties import EMPTY, Properties, Property
 from mqttscope.mqtt.topics import FILTER_PROBLEMS, topic_filter_problem, topic_name_problem, utf8_length
 from mqttscope.mqtt.wire import MAX_VARIABLE_BYTE_INTEGER, U8
 from mqttscope.replay.rewrite.links import Changes, RewriteError, client_entries, copy_scripts, rename, say
-from mqttscope.replay.rewrite.names import (
-    TOPIC_TEMPLATE,
-    ClientMapping,
-    TopicMapping,
-    judge_identifier,
-    map_clients,
-    map_topics,
-    multiply,
-)
+from mqttscope.replay.rewrite.names import ClientMapping, TopicMapping, judge_identifier, map_clients, map_topics
 from mqttscope.replay.rewrite.qos import change_qos
 from mqttscope.replay.script import Entry, Script
-
-__all__ = [
-    "TOPIC_TEMPLATE",
-    "Changes",
-    "ClientMapping",
-    "RewriteError",
-    "Rewrites",
-    "Setting",
-    "TopicMapping",
-    "multiply",
-    "rewrite",
-]
 
 ReadFile = Callable[[str], bytes]
 
@@ -347,18 +327,8 @@ _RANGES = {
 _NOT_ZERO = frozenset({"receive_maximum", "maximum_packet_size", "topic_alias", "subscription_identifier"})
 """Properties for which 0 is a Protocol Error (5.0 3.1.2.11.3, 3.1.2.11.4, 3.3.2.3.4, 3.8.2.1.2)."""
 _NAMES = frozenset({"topic_name", "will_topic", "response_topic"})
-_CLIENT_PACKETS = (
-    PacketType.CONNECT,
-    PacketType.PUBLISH,
-    PacketType.PUBACK,
-    PacketType.PUBREC,
-    PacketType.PUBREL,
-    PacketType.PUBCOMP,
-    PacketType.SUBSCRIBE,
-    PacketType.UNSUBSCRIBE,
-    PacketType.DISCONNECT,
-    PacketType.AUTH,
-)
+_OTHERS = (PacketType.CONNACK, PacketType.SUBACK, PacketType.UNSUBACK, PacketType.PINGREQ, PacketType.PINGRESP)
+_CLIENT_PACKETS = tuple(kind for kind in PacketType if kind not in _OTHERS)
 """Packets that clients send and that have fields."""
 _SECRET = "it is a secret: give it from the environment or a file, never on the command line"
 REFUSED = {
@@ -436,22 +406,15 @@ def _target(field: Field) -> Target:
     )
 
 
-def _without_properties(path: list[str]) -> list[str]:
-    return [part for part in path if part != "properties"]
-
-
-def _ends(path: list[str]) -> list[str]:
-    return [path[0], path[-1]]
-
-
 @cache
 def _names() -> dict[str, list[Target]]:
     """Targets by all names that they are found under; paths come before what is short for them."""
     found = {path: [target] for path, target in targets().items()}
-    for shorten in (_without_properties, _ends):
+    for at_ends in (False, True):
         more: dict[str, list[Target]] = {}
         for path, target in targets().items():
-            short = ".".join(shorten(path.split(".")))
+            words = path.split(".")
+            short = f"{words[0]}.{words[-1]}" if at_ends else path.replace(".properties.", ".")
             if short not in found and not target.block:
                 more.setdefault(short, []).append(target)
         found |= more
@@ -478,8 +441,7 @@ def find_target(path: str) -> tuple[Target, int | None]:
 
 def _unknown(plain: str, path: str) -> str:
     packet, _, rest = plain.partition(".")
-    others = [type_name(kind) for kind in PacketType if kind not in _CLIENT_PACKETS]
-    if packet in others:
+    if packet in map(type_name, _OTHERS):
         return f"{packet}: only what clients send can be set, and {packet} is no such packet or has no fields"
     packets = [type_name(kind) for kind in _CLIENT_PACKETS]
     if packet not in packets:

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.codec import encode
 from mqttscope.mqtt.constants import V3_1, V5
-from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.parts import Subscription
-from mqttscope.mqtt.properties import BY_NAME, EMPTY, Properties
+from mqttscope.mqtt.properties import BY_NAME, EMPTY, SUBSCRIPTION_IDENTIFIER, TOPIC_ALIAS, Properties
 from mqttscope.replay.live import readdressed
 from mqttscope.replay.script import Entry
 from mqttscope.replay.server.connection import ServerSessionState, Subscribed
@@ -26,8 +26,6 @@ NO_SUBSCRIPTION, NOT_FOUND = 0x11, 0x92
 _ASSIGNED = BY_NAME["assigned_client_identifier"].identifier
 _RESPONSE = BY_NAME["response_information"].identifier
 _AUTHENTICATION = (BY_NAME["authentication_method"].identifier, BY_NAME["authentication_data"].identifier)
-_ALIAS = BY_NAME["topic_alias"].identifier
-SUBSCRIPTION = BY_NAME["subscription_identifier"].identifier
 _CORRELATION = BY_NAME["correlation_data"].identifier
 _RESPONSE_TOPIC = BY_NAME["response_topic"].identifier
 MAX_SUBSTITUTES = 10_000
@@ -93,29 +91,25 @@ class Grants:
         return wanted if code >= before else min(wanted, code)
 
 
-def suback(
-    request: packets.Subscribe,
-    recorded: tuple[packets.Subscribe, packets.Suback] | None,
-    grants: Grants,
-    live: Connection,
-) -> packets.Suback:
+Exchanged = tuple[ControlPacket | Malformed, ControlPacket | Malformed]
+"""A recorded request and its answer."""
+
+
+def suback(request: packets.Subscribe, recorded: Exchanged | None, grants: Grants, live: Connection) -> packets.Suback:
     """SUBACK: the recorded Reason Codes where the same is asked for, else filter by filter."""
     identifier = request.packet_identifier
-    if recorded is not None:
-        before, answer = recorded
-        rows = [(one.topic_filter, one.maximum_qos) for one in before.subscriptions]
+    codes = [grants.code(row, live) for row in request.subscriptions]
+    asked, answer = recorded or (None, None)
+    if isinstance(asked, packets.Subscribe) and isinstance(answer, packets.Suback):
+        rows = [(one.topic_filter, one.maximum_qos) for one in asked.subscriptions]
         if rows == [(one.topic_filter, one.maximum_qos) for one in request.subscriptions]:
             return readdressed(answer, identifier)
-    codes = []
-    for position, row in enumerate(request.subscriptions):
-        code = grants.code(row, live)
-        if recorded is not None and position < len(recorded[0].subscriptions) == len(recorded[1].reason_codes):
-            same = recorded[0].subscriptions[position]
-            if same.topic_filter == row.topic_filter:
-                # This very answer, where the client had asked for it more than once.
-                here = Grants({row.topic_filter: (same.maximum_qos, recorded[1].reason_codes[position])})
-                code = here.code(row, live)
-        codes.append(code)
+        if len(asked.subscriptions) == len(answer.reason_codes):
+            granted = zip(request.subscriptions, asked.subscriptions, answer.reason_codes, strict=False)
+            for position, (row, same, code) in enumerate(granted):
+                if same.topic_filter == row.topic_filter:
+                    # This very answer, where the client had asked for it more than once.
+                    codes[position] = Grants({row.topic_filter: (same.maximum_qos, code)}).code(row, live)
     return packets.Suback(identifier, EMPTY if live.version >= V5 else None, codes)
 
 
@@ -132,26 +126,22 @@ def subscribe(session: ServerSessionState, request: packets.Subscribe, answer: p
 
 
 def unsuback(
-    request: packets.Unsubscribe,
-    recorded: tuple[packets.Unsubscribe, packets.Unsuback] | None,
-    session: ServerSessionState,
-    live: Connection,
+    request: packets.Unsubscribe, recorded: Exchanged | None, session: ServerSessionState, live: Connection
 ) -> packets.Unsuback:
     """UNSUBACK: the recorded one where the same is asked for, else filter by filter (5.0 3.11)."""
     identifier = request.packet_identifier
     if live.version < V5:
         return packets.Unsuback(identifier)
-    if recorded is not None and recorded[0].topic_filters == request.topic_filters and recorded[1].reason_codes:
-        return readdressed(recorded[1], identifier)
+    asked, answer = recorded or (None, None)
+    same = isinstance(asked, packets.Unsubscribe) and asked.topic_filters == request.topic_filters
+    if same and isinstance(answer, packets.Unsuback) and answer.reason_codes:
+        return readdressed(answer, identifier)
     codes = [0 if one in session.subscriptions else NO_SUBSCRIPTION for one in request.topic_filters]
     return packets.Unsuback(identifier, EMPTY, codes)
 
 
 def acknowledgement(
-    kind: type[packets.Puback] | type[packets.Pubrec] | type[packets.Pubrel] | type[packets.Pubcomp],
-    identifier: int,
-    recorded: ControlPacket | None,
-    live: Connection,
+    kind: type[packets.Acknowledgement], identifier: int, recorded: ControlPacket | None, live: Connection
 ) -> ControlPacket:
     """PUBACK, PUBREC, PUBREL or PUBCOMP as recorded; where the recorded one is of another type, its failure alone."""
     if isinstance(recorded, kind):
@@ -186,11 +176,9 @@ class Substitutes:
     def learn(self, recorded: Entry, live: Entry) -> None:
         """Compare two messages of the client."""
         before, now = recorded.packet, live.packet
-        if (
-            not isinstance(before, packets.Publish)
-            or not isinstance(now, packets.Publish)
-            or len(self.messages) >= MAX_SUBSTITUTES
-        ):
+        if not isinstance(before, packets.Publish) or not isinstance(now, packets.Publish):
+            return
+        if len(self.messages) >= MAX_SUBSTITUTES:
             return
         if recorded.topic is not None and recorded.topic == live.topic and before.payload != now.payload:
             self.messages[recorded.topic, before.payload] = now.payload
@@ -259,13 +247,11 @@ def _properties(
     covering: Sequence[Subscribed],
 ) -> Properties:
     """The device's Subscription Identifiers and Correlation Data in place of the recorded ones."""
-    items = []
-    for number, value in block.items if block is not None else ():
-        if number == _CORRELATION:
-            items.append((number, substitutes.correlation.get(value, value)))
-        elif number != SUBSCRIPTION:
-            items.append((number, value))
-    recorded = [] if block is None else block.all(SUBSCRIPTION)
+    items = [
+        (number, substitutes.correlation.get(value, value) if number == _CORRELATION else value)
+        for number, value in (block.items if block is not None else ())
+    ]
+    recorded = [] if block is None else block.all(SUBSCRIPTION_IDENTIFIER)
     wanted = dict.fromkeys(recorded)
     if covering:
         # 5.0 MQTT-3.3.4-3: the identifiers of the subscriptions that match, where there are any.
@@ -279,13 +265,9 @@ def _properties(
         others = dict.fromkeys(one.identifier for one in covering if one.identifier is not None)
         kept = {one: None for one in wanted if one in others}
         wanted = kept if len(kept) == len(wanted) and wanted else mine or others
-    items += [(SUBSCRIPTION, one) for one in wanted]
-    if block is not None and sorted(recorded) == sorted(wanted):
-        # In the order in which they stood.
-        return Properties.of(
-            (number, substitutes.correlation.get(value, value) if number == _CORRELATION else value)
-            for number, value in block.items
-        )
+    if sorted(recorded) != sorted(wanted):
+        items = [one for one in items if one[0] != SUBSCRIPTION_IDENTIFIER]
+        items += [(SUBSCRIPTION_IDENTIFIER, one) for one in wanted]
     return Properties.of(items)
 
 
@@ -293,13 +275,13 @@ def _alias(fitted: Fitted, packet: packets.Publish, live: Connection) -> None:
     """A Topic Alias within what the device takes, and set before it is used (5.0 3.3.2.3.4)."""
     made, topic = fitted.packet, fitted.topic
     block = made.properties
-    alias = None if block is None else block.first(_ALIAS)
+    alias = None if block is None else block.topic_alias
     if block is None or alias is None:
         made.topic_name = topic
         return
     if not 0 < alias <= live.client_side.topic_alias_maximum:
         made.topic_name = topic
-        made.properties = Properties.of(one for one in block.items if one[0] != _ALIAS)
+        made.properties = block.without(TOPIC_ALIAS)
         fitted.notes.append("Topic Alias replaced by its topic: above the device's Topic Alias Maximum")
     elif packet.topic_name or live.server_side.aliases.get(alias) != topic:
         if not packet.topic_name:

@@ -311,9 +311,7 @@ class DeviceConnection:
         elif isinstance(packet, packets.Publish):
             if packet.qos and packet.packet_identifier is not None:
                 self.session.unfinished[packet.packet_identifier] = Unfinished(send.entry)
-        elif isinstance(packet, packets.Puback | packets.Pubcomp) or (
-            isinstance(packet, packets.Pubrec) and ends_exchange(packet)
-        ):
+        elif isinstance(packet, packets.Puback | packets.Pubrec | packets.Pubcomp) and ends_exchange(packet):
             self.session.complete(packet.packet_identifier)
         return send
 
@@ -399,5 +397,5 @@ def _without_texts(packet: ControlPacket) -> ControlPacket:
         return packet
     made = copy.copy(packet)
     made.raw = b""
-    made.properties = Properties.of(one for one in block.items if one[0] not in _FOR_PEOPLE)  # type: ignore[attr-defined]
+    made.properties = block.without(*_FOR_PEOPLE)  # type: ignore[attr-defined]
     return made

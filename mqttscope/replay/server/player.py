@@ -16,6 +16,7 @@ from mqttscope.mqtt import packets
 from mqttscope.mqtt.codec import encode
 from mqttscope.mqtt.constants import V5
 from mqttscope.mqtt.declare import ControlPacket, Malformed
+from mqttscope.mqtt.properties import SUBSCRIPTION_IDENTIFIER
 from mqttscope.mqtt.topics import matches
 from mqttscope.replay.live import Close, LiveConnection, NoteKind, Send, Unfinished, packet_name, sent_again
 from mqttscope.replay.script import Ending, Entry, Script
@@ -158,8 +159,7 @@ class _ServerSteps:
             for entry in script.entries:
                 if entry.from_client and isinstance(entry.packet, packets.Subscribe):
                     block = entry.packet.properties
-                    numbers = [] if block is None else block.all(adapt.SUBSCRIPTION)
-                    number = numbers[0] if numbers else None
+                    number = None if block is None else block.first(SUBSCRIPTION_IDENTIFIER)
                     self._filters += [(entry.place, one.topic_filter, number) for one in entry.packet.subscriptions]
 
     def push(self) -> None:
@@ -193,10 +193,7 @@ class _ServerSteps:
         ``horizon``: what came after this place of the recording waits for other connections.
         """
         if self.device.owed:
-            again = self._send_again(now_ns)
-            if again is not None:
-                return again
-            return Wait()
+            return self._send_again(now_ns) or Wait()
         for entry in [one for one in self.held if self._covered(one)]:
             if self._blocked(entry):
                 break
@@ -235,9 +232,8 @@ class _ServerSteps:
         before = [one.due_ns for one in self.device.queue if one.source is not None and one.source.place < place]
         if before:
             return Wait(max(before))
-        late_ns = (
-            self.device.last_ns + max(0, recorded_ns - self.device.last_recorded_ns) + self.device.options.patience_ns
-        )
+        later_ns = max(0, recorded_ns - self.device.last_recorded_ns) + self.device.options.patience_ns
+        late_ns = self.device.last_ns + later_ns
         blocked = self.device.recorded.frontier < place or (horizon < place and not self._due)
         if blocked and place > self._passed:
             if last and self.device.recorded.frontier < place:
@@ -256,9 +252,8 @@ class _ServerSteps:
         if entry is not None and self._blocked(entry):
             if now_ns < late_ns:
                 return Wait(late_ns)
-            self.device.note(
-                NoteKind.SKIPPED, "PUBLISH, which waited in vain for room within the device's Receive Maximum"
-            )
+            text = "PUBLISH, which waited in vain for room within the device's Receive Maximum"
+            self.device.note(NoteKind.SKIPPED, text)
             self.device.recorded.steps.popleft()
             self._due = None
             return Wait(now_ns)
@@ -299,9 +294,8 @@ class _ServerSteps:
 
     def _covered(self, entry: Entry) -> bool:
         """Whether the device may get a delivery; what the recording explains by no subscription it may."""
-        return next(self.device.session.covering(self._topic(entry)), None) is not None or not self._recorded_filters(
-            entry
-        )
+        asked = next(self.device.session.covering(self._topic(entry)), None)
+        return asked is not None or not self._recorded_filters(entry)
 
     def _blocked(self, entry: Entry) -> bool:
         """Whether a delivery has to wait for acknowledgements of the device."""

@@ -18,10 +18,9 @@ from mqttscope.mqtt import packets
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.replay.script import Entry, Script
 
-ACKNOWLEDGEMENTS = (packets.Puback, packets.Pubrec, packets.Pubrel, packets.Pubcomp)
-_IDLE = (*ACKNOWLEDGEMENTS, packets.Pingreq, packets.Disconnect)
+_IDLE = (packets.Acknowledgement, packets.Pingreq, packets.Disconnect)
 """What the device sends when it pleases, or because of what the server said: nothing waits for it."""
-_ANSWERS = (packets.Suback, packets.Unsuback, packets.Pingresp, *ACKNOWLEDGEMENTS)
+_ANSWERS = (packets.Suback, packets.Unsuback, packets.Pingresp, packets.Acknowledgement)
 LATER = 1 << 62
 """A place after all others."""
 
@@ -77,8 +76,8 @@ class ConnectionMatcher:
 
     def _of(self, name: str | None, first: ControlPacket | Malformed) -> Script | None:
         """The next of a client; of those whose CONNECT cannot be read, the one with the same bytes."""
-        mine = [one for one in self._free if said_identifier(one) == name]
-        return next((one for one in mine if one.entries[0].raw == first.raw), None) if name is None else _first(mine)
+        mine = (one for one in self._free if said_identifier(one) == name)
+        return next((one for one in mine if name is not None or one.entries[0].raw == first.raw), None)
 
     def _take(self, found: Script | None) -> Script | None:
         if found is not None:
@@ -86,16 +85,10 @@ class ConnectionMatcher:
         return found
 
 
-def _first(scripts: list[Script]) -> Script | None:
-    return scripts[0] if scripts else None
-
-
 def identifier_of(packet: ControlPacket | Malformed) -> str | None:
     """The Client Identifier in a CONNECT; ``None`` where it cannot be read."""
-    if isinstance(packet, Malformed):
-        inner = packet.packet
-        return inner.client_identifier if isinstance(inner, packets.Connect) else None
-    return packet.client_identifier if isinstance(packet, packets.Connect) else None
+    inner = packet.packet if isinstance(packet, Malformed) else packet
+    return inner.client_identifier if isinstance(inner, packets.Connect) else None
 
 
 def said_identifier(script: Script) -> str | None:
@@ -132,7 +125,8 @@ class ServerScript:
                 self.own.add(entry)
                 if not isinstance(packet, _IDLE):
                     self.needed.append(entry)
-                if isinstance(packet, packets.Connect | packets.Auth) or (asked is None and _is_connect(packet)):
+                damaged = asked is None and packet.packet_type == packets.Connect.packet_type
+                if damaged or isinstance(packet, packets.Connect | packets.Auth):
                     asked = entry
             elif asked is not None and isinstance(packet, packets.Connack | packets.Auth):
                 self.answers.setdefault(asked, []).append(entry)
@@ -181,7 +175,7 @@ class ServerScript:
         script = self.script
         if script.ending.by != "server" or script.ending.how not in ("fin", "reset"):
             return False
-        if any(one.from_client and isinstance(one.packet, packets.Disconnect) for one in script.entries):
+        if script.first(packets.Disconnect, from_client=True) is not None:
             return False
         connack = script.connack
         return connack is None or not isinstance(connack.packet, packets.Connack) or not connack.packet.reason_code
@@ -198,10 +192,6 @@ class ServerScript:
         last = next((one.timestamp_ns for one in reversed(script.entries) if one.from_client), script.opened_ns)
         silence = script.ending.timestamp_ns - last
         return silence if self.ends and 0 < keep_alive * 1_000_000_000 <= silence else 0
-
-
-def _is_connect(packet: ControlPacket | Malformed) -> bool:
-    return isinstance(packet, Malformed) and packet.packet_type == packets.Connect.packet_type
 
 
 @dataclass(slots=True)

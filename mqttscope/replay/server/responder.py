@@ -12,20 +12,13 @@ from dataclasses import dataclass, field
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import V3_1_1, V5, MalformedReason
 from mqttscope.mqtt.declare import ControlPacket, Malformed
+from mqttscope.mqtt.packets import Acknowledgement
 from mqttscope.mqtt.topics import topic_filter_problem
 from mqttscope.replay.live import Close, NoteKind, packet_name, recorded_delay_ns
 from mqttscope.replay.script import Entry, Script
-from mqttscope.replay.server import adapt
+from mqttscope.replay.server import adapt, connection
 from mqttscope.replay.server.adapt import Substitutes
-from mqttscope.replay.server.connection import (
-    MALFORMED,
-    MAX_SUBSCRIPTIONS,
-    PACKET_TOO_LARGE,
-    PROTOCOL_ERROR,
-    DeviceConnection,
-    ServerSessions,
-)
-from mqttscope.replay.server.recorded import ACKNOWLEDGEMENTS, PacketMatcher
+from mqttscope.replay.server.recorded import PacketMatcher
 from mqttscope.session.connection import Connection
 
 MAX_SESSION_BYTES = 16 * 1024 * 1024
@@ -44,19 +37,19 @@ def violation(packet: ControlPacket | Malformed, topic: str | None, live: Connec
     ``topic``: of a PUBLISH, its alias resolved.
     """
     if isinstance(packet, Malformed):
-        return MALFORMED
+        return connection.MALFORMED
     if isinstance(packet, _OF_SERVERS) or (isinstance(packet, packets.Auth) and live.version < V5):
-        return PROTOCOL_ERROR
+        return connection.PROTOCOL_ERROR
     server = live.server_side
     if server.maximum_packet_size is not None and len(packet.raw) > server.maximum_packet_size:
-        return PACKET_TOO_LARGE
+        return connection.PACKET_TOO_LARGE
     if isinstance(packet, packets.Publish):
         return _publish(packet, topic, live)
     if isinstance(packet, packets.Subscribe):
         filters = [one.topic_filter for one in packet.subscriptions]
-        return PROTOCOL_ERROR if not filters else _filters(filters, live)
+        return connection.PROTOCOL_ERROR if not filters else _filters(filters, live)
     if isinstance(packet, packets.Unsubscribe):
-        return PROTOCOL_ERROR if not packet.topic_filters else _filters(packet.topic_filters, live)
+        return connection.PROTOCOL_ERROR if not packet.topic_filters else _filters(packet.topic_filters, live)
     return None
 
 
@@ -66,7 +59,7 @@ def _publish(packet: packets.Publish, topic: str | None, live: Connection) -> in
     if alias is not None and not 0 < alias <= server.topic_alias_maximum:
         return TOPIC_ALIAS_INVALID
     if topic is None:
-        return PROTOCOL_ERROR
+        return connection.PROTOCOL_ERROR
     if "+" in topic or "#" in topic:
         return TOPIC_NAME_INVALID
     if packet.qos > live.maximum_qos:
@@ -74,7 +67,7 @@ def _publish(packet: packets.Publish, topic: str | None, live: Connection) -> in
     if packet.retain and not live.retain_available:
         return RETAIN_NOT_SUPPORTED
     if packet.qos and packet.packet_identifier == 0:
-        return PROTOCOL_ERROR
+        return connection.PROTOCOL_ERROR
     if packet.qos and live.client_side.in_flight > server.receive_maximum:
         return RECEIVE_MAXIMUM_EXCEEDED
     return None
@@ -82,7 +75,7 @@ def _publish(packet: packets.Publish, topic: str | None, live: Connection) -> in
 
 def _filters(filters: list[str], live: Connection) -> int | None:
     problems = [topic_filter_problem(one, shared=live.version >= V5) for one in filters]
-    return None if not any(problems) else TOPIC_FILTER_INVALID if live.version >= V5 else PROTOCOL_ERROR
+    return None if not any(problems) else TOPIC_FILTER_INVALID if live.version >= V5 else connection.PROTOCOL_ERROR
 
 
 def refusal(packet: Malformed) -> int | None:
@@ -96,8 +89,8 @@ def refusal(packet: Malformed) -> int | None:
 class Responder:
     """Answers what one device says."""
 
-    device: DeviceConnection
-    sessions: ServerSessions
+    device: connection.DeviceConnection
+    sessions: connection.ServerSessions
     substitutes: Substitutes
     """Learns what the device says in the place of what the recorded client said."""
     earlier: Sequence[Script] = ()
@@ -122,8 +115,10 @@ class Responder:
             self._connected(entry, packet, now_ns)
         elif self.device.connect is None:
             # 5.0 MQTT-3.1.0-1; there is no version to say it in.
-            self.device.end_with(PROTOCOL_ERROR, f"the first packet is {packet_name(packet)} and no CONNECT", now_ns)
-        elif isinstance(packet, ACKNOWLEDGEMENTS):
+            self.device.end_with(
+                connection.PROTOCOL_ERROR, f"the first packet is {packet_name(packet)} and no CONNECT", now_ns
+            )
+        elif isinstance(packet, Acknowledgement):
             self._acknowledged(entry, packet, now_ns)
         elif isinstance(packet, packets.Disconnect):
             self._counterpart(entry, now_ns)
@@ -137,8 +132,8 @@ class Responder:
         session = self.device.session
         if session.arrived_bytes > MAX_SESSION_BYTES:
             why = f"more than {MAX_SESSION_BYTES:,} bytes of messages that are not complete"
-        elif len(session.subscriptions) > MAX_SUBSCRIPTIONS:
-            why = f"more than {MAX_SUBSCRIPTIONS:,} subscriptions"
+        elif len(session.subscriptions) > connection.MAX_SUBSCRIPTIONS:
+            why = f"more than {connection.MAX_SUBSCRIPTIONS:,} subscriptions"
         else:
             return
         session.clear()
@@ -172,7 +167,7 @@ class Responder:
                 self.device.enqueue(packets.Connack(reason_code=code), None, 0, now_ns)
             self.device.end = Close("fin", f"a CONNECT that cannot be read: {packet.reason.replace('_', ' ')}")
         else:
-            self.device.end_with(MALFORMED, f"a malformed packet: {packet.reason.replace('_', ' ')}", now_ns)
+            self.device.end_with(connection.MALFORMED, f"a malformed packet: {packet.reason.replace('_', ' ')}", now_ns)
 
     def _connected(self, entry: Entry, packet: packets.Connect, now_ns: int) -> None:
         """CONNECT: the session, and the recorded answer (5.0 3.1.4)."""
@@ -214,15 +209,12 @@ class Responder:
         if before is None or not before.reason_code:
             self.device.session = sessions.of(assigned or connect.client_identifier or f"\0{id(self)}")
             resumed = sessions.resumed(connect)
-            present = (
-                resumed
-                if before is None or self.device.version < V3_1_1
-                else not connect.clean_start and bool(before.session_present)
-            )
+            present = resumed
+            if before is not None and self.device.version >= V3_1_1:
+                present = not connect.clean_start and bool(before.session_present)
             if resumed and not present:
-                self.device.note(
-                    NoteKind.SESSION, "the device's session was forgotten, since the recorded server had none"
-                )
+                text = "the device's session was forgotten, since the recorded server had none"
+                self.device.note(NoteKind.SESSION, text)
             if not present:
                 self.device.session.clear()
             self.device.owed.extend(self.device.session.unfinished.values())
@@ -252,9 +244,7 @@ class Responder:
         else:
             owed.released = True
             recorded = None if delivery is None else self.device.recorded.answered(delivery, packets.Pubrel)
-            plain = None if recorded is None else recorded.packet
-            made = adapt.acknowledgement(packets.Pubrel, identifier, plain, self.device.state)  # type: ignore[arg-type]
-            self._delayed(made, recorded, delivery, now_ns)
+            self._acknowledge(packets.Pubrel, identifier, recorded, delivery, now_ns)
 
     def _released(self, entry: Entry, packet: packets.Pubrel, now_ns: int) -> None:
         message = self.device.session.arrived.get(packet.packet_identifier)
@@ -266,10 +256,8 @@ class Responder:
         entry.answers = entry.answers or message
         recorded = None
         if source is not None:
-            asked = next(
-                (one for one in self.device.recorded.answers.get(source, ()) if isinstance(one.packet, packets.Pubrel)),
-                None,
-            )
+            answers = self.device.recorded.answers.get(source, ())
+            asked = next((one for one in answers if isinstance(one.packet, packets.Pubrel)), None)
             entry.source = asked
             if asked is not None:
                 self.device.mark(asked, now_ns)
@@ -277,16 +265,24 @@ class Responder:
             if recorded is None and asked is not None and self.device.recorded.silent_to(asked, packets.Pubcomp):
                 self.device.note(NoteKind.SKIPPED, "PUBCOMP, which the recorded server did not send either")
                 return
-        plain = None if recorded is None else recorded.packet
-        made = adapt.acknowledgement(packets.Pubcomp, packet.packet_identifier, plain, self.device.state)  # type: ignore[arg-type]
-        self._delayed(made, recorded, source, now_ns)
+        self._acknowledge(packets.Pubcomp, packet.packet_identifier, recorded, source, now_ns)
 
-    def _delayed(self, packet: ControlPacket, recorded: Entry | None, about: Entry | None, now_ns: int) -> None:
-        """Queue an acknowledgement with the delay that the recorded server took for it."""
+    def _acknowledge(
+        self,
+        kind: type[packets.Acknowledgement],
+        identifier: int,
+        recorded: Entry | None,
+        about: Entry | None,
+        now_ns: int,
+    ) -> None:
+        """Queue an acknowledgement; one that was recorded, with the delay that the recorded server took for it."""
+        before = None if recorded is None or isinstance(recorded.packet, Malformed) else recorded.packet
+        same = recorded if isinstance(before, kind) else None
         delay_ns = 0
-        if recorded is not None and about is not None:
-            delay_ns = recorded_delay_ns(recorded, self.device.recorded.answers.get(about, ()))
-        self.device.enqueue(packet, recorded, delay_ns, now_ns)
+        if same is not None and about is not None:
+            delay_ns = recorded_delay_ns(same, self.device.recorded.answers.get(about, ()))
+        made = adapt.acknowledgement(kind, identifier, before, self.device.state)
+        self.device.enqueue(made, same, delay_ns, now_ns)
 
     def _asked(self, entry: Entry, packet: ControlPacket, now_ns: int) -> None:
         """PUBLISH, SUBSCRIBE, UNSUBSCRIBE, PINGREQ, AUTH, and what no client may send."""
@@ -297,7 +293,7 @@ class Responder:
         if not known:
             code = violation(packet, entry.topic, self.device.state)
             if code is None and isinstance(packet, packets.Connect):
-                code = PROTOCOL_ERROR  # 5.0 MQTT-3.1.0-2
+                code = connection.PROTOCOL_ERROR  # 5.0 MQTT-3.1.0-2
             if code is not None:
                 self.device.end_with(code, f"{packet_name(packet)} that breaks the protocol", now_ns)
                 return
@@ -330,9 +326,7 @@ class Responder:
         if acked and self._silent(source, kinds):
             return
         kind = packets.Puback if packet.qos == 1 else packets.Pubrec
-        plain = None if recorded is None or isinstance(recorded.packet, Malformed) else recorded.packet
-        made = adapt.acknowledgement(kind, identifier, plain, self.device.state)
-        self._delayed(made, recorded if isinstance(plain, kind) else None, source, now_ns)
+        self._acknowledge(kind, identifier, recorded, source, now_ns)
 
     def _requested(
         self, entry: Entry, packet: packets.Subscribe | packets.Unsubscribe | packets.Pingreq, now_ns: int
@@ -342,23 +336,14 @@ class Responder:
         if self._silent(source, (kind,)):
             return
         found = self.device.recorded.answered(source, kind) if source is not None else None
-        asked = source.packet if source is not None and found is not None else None
-        given = None if found is None else found.packet
+        recorded = None if source is None or found is None else (source.packet, found.packet)
         made: ControlPacket
         if isinstance(packet, packets.Subscribe):
-            pair = (
-                (asked, given) if isinstance(asked, packets.Subscribe) and isinstance(given, packets.Suback) else None
-            )
-            suback = adapt.suback(packet, pair, self.grants, self.device.state)
+            suback = adapt.suback(packet, recorded, self.grants, self.device.state)
             adapt.subscribe(self.device.session, packet, suback)
             made = suback
         elif isinstance(packet, packets.Unsubscribe):
-            both = (
-                (asked, given)
-                if isinstance(asked, packets.Unsubscribe) and isinstance(given, packets.Unsuback)
-                else None
-            )
-            made = adapt.unsuback(packet, both, self.device.session, self.device.state)
+            made = adapt.unsuback(packet, recorded, self.device.session, self.device.state)
             for name in packet.topic_filters:
                 self.device.session.subscriptions.pop(name, None)
         else:

@@ -11,16 +11,13 @@ replay did not perform, is counted as not judged.  What follows from a differenc
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import attrgetter
 
 from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.verify.answers import compare_answers
 from mqttscope.replay.verify.deliveries import compare_deliveries
-from mqttscope.replay.verify.difference import EXPLANATIONS, Difference, DifferenceKind, Verification
+from mqttscope.replay.verify.difference import Verification
 from mqttscope.replay.verify.run import IGNORED_TOPICS, ReplayRun
-
-__all__ = ["EXPLANATIONS", "Difference", "DifferenceKind", "Verification", "compare", "verify"]
-
-_LAST = 1 << 62
 
 
 def verify(
@@ -40,21 +37,6 @@ def verify(
     compare_deliveries(run)
     found = Verification()
     for pair in run.pairs:
-        found.differences += sorted(pair.differences, key=_place)
+        found.differences += sorted(pair.differences, key=attrgetter("place"))
         found.tallies.append(pair.tally)
     return found
-
-
-def compare(
-    pairs: Iterable[tuple[Script, Script | None]],
-    *,
-    skipped: Iterable[Entry] = (),
-    ignored_topics: Iterable[str] = IGNORED_TOPICS,
-) -> list[Difference]:
-    return verify(pairs, skipped=skipped, ignored_topics=ignored_topics).differences
-
-
-def _place(difference: Difference) -> tuple[int, int]:
-    """In the order of the recording; what only the replay has comes after."""
-    recorded, live = difference.recorded, difference.live
-    return (_LAST if recorded is None else recorded.place, _LAST if live is None else live.place)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mqttscope.mqtt import packets
-from mqttscope.mqtt.constants import PacketType, ProtocolVersion
+from mqttscope.mqtt.constants import V3_1, PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.verify.difference import Difference, DifferenceKind, described, reason_text
@@ -31,7 +31,7 @@ def compare_answers(run: ReplayRun, pair: Pair) -> None:
     elif live is None or _never_answered(script, live):
         told = live.ending.detail if live is not None else ""
         message = f"There was no connection to the live broker{': ' if told else '.'}{told}"
-        pair.cause = pair.add(Difference(DifferenceKind.NOT_CONNECTED, script, connect, message=message))
+        pair.cause = pair.add(DifferenceKind.NOT_CONNECTED, message, connect)
         for entry in _answers(script):
             pair.follow(entry, pair.cause)
     else:
@@ -75,10 +75,8 @@ class _Answers:
         self._ending()
         often = list(repeated(self.script)), list(repeated(self.live))
         self._repeated(*often)
-        recorded, live = (
-            _by_request(script, {id(one.entry) for one in again})
-            for script, again in zip((self.script, self.live), often, strict=True)
-        )
+        again = {id(one.entry) for side in often for one in side}
+        recorded, live = _by_request(self.script, again), _by_request(self.live, again)
         for key, answers in recorded.items():
             self._exchange(answers, live.pop(key, []))
         requests = {id(one): one for one in self.script.entries if one.from_client}
@@ -111,18 +109,8 @@ class _Answers:
                 self.tally.not_judged(expected, NOT_PERFORMED)
             elif found.type != expected.type:
                 message = f"{described(request)} was answered with {found.type.upper()} instead of {_name(expected)}."
-                cause = self.pair.add(
-                    Difference(
-                        DifferenceKind.UNEXPECTED_ANSWER,
-                        self.script,
-                        expected,
-                        found,
-                        "type",
-                        expected.type,
-                        found.type,
-                        message,
-                    )
-                )
+                change = "type", expected.type, found.type
+                cause = self.pair.add(DifferenceKind.UNEXPECTED_ANSWER, message, expected, found, change)
             else:
                 cause = self._both(expected, found, request)
             if cause is None and found is None:
@@ -140,7 +128,7 @@ class _Answers:
             self.tally.not_judged(expected, NOT_PERFORMED)
         else:
             message = f"{described(request)} was not answered with {_name(expected)}."
-            made = self.pair.add(Difference(DifferenceKind.MISSING_ANSWER, self.script, expected, message=message))
+            made = self.pair.add(DifferenceKind.MISSING_ANSWER, message, expected)
             if isinstance(request.packet, packets.Publish):
                 # What nobody gets was not taken; what is delivered nevertheless was.
                 self.run.refused[id(request)] = made
@@ -176,7 +164,7 @@ class _Answers:
                 self.tally.not_judged(found, ENDED if complete else INCOMPLETE)
                 continue
             message = f"{described(request)} was answered with {_name(found)}, which the recorded broker did not do."
-            self.pair.add(Difference(DifferenceKind.UNEXPECTED_ANSWER, self.script, None, found, message=message))
+            self.pair.add(DifferenceKind.UNEXPECTED_ANSWER, message, None, found)
             return  # the rest of the exchange follows
 
     def _repeated(self, recorded: list[Repeated], live: list[Repeated]) -> None:
@@ -196,9 +184,7 @@ class _Answers:
                 self.tally.follow(one.entry)
             else:
                 message = f"{described(one.request)} was answered with {_name(one.entry)} more than once."
-                told[key] = self.pair.add(
-                    Difference(DifferenceKind.UNEXPECTED_ANSWER, self.script, None, one.entry, message=message)
-                )
+                told[key] = self.pair.add(DifferenceKind.UNEXPECTED_ANSWER, message, None, one.entry)
 
     def _both(self, expected: Entry, found: Entry, request: Entry | None) -> Difference | None:
         """Two packets of one type; returns the difference that makes the rest of the exchange another one."""
@@ -209,26 +195,21 @@ class _Answers:
         self.tally.equal(expected)
         cause: Difference | None = None
         version = self.script.version
-        connects = _connect_of(self.script), _connect_of(self.live)
+        subject = _name(expected) if request is None else f"{_name(expected)} of {described(request)}"
+        connects = self.script.connect_packet, self.live.connect_packet
         for one in field_differences(recorded, live, version, connects):
-            subject = _name(expected) if request is None else f"{_name(expected)} of {described(request)}"
-            message = f"The {subject} {one.told}."
-            made = Difference(one.kind, self.script, expected, found, one.field, one.expected, one.found, message)
-            self.pair.add(made)
+            made = self.pair.add(one.kind, f"The {subject} {one.told}.", expected, found, one.change)
             if one.field == "reason_code" and failed(recorded, version) != failed(live, version):
                 cause = made
-                self._refused(made, recorded, request)
+                if isinstance(recorded, packets.Connack):
+                    self.pair.cause = made
+                elif request is not None:
+                    self.run.refused[id(request)] = made
             elif one.field == "session_present" and one.expected:
                 self.pair.session_lost = made
             elif isinstance(recorded, packets.Suback) and one.field.startswith("reason_codes[") and request is not None:
                 self.run.changed[id(request), int(one.field[13:-1])] = made
         return cause
-
-    def _refused(self, made: Difference, recorded: ControlPacket, request: Entry | None) -> None:
-        if isinstance(recorded, packets.Connack):
-            self.pair.cause = made
-        elif request is not None:
-            self.run.refused[id(request)] = made
 
     def _unrequested(self, answers: list[Entry]) -> None:
         """Live answers to nothing."""
@@ -237,7 +218,7 @@ class _Answers:
                 self.tally.not_judged(found, INCOMPLETE)
             else:
                 message = f"The live broker sent {_name(found)}, which answers nothing."
-                self.pair.add(Difference(DifferenceKind.UNEXPECTED_ANSWER, self.script, None, found, message=message))
+                self.pair.add(DifferenceKind.UNEXPECTED_ANSWER, message, None, found)
 
     def _authentication(self) -> None:
         """AUTH of the broker, by their order."""
@@ -249,11 +230,11 @@ class _Answers:
                 self.pair.follow(expected, self.pair.cause)
             else:
                 message = "The live broker sent no AUTH where the recorded one did."
-                self.pair.add(Difference(DifferenceKind.MISSING_ANSWER, self.script, expected, message=message))
+                self.pair.add(DifferenceKind.MISSING_ANSWER, message, expected)
         for found in live[len(recorded) :]:
             if self.pair.cause is None and not self.pair.lost_from_server and not self.pair.joined:
                 message = "The live broker sent an AUTH where the recorded one did not."
-                self.pair.add(Difference(DifferenceKind.UNEXPECTED_ANSWER, self.script, None, found, message=message))
+                self.pair.add(DifferenceKind.UNEXPECTED_ANSWER, message, None, found)
 
     def _malformed(self) -> None:
         """Packets that cannot be read."""
@@ -264,7 +245,7 @@ class _Answers:
                     known.remove(found.packet.reason)
                     continue
                 message = f"The live broker sent a malformed packet: {found.packet.reason.replace('_', ' ')}."
-                self.pair.add(Difference(DifferenceKind.MALFORMED, self.script, None, found, message=message))
+                self.pair.add(DifferenceKind.MALFORMED, message, None, found)
         for entry in _from_server(self.script):
             if isinstance(entry.packet, Malformed):
                 self.tally.not_judged(entry, UNREADABLE)
@@ -272,17 +253,15 @@ class _Answers:
     def _ending(self) -> None:
         """DISCONNECT of the broker, and who ended the connection."""
         recorded, live = self.script.ending, self.live.ending
-        expected = next(iter(_of(self.script, packets.Disconnect)), None)
-        found = next(iter(_of(self.live, packets.Disconnect)), None)
+        expected = self.script.first(packets.Disconnect, from_client=False)
+        found = self.live.first(packets.Disconnect, from_client=False)
         over = self._over(self.script), self._over(self.live)
         early = (live.by == "server" or live.how == "failed") and not over[1]
         if expected is not None and found is not None:
             self._both(expected, found, None)
             if self._left_undone():
-                self.pair.cause = next((one for one in self.pair.differences if one.live is found), None)
-                self.pair.cause = self.pair.cause or self._closed(
-                    "The live broker ended the connection earlier.", found
-                )
+                cause = next((one for one in self.pair.differences if one.live is found), None)
+                self.pair.cause = cause or self._closed("The live broker ended the connection earlier.", found)
         elif found is not None:
             told = f"with {self._disconnected(found)}, which the recorded one did not send"
             self._closed(f"The live broker ended the connection {told}.", found)
@@ -290,7 +269,7 @@ class _Answers:
             return  # after the last packet of MQTT it is chance who ends the transport
         elif expected is not None and live.by != "server":
             message = f"The live broker did not end the connection with {self._disconnected(expected)}."
-            self.pair.add(Difference(DifferenceKind.CLOSE, self.script, expected, message=message))
+            self.pair.add(DifferenceKind.CLOSE, message, expected)
         elif expected is not None:
             told = f"without a DISCONNECT; the recorded one sent {self._disconnected(expected)}"
             cause = self._closed(f"The live broker ended the connection {told}.", None)
@@ -304,16 +283,12 @@ class _Answers:
             self._closed("The live broker ended the connection earlier than the recorded one.", None)
         elif recorded.by == "server" and not over[0] and live.by != "server":
             message = "The live broker did not end the connection as the recorded one did."
-            self.pair.add(
-                Difference(DifferenceKind.CLOSE, self.script, None, None, "ending.by", "server", live.by, message)
-            )
+            self.pair.add(DifferenceKind.CLOSE, message, change=("ending.by", "server", live.by))
 
     def _left_undone(self) -> bool:
         """Whether the connection ended before the last step of the client."""
         for entry in reversed(self.script.entries):
-            if entry.from_client and isinstance(
-                entry.packet, packets.Publish | packets.Subscribe | packets.Unsubscribe | packets.Pingreq | packets.Auth
-            ):
+            if entry.from_client and isinstance(entry.packet, _STEPS):
                 return id(entry) not in self.run.performed
         return False
 
@@ -323,10 +298,9 @@ class _Answers:
         return f"{reason_text(PacketType.DISCONNECT, packet.reason_code or 0, self.script.version)}"
 
     def _closed(self, message: str, found: Entry | None) -> Difference:
-        by = self.script.ending.by
-        made = Difference(DifferenceKind.CLOSE, self.script, None, found, "ending.by", by, self.live.ending.by, message)
-        self.pair.cause = self.pair.add(made)
-        return made
+        change = "ending.by", self.script.ending.by, self.live.ending.by
+        self.pair.cause = self.pair.add(DifferenceKind.CLOSE, message, None, found, change)
+        return self.pair.cause
 
     def _refuses_only_one(self) -> bool:
         """Whether a CONNACK, which is a difference already, makes the ends incomparable."""
@@ -341,14 +315,10 @@ class _Answers:
 
     def _over(self, script: Script) -> bool:
         """Whether MQTT came to its end, so that both sides may close the transport."""
-        if any(isinstance(one.packet, packets.Disconnect) and one.from_client for one in script.entries):
+        if script.first(packets.Disconnect, from_client=True) is not None:
             return True
-        connack = script.connack
-        return (
-            connack is not None
-            and not isinstance(connack.packet, Malformed)
-            and failed(connack.packet, self.script.version)
-        )
+        packet = script.connack and script.connack.packet
+        return isinstance(packet, packets.Connack) and failed(packet, self.script.version)
 
 
 def request_of(entry: Entry, script: Script) -> Entry | None:
@@ -392,11 +362,6 @@ def _of(script: Script, kind: type[ControlPacket]) -> list[Entry]:
     return [one for one in _from_server(script) if isinstance(one.packet, kind)]
 
 
-def _connect_of(script: Script) -> packets.Connect | None:
-    entry = script.connect
-    return entry.packet if entry is not None and isinstance(entry.packet, packets.Connect) else None
-
-
 def _name(entry: Entry) -> str:
     return entry.type.upper()
 
@@ -410,16 +375,8 @@ _ASKS: dict[type[ControlPacket], type[ControlPacket]] = {
     packets.Pingreq: packets.Pingresp,
 }
 """What a packet of a client asks for; of a PUBLISH it depends on the QoS."""
-_ANSWERS = (
-    packets.Connack,
-    packets.Suback,
-    packets.Unsuback,
-    packets.Puback,
-    packets.Pubrec,
-    packets.Pubcomp,
-    packets.Pubrel,
-    packets.Pingresp,
-)
+_STEPS = (packets.Publish, packets.Subscribe, packets.Unsubscribe, packets.Pingreq, packets.Auth)
+_ANSWERS = (*_ASKS.values(), packets.Puback, packets.Pubrec)
 _DUP = 0x08
 
 Key = tuple[type[ControlPacket], int | None]
@@ -499,8 +456,4 @@ def _key(wanted: type[ControlPacket], packet: ControlPacket) -> Key:
 
 def _sent_again(entry: Entry, version: ProtocolVersion) -> bool:
     """Whether it says so itself: in 3.1 a PUBREL has the DUP flag (3.1 section 2.1)."""
-    return (
-        version == ProtocolVersion.V3_1
-        and isinstance(entry.packet, packets.Pubrel)
-        and bool(entry.raw and entry.raw[0] & _DUP)
-    )
+    return version == V3_1 and isinstance(entry.packet, packets.Pubrel) and bool(entry.raw and entry.raw[0] & _DUP)

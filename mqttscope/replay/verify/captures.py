@@ -13,11 +13,11 @@ time.  Packet Identifiers, DUP, Topic Aliases, times, PINGREQ and the cut of the
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from mqttscope.errors import MqttscopeError
@@ -41,7 +41,7 @@ from mqttscope.mqtt.packets import (
 )
 from mqttscope.mqtt.topics import compile_filter
 from mqttscope.replay.script import Entry, Script, ScriptReader
-from mqttscope.replay.verify.deliveries import longest_rise
+from mqttscope.replay.verify.deliveries import align, longest_rise
 from mqttscope.replay.verify.device import changed_fields
 from mqttscope.replay.verify.fields import field_differences
 
@@ -238,9 +238,8 @@ class Comparison:
         found.cost += cost
         self.kept_bytes += cost
         if self.kept_bytes > MAX_KEPT_BYTES:
-            raise TooMuchKeptError(
-                f"more than {MAX_KEPT_BYTES >> 20} MiB of packets wait for their counterparts in the other capture"
-            )
+            limit = f"more than {MAX_KEPT_BYTES >> 20} MiB of packets"
+            raise TooMuchKeptError(f"{limit} wait for their counterparts in the other capture")
         is_first = isinstance(packet, Connect) and found.key is None and not self.settings.by_topics
         if is_first and packet.client_identifier:  # type: ignore[union-attr]
             name: str = packet.client_identifier  # type: ignore[union-attr]
@@ -349,7 +348,7 @@ class _Pair:
     def __init__(self, settings: Settings, client: str, a: Script, b: Script, *, identified: bool) -> None:
         self.settings, self.client, self.scripts, self.identified = settings, client, (a, b), identified
         self.equal = 0
-        self.connects = tuple(_packet_of(one, Connect) for one in self.scripts)
+        self.connects = a.connect_packet, b.connect_packet
 
     @cached_property
     def _ignores(self) -> list[Any]:
@@ -386,7 +385,9 @@ class _Pair:
         return not (is_message and any(matches(entry.topic) for matches in self._ignores))
 
     def _direction(self, one: _Said, other: _Said, *, from_client: bool) -> Iterator[CaptureDifference]:
-        pairs, left, right = _align(one.entries, other.entries, with_payload="payload" not in self.settings.ignore)
+        with_payload = "payload" not in self.settings.ignore
+        levels = [partial(_key, level=level, with_payload=with_payload) for level in range(_LEVELS)]
+        pairs, left, right = align(one.entries, other.entries, levels)
         for before, now in pairs:
             found = [*self._fields(before, now), *self._times(before, now)]
             self.equal += not found
@@ -428,10 +429,10 @@ class _Pair:
             return
         if before.from_client and not isinstance(one, _ANSWERS):
             for change in changed_fields(before, now, identified=self.identified):
-                yield change.field, change.expected, change.found
+                yield change.change
         else:
-            for made in field_differences(one, other, self.scripts[A].version, self.connects):  # type: ignore[arg-type]
-                yield made.field, made.expected, made.found
+            for change in field_differences(one, other, self.scripts[A].version, self.connects):
+                yield change.change
             if isinstance(one, Publish) and isinstance(other, Publish) and not (one.missing or other.missing):
                 yield from [("payload", one.payload, other.payload)] * (one.payload != other.payload)
         yield from self._asked_for(one, other)
@@ -493,15 +494,10 @@ class _Pair:
         if "close" in self.settings.ignore:
             return
         one, other = (script.ending for script in self.scripts)
-        said = any(_packet_of(script, Disconnect) is not None for script in self.scripts)
+        said = any(script.first(Disconnect, from_client=True) for script in self.scripts)
         if not said and "open" not in (one.how, other.how) and one.by != other.by:
             values = one.by, other.by
             yield CaptureDifference(CaptureDifferenceKind.CLOSE, self.client, self.scripts, values=values)
-
-
-def _packet_of(script: Script, kind: type[ControlPacket]) -> ControlPacket | None:
-    """The first packet of a kind that the client sent."""
-    return next((one.packet for one in script.entries if one.from_client and isinstance(one.packet, kind)), None)
 
 
 def _value(packet: ControlPacket, path: str) -> Any:
@@ -509,34 +505,8 @@ def _value(packet: ControlPacket, path: str) -> Any:
     return getattr(packet if name == path else getattr(packet, "properties", None), name, None)
 
 
-def _align(
-    one: Iterable[Entry], other: Iterable[Entry], *, with_payload: bool
-) -> tuple[list[tuple[Entry, Entry]], list[Entry], list[Entry]]:
-    """Pairs of packets that stand for each other, and what is left on both sides.
-
-    Packets that say the same come first, then messages of one topic with one payload, then those of one topic.
-    """
-    pairs: list[tuple[Entry, Entry]] = []
-    left, right = list(one), list(other)
-    for level in range(_LEVELS):
-        waiting: dict[Hashable, list[Entry]] = {}
-        for entry in reversed(right):
-            waiting.setdefault(_key(entry, level, with_payload=with_payload), []).append(entry)
-        rest = []
-        taken: set[int] = set()
-        for entry in left:
-            found = waiting.get(_key(entry, level, with_payload=with_payload))
-            if found:
-                now = found.pop()
-                taken.add(id(now))
-                pairs.append((entry, now))
-            else:
-                rest.append(entry)
-        left, right = rest, [entry for entry in right if id(entry) not in taken]
-    return pairs, left, right
-
-
 def _key(entry: Entry, level: int, *, with_payload: bool) -> Hashable:
+    """Packets that say the same come first, then messages of one topic with one payload, then those of one topic."""
     packet = entry.packet
     if isinstance(packet, Publish):
         payload = packet.payload if with_payload else b""
@@ -545,10 +515,7 @@ def _key(entry: Entry, level: int, *, with_payload: bool) -> Hashable:
     if isinstance(packet, Malformed):
         return entry.type, packet.raw if level == 0 else packet.reason
     if isinstance(packet, Subscribe | Unsubscribe):
-        names = (
-            packet.topic_filters
-            if isinstance(packet, Unsubscribe)
-            else [one.topic_filter for one in packet.subscriptions]
-        )
+        rows: list[Any] = packet.subscriptions if isinstance(packet, Subscribe) else packet.topic_filters
+        names = [getattr(row, "topic_filter", row) for row in rows]
         return entry.type, tuple(names if level == 0 else sorted(names))
     return entry.type, getattr(packet, "reason_code", None) if level == 0 else None

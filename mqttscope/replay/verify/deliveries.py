@@ -14,14 +14,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 
 from mqttscope.mqtt.packets import Publish, Pubrel
-from mqttscope.mqtt.properties import EMPTY
 from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.verify.difference import Difference, DifferenceKind, described
-from mqttscope.replay.verify.fields import EXPIRY, FAILURE, Signature, field_differences, signature
+from mqttscope.replay.verify.fields import FAILURE, Signature, block_of, field_differences, signature
 from mqttscope.replay.verify.run import (
     ENDED,
     INCOMPLETE,
@@ -32,6 +31,7 @@ from mqttscope.replay.verify.run import (
     Publication,
     ReplayRun,
     client_of,
+    key_of,
 )
 
 MAX_CHOICES = 250_000
@@ -77,11 +77,6 @@ def compare_deliveries(run: ReplayRun) -> None:
                 explain_extra(run, left.pair, entry)
 
 
-def key_of(entry: Entry) -> Key:
-    assert isinstance(entry.packet, Publish)
-    return entry.topic or "", entry.packet.payload, entry.packet.missing
-
-
 def _collect(run: ReplayRun, pair: Pair) -> Left:
     left = Left(pair)
     for entry in _deliveries(run, pair, pair.script):
@@ -124,19 +119,7 @@ def _match(left: Left) -> list[tuple[Entry, Entry]]:
 
 def match_alike(recorded: list[Entry], live: list[Entry]) -> list[tuple[Entry, Entry]]:
     """Pairs of deliveries of one message: equal ones in their order, then the most similar ones."""
-    if not recorded or not live:
-        return []
-    by_signature: dict[Signature, deque[Entry]] = {}
-    for entry in live:
-        by_signature.setdefault(_signature(entry), deque()).append(entry)
-    pairs, rest = [], []
-    for entry in recorded:
-        same = by_signature.get(_signature(entry))
-        if same:
-            pairs.append((entry, same.popleft()))
-        else:
-            rest.append(entry)
-    others = [one for same in by_signature.values() for one in same]
+    pairs, rest, others = align(recorded, live, [_signature])
     others.sort(key=lambda one: one.place)
     if len(rest) * len(others) > MAX_CHOICES:
         return pairs + list(zip(rest, others, strict=False))
@@ -146,6 +129,34 @@ def match_alike(recorded: list[Entry], live: list[Entry]) -> list[tuple[Entry, E
         best = min(range(len(others)), key=lambda index: _distance(entry, others[index]))
         pairs.append((entry, others.pop(best)))
     return pairs
+
+
+def align(
+    recorded: Iterable[Entry], live: Iterable[Entry], levels: Iterable[Callable[[Entry], Hashable]]
+) -> tuple[list[tuple[Entry, Entry]], list[Entry], list[Entry]]:
+    """Pairs of packets with equal keys, and what is left on both sides.
+
+    ``levels`` are functions that give the key, the strictest first; a packet whose key is ``None`` has no counterpart
+    at that level.  Packets with equal keys become pairs in their order.
+    """
+    pairs: list[tuple[Entry, Entry]] = []
+    left, right = list(recorded), list(live)
+    for key in levels:
+        waiting: dict[Hashable, deque[Entry]] = {}
+        for entry in right:
+            waiting.setdefault(key(entry), deque()).append(entry)
+        waiting.pop(None, None)
+        rest: list[Entry] = []
+        taken: set[int] = set()
+        for entry in left:
+            equal = waiting.get(key(entry))
+            if equal:
+                pairs.append((entry, equal.popleft()))
+                taken.add(id(pairs[-1][1]))
+            else:
+                rest.append(entry)
+        left, right = rest, [entry for entry in right if id(entry) not in taken]
+    return pairs, left, right
 
 
 def _signature(entry: Entry) -> Signature:
@@ -176,10 +187,9 @@ def _compare(
         if one.field == "qos" and _sent_otherwise(run, recorded):
             pair.tally.not_judged(recorded, NOT_PERFORMED)
             continue
-        message = f"The {described(recorded)} {one.told}."
-        made = Difference(one.kind, pair.script, recorded, live, one.field, one.expected, one.found, message)
-        made.live_script = None if other is None else other.live
-        pair.add(made)
+        made = pair.add(one.kind, f"The {described(recorded)} {one.told}.", recorded, live, one.change)
+        if other is not None:
+            made.live_script = other.live
     _expiry(run, pair, recorded, live)
     if before.qos == now.qos == 2:
         _release(pair, recorded, live)
@@ -187,7 +197,7 @@ def _compare(
 
 def _lower_qos(run: ReplayRun, pair: Pair, recorded: Entry, before: Publish, now: Publish) -> Difference | None:
     """The SUBACK that granted another QoS, which explains that of the delivery."""
-    for one in run.subscriptions(pair.script, recorded.topic or ""):
+    for one in run.subscriptions(pair.script, recorded.topic):
         cause = run.changed.get((id(one.entry), one.position))
         if (
             cause is not None
@@ -199,7 +209,6 @@ def _lower_qos(run: ReplayRun, pair: Pair, recorded: Entry, before: Publish, now
 
 
 def _sent_otherwise(run: ReplayRun, recorded: Entry) -> bool:
-    """Whether the replay sent the message with another QoS itself."""
     sources = run.publications.get(key_of(recorded), ())
     return any(run.played_with_qos(one.entry) not in (None, one.qos) for one in sources)
 
@@ -207,7 +216,6 @@ def _sent_otherwise(run: ReplayRun, recorded: Entry) -> bool:
 def _expiry(run: ReplayRun, pair: Pair, recorded: Entry, live: Entry) -> None:
     """The Message Expiry Interval: what was published less the time that the message waited (5.0 3.3.2.3.3)."""
     expected, found = _interval(recorded), _interval(live)
-    name = "properties.message_expiry_interval"
     if (expected is None) != (found is None):
         told = "lacks its" if found is None else "has a"
         told = f"{told} Message Expiry Interval{'' if found is None else ', which the recorded one has not'}"
@@ -218,13 +226,12 @@ def _expiry(run: ReplayRun, pair: Pair, recorded: Entry, live: Entry) -> None:
         if any(_plausible(one, live, found) for one in sources) or (not sources and found <= expected):
             return
         told = f"has a Message Expiry Interval of {found} s instead of {expected} s, which the time does not explain"
-    message = f"The {described(recorded)} {told}."
-    pair.add(Difference(DifferenceKind.PROPERTY, pair.script, recorded, live, name, expected, found, message))
+    change = "properties.message_expiry_interval", expected, found
+    pair.add(DifferenceKind.PROPERTY, f"The {described(recorded)} {told}.", recorded, live, change)
 
 
 def _interval(entry: Entry) -> int | None:
-    block = getattr(entry.packet, "properties", None) or EMPTY
-    value: int | None = block.first(EXPIRY)
+    value: int | None = block_of(entry.packet).message_expiry_interval
     return value
 
 
@@ -248,13 +255,12 @@ def _release(pair: Pair, recorded: Entry, live: Entry) -> None:
         assert isinstance(expected.packet, Pubrel)
         assert isinstance(found.packet, Pubrel)
         for one in field_differences(expected.packet, found.packet, pair.script.version):
-            message = f"The PUBREL of {described(recorded)} {one.told}."
-            pair.add(Difference(one.kind, pair.script, expected, found, one.field, one.expected, one.found, message))
+            pair.add(one.kind, f"The PUBREL of {described(recorded)} {one.told}.", expected, found, one.change)
     elif pair.cause is not None:
         pair.follow(expected, pair.cause)
     elif id(live) in pair.acknowledged:
         message = f"The PUBREC of {described(recorded)} was not answered with PUBREL."
-        pair.add(Difference(DifferenceKind.MISSING_ANSWER, pair.script, expected, message=message))
+        pair.add(DifferenceKind.MISSING_ANSWER, message, expected)
 
 
 def _match_shared(run: ReplayRun, everything: list[Left]) -> None:
@@ -263,7 +269,7 @@ def _match_shared(run: ReplayRun, everything: list[Left]) -> None:
     for left in everything:
         for recorded, entries in ((True, left.recorded), (False, left.live)):
             for entry in entries:
-                wanted = run.subscriptions(left.pair.script, entry.topic or "")
+                wanted = run.subscriptions(left.pair.script, entry.topic)
                 share = next((one.topic_filter for one in wanted if one.shared), None)
                 if share is not None:
                     groups.setdefault(share, []).append((left, entry, recorded))
@@ -296,9 +302,7 @@ def _match_changed(run: ReplayRun, left: Left) -> None:
         expected, found = before.packet.payload, now.packet.payload
         sizes = "" if len(found) == len(expected) else f" of {len(found)} bytes instead of {len(expected)}"
         message = f"The {described(before)} came with another payload{sizes}."
-        left.pair.add(
-            Difference(DifferenceKind.PAYLOAD, left.pair.script, before, now, "payload", expected, found, message)
-        )
+        left.pair.add(DifferenceKind.PAYLOAD, message, before, now, ("payload", expected, found))
     left.recorded = [one for one in left.recorded if id(one) not in taken]
     left.live = [one for one in left.live if id(one) not in taken]
 
@@ -327,8 +331,7 @@ def explain_missing(run: ReplayRun, pair: Pair, entry: Entry) -> None:
     if run.was_skipped(entry) or (pair.live is None and pair.cause is None):
         pair.tally.not_judged(entry, NOT_PERFORMED)
         return
-    key = entry.topic or "", entry.packet.payload, entry.packet.missing
-    sources = [one for one in run.publications.get(key, ()) if one.entry.place < entry.place]
+    sources = [one for one in run.publications.get(key_of(entry), ()) if one.entry.place < entry.place]
     cause = pair.cause or _subscription_cause(run, pair, entry) or _source_cause(run, sources)
     if cause is not None:
         pair.follow(entry, cause)
@@ -338,13 +341,12 @@ def explain_missing(run: ReplayRun, pair: Pair, entry: Entry) -> None:
         pair.tally.not_judged(entry, reason)
         return
     told = "" if sources else _UNPUBLISHED
-    message = f"The {described(entry)} was not delivered{told}."
-    pair.add(Difference(DifferenceKind.MISSING_DELIVERY, pair.script, entry, message=message))
+    pair.add(DifferenceKind.MISSING_DELIVERY, f"The {described(entry)} was not delivered{told}.", entry)
 
 
 def _subscription_cause(run: ReplayRun, pair: Pair, entry: Entry) -> Difference | None:
     """A refused subscription, or a session that is gone with its subscriptions and messages."""
-    wanted = run.subscriptions(pair.script, entry.topic or "")
+    wanted = run.subscriptions(pair.script, entry.topic)
     causes = [run.changed.get((id(one.entry), one.position)) for one in wanted]
     refusals = [one for one in causes if one is not None and one.found >= FAILURE > one.expected]
     if refusals and len(refusals) == len(causes):
@@ -381,7 +383,7 @@ def _why_not_judged(run: ReplayRun, pair: Pair, entry: Entry, sources: list[Publ
         return NOT_PERFORMED
     if not sources and run.incomplete:
         return INCOMPLETE
-    wanted = run.subscriptions(pair.script, entry.topic or "")
+    wanted = run.subscriptions(pair.script, entry.topic)
     if wanted and all(id(one.entry) not in run.performed for one in wanted):
         return NOT_PERFORMED
     if not wanted and (pair.joined or pair.script.lost_from_client):
@@ -398,13 +400,13 @@ def explain_extra(run: ReplayRun, pair: Pair, entry: Entry) -> None:
     if pair.joined or pair.script.lost:
         pair.tally.not_judged(entry, INCOMPLETE)
         return
-    wanted = run.subscriptions(pair.script, entry.topic or "")
+    wanted = run.subscriptions(pair.script, entry.topic)
     for one in wanted:
         cause = run.changed.get((id(one.entry), one.position))
         if cause is not None and cause.found < FAILURE <= cause.expected:
             cause.follows += 1
             return
-    sources = run.publications.get((entry.topic or "", entry.packet.payload, entry.packet.missing), [])
+    sources = run.publications.get(key_of(entry), [])
     for publication in sources:
         cause = run.refused.get(id(publication.entry))
         if cause is not None and cause.found is not None and cause.found < FAILURE:
@@ -415,7 +417,7 @@ def explain_extra(run: ReplayRun, pair: Pair, entry: Entry) -> None:
         pair.tally.not_judged(entry, ENDED)
         return
     message = f"The {described(entry)} was not delivered in the recording."
-    pair.add(Difference(DifferenceKind.EXTRA_DELIVERY, pair.script, None, entry, message=message))
+    pair.add(DifferenceKind.EXTRA_DELIVERY, message, None, entry)
 
 
 Flow = tuple[str, int, int, str]
@@ -437,11 +439,11 @@ def compare_order(run: ReplayRun, pair: Pair, matched: list[tuple[Entry, Entry]]
             count = len(moved)
             told = "came" if count == 1 else f"and {count - 1} more of its topic came"
             message = f"The {described(recorded)} {told} at another place in the order of its topic."
-            made = pair.add(Difference(DifferenceKind.ORDER, pair.script, recorded, live, message=message))
-            made.expected = _rank([one.place for one, _ in found], recorded.place)
-            made.found = _rank([one.place for _, one in found], live.place)
-            for before, _ in moved[1:]:
-                pair.tally.different(before)
+            # Which one it is of its topic, counted from 1.
+            before, after = (1 + sum(one[side].place < moved[0][side].place for one in found) for side in (0, 1))
+            pair.add(DifferenceKind.ORDER, message, recorded, live, ("", before, after))
+            for entry, _ in moved[1:]:
+                pair.tally.different(entry)
 
 
 def _places(found: list[tuple[Entry, Entry]]) -> list[int]:
@@ -454,11 +456,6 @@ def _places(found: list[tuple[Entry, Entry]]) -> list[int]:
     return [next(rest[live.packet.payload]) for _, live in found if isinstance(live.packet, Publish)]
 
 
-def _rank(places: list[int], place: int) -> int:
-    """Which one it is of its topic, counted from 1."""
-    return 1 + sum(one < place for one in places)
-
-
 def _flow(run: ReplayRun, pair: Pair, recorded: Entry, live: Entry) -> Flow | None:
     before, now = recorded.packet, live.packet
     if not isinstance(before, Publish) or not isinstance(now, Publish) or before.qos != now.qos:
@@ -468,7 +465,7 @@ def _flow(run: ReplayRun, pair: Pair, recorded: Entry, live: Entry) -> Flow | No
         return None  # retained messages and those sent again stand outside the order
     if any(one.shared for one in run.subscriptions(pair.script, topic)):
         return None  # the messages between went to other members
-    sources = run.publications.get((topic, before.payload, before.missing), [])
+    sources = run.publications.get(key_of(recorded), [])
     if len({(one.client, one.qos) for one in sources}) != 1:
         return None  # nobody knows which client's order it belongs to
     return topic, before.qos, sources[0].qos, sources[0].client

@@ -14,30 +14,32 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import PacketType
 from mqttscope.mqtt.declare import ControlPacket, Malformed
-from mqttscope.mqtt.properties import BY_NAME, EMPTY, Properties, property_default, property_name
+from mqttscope.mqtt.properties import EMPTY, Properties, property_default, property_name
 from mqttscope.replay.script import Entry, Script
-from mqttscope.replay.verify.deliveries import longest_rise
+from mqttscope.replay.verify.deliveries import align, longest_rise
 from mqttscope.replay.verify.difference import (
     DeviceKind,
     Difference,
+    DifferenceKind,
     Tally,
     Verification,
     described,
     reason_text,
     short,
 )
+from mqttscope.replay.verify.fields import FieldDifference, block_of, numbers_of
 
-_ACKNOWLEDGEMENTS = (packets.Puback, packets.Pubrec, packets.Pubrel, packets.Pubcomp)
-_APART = (*_ACKNOWLEDGEMENTS, packets.Pingreq, packets.Disconnect)
+_APART = (packets.Acknowledgement, packets.Pingreq, packets.Disconnect)
 """Compared by themselves, or not at all."""
 _ENDED = "the server had ended the connection"
 _LOST = "the capture lacks a part of what the client said"
-_LAST = 1 << 62
 
 
 @dataclass(slots=True)
@@ -64,22 +66,21 @@ def verify_device(
     for pair in pairs:
         one = _Comparison(pair, Tally(pair.recorded))
         one.compare()
-        found.differences += sorted(one.differences, key=_place)
+        found.differences += sorted(one.differences, key=attrgetter("place"))
         found.tallies.append(one.tally)
+    single = []
     for script in unplayed:
-        tally = Tally(script)
-        tally.otherwise()
         message = "No device made this connection."
-        found.differences.append(Difference(DeviceKind.NEVER_CONNECTED, script, script.connect, message=message))
-        found.tallies.append(tally)
+        single.append(Difference(DeviceKind.NEVER_CONNECTED, script, script.connect, message=message))
     for script in extra:
-        tally = Tally(script)
-        tally.otherwise()
         message = "A device made a connection that the recording does not have."
         first = next((one for one in script.entries if one.from_client), None)
         made = Difference(DeviceKind.EXTRA_CONNECTION, script, None, first, message=message, live_script=script)
-        found.differences.append(made)
-        found.tallies.append(tally)
+        single.append(made)
+    for difference in single:
+        found.differences.append(difference)
+        found.tallies.append(Tally(difference.script))
+        found.tallies[-1].otherwise()
     return found
 
 
@@ -107,22 +108,25 @@ class _Comparison:
 
     def _said(self, script: Script) -> list[Entry]:
         """Packets of the client that are compared, each message once."""
-        return [
-            one
-            for one in script.entries
-            if one.from_client and not isinstance(one.packet, _APART) and one.resends is None
-        ]
+        sent = (one for one in script.entries if one.from_client and one.resends is None)
+        return [one for one in sent if not isinstance(one.packet, _APART)]
 
-    def _add(self, kind: DeviceKind, recorded: Entry | None, live: Entry | None, message: str) -> Difference:
+    def _add(
+        self,
+        kind: DifferenceKind | DeviceKind,
+        recorded: Entry | None,
+        live: Entry | None,
+        message: str,
+        change: tuple[str, Any, Any] = ("", None, None),
+    ) -> None:
+        """Take a difference; ``change`` has the path of a field and its values, recorded and live."""
         pair = self.pair
-        made = Difference(kind, pair.recorded, recorded, live, message=message, live_script=pair.live)
-        self.differences.append(made)
+        self.differences.append(Difference(kind, pair.recorded, recorded, live, *change, message, pair.live))
         entry = recorded or live
         if entry is None:
             self.tally.otherwise()
         else:
             self.tally.different(entry)
-        return made
 
     def _fields(self, before: Entry, now: Entry) -> None:
         self.tally.equal(before)
@@ -130,21 +134,16 @@ class _Comparison:
         if self.pair.connect is not None and isinstance(before.packet, packets.Connect):
             shown = self.pair.connect
         for one in changed_fields(shown, now, identified=False):
-            made = self._add(DeviceKind.FIELD, shown, now, f"The {described(shown)} {one.told}.")
-            made.field, made.expected, made.found = one.field, one.expected, one.found
+            self._add(one.kind, shown, now, f"The {described(shown)} {one.told}.", one.change)
 
     def _missing(self, entry: Entry) -> None:
         """A packet that did not come: a difference, unless it could not."""
         live = self.pair.live
-        if live.ending.by == "server" and not _left(live):
+        if self._is_cut(live):
             self.tally.not_judged(entry, _ENDED)
         elif isinstance(entry.packet, Malformed):
-            self._add(
-                DeviceKind.MISSING_PACKET,
-                entry,
-                None,
-                "The recorded client sent a malformed packet, the device did not.",
-            )
+            told = "The recorded client sent a malformed packet, the device did not."
+            self._add(DeviceKind.MISSING_PACKET, entry, None, told)
         else:
             self._add(DeviceKind.MISSING_PACKET, entry, None, f"The {described(entry)} did not come.")
 
@@ -197,28 +196,26 @@ class _Comparison:
             if answer is None:
                 if kind == "pubrel" and not self._received(now):
                     self.tally.not_judged(entry, "the device was not sent the PUBREC that it answers")
-                elif self.pair.live.ending.by == "server" and not _left(self.pair.live):
+                elif self._is_cut(self.pair.live):
                     self.tally.not_judged(entry, _ENDED)
                 else:
                     told = f"The {described(delivery)} was not answered with {kind.upper()}."
                     self._add(DeviceKind.MISSING_ACKNOWLEDGEMENT, entry, None, told)
                 continue
             self.tally.equal(entry)
-            expected, got = _code(entry), _code(answer)
+            expected, got = (getattr(one.packet, "reason_code", None) or 0 for one in (entry, answer))
             if expected != got and isinstance(entry.packet, ControlPacket):
                 kinds: PacketType = entry.packet.packet_type
                 told = f"{reason_text(kinds, got, version)} instead of {reason_text(kinds, expected, version)}"
-                made = self._add(
-                    DeviceKind.REASON_CODE, entry, answer, f"The {described(delivery)} was answered with {told}."
-                )
-                made.field, made.expected, made.found = "reason_code", expected, got
+                message = f"The {described(delivery)} was answered with {told}."
+                self._add(DeviceKind.REASON_CODE, entry, answer, message, ("reason_code", expected, got))
         for kind, answer in found.items():
             if kind not in before and kind != "pubrel":
                 self._extra_answer(answer, now)
 
     def _received(self, message: Entry) -> bool:
         """Whether a message of the device was answered with PUBREC while the device could still answer that."""
-        left = _disconnect(self.pair.live)
+        left = self.pair.live.first(packets.Disconnect, from_client=True)
         return any(
             one.answers is message
             and isinstance(one.packet, packets.Pubrec)
@@ -230,36 +227,34 @@ class _Comparison:
         told = f"was answered with {answer.type.upper()}, which the recorded client did not send"
         self._add(DeviceKind.EXTRA_ACKNOWLEDGEMENT, None, answer, f"The {described(delivery)} {told}.")
 
+    def _is_cut(self, live: Script) -> bool:
+        """Whether the server ended the connection of a device that had not left."""
+        return live.ending.by == "server" and live.first(packets.Disconnect, from_client=True) is None
+
     def _ending(self) -> None:
         """DISCONNECT or not, and who ended the connection."""
         recorded, live = self.pair.recorded, self.pair.live
-        before, now = _disconnect(recorded), _disconnect(live)
+        before, now = (script.first(packets.Disconnect, from_client=True) for script in (recorded, live))
         if before is not None and now is not None:
             self.tally.equal(before)
             for one in changed_fields(before, now, identified=False):
-                kind = DeviceKind.REASON_CODE if one.field == "reason_code" else DeviceKind.FIELD
-                made = self._add(kind, before, now, f"The DISCONNECT {one.told}.")
-                made.field, made.expected, made.found = one.field, one.expected, one.found
+                kind = DeviceKind.REASON_CODE if one.field == "reason_code" else one.kind
+                self._add(kind, before, now, f"The DISCONNECT {one.told}.", one.change)
         elif before is not None:
             if live.ending.by == "server":
                 self.tally.not_judged(before, _ENDED)
                 return
-            how = (
-                "still holds the connection"
-                if live.ending.how == "open"
-                else "ended the connection without a DISCONNECT"
-            )
+            is_open = live.ending.how == "open"
+            how = "still holds the connection" if is_open else "ended the connection without a DISCONNECT"
             self._add(DeviceKind.CLOSE, before, None, f"The device {how}, the recorded client sent a DISCONNECT.")
         elif recorded.ending.by == "client" and live.ending.by != "server":
-            if now is not None and not any(
-                one.from_client and isinstance(one.packet, Malformed) for one in recorded.entries
-            ):
+            damaged = any(one.from_client and isinstance(one.packet, Malformed) for one in recorded.entries)
+            if now is not None and not damaged:
                 told = "sent a DISCONNECT, the recorded client ended the connection without one"
                 self._add(DeviceKind.CLOSE, None, now, f"The device {told}.")
             elif now is None and live.ending.how == "open":
-                self._add(
-                    DeviceKind.CLOSE, None, None, "The device still holds the connection, the recorded client ended it."
-                )
+                told = "The device still holds the connection, the recorded client ended it."
+                self._add(DeviceKind.CLOSE, None, None, told)
         elif recorded.ending.by == "server" and live.ending.by == "client" and now is None:
             self._add(DeviceKind.CLOSE, None, None, "The device ended the connection, the recorded client did not.")
 
@@ -272,26 +267,7 @@ def match(
     The same come first; then messages with one topic, then those with one payload, then requests of one type; messages
     that are left at last stand for each other in their order, if they are equally many.
     """
-    pairs: list[tuple[Entry, Entry]] = []
-    left, right = list(recorded), list(live)
-    for level in range(4):
-        waiting: dict[Hashable, list[Entry]] = {}
-        for entry in reversed(right):
-            key = _key(entry, level)
-            if key is not None:
-                waiting.setdefault(key, []).append(entry)
-        rest = []
-        taken: set[int] = set()
-        for entry in left:
-            key = _key(entry, level)
-            found = waiting.get(key) if key is not None else None
-            if found:
-                other = found.pop()
-                taken.add(id(other))
-                pairs.append((entry, other))
-            else:
-                rest.append(entry)
-        left, right = rest, [one for one in right if id(one) not in taken]
+    pairs, left, right = align(recorded, live, [partial(_key, level=level) for level in range(4)])
     messages = [[one for one in side if isinstance(one.packet, packets.Publish)] for side in (left, right)]
     if messages[0] and len(messages[0]) == len(messages[1]):
         # As many as are missing came otherwise: topic and payload have changed.
@@ -330,12 +306,8 @@ def _answers(script: Script) -> dict[Entry, dict[str, Entry]]:
         about = entry.answers
         if about is not None and about.resends is not None and id(about.resends) in mine:
             about = about.resends
-        if (
-            about is not None
-            and id(about) in mine
-            and entry.from_client
-            and isinstance(entry.packet, _ACKNOWLEDGEMENTS)
-        ):
+        answers = entry.from_client and isinstance(entry.packet, packets.Acknowledgement)
+        if about is not None and id(about) in mine and answers:
             found.setdefault(about, {}).setdefault(entry.type, entry)
     return found
 
@@ -345,43 +317,15 @@ def _alike(recorded: Entry, live: Entry) -> bool:
     return isinstance(before, packets.Publish) and isinstance(now, packets.Publish) and before.qos == now.qos
 
 
-def _code(entry: Entry) -> int:
-    return getattr(entry.packet, "reason_code", None) or 0
-
-
-def _disconnect(script: Script) -> Entry | None:
-    return next((one for one in script.entries if one.from_client and isinstance(one.packet, packets.Disconnect)), None)
-
-
-def _left(script: Script) -> bool:
-    return _disconnect(script) is not None
-
-
-def _place(difference: Difference) -> tuple[int, int]:
-    """In the order of the recording; what only the device has comes after."""
-    recorded, live = difference.recorded, difference.live
-    return (_LAST if recorded is None else recorded.place, _LAST if live is None else live.place)
-
-
-_IGNORED = {BY_NAME[name].identifier for name in ("topic_alias", "reason_string")}
-_PRESENCE = {BY_NAME[name].identifier for name in ("authentication_data",)}
-_EPHEMERAL = {BY_NAME[name].identifier for name in ("correlation_data",)}
-"""Made for one exchange: only whether it is there."""
+_IGNORED = numbers_of("topic_alias", "reason_string")
+_PRESENCE = numbers_of("authentication_data", "correlation_data")
+"""Secret, or made for one exchange: only whether it is there."""
 _OPTIONS = ("maximum_qos", "no_local", "retain_as_published", "retain_handling")
 
-
-@dataclass(slots=True)
-class Changed:
-    """One field that differs."""
-
-    field: str
-    expected: Any
-    found: Any
-    told: str
-    """``has QoS 0 instead of 1``."""
+_changed = partial(FieldDifference, DeviceKind.FIELD)
 
 
-def changed_fields(recorded: Entry, live: Entry, *, identified: bool) -> Iterator[Changed]:
+def changed_fields(recorded: Entry, live: Entry, *, identified: bool) -> Iterator[FieldDifference]:
     """What differs between two packets of one type.
 
     ``identified``: the Client Identifier counts as well.
@@ -394,14 +338,15 @@ def changed_fields(recorded: Entry, live: Entry, *, identified: bool) -> Iterato
     elif isinstance(before, packets.Subscribe) and isinstance(now, packets.Subscribe):
         yield from _subscribe(before, now)
     elif isinstance(before, packets.Unsubscribe) and isinstance(now, packets.Unsubscribe):
-        yield from _plain("topic_filters", before.topic_filters, now.topic_filters, "other Topic Filters")
+        if before.topic_filters != now.topic_filters:
+            yield _changed("topic_filters", before.topic_filters, now.topic_filters, "has other Topic Filters")
     elif isinstance(before, packets.Auth | packets.Disconnect) and isinstance(now, packets.Auth | packets.Disconnect):
         yield from _value("reason_code", before.reason_code or 0, now.reason_code or 0, "Reason Code")
     if isinstance(before, ControlPacket) and isinstance(now, ControlPacket):
-        yield from _properties("properties", _block(before), _block(now))
+        yield from _properties("properties", block_of(before), block_of(now))
 
 
-def _connect(before: packets.Connect, now: packets.Connect, *, identified: bool) -> Iterator[Changed]:
+def _connect(before: packets.Connect, now: packets.Connect, *, identified: bool) -> Iterator[FieldDifference]:
     yield from _value("protocol_level", before.protocol_level, now.protocol_level, "protocol level")
     if identified:
         yield from _value("client_identifier", before.client_identifier, now.client_identifier, "Client Identifier")
@@ -419,7 +364,7 @@ def _connect(before: packets.Connect, now: packets.Connect, *, identified: bool)
     yield from _properties("will.properties", before.will.properties or EMPTY, now.will.properties or EMPTY)
 
 
-def _publish(recorded: Entry, before: packets.Publish, live: Entry, now: packets.Publish) -> Iterator[Changed]:
+def _publish(recorded: Entry, before: packets.Publish, live: Entry, now: packets.Publish) -> Iterator[FieldDifference]:
     if recorded.topic is not None and live.topic is not None:
         yield from _value("topic", recorded.topic, live.topic, "topic")
     yield from _value("qos", before.qos, now.qos, "QoS")
@@ -428,10 +373,10 @@ def _publish(recorded: Entry, before: packets.Publish, live: Entry, now: packets
         yield from _payload("payload", before.payload, now.payload, "payload")
 
 
-def _subscribe(before: packets.Subscribe, now: packets.Subscribe) -> Iterator[Changed]:
+def _subscribe(before: packets.Subscribe, now: packets.Subscribe) -> Iterator[FieldDifference]:
     names = [one.topic_filter for one in before.subscriptions], [one.topic_filter for one in now.subscriptions]
     if len(names[0]) != len(names[1]):
-        yield Changed(
+        yield _changed(
             "subscriptions", names[0], names[1], f"has {len(names[1])} Topic Filters instead of {len(names[0])}"
         )
         return
@@ -445,40 +390,26 @@ def _subscribe(before: packets.Subscribe, now: packets.Subscribe) -> Iterator[Ch
             )
 
 
-def _value(field: str, expected: Any, found: Any, words: str) -> Iterator[Changed]:
+def _value(field: str, expected: Any, found: Any, words: str) -> Iterator[FieldDifference]:
     if expected != found:
-        yield Changed(field, expected, found, f"has {words} {_said(found)} instead of {_said(expected)}")
+        yield _changed(field, expected, found, f"has {words} {_said(found)} instead of {_said(expected)}")
 
 
-def _plain(field: str, expected: Any, found: Any, told: str) -> Iterator[Changed]:
-    if expected != found:
-        yield Changed(field, expected, found, f"has {told}")
-
-
-def _payload(field: str, expected: bytes, found: bytes, words: str) -> Iterator[Changed]:
+def _payload(field: str, expected: bytes, found: bytes, words: str) -> Iterator[FieldDifference]:
     """Payloads may be secrets: their lengths are told."""
     if expected != found:
-        same = len(expected) == len(found)
-        yield Changed(
-            field,
-            expected,
-            found,
-            f"has another {words}{'' if same else f' of {len(found)} bytes, not {len(expected)}'}",
-        )
+        sizes = "" if len(expected) == len(found) else f" of {len(found)} bytes, not {len(expected)}"
+        yield _changed(field, expected, found, f"has another {words}{sizes}")
 
 
-def _presence(field: str, expected: Any, found: Any, words: str) -> Iterator[Changed]:
+def _presence(field: str, expected: Any, found: Any, words: str) -> Iterator[FieldDifference]:
     if (expected is None) != (found is None):
         told = f"lacks its {words}" if found is None else f"has a {words}, which the recorded one has not"
-        yield Changed(field, expected is not None, found is not None, told)
+        yield _changed(field, expected is not None, found is not None, told)
 
 
 def _said(value: Any) -> str:
     return short(value) if isinstance(value, str) else str(int(value)) if isinstance(value, bool | int) else str(value)
-
-
-def _block(packet: ControlPacket) -> Properties:
-    return getattr(packet, "properties", None) or EMPTY
 
 
 def _values(block: Properties) -> dict[int, Any]:
@@ -489,13 +420,13 @@ def _values(block: Properties) -> dict[int, Any]:
     return {number: values[0] if len(values) == 1 else tuple(values) for number, values in found.items()}
 
 
-def _properties(path: str, before: Properties, now: Properties) -> Iterator[Changed]:
+def _properties(path: str, before: Properties, now: Properties) -> Iterator[FieldDifference]:
     if before.items == now.items:
         return
     one, other = _values(before), _values(now)
     for number in dict.fromkeys((*one, *other)):
         expected, found = one.get(number), other.get(number)
-        if number in _PRESENCE or number in _EPHEMERAL:
+        if number in _PRESENCE:
             same = (expected is None) == (found is None)
         else:
             # Of DISCONNECT too, where leaving it out means what CONNECT said: mostly the same.
@@ -513,4 +444,4 @@ def _properties(path: str, before: Properties, now: Properties) -> Iterator[Chan
             told = f"has {words} {found} instead of {expected}"
         else:
             told = f"has other {words}"
-        yield Changed(f"{path}.{name}", expected, found, told)
+        yield _changed(f"{path}.{name}", expected, found, told)

@@ -14,6 +14,7 @@ from mqttscope.replay.script import Entry, Script
 
 MAX_TOLD = 60
 """Characters of a topic or a value that a message repeats."""
+_LAST = 1 << 62
 
 
 class DifferenceKind(StrEnum):
@@ -52,36 +53,6 @@ class DeviceKind(StrEnum):
     MALFORMED = "malformed"
 
 
-EXPLANATIONS: dict[DifferenceKind, str] = {
-    DifferenceKind.NOT_CONNECTED: (
-        "There was no connection to the live broker, or it broke before the CONNECT was answered."
-    ),
-    DifferenceKind.REASON_CODE: (
-        "An answer or a DISCONNECT of the broker has another Reason Code; one left out is 0x00."
-    ),
-    DifferenceKind.SESSION_PRESENT: "The CONNACK says otherwise whether the broker has a session of the client.",
-    DifferenceKind.GRANTED_QOS: "The SUBACK grants another QoS to a Topic Filter.",
-    DifferenceKind.PROPERTY: (
-        "A property is there on one side only, or has another value; one left out has its default."
-    ),
-    DifferenceKind.MISSING_ANSWER: "The recorded broker answered a packet, the live one did not.",
-    DifferenceKind.UNEXPECTED_ANSWER: (
-        "The live broker answered what the recorded one did not answer, or with another packet."
-    ),
-    DifferenceKind.MISSING_DELIVERY: "A message that was delivered in the recording was not delivered in the replay.",
-    DifferenceKind.EXTRA_DELIVERY: "A message was delivered that was not delivered in the recording.",
-    DifferenceKind.PAYLOAD: "A message came in the place of the recorded one with a payload that nobody published.",
-    DifferenceKind.DELIVERY_QOS: "A message was delivered with another QoS.",
-    DifferenceKind.RETAIN: "A message was delivered with another RETAIN flag.",
-    DifferenceKind.ORDER: (
-        "Messages of one client to one topic, published and delivered with one QoS, came in another order."
-    ),
-    DifferenceKind.CLOSE: "The connection was ended by the other side, or only one of the brokers sent a DISCONNECT.",
-    DifferenceKind.MALFORMED: "The live broker sent a packet that breaks the layout of its version.",
-}
-"""One sentence for each kind."""
-
-
 @dataclass(slots=True, eq=False)
 class Difference:
     """One thing that the live broker (or device) did otherwise than the recorded one."""
@@ -117,6 +88,12 @@ class Difference:
     def counts(self) -> bool:
         """Whether it is the broker's, as far as is known."""
         return not (self.option and self.certain)
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """For the order of the recording; what only the replay has comes after."""
+        recorded, live = self.recorded, self.live
+        return (_LAST if recorded is None else recorded.place, _LAST if live is None else live.place)
 
     @property
     def name(self) -> str:

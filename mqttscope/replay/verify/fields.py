@@ -14,10 +14,10 @@ from typing import Any
 
 from mqttscope.mqtt import properties
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
-from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Connack, Connect, Publish, Suback, Unsuback
 from mqttscope.replay.script import UNSAID
-from mqttscope.replay.verify.difference import DifferenceKind, reason_text, short
+from mqttscope.replay.verify.difference import DeviceKind, DifferenceKind, reason_text, short
 
 FAILURE = 0x80
 """Reason Codes from here on are failures."""
@@ -25,30 +25,32 @@ FAILURE = 0x80
 Signature = tuple[int, bool, bool, tuple[tuple[int, Any], ...]]
 
 
-def _numbers(*names: str) -> frozenset[int]:
+def numbers_of(*names: str) -> frozenset[int]:
     return frozenset(properties.BY_NAME[name].identifier for name in names)
 
 
-EXPIRY = properties.BY_NAME["message_expiry_interval"].identifier
-IGNORED = _numbers("topic_alias", "reason_string", "message_expiry_interval")
+IGNORED = numbers_of("topic_alias", "reason_string", "message_expiry_interval")
 """The Message Expiry Interval is judged by the time that passed (`deliveries`)."""
-PRESENCE = _numbers("assigned_client_identifier", "response_information", "authentication_data")
+PRESENCE = numbers_of("assigned_client_identifier", "response_information", "authentication_data")
 
 
 @dataclass(slots=True)
 class FieldDifference:
     """One field that differs."""
 
-    kind: DifferenceKind
+    kind: DifferenceKind | DeviceKind
     field: str
     expected: Any
     found: Any
     told: str
     """``has Reason Code 0x87 Not authorized instead of 0x00 Success``."""
 
+    @property
+    def change(self) -> tuple[str, Any, Any]:
+        return self.field, self.expected, self.found
+
 
 def failed(packet: ControlPacket, version: ProtocolVersion) -> bool:
-    """Whether the Reason Code of an answer is a failure."""
     code: int = getattr(packet, "reason_code", None) or 0
     return code > 0 if version < ProtocolVersion.V5 and isinstance(packet, Connack) else code >= FAILURE
 
@@ -75,7 +77,7 @@ def field_differences(
     return found
 
 
-def _block(packet: ControlPacket) -> properties.Properties:
+def block_of(packet: ControlPacket | Malformed) -> properties.Properties:
     return getattr(packet, "properties", None) or properties.EMPTY
 
 
@@ -159,7 +161,7 @@ def _values(block: properties.Properties) -> dict[int, Any]:
 def _properties(
     recorded: ControlPacket, live: ControlPacket, implied: dict[int, Any], implied_live: dict[int, Any]
 ) -> Iterator[FieldDifference]:
-    one, other = _block(recorded), _block(live)
+    one, other = block_of(recorded), block_of(live)
     if one.items == other.items and implied == implied_live:
         return
     before, now = _values(one), _values(other)
@@ -199,4 +201,5 @@ def signature(packet: Publish) -> Signature:
     block = packet.properties or properties.EMPTY
     values = _values(block)
     said = [one for one in values.items() if one[1] != properties.property_default(one[0], packet.packet_type)]
-    return packet.qos, packet.retain, block.first(EXPIRY) is not None, tuple(sorted(said, key=itemgetter(0)))
+    expires = block.message_expiry_interval is not None
+    return packet.qos, packet.retain, expires, tuple(sorted(said, key=itemgetter(0)))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from mqttscope.mqtt.constants import PacketType
 from mqttscope.mqtt.packets import Connect, Puback, Pubcomp, Publish, Pubrec, Pubrel, Subscribe
+from mqttscope.mqtt.parts import Will
 from mqttscope.mqtt.topics import compile_filter, parse_shared
 from mqttscope.replay.script import Entry, Script
-from mqttscope.replay.verify.difference import Difference, Tally
+from mqttscope.replay.verify.difference import DeviceKind, Difference, DifferenceKind, Tally
 from mqttscope.replay.verify.fields import FAILURE
 
 IGNORED_TOPICS = ("$SYS/#",)
@@ -41,19 +43,48 @@ class Publication:
         return client_of(self.script)
 
 
-@dataclass(slots=True)
-class Wanted:
-    """One Topic Filter of a recorded SUBSCRIBE."""
+@dataclass(slots=True, frozen=True)
+class RecordedFilter:
+    """One Topic Filter of a SUBSCRIBE."""
 
     topic_filter: str
     entry: Entry
     script: Script
     position: int
-    matches: Callable[[str], bool] = lambda topic: False
+    matches: Callable[[str], bool]
+    shared: bool
 
-    @property
-    def shared(self) -> bool:
-        return parse_shared(self.topic_filter) is not None
+
+def filters_of(script: Script) -> Iterator[RecordedFilter]:
+    """The Topic Filters that the client of a connection subscribes to, in their order."""
+    for entry in script.entries:
+        if entry.from_client and isinstance(entry.packet, Subscribe):
+            for position, row in enumerate(entry.packet.subscriptions):
+                shared = parse_shared(row.topic_filter) is not None
+                matches = compile_filter(row.topic_filter, shared=shared)
+                yield RecordedFilter(row.topic_filter, entry, script, position, matches, shared)
+
+
+@dataclass(slots=True)
+class FilterTable:
+    """Who subscribed to what, by Client Identifier."""
+
+    of: dict[str, list[RecordedFilter]] = field(default_factory=dict)
+    _found: dict[tuple[str, str], list[RecordedFilter]] = field(default_factory=dict)
+
+    def learn(self, script: Script) -> None:
+        self.of.setdefault(client_of(script), []).extend(filters_of(script))
+
+    def matching(self, script: Script, topic: str) -> list[RecordedFilter]:
+        """Those of the client of a script that a topic belongs to."""
+        key = client_of(script), topic
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = [one for one in self.of.get(key[0], ()) if one.matches(topic)]
+        return found
+
+    def anybody(self, topic: str) -> Iterator[RecordedFilter]:
+        return (one for mine in self.of.values() for one in mine if one.matches(topic))
 
 
 @dataclass(slots=True, eq=False)
@@ -93,7 +124,7 @@ class Pair:
                 if entry.from_client or packet.packet_identifier is None:
                     continue
                 first = running.get(packet.packet_identifier)
-                if packet.dup and first is not None and _same_message(first, entry):
+                if packet.dup and first is not None and getattr(first.packet, "payload", None) == packet.payload:
                     self.again.add(id(entry))
                 else:
                     running[packet.packet_identifier] = entry
@@ -116,11 +147,18 @@ class Pair:
         """Bytes of the broker that the recording lacks."""
         return self.script.lost - self.script.lost_from_client
 
-    def add(self, difference: Difference) -> Difference:
-        """Take a difference."""
-        difference.live_script = difference.live_script or self.live
+    def add(
+        self,
+        kind: DifferenceKind | DeviceKind,
+        message: str,
+        recorded: Entry | None = None,
+        live: Entry | None = None,
+        change: tuple[str, Any, Any] = ("", None, None),
+    ) -> Difference:
+        """Take a difference; ``change`` has the path of a field and its values, recorded and live."""
+        difference = Difference(kind, self.script, recorded, live, *change, message, self.live)
         self.differences.append(difference)
-        for entry in (difference.recorded, difference.live):
+        for entry in (recorded, live):
             if entry is not None and not entry.from_client:
                 self.tally.different(entry)
                 return difference
@@ -133,11 +171,6 @@ class Pair:
         self.tally.follow(entry)
 
 
-def _same_message(first: Entry, again: Entry) -> bool:
-    before, now = first.packet, again.packet
-    return isinstance(before, Publish) and isinstance(now, Publish) and before.payload == now.payload
-
-
 def connect_of(script: Script) -> Entry | None:
     """The CONNECT of a connection, also one that cannot be read."""
     for entry in script.entries:
@@ -148,6 +181,25 @@ def connect_of(script: Script) -> Entry | None:
 
 def client_of(script: Script) -> str:
     return script.connection.client_identifier or f"\0{script.connection.number}"
+
+
+def is_published(entry: Entry) -> bool:
+    """Whether it is a message of a client, or a CONNECT with a Will; what is sent again is not counted."""
+    if not entry.from_client:
+        return False
+    packet = entry.packet
+    if isinstance(packet, Publish):
+        return entry.topic is not None and entry.resends is None
+    return isinstance(packet, Connect) and packet.will is not None
+
+
+def key_of(entry: Entry) -> Key:
+    """What tells messages apart; of a CONNECT, its Will."""
+    packet = entry.packet
+    if isinstance(packet, Connect) and packet.will is not None:
+        return packet.will.will_topic, packet.will.will_payload, 0
+    assert isinstance(packet, Publish)
+    return entry.topic or "", packet.payload, packet.missing
 
 
 class ReplayRun:
@@ -169,55 +221,32 @@ class ReplayRun:
         """Publications that the live broker refused and the recorded one did not, by their recorded entry."""
         self.changed: dict[tuple[int, int], Difference] = {}
         """Subscriptions that were answered in another way, by their SUBSCRIBE and the position in it."""
-        self._found: dict[tuple[str, str], list[Wanted]] = {}
-        self.wanted: dict[str, list[Wanted]] = {}
-        """What each client subscribed to, on all its connections."""
+        self._filters = FilterTable()
         for pair in self.pairs:
             for entry in pair.live.entries if pair.live else ():
                 if entry.from_client and entry.source is not None:
                     self.performed.setdefault(id(entry.source), entry)
         for pair in self.pairs:
+            self._filters.learn(pair.script)
             for entry in pair.script.entries:
-                if entry.from_client:
+                if is_published(entry):
                     self._learn(pair.script, entry)
         self.incomplete = any(pair.joined or pair.script.lost_from_client for pair in self.pairs)
         """Whether clients may have published what the recording does not show."""
 
     def _learn(self, script: Script, entry: Entry) -> None:
-        packet = entry.packet
-        performed = self.performed.get(id(entry))
-        if isinstance(packet, Publish):
-            if entry.topic is not None and entry.resends is None:
-                key = entry.topic, packet.payload, packet.missing
-                expiry = None if packet.properties is None else packet.properties.message_expiry_interval
-                self._published(key, Publication(entry, script, packet.qos, expiry, performed))
-        elif isinstance(packet, Connect):
-            will = packet.will
-            if will is not None:
-                expiry = None if will.properties is None else will.properties.message_expiry_interval
-                key = will.will_topic, will.will_payload, 0
-                self._published(key, Publication(entry, script, will.will_qos, expiry, performed))
-        elif isinstance(packet, Subscribe):
-            rows = self.wanted.setdefault(client_of(script), [])
-            for position, row in enumerate(packet.subscriptions):
-                shared = parse_shared(row.topic_filter) is not None
-                matches = compile_filter(row.topic_filter, shared=shared)
-                rows.append(Wanted(row.topic_filter, entry, script, position, matches))
-
-    def _published(self, key: Key, publication: Publication) -> None:
-        self.publications.setdefault(key, []).append(publication)
+        message = entry.packet.will if isinstance(entry.packet, Connect) else entry.packet
+        assert isinstance(message, Publish | Will)
+        qos = message.qos if isinstance(message, Publish) else message.will_qos
+        expiry = None if message.properties is None else message.properties.message_expiry_interval
+        publication = Publication(entry, script, qos, expiry, self.performed.get(id(entry)))
+        self.publications.setdefault(key_of(entry), []).append(publication)
 
     def ignores(self, topic: str) -> bool:
-        """Whether deliveries of a topic are not compared at all."""
         return any(matches(topic) for matches in self._ignored)
 
-    def subscriptions(self, script: Script, topic: str) -> list[Wanted]:
-        """Subscriptions of the client of a connection that a topic belongs to."""
-        key = client_of(script), topic
-        found = self._found.get(key)
-        if found is None:
-            found = self._found[key] = [one for one in self.wanted.get(key[0], ()) if one.matches(topic)]
-        return found
+    def subscriptions(self, script: Script, topic: str | None) -> list[RecordedFilter]:
+        return self._filters.matching(script, topic or "")
 
     def played_with_qos(self, entry: Entry) -> int | None:
         """The QoS with which the replay sent a recorded PUBLISH: a live broker may not allow the recorded one."""
@@ -225,5 +254,4 @@ class ReplayRun:
         return performed.packet.qos if performed is not None and isinstance(performed.packet, Publish) else None
 
     def was_skipped(self, entry: Entry) -> bool:
-        """Whether the replay left a recorded packet out on purpose."""
         return id(entry) in self.skipped

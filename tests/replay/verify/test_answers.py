@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mqttscope.mqtt import ProtocolVersion
-from mqttscope.replay.verify import compare, verify
+from mqttscope.replay.verify import verify
 from mqttscope.replay.verify.answers import repeated
 from mqttscope.replay.verify.difference import DifferenceKind
 from tests.each import each
@@ -194,7 +194,7 @@ def test_a_connection_that_fails_at_once_is_one_difference(how: str) -> None:
     assert live is not None
     live.ending.how, live.ending.detail = how, "Connection refused"
 
-    (one,) = compare(found)
+    (one,) = talk.compare(found)
     assert (one.kind, one.follows) == (DifferenceKind.NOT_CONNECTED, 1)
     assert one.message == "There was no connection to the live broker: Connection refused"
 
@@ -219,7 +219,7 @@ def test_a_recording_that_begins_in_the_middle_does_not_miss_its_connack() -> No
 def test_the_answer_to_a_connect_that_cannot_be_read_is_compared() -> None:
     connect = "dev > raw 100b00044d5154540702003c00"
 
-    (one,) = compare(talk.pairs(connect + "\ndev < connack code=0x84", connect + "\ndev < connack code=0x80"))
+    (one,) = talk.compare(talk.pairs(connect + "\ndev < connack code=0x84", connect + "\ndev < connack code=0x80"))
     assert one.field == "reason_code"
 
 
@@ -227,8 +227,8 @@ def test_the_answer_to_a_connect_that_cannot_be_read_is_compared() -> None:
 def test_older_versions_have_return_codes(version: ProtocolVersion) -> None:
     recorded = "dev > connect\ndev < connack\ndev > unsubscribe 1 a\ndev < unsuback 1"
 
-    assert talk.told(compare(talk.pairs(recorded, recorded, version))) == []
-    (one,) = compare(talk.pairs(recorded, talk.connack("code=5"), version))
+    assert talk.told(talk.compare(talk.pairs(recorded, recorded, version))) == []
+    (one,) = talk.compare(talk.pairs(recorded, talk.connack("code=5"), version))
     assert (one.field, one.found, one.follows) == ("reason_code", 5, 1)
     assert "0x05 Connection Refused, not authorized" in one.message
 
@@ -251,7 +251,7 @@ def test_a_connection_that_breaks_says_why() -> None:
     live = both[0][1]
     assert live is not None
     live.ending.how, live.ending.detail = "failed", "broken pipe"
-    (one,) = compare(both)
+    (one,) = talk.compare(both)
 
     assert (one.kind, one.follows) == (DifferenceKind.CLOSE, 1)
     assert one.message == "The connection to the live broker broke: broken pipe"
