@@ -20,15 +20,7 @@ from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.fragments import FragmentTable
-from mqttscope.net.frame import (
-    CaptureError,
-    CaptureNotice,
-    CaptureSecrets,
-    Decrypted,
-    Frame,
-    Plaintext,
-    Undecrypted,
-)
+from mqttscope.net.frame import CaptureError, CaptureNotice, CaptureSecrets, Decrypted, Frame, Plaintext, Undecrypted
 from mqttscope.net.segment import NoteSkipped, Segment
 
 if TYPE_CHECKING:

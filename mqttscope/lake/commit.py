@@ -27,18 +27,8 @@ import pyarrow as pa
 
 from mqttscope.capture.write import make_folder, opener
 from mqttscope.lake import delta, shared_commit
+from mqttscope.lake import manifest as manifests
 from mqttscope.lake.files import GROUP_ROWS, LakeFiles, dataset, reading, rows_of, writing
-from mqttscope.lake.manifest import (
-    NAME,
-    PENDING,
-    LakeError,
-    Manifest,
-    check_content,
-    checksum_of,
-    read_manifest,
-    remove_strays,
-    write_manifest,
-)
 from mqttscope.lake.schemas import EVENT_TABLES, FLOW_KEYS, SCOPE_STATE, STATE, TABLES
 from mqttscope.lake.store import Lake, Place, StorePath, place
 from mqttscope.system import lock, sync_folder
@@ -47,7 +37,13 @@ LOCK = ".lock"
 STREAM = "stream"
 """Folder of what streams that are watched remember."""
 _INTERNAL = (STATE.name, SCOPE_STATE.name, FLOW_KEYS.name)
-_OURS = {LOCK, STREAM, *TABLES, *_INTERNAL, *(one + new for one in (NAME, PENDING) for new in ("", ".new"))}
+_OURS = {
+    LOCK,
+    STREAM,
+    *TABLES,
+    *_INTERNAL,
+    *(one + new for one in (manifests.NAME, manifests.PENDING) for new in ("", ".new")),
+}
 """What an ingest makes in the folder of a lake."""
 VACUUMED = 64
 """Number of commits between two removals of the files that no reader needs any more."""
@@ -72,7 +68,7 @@ def lake_lock(folder: Lake) -> Iterator[None]:
         file = open(root / LOCK, "ab", opener=opener)  # noqa: SIM115 - closed with the lock
     with file:
         if not lock(file.fileno()):
-            raise LakeError(f"{root} is being written by another ingest or watch")
+            raise manifests.LakeError(f"{root} is being written by another ingest or watch")
         try:
             complete(root)
             yield
@@ -86,18 +82,20 @@ def lake_lock(folder: Lake) -> Iterator[None]:
 
 def _refuse_others(root: Path) -> None:
     """A lake is not made among other things: its folders could be theirs."""
-    if (root / NAME).exists():
+    if (root / manifests.NAME).exists():
         return
     others = sorted(set(os.listdir(root)) - _OURS)
     if others:
-        raise LakeError(
+        raise manifests.LakeError(
             f"{root} is no lake, and not empty (it holds {others[0]}): a new lake needs a folder of its own"
         )
-    if not (root / PENDING).exists() and any((root / name / delta.LOG).exists() for name in TABLES):
-        raise LakeError(f"{root} holds the tables of a lake, but not its {NAME}: a new lake needs a folder of its own")
+    if not (root / manifests.PENDING).exists() and any((root / name / delta.LOG).exists() for name in TABLES):
+        raise manifests.LakeError(
+            f"{root} holds the tables of a lake, but not its {manifests.NAME}: a new lake needs a folder of its own"
+        )
 
 
-def commit(root: Place, before: Manifest, after: Manifest) -> None:
+def commit(root: Place, before: manifests.Manifest, after: manifests.Manifest) -> None:
     """Make what was written count; `LakeError` where another ingest was faster, or it cannot be written."""
     with writing(root):
         measure_files(root, after)
@@ -108,50 +106,52 @@ def commit(root: Place, before: Manifest, after: Manifest) -> None:
     with writing(root):
         for folder in sorted({name.rpartition("/")[0] for name in after.all_files()}):
             sync_folder(root / folder)
-        if read_manifest(root).generation != before.generation or (root / PENDING).exists():
-            raise LakeError(f"{root} was changed by another ingest in the meantime; run this one again")
+        if manifests.read_manifest(root).generation != before.generation or (root / manifests.PENDING).exists():
+            raise manifests.LakeError(f"{root} was changed by another ingest in the meantime; run this one again")
         tables = delta.open_tables(root, before, after)
-        write_manifest(root, after, PENDING)
+        manifests.write_manifest(root, after, manifests.PENDING)
         _publish(root, before, after, tables)
 
 
 def complete(root: Path) -> None:
     """Complete a commit that broke off after all of its files were written; one that is complete is forgotten."""
     with writing(root):
-        if not (root / PENDING).exists():
+        if not (root / manifests.PENDING).exists():
             return
-        before, pending = read_manifest(root), read_manifest(root, PENDING)
+        before, pending = manifests.read_manifest(root), manifests.read_manifest(root, manifests.PENDING)
         if pending.generation == before.generation + 1:
             _publish(root, before, pending, delta.open_tables(root, before, pending, again=True))
         else:
-            (root / PENDING).unlink()
+            (root / manifests.PENDING).unlink()
 
 
-def _publish(root: Path, before: Manifest, after: Manifest, tables: delta.Tables) -> None:
+def _publish(root: Path, before: manifests.Manifest, after: manifests.Manifest, tables: delta.Tables) -> None:
     """Give all tables what a manifest names, then make that the one that counts; what was done is not repeated."""
     after.versions = delta.publish(root, before, after, tables)
-    write_manifest(root, after)
-    (root / PENDING).unlink(missing_ok=True)
+    manifests.write_manifest(root, after)
+    (root / manifests.PENDING).unlink(missing_ok=True)
     _tidy(root, after)
 
 
-def _tidy(root: Place, after: Manifest) -> None:
+def _tidy(root: Place, after: manifests.Manifest) -> None:
     """Take away what nobody needs any more."""
-    remove_strays(root, after)
+    manifests.remove_strays(root, after)
     if after.generation % VACUUMED == 0:
         # Not before: what an ingest has written is in no table yet, and may be older than what a vacuum spares.
-        with suppress(LakeError):
+        with suppress(manifests.LakeError):
             # What cannot be taken away now is taken away later; the commit is complete.
             delta.vacuum(root)
 
 
-def measure_files(root: Place, manifest: Manifest) -> None:
+def measure_files(root: Place, manifest: manifests.Manifest) -> None:
     """Put sizes, rows and checksums of its files into a manifest; those that it has stay."""
     sizes, rows, checksums = manifest.sizes, manifest.rows, manifest.checksums
     names = sorted(manifest.all_files())
     manifest.sizes = {name: sizes[name] if name in sizes else (root / name).stat().st_size for name in names}
     manifest.rows = {name: rows[name] if name in rows else rows_of(root / name) for name in names}
-    manifest.checksums = {name: checksums[name] if name in checksums else checksum_of(root / name) for name in names}
+    manifest.checksums = {
+        name: checksums[name] if name in checksums else manifests.checksum_of(root / name) for name in names
+    }
 
 
 MERGED = 16
@@ -162,7 +162,7 @@ _ROWS_BITS = 4
 """Files have about as many rows where one has less than 16 times as many as the other."""
 
 
-def merge_small(root: Place, before: Manifest, after: Manifest) -> None:
+def merge_small(root: Place, before: manifests.Manifest, after: manifests.Manifest) -> None:
     """Merge small files of earlier ingests, table by table, and name the new ones in the manifest that is to come.
 
     ``before``: the manifest that counts; files that it does not name are left alone.  `LakeError` where a file cannot
@@ -176,7 +176,7 @@ def merge_small(root: Place, before: Manifest, after: Manifest) -> None:
             chosen = _chosen((name for name in names if name in known), before)
             if not chosen:
                 continue
-            check_content(root, before, chosen)
+            manifests.check_content(root, before, chosen)
             for found in _rows(root, chosen, TABLES[table].arrow()):
                 files.write(table, found)
             first = names.index(chosen[0])
@@ -184,7 +184,7 @@ def merge_small(root: Place, before: Manifest, after: Manifest) -> None:
             after.files[table] = [name for name in names if name not in chosen]
 
 
-def _chosen(names: Iterable[str], before: Manifest) -> list[str]:
+def _chosen(names: Iterable[str], before: manifests.Manifest) -> list[str]:
     """The first files with the fewest rows that there are enough of; none where there are not."""
     alike: defaultdict[int, list[str]] = defaultdict(list)
     for name in names:

@@ -21,15 +21,7 @@ from mqttscope.events import (
     PacketEvent,
     UnparsedEvent,
 )
-from mqttscope.lake.declared import (
-    Bad,
-    Row,
-    packet_columns,
-    packet_fields,
-    payload_columns,
-    properties_row,
-    text,
-)
+from mqttscope.lake.declared import Bad, Row, packet_columns, packet_fields, payload_columns, properties_row, text
 from mqttscope.lake.options import MAX_RAW_BYTES
 from mqttscope.lake.tracker import TrackedMessage
 from mqttscope.lint.finding import Finding

@@ -23,40 +23,17 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mqttscope.capture import fingerprint
 from mqttscope.capture.files import NOT_REGULAR, NOTHING_THERE, SINCE, Part, why_not_opened
-from mqttscope.capture.fingerprint import (
-    Fingerprint,
-    KnownFingerprints,
-    find_prefixes,
-    fingerprint_of,
-    head_crc,
-    resume_offset,
-)
 from mqttscope.capture.locations import PARALLEL, Location, open_location, open_named
 from mqttscope.capture.read import BoundedFile
 from mqttscope.lake import delta
+from mqttscope.lake import files as lake_files
+from mqttscope.lake import manifest as manifests
 from mqttscope.lake.aggregates import CONNECTION_COLUMNS, TOPIC_COLUMNS, clients, sessions, topics
 from mqttscope.lake.commit import commit, lake_lock, merge_small
-from mqttscope.lake.files import (
-    LakeFiles,
-    add_errors,
-    add_files,
-    dataset,
-    known_errors,
-    reading,
-    remember_errors,
-)
 from mqttscope.lake.intake import STATE_ROWS, Beside, Intake, ReadDifferentlyError
 from mqttscope.lake.kernel import Unfinished, begun, state_row
-from mqttscope.lake.manifest import (
-    LakeError,
-    Manifest,
-    check_content,
-    check_files,
-    check_tables,
-    read_manifest,
-    remove_strays,
-)
 from mqttscope.lake.memory import open_connections
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.public import PUBLIC
@@ -137,14 +114,14 @@ def write_lake(
         one if isinstance(one, Location) else Location(os.fspath(one), os.path.abspath(one)) for one in captures
     ]
     with lake_lock(root):
-        before = read_manifest(root)
+        before = manifests.read_manifest(root)
         check_settings(before, options, root)
         done = Ingested()
         found = _fresh(locations, settings or {}, before)
         fresh, known = found.names, found.known
         done.known = [name for name, _ in known]
         done.faults = found.faults
-        remove_strays(root, before)
+        manifests.remove_strays(root, before)
         after = next_generation(before, options)
         if fresh:
             after.open_files, after.state_files, after.scope_state_files = {}, [], []
@@ -157,17 +134,12 @@ def write_lake(
             except BaseException:
                 if beside is not None:
                     # The other process was ended, and has left what it had written.
-                    remove_strays(root, before)
+                    manifests.remove_strays(root, before)
                 raise
             write_sums(root, after)
             # What was rotated, replaced or removed in between is left to the next ingest.
             fresh = {digest: name for digest, name in fresh.items() if found.parts[name].was_opened}
-            after.captures |= fresh
-            for digest in fresh:
-                after.begins |= found.contents[digest].begins
-            after.objects = before.objects | {
-                name: one for name, one in found.objects.items() if one[0] in after.captures
-            }
+            found.note(fresh, before, after)
             done.captures = list(fresh.values())
             done.grown = [name for name in done.captures if found.parts[name].behind]
         if note_errors(root, after, done, fresh, known, {**(faults or {}), **found.faults}) or found.names:
@@ -178,7 +150,7 @@ def write_lake(
 
 def note_errors(
     root: Place,
-    after: Manifest,
+    after: manifests.Manifest,
     done: Ingested,
     fresh: Mapping[str, str],
     known: Sequence[tuple[str, str]],
@@ -189,16 +161,16 @@ def note_errors(
     ``fresh``: names of those that were read, by digest; ``known``: names and digests of those that are in already, or
     have the same bytes as another; ``faults``: why others cannot be opened, by name.
     """
-    remember_errors(root, after, fresh)
-    done.known_errors = known_errors(after, known)
+    lake_files.remember_errors(root, after, fresh)
+    done.known_errors = lake_files.known_errors(after, known)
     unopened = [CaptureError(name, why) for name, why in faults.items() if why not in NOTHING_THERE]
-    added = add_errors(root, after, [*done.known_errors, *unopened])
+    added = lake_files.add_errors(root, after, [*done.known_errors, *unopened])
     if added:
         done.rows["ingest_errors"] = done.rows.get("ingest_errors", 0) + added
     return added
 
 
-def next_generation(before: Manifest, options: LakeOptions) -> Manifest:
+def next_generation(before: manifests.Manifest, options: LakeOptions) -> manifests.Manifest:
     """The manifest of the next ingest, before anything of it is written."""
     return replace(
         before,
@@ -220,7 +192,7 @@ def read_table(
     name: str,
     columns: Sequence[str] | None = None,
     *,
-    manifest: Manifest | None = None,
+    manifest: manifests.Manifest | None = None,
 ) -> pa.Table:
     """A table of a lake, what is still open included; `LakeError` where there is none, or it cannot be read.
 
@@ -228,27 +200,27 @@ def read_table(
     """
     root = place(folder)
     if manifest is None:
-        manifest = read_manifest(root)
-        check_tables(root, manifest, (name,))
-    with reading(root / name):
+        manifest = manifests.read_manifest(root)
+        manifests.check_tables(root, manifest, (name,))
+    with lake_files.reading(root / name):
         found = _dataset(root, manifest, name)
         old = RENAMED.get(name, {}) if manifest.schema == 1 else {}
         wanted = [old.get(one, one) for one in columns or TABLES[name].names]
         return found.to_table(columns=wanted).rename_columns(list(columns or TABLES[name].names))
 
 
-def _dataset(root: Place, manifest: Manifest, name: str) -> Dataset:
+def _dataset(root: Place, manifest: manifests.Manifest, name: str) -> Dataset:
     if name not in TABLES:
-        raise LakeError(f"there is no table {name!r}; there are {', '.join(TABLES)}")
+        raise manifests.LakeError(f"there is no table {name!r}; there are {', '.join(TABLES)}")
     names = (*manifest.files.get(name, ()), *manifest.open_files.get(name, ()))
     schema = TABLES[name].arrow()
     for today, then in RENAMED.get(name, {}).items() if manifest.schema == 1 else ():
         place = schema.get_field_index(today)
         schema = schema.set(place, schema.field(place).with_name(then))
-    return dataset([root / one for one in names], schema)
+    return lake_files.dataset([root / one for one in names], schema)
 
 
-def _batches(root: Place, manifest: Manifest, name: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _batches(root: Place, manifest: manifests.Manifest, name: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Columns of a table of this version, file by file; those that a file does not have are null.
 
     `dataset` does the same, and loads pandas where that is installed.
@@ -334,53 +306,66 @@ def _named(rules: Sequence[str]) -> str:
     return ", ".join(rules[:_TOLD_RULES]) + (f" and {more} more" if more > 0 else "")
 
 
-def check_settings(before: Manifest, options: LakeOptions, root: Place) -> None:
+def check_settings(before: manifests.Manifest, options: LakeOptions, root: Place) -> None:
     """`LakeError` where a lake was made with other options than these, or files of it are damaged."""
     if not before.generation:
         return
     if not before.versions:
-        raise LakeError(
+        raise manifests.LakeError(
             f"{root} is a lake of an earlier release: 'mqttscope pipeline convert --lake {root}' makes its tables "
             "Delta tables, which an ingest needs; reports and questions read it as it is"
         )
-    check_files(root, before)
+    manifests.check_files(root, before)
     delta.check(root, before)
     # What the ingest reads: what flows and rules remember, and the tables that it makes sums of.
-    check_content(root, before, [*before.state_files, *before.scope_state_files])
-    check_tables(root, before, _READ)
+    manifests.check_content(root, before, [*before.state_files, *before.scope_state_files])
+    manifests.check_tables(root, before, _READ)
     if before.group != options.group:
-        raise LakeError(f"{root} holds captures of the group {before.group!r}, not of {options.group!r}")
+        raise manifests.LakeError(f"{root} holds captures of the group {before.group!r}, not of {options.group!r}")
     written = before.options.get(_VERSION, _version())
     if written != _version():
-        raise LakeError(
+        raise manifests.LakeError(
             f"{root}: another version of mqttscope wrote this lake (tables {written}, this version writes "
             f"{_version()}): reports and questions read it; ingest into another folder"
         )
     if before.settings != settings_digest(options):
         told = _differences(before.options, option_words(options))
         if told:
-            raise LakeError(
+            raise manifests.LakeError(
                 f"{root} was written with other options: {told}; ingest with the same ones, or take another folder"
             )
-        raise LakeError(f"{root} was written with other options, rules or schemas; take another folder")
+        raise manifests.LakeError(f"{root} was written with other options, rules or schemas; take another folder")
 
 
 @dataclass(slots=True)
-class _Fresh:
+class IdentifiedCaptures:
     """Captures, identified by their content."""
+
+    contents: dict[str, fingerprint.Fingerprint] = field(default_factory=dict)
+    """What those hold that are to be read, by digest."""
+    known: list[tuple[str, str]] = field(default_factory=list)
+    """Names and digests of those that are in already, and of copies among those that are given."""
+    faults: dict[str, str] = field(default_factory=dict)
+    """Why some cannot be read, by name."""
+    objects: dict[str, list[Any]] = field(default_factory=dict)
+    """Those of stores, as the manifest has them."""
+
+    def note(self, read: Mapping[str, str], before: manifests.Manifest, after: manifests.Manifest) -> None:
+        """Put captures that were read into the manifest; ``read``: their names by digest."""
+        after.captures |= read
+        for digest in read:
+            after.begins |= self.contents[digest].begins
+        after.objects = before.objects | {name: one for name, one in self.objects.items() if one[0] in after.captures}
+
+
+@dataclass(slots=True)
+class _Fresh(IdentifiedCaptures):
+    """The same, with what is to be read."""
 
     names: dict[str, str] = field(default_factory=dict)
     """Those that are not in yet, by digest."""
-    contents: dict[str, Fingerprint] = field(default_factory=dict)
-    """What they hold, by digest."""
     parts: dict[str, Part] = field(default_factory=dict)
     """What is to be read of each of them, by name: it may have been read before, and may be growing."""
-    known: list[tuple[str, str]] = field(default_factory=list)
-    """Names and digests of the others."""
-    faults: dict[str, str] = field(default_factory=dict)
-    """Why some cannot be opened, by name."""
-    objects: dict[str, list[Any]] = field(default_factory=dict)
-    """Those of stores, as the manifest has them."""
 
 
 @dataclass(slots=True)
@@ -390,15 +375,15 @@ class _Looked:
     location: Location
     digest: str = ""
     """Of its content; empty where it cannot be read."""
-    content: Fingerprint | None = None
+    content: fingerprint.Fingerprint | None = None
     """``None``: it was not read."""
     part: Part | None = None
     fault: str = ""
     """Why it cannot be read."""
 
 
-def _fresh(locations: Sequence[Location], settings: Mapping[str, str], before: Manifest) -> _Fresh:
-    found, begins = _Fresh(), KnownFingerprints.of(before.begins, before.captures)
+def _fresh(locations: Sequence[Location], settings: Mapping[str, str], before: manifests.Manifest) -> _Fresh:
+    found, begins = _Fresh(), fingerprint.KnownFingerprints.of(before.begins, before.captures)
     look = partial(_look, settings=settings, begins=begins, before=before)
     targets: dict[str, str] = {}
     now_ns = time.time_ns()
@@ -418,9 +403,11 @@ def _fresh(locations: Sequence[Location], settings: Mapping[str, str], before: M
             found.contents[digest] = one.content
             found.parts[name] = one.part
     if found.faults and not found.names and not found.known:
-        raise LakeError(f"nothing is done: {'; '.join(f'{name} {why}' for name, why in found.faults.items())}")
+        raise manifests.LakeError(
+            f"nothing is done: {'; '.join(f'{name} {why}' for name, why in found.faults.items())}"
+        )
     opened = partial(open_named, settings=settings)
-    for digest in find_prefixes(found.contents, targets, before.begins, before.captures, opened):
+    for digest in fingerprint.find_prefixes(found.contents, targets, before.begins, before.captures, opened):
         found.known.append((found.names.pop(digest), digest))
     return found
 
@@ -434,7 +421,9 @@ def _each(look: Callable[[Location], _Looked], locations: Sequence[Location]) ->
         yield from map(look, locations)
 
 
-def _look(one: Location, settings: Mapping[str, str], begins: KnownFingerprints, before: Manifest) -> _Looked:
+def _look(
+    one: Location, settings: Mapping[str, str], begins: fingerprint.KnownFingerprints, before: manifests.Manifest
+) -> _Looked:
     target, known = one.target, one.known_as(before.objects)
     if known is not None and known in before.captures:
         return _Looked(one, known)
@@ -445,10 +434,10 @@ def _look(one: Location, settings: Mapping[str, str], begins: KnownFingerprints,
     try:
         with opener() as opened:
             size = opened.seek(0, os.SEEK_END)
-            begun = head_crc(opened, size)
+            begun = fingerprint.head_crc(opened, size)
             file = cast(BinaryIO, BoundedFile(opened, size))
-            content = fingerprint_of(file, begins)
-            read_before = 0 if content.digest in before.captures else resume_offset(file, content)[0]
+            content = fingerprint.fingerprint_of(file, begins)
+            read_before = 0 if content.digest in before.captures else fingerprint.resume_offset(file, content)[0]
     except (OSError, ValueError) as error:
         # It was there when it was found, and costs the others nothing.
         return _Looked(one, fault=f"{why_not_opened(error, '' if one.is_remote else target)}{SINCE}")
@@ -460,15 +449,15 @@ def _read(
     root: Place,
     fresh: _Fresh,
     options: LakeOptions,
-    before: Manifest,
-    after: Manifest,
+    before: manifests.Manifest,
+    after: manifests.Manifest,
     done: Ingested,
     progress: Callable[[int], None] | None,
     beside: Beside | None,
 ) -> None:
     collector = Collector(options, rules=options.rules)
     collector.note_drops(dropping_captures(root, before))
-    with LakeFiles(root, after.generation) as files:
+    with lake_files.LakeFiles(root, after.generation) as files:
         intake = Intake(collector, files.write, before.last_ns, progress)
         intake.dissector.clock.resume(before.shift_ns, before.last_ns)
         intake.resume(root, before)
@@ -499,34 +488,34 @@ def _read(
         done.failures_told = collector.linter.failures_told()
     done.out_of_order, done.open_flows = sorted(intake.out_of_order), len(memories)
     done.overlapping, done.taps = sorted(intake.overlapping), intake.taps
-    add_files(after, files.names, files.checksums)
+    lake_files.add_files(after, files.names, files.checksums)
     done.rows = {name: rows for name, rows in files.rows.items() if name in EVENT_TABLES}
 
 
-def dropping_captures(root: Place, manifest: Manifest) -> set[str]:
+def dropping_captures(root: Place, manifest: manifests.Manifest) -> set[str]:
     """Captures that report dropped frames; connections that are open may have their last frames there."""
     if not manifest.files.get("ingest_errors"):
         return set()
-    with reading(root / "ingest_errors"):
+    with lake_files.reading(root / "ingest_errors"):
         notices = list(_batches(root, manifest, "ingest_errors", ("capture", "dropped")))
     return {row["capture"] for found in notices for row in found.to_pylist() if row["dropped"]}
 
 
-def _write(files: LakeFiles, made: Iterable[tuple[str, pa.RecordBatch]]) -> None:
+def _write(files: lake_files.LakeFiles, made: Iterable[tuple[str, pa.RecordBatch]]) -> None:
     for name, found in made:
         files.write(name, found)
 
 
-def write_sums(root: Place, after: Manifest) -> None:
+def write_sums(root: Place, after: manifests.Manifest) -> None:
     """Make topics, clients and sessions again of all that there is, and put their files into ``after``."""
     made = {}
-    with reading(root / "messages"):
+    with lake_files.reading(root / "messages"):
         made["topics"] = topics(_batches(root, after, "messages", TOPIC_COLUMNS))
-    with reading(root / "connections"):
+    with lake_files.reading(root / "connections"):
         found = _batches(root, after, "connections", CONNECTION_COLUMNS)
         connections = [row for one in found for row in one.to_pylist()]
     made |= {"clients": clients(connections), "sessions": sessions(connections)}
-    with LakeFiles(root, after.generation) as files:
+    with lake_files.LakeFiles(root, after.generation) as files:
         for name, table in made.items():
             _write(files, ((name, one) for one in table.to_batches()))
     for name in _SUMS:

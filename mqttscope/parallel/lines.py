@@ -14,14 +14,7 @@ from typing import Any, Final
 
 from mqttscope.capture.pcap import FrameSink
 from mqttscope.dissect import Dissector
-from mqttscope.events import (
-    ConnectionClosed,
-    ConnectionOpened,
-    DiscardedEvent,
-    Event,
-    MalformedEvent,
-    PacketEvent,
-)
+from mqttscope.events import ConnectionClosed, ConnectionOpened, DiscardedEvent, Event, MalformedEvent, PacketEvent
 from mqttscope.mqtt.constants import Direction
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Frame
 from mqttscope.parallel.counts import Counts

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from functools import cache, reduce
+from functools import cache, partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,42 +92,10 @@ def make_views(spark: SparkSession, lake: Lake, names: Sequence[str] = TABLES) -
         read(spark, lake, manifest, name).createOrReplaceTempView(name)
 
 
-def packets(spark: SparkSession, lake: Lake) -> DataFrame:
-    return table(spark, lake, "packets")
-
-
-def messages(spark: SparkSession, lake: Lake) -> DataFrame:
-    return table(spark, lake, "messages")
-
-
-def connections(spark: SparkSession, lake: Lake) -> DataFrame:
-    """Network Connections, open ones as far as they are known."""
-    return table(spark, lake, "connections")
-
-
-def sessions(spark: SparkSession, lake: Lake) -> DataFrame:
-    return table(spark, lake, "sessions")
-
-
-def findings(spark: SparkSession, lake: Lake) -> DataFrame:
-    return table(spark, lake, "findings")
-
-
-def topics(spark: SparkSession, lake: Lake) -> DataFrame:
-    return table(spark, lake, "topics")
-
-
-def clients(spark: SparkSession, lake: Lake) -> DataFrame:
-    return table(spark, lake, "clients")
-
-
-def gaps(spark: SparkSession, lake: Lake) -> DataFrame:
-    """Bytes that were lost, or belong to no packet."""
-    return table(spark, lake, "gaps")
-
-
-def ingest_errors(spark: SparkSession, lake: Lake) -> DataFrame:
-    return table(spark, lake, "ingest_errors")
+packets, messages, connections, sessions, findings, topics, clients, gaps, ingest_errors = (
+    partial(table, name=name) for name in TABLES
+)
+"""The tables by their names, each a function of a session and a lake."""
 
 
 def parquet_paths(root: Path, names: Iterable[str]) -> list[str]:
