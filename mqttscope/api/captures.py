@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from io import BytesIO
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import orjson
@@ -174,12 +175,12 @@ class Views:
         self._decoders = decoders
         self._lines: JsonLines | DecodedLines
         if decoders is None:
-            self._lines = JsonLines(Nowhere(), payload_limit=payload_limit, show_secrets=show_secrets)
+            self._lines = JsonLines(BytesIO(), payload_limit=payload_limit, show_secrets=show_secrets)
         else:
             from mqttscope.report.jsonl_decoded import DecodedLines
 
             view = View(payload_limit=payload_limit, show_secrets=show_secrets, payloads=decoders)
-            self._lines = DecodedLines(Nowhere(), view)
+            self._lines = DecodedLines(BytesIO(), view)
 
     def of(self, event: Dissected) -> Event | None:
         """The view of an event, ``None`` for one that has no JSON form."""
@@ -233,13 +234,6 @@ KINDS: dict[type, str] = {
     ConnectionEnding: "connection_ending",
     ConnectionClosed: "connection_closed",
 }
-
-
-class Nowhere:
-    """Where lines go that nobody writes."""
-
-    def write(self, data: bytes, /) -> None:
-        """Take bytes."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -431,7 +425,7 @@ class Captures:
         self._check_open()
         reading = self._source.reading()
         dissector = self._source.dissector(reading)
-        lines = JsonLines(Nowhere(), show_secrets=self._show_secrets)
+        lines = JsonLines(BytesIO(), show_secrets=self._show_secrets)
         wanted = self._source.filter()
         matching: set[int] = set()
         found: list[ConnectionSummary] = []
@@ -553,7 +547,6 @@ class _PacketRows:
         self._since = 0
 
     def feed(self, event: Dissected) -> None:
-        """Take an event."""
         collector = self._collector
         rows = collector.rows["packets"]
         count = len(rows)
@@ -572,7 +565,6 @@ class _PacketRows:
             yield from self._of_packets(everything=False)
 
     def rest(self) -> Iterator[pyarrow.RecordBatch]:
-        """The others."""
         return self._of_packets(everything=True)
 
     def _of_packets(self, *, everything: bool) -> Iterator[pyarrow.RecordBatch]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
@@ -148,19 +149,14 @@ def command(given: LintOptions) -> int:
     if given.expression is not None or given.connection or given.clients:
         selection = Selection(shared.compile_filter(given.expression), given.connection, given.clients)
     reading = Reading(given.captures, given.files)
-    shape: dict[str, Any] = {
-        "update_baseline": given.update_baseline,
-        "statistics": given.statistics,
-        "colour": given.colour,
-        "verbose": given.verbose,
-        "selection": selection,
-    }
     name, master = given.engine
-    if name == LOCAL:
-        return LintRun(settings, reading, **shape).execute()
-    if given.files.via is not None:
+    if name == ON_SPARK and given.files.via is not None:
         raise click.UsageError("--engine spark takes no --via")
-    return SparkRun(settings, reading, master=master, **shape).execute()
+    make_run = LintRun if name == LOCAL else partial(SparkRun, master=master)
+    return make_run(
+        settings, reading, update_baseline=given.update_baseline, statistics=given.statistics, colour=given.colour,
+        verbose=given.verbose, selection=selection,
+    ).execute()  # fmt: skip
 
 
 def project_settings(

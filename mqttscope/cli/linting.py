@@ -612,7 +612,6 @@ class Findings(FindingReports):
             self._shown.feed(finding, verdict.suppression)
 
     def flush(self) -> None:
-        """Write what was found so far to the files."""
         for sink in self.files:
             sink.flush()
 

@@ -108,7 +108,6 @@ class ReadProgress:
         self._due = self._started + PROGRESS_AFTER_S
 
     def follow(self, captures: Sequence[str]) -> None:
-        """Captures that are read."""
         self._captures += captures
         self._total = None
 

@@ -12,7 +12,9 @@ from difflib import get_close_matches
 from typing import Any
 
 from mqttscope.filter import fields, literals, operators, parser
+from mqttscope.filter.fields import Field, FieldKind, Get
 from mqttscope.filter.operators import Hit, Test
+from mqttscope.filter.parser import Comparison, Token
 
 _ADDRESSES = ("client.address", "server.address")
 _PORTS = ("client.port", "server.port")
@@ -99,24 +101,24 @@ def instead_of(name: str) -> tuple[str, ...]:
 
 _ORDERED = ("==", "<", "<=", ">", ">=", "in")
 _TEXTUAL = ("==", "in", "contains", "startswith", "endswith", "like")
-_OPERATORS: dict[fields.FieldKind, tuple[str, ...]] = {
-    fields.FieldKind.FLAG: ("==",),
-    fields.FieldKind.NUMBER: _ORDERED,
-    fields.FieldKind.TIME: _ORDERED,
-    fields.FieldKind.VERSION: _ORDERED,
-    fields.FieldKind.TEXT: _TEXTUAL,
-    fields.FieldKind.BYTES: _TEXTUAL,
-    fields.FieldKind.WORD: _TEXTUAL,
-    fields.FieldKind.ENDPOINT: _TEXTUAL,
-    fields.FieldKind.ADDRESS: _TEXTUAL,
-    fields.FieldKind.PRESENCE: (),
-    fields.FieldKind.PAIRS: (),
-    fields.FieldKind.SECRET: (),
-    fields.FieldKind.DECODED: (*_ORDERED, *(one for one in _TEXTUAL if one not in _ORDERED)),
+_OPERATORS: dict[FieldKind, tuple[str, ...]] = {
+    FieldKind.FLAG: ("==",),
+    FieldKind.NUMBER: _ORDERED,
+    FieldKind.TIME: _ORDERED,
+    FieldKind.VERSION: _ORDERED,
+    FieldKind.TEXT: _TEXTUAL,
+    FieldKind.BYTES: _TEXTUAL,
+    FieldKind.WORD: _TEXTUAL,
+    FieldKind.ENDPOINT: _TEXTUAL,
+    FieldKind.ADDRESS: _TEXTUAL,
+    FieldKind.PRESENCE: (),
+    FieldKind.PAIRS: (),
+    FieldKind.SECRET: (),
+    FieldKind.DECODED: (*_ORDERED, *(one for one in _TEXTUAL if one not in _ORDERED)),
 }
 
 
-def operators_of(field: fields.Field) -> tuple[str, ...]:
+def operators_of(field: Field) -> tuple[str, ...]:
     """The operators that a field can be compared with."""
     asked = _OPERATORS[field.kind]
     return (*asked, "matches") if field.topic and asked else asked
@@ -162,11 +164,11 @@ class _Compiler:
     def fail(self, message: str, position: int, length: int, hint: str = "") -> parser.FilterError:
         return parser.FilterError(message, position, length, expression=self.expression, hint=hint)
 
-    def refuse(self, message: str, token: parser.Token, hint: str = "") -> parser.FilterError:
+    def refuse(self, message: str, token: Token, hint: str = "") -> parser.FilterError:
         return self.fail(message, token.position, len(token.text), hint)
 
     def node(self, node: parser.Node) -> Test:
-        if isinstance(node, parser.Comparison):
+        if isinstance(node, Comparison):
             return self.comparison(node)
         if isinstance(node, parser.All):
             return operators.all_of([self.node(part) for part in node.parts])
@@ -176,17 +178,17 @@ class _Compiler:
             return operators.negation(self.node(node.part))
         if isinstance(node, parser.Exists):
             found = self.field(node.field)
-            if found.many or found.kind is fields.FieldKind.PRESENCE:
+            if found.many or found.kind is FieldKind.PRESENCE:
                 return operators.truth(found.get)
             return operators.presence(found.get)
         return self.bare(node)
 
-    def field(self, written: parser.FieldName) -> fields.Field:
+    def field(self, written: parser.FieldName) -> Field:
         found = fields.lookup(written.name)
         if found is None:
             # Names of packet types are words, in which capital letters mean nothing.
             found = fields.lookup(written.name.lower())
-            if found is not None and found.kind is not fields.FieldKind.PRESENCE:
+            if found is not None and found.kind is not FieldKind.PRESENCE:
                 found = None
         path = fields.decoded_path(written.name)
         if path is not None and (found is None or (written.keys and not path)):
@@ -198,7 +200,7 @@ class _Compiler:
         self.asked.add(found.name)
         if not written.keys:
             return found
-        if found.kind is not fields.FieldKind.PAIRS:
+        if found.kind is not FieldKind.PAIRS:
             hint = 'brackets belong to user properties: user_property["k"]'
             raise self.fail(f"{written.name} has no names to look up", written.position, written.length, hint)
         for token in (*written.keys[1:], *written.keys[:1]):
@@ -206,7 +208,7 @@ class _Compiler:
                 raise self.refuse("expected a quoted name in the brackets", token, 'for example: user_property["k"]')
         return fields.keyed(found, literals.text(written.keys[0], self.fail))
 
-    def decoded(self, written: parser.FieldName, path: list[str | int]) -> fields.Field:
+    def decoded(self, written: parser.FieldName, path: list[str | int]) -> Field:
         """A field of what payloads hold."""
         if len(path) == 1 and not written.keys and get_close_matches(str(path[0]), ("length",), 1, 0.8):
             hint = f"did you mean 'payload.length'? a key of that name is payload[\"{path[0]}\"]"
@@ -243,27 +245,27 @@ class _Compiler:
     def bare(self, node: parser.Bare) -> Test:
         written = node.field
         found = self.field(written)
-        if found.kind is fields.FieldKind.DECODED:
+        if found.kind is FieldKind.DECODED:
             return operators.listed(found.get, operators.decoded_equal(True), negated=False)
-        if found.kind in (fields.FieldKind.PRESENCE, fields.FieldKind.FLAG):
+        if found.kind in (FieldKind.PRESENCE, FieldKind.FLAG):
             return operators.any_true(found.get) if found.many else operators.truth(found.get)
         hint = f"write 'exists {written.name}'"
-        if found.kind is not fields.FieldKind.SECRET:
+        if found.kind is not FieldKind.SECRET:
             hint = f"compare it with a value, or {hint}"
         kind = found.kind.value
         raise self.fail(f"{written.name} is {kind}, not a condition", written.position, written.length, hint)
 
-    def comparison(self, node: parser.Comparison) -> Test:
+    def comparison(self, node: Comparison) -> Test:
         found = self.field(node.field)
         name, operator = node.field.name, node.operator
-        if found.kind is fields.FieldKind.SECRET:
+        if found.kind is FieldKind.SECRET:
             hint = f"only 'exists {name}' can be asked"
             raise self.fail(f"the value of {name} is a secret", node.field.position, node.field.length, hint)
         if operator != "matches" and operator not in _OPERATORS[found.kind]:
             raise self.wrong_operator(found, node)
         if operator == "matches":
             return self.test(found, node, self.topic_filter(found, node))
-        if found.kind is fields.FieldKind.DECODED:
+        if found.kind is FieldKind.DECODED:
             return self.test(found, node, self.of_payload(found, node))
         if operator in ("==", "<", "<=", ">", ">="):
             get, value = self.operand(found, node)
@@ -274,7 +276,7 @@ class _Compiler:
             return self.membership(found, node)
         return self.test(found, node, self.part(found, node))
 
-    def of_payload(self, found: fields.Field, node: parser.Comparison) -> Hit:
+    def of_payload(self, found: Field, node: Comparison) -> Hit:
         """The test of a value that a payload holds, of whatever kind it is."""
         operator = node.operator
         if operator == "in":
@@ -307,7 +309,7 @@ class _Compiler:
             raise self.fail("the range ends before it begins", item.low.position, length, hint)
         return low, high
 
-    def plain(self, token: parser.Token) -> Any:
+    def plain(self, token: Token) -> Any:
         """A value of the kind that it is written as: a number, quoted text, true, false or null."""
         if token.kind == "string":
             return literals.text(token, self.fail)
@@ -322,15 +324,15 @@ class _Compiler:
             )
         return value
 
-    def test(self, found: fields.Field, node: parser.Comparison, hit: Hit) -> Test:
+    def test(self, found: Field, node: Comparison, hit: Hit) -> Test:
         make = operators.listed if found.many else operators.single
         return make(found.get, hit, negated=node.negated)
 
-    def wrong_operator(self, found: fields.Field, node: parser.Comparison) -> parser.FilterError:
+    def wrong_operator(self, found: Field, node: Comparison) -> parser.FilterError:
         name, allowed = node.field.name, _OPERATORS[found.kind]
-        if found.kind is fields.FieldKind.PRESENCE:
+        if found.kind is FieldKind.PRESENCE:
             hint = f"it stands alone: {name}, or not {name}"
-        elif found.kind is fields.FieldKind.PAIRS:
+        elif found.kind is FieldKind.PAIRS:
             hint = f'compare {name}.name, {name}.value or {name}["k"]'
         elif node.operator in ("<", "<=", ">", ">=") and fields.lookup(f"{name}.length") is not None:
             hint = f"did you mean {name}.length?"
@@ -339,7 +341,7 @@ class _Compiler:
             hint = f"operators for it: {' '.join([*signs, 'matches'] if found.topic else signs)}"
         return self.refuse(f"{name} is {found.kind.value}: '{node.sign.text}' does not apply to it", node.sign, hint)
 
-    def topic_filter(self, found: fields.Field, node: parser.Comparison) -> Hit:
+    def topic_filter(self, found: Field, node: Comparison) -> Hit:
         token = node.items[0].low
         if not found.topic:
             hint = "for a regular expression use 'like'" if "like" in _OPERATORS[found.kind] else ""
@@ -352,17 +354,17 @@ class _Compiler:
             )
         return hit
 
-    def operand(self, found: fields.Field, node: parser.Comparison) -> tuple[fields.Get, Any]:
+    def operand(self, found: Field, node: Comparison) -> tuple[Get, Any]:
         """The getter and the value to compare with; a relative time changes the getter."""
         value, relative = self.value(found, node.items[0].low)
         return (self.since_origin(found.get) if relative else found.get), value
 
-    def since_origin(self, get: fields.Get) -> fields.Get:
+    def since_origin(self, get: Get) -> Get:
         if self.origin is None:
             self.origin = Origin()
         return operators.since(get, self.origin)
 
-    def quoted(self, found: fields.Field, token: parser.Token) -> str:
+    def quoted(self, found: Field, token: Token) -> str:
         if token.kind != "string":
             hint = f'put quotes around it: "{token.text}"'
             raise self.refuse(
@@ -370,34 +372,34 @@ class _Compiler:
             )
         return literals.text(token, self.fail)
 
-    def value(self, found: fields.Field, token: parser.Token) -> tuple[Any, bool]:
+    def value(self, found: Field, token: Token) -> tuple[Any, bool]:
         """One value of the field's kind, and whether it is a relative time."""
         kind = found.kind
-        if kind is fields.FieldKind.TIME:
+        if kind is FieldKind.TIME:
             return literals.moment(token, self.fail)
         return _READERS[kind](self, found, token), False
 
-    def number(self, found: fields.Field, token: parser.Token) -> Any:
+    def number(self, found: Field, token: Token) -> Any:
         if token.kind != "atom":
             raise self.refuse(f"{found.name} is a number, {parser.shown(token)} is not", token)
         return literals.number(token, found.unit, found.name, self.fail)
 
-    def flag(self, found: fields.Field, token: parser.Token) -> Any:
+    def flag(self, found: Field, token: Token) -> Any:
         value = _BOOLEANS.get(token.text.lower())
         if value is None:
             raise self.refuse(f"{found.name} is a flag, {parser.shown(token)} is not true or false", token)
         return value
 
-    def binary(self, found: fields.Field, token: parser.Token) -> Any:
+    def binary(self, found: Field, token: Token) -> Any:
         if token.kind == "atom":
             return literals.hexadecimal(token, self.fail)
         self.quoted(found, token)
         return literals.binary_text(token, self.fail)
 
-    def version(self, found: fields.Field, token: parser.Token) -> Any:
+    def version(self, found: Field, token: Token) -> Any:
         return literals.version(token, self.fail)
 
-    def endpoint(self, found: fields.Field, token: parser.Token) -> Any:
+    def endpoint(self, found: Field, token: Token) -> Any:
         written = token.text if token.kind == "atom" else self.quoted(found, token)
         value = operators.endpoint(written)
         if value is None:
@@ -405,13 +407,13 @@ class _Compiler:
             raise self.refuse(f"{parser.shown(token)} is not an address with a port", token, hint)
         return value
 
-    def address(self, found: fields.Field, token: parser.Token) -> Any:
+    def address(self, found: Field, token: Token) -> Any:
         written = token.text if token.kind == "atom" else self.quoted(found, token)
         if "/" in written:
             raise self.refuse(f"{parser.shown(token)} is a network", token, f"write '{found.name} in {token.text}'")
         return literals.address(written)
 
-    def word(self, found: fields.Field, token: parser.Token) -> Any:
+    def word(self, found: Field, token: Token) -> Any:
         written = literals.text(token, self.fail) if token.kind == "string" else token.text
         known = found.words.get(written.lower())
         if known is not None:
@@ -423,13 +425,13 @@ class _Compiler:
         hint = f"did you mean '{close[0]}'?" if close else f"its words: {listed}"
         raise self.refuse(f"{parser.shown(token)} is not a word that {found.name} can be", token, hint)
 
-    def membership(self, found: fields.Field, node: parser.Comparison) -> Test:
+    def membership(self, found: Field, node: Comparison) -> Test:
         singles: list[Any] = []
         ranges: list[tuple[Any, Any]] = []
         relative: set[bool] = set()
         for item in node.items:
             if item.high is None:
-                if found.kind is fields.FieldKind.ADDRESS:
+                if found.kind is FieldKind.ADDRESS:
                     written = item.low.text if item.low.kind == "atom" else self.quoted(found, item.low)
                     network = literals.network(written)
                     if network is not None:
@@ -444,11 +446,11 @@ class _Compiler:
         if len(relative) > 1:
             raise self.refuse("times from the start of the capture and of the calendar cannot be mixed here", node.sign)
         get = self.since_origin(found.get) if True in relative else found.get
-        hit = operators.member(singles, ranges, networks=found.kind is fields.FieldKind.ADDRESS)
+        hit = operators.member(singles, ranges, networks=found.kind is FieldKind.ADDRESS)
         make = operators.listed if found.many else operators.single
         return make(get, hit, negated=node.negated)
 
-    def range(self, found: fields.Field, item: parser.Item, relative: set[bool]) -> tuple[Any, Any]:
+    def range(self, found: Field, item: parser.Item, relative: set[bool]) -> tuple[Any, Any]:
         assert item.high is not None
         if _OPERATORS[found.kind] is not _ORDERED:
             raise self.refuse(f"{found.name} is {found.kind.value}: it has no ranges", item.low)
@@ -461,35 +463,35 @@ class _Compiler:
             raise self.fail("the range ends before it begins", item.low.position, length, hint)
         return low, high
 
-    def part(self, found: fields.Field, node: parser.Comparison) -> Hit:
+    def part(self, found: Field, node: Comparison) -> Hit:
         """The test of ``contains``, ``startswith``, ``endswith`` and ``like``."""
         token, operator = node.items[0].low, node.operator
         needle: Any
         if operator == "like":
             if token.kind != "string":
                 raise self.refuse(f"{parser.shown(token)} is not a quoted regular expression", token)
-            pattern = operators.pattern(token.text[1:-1], binary=found.kind is fields.FieldKind.BYTES)
+            pattern = operators.pattern(token.text[1:-1], binary=found.kind is FieldKind.BYTES)
             if isinstance(pattern, tuple):
                 message, offset = pattern
                 raise self.fail(f"not a regular expression: {message}", token.position + 1 + offset, 1)
             hit = operators.searcher(pattern)
         else:
-            needle = self.binary(found, token) if found.kind is fields.FieldKind.BYTES else self.quoted(found, token)
+            needle = self.binary(found, token) if found.kind is FieldKind.BYTES else self.quoted(found, token)
             hit = operators.text_part(operator, needle)
-        if found.kind is fields.FieldKind.WORD and not all(isinstance(one, str) for one in found.words.values()):
+        if found.kind is FieldKind.WORD and not all(isinstance(one, str) for one in found.words.values()):
             codes = frozenset(value for word, value in found.words.items() if hit(word))
             return codes.__contains__
         return hit
 
 
-_Reader = Callable[[_Compiler, fields.Field, parser.Token], Any]
-_READERS: dict[fields.FieldKind, _Reader] = {
-    fields.FieldKind.NUMBER: _Compiler.number,
-    fields.FieldKind.FLAG: _Compiler.flag,
-    fields.FieldKind.TEXT: _Compiler.quoted,
-    fields.FieldKind.BYTES: _Compiler.binary,
-    fields.FieldKind.VERSION: _Compiler.version,
-    fields.FieldKind.ENDPOINT: _Compiler.endpoint,
-    fields.FieldKind.ADDRESS: _Compiler.address,
-    fields.FieldKind.WORD: _Compiler.word,
+_Reader = Callable[[_Compiler, Field, Token], Any]
+_READERS: dict[FieldKind, _Reader] = {
+    FieldKind.NUMBER: _Compiler.number,
+    FieldKind.FLAG: _Compiler.flag,
+    FieldKind.TEXT: _Compiler.quoted,
+    FieldKind.BYTES: _Compiler.binary,
+    FieldKind.VERSION: _Compiler.version,
+    FieldKind.ENDPOINT: _Compiler.endpoint,
+    FieldKind.ADDRESS: _Compiler.address,
+    FieldKind.WORD: _Compiler.word,
 }

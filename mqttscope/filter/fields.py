@@ -646,5 +646,4 @@ def keyed(base: Field, key: str) -> Field:
 
 
 def names() -> list[str]:
-    """Names of all fields, sorted."""
     return sorted(registry())

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import groupby
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -90,8 +91,7 @@ class Row(NamedTuple):
     checksum: int | None
 
 
-def _flow_of(row: Row) -> bytes | None:
-    return row.flow
+_flow_of: Callable[[Row], bytes | None] = attrgetter("flow")
 
 
 def kernel(

@@ -318,16 +318,8 @@ def error_row(notice: CaptureRemark) -> Values:
     if isinstance(notice, ClockStep):
         return (capture, "clock_step", notice.message, None, None, None, None, None)
     if isinstance(notice, CaptureError):
-        return (
-            capture,
-            "capture_error",
-            without_secrets(utf8(notice.message)),
-            notice.offset,
-            notice.frames,
-            None,
-            None,
-            None,
-        )
+        told = without_secrets(utf8(notice.message))
+        return (capture, "capture_error", told, notice.offset, notice.frames, None, None, None)
     told = f"interface {notice.interface} dropped {notice.dropped} frames"
     received = None if notice.received is None else min(notice.received, MOST)
     return (capture, "capture_drops", told, None, None, notice.interface, received, min(notice.dropped, MOST))

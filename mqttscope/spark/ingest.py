@@ -148,7 +148,6 @@ class Reading:
     settings: dict[str, str]
 
     def rows(self, rows: str, plan: str) -> DataFrame:
-        """Rows of these captures."""
         return read_captures(
             self.spark, [], rows=rows, plan=plan, split_bytes=self.split_bytes, ports=self.ports, settings=self.settings
         )

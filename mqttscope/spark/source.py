@@ -179,7 +179,6 @@ class MqttCapture(datasource.DataSource):
         return MEASURES_DDL if Options.of(self.options).rows == "measures" else DDL
 
     def reader(self, schema: StructType) -> datasource.DataSourceReader:
-        """A reader for the columns of ``schema``."""
         options = Options.of(self.options)
         return (_PushingReader if options.pushdown else Reader)(schema, options)
 
@@ -214,13 +213,11 @@ class Reader(datasource.DataSourceReader):
             return [Tasks(tasks) for tasks in pack(todo, max(size, SMALLEST_TASK))]
         if planned is None:
             planned = plan(locations, options.settings, size)
-        tasks = [task for file, one in enumerate(planned) if self._reads(one.location.name) for task in one.tasks(file)]
+        read = [self.captures is None or one.location.name in self.captures for one in planned]
+        tasks = [task for file, one in enumerate(planned) if read[file] for task in one.tasks(file)]
         packed = pack(tasks, max(size, SMALLEST_TASK))
         # Spark takes no partitions at all for one that is None.
         return [Tasks(tasks) for tasks in packed] or [Tasks([])]
-
-    def _reads(self, name: str) -> bool:
-        return self.captures is None or name in self.captures
 
     def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition."""
