@@ -40,18 +40,9 @@ from mqttscope.api.reading import (
 from mqttscope.capture.files import NOTHING_THERE, STDIN, find_captures
 from mqttscope.dissect import Dissector, FastPath, Options, dissect_segments
 from mqttscope.errors import ArgumentError
-from mqttscope.events import (
-    ClockStep,
-    ConnectionClosed,
-    ConnectionEnding,
-    ConnectionOpened,
-    DiscardedEvent,
-    GapEvent,
-    MalformedEvent,
-    PacketEvent,
-    UnparsedEvent,
-)
+from mqttscope.events import ClockStep, ConnectionClosed, MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.events import Event as Dissected
+from mqttscope.filter.fields import EVENTS
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.view import PAYLOAD_LIMIT, utf8
@@ -220,20 +211,10 @@ class Views:
         connection = shown.connection
         direction = getattr(shown, "direction", None)
         return Event(
-            KINDS[type(event)], shown.capture, shown.frame, captured(shown.timestamp_ns), connection.number,
+            EVENTS[type(event)], shown.capture, shown.frame, captured(shown.timestamp_ns), connection.number,
             connection.client, connection.server, connection.client_identifier, connection.version.text,
             None if direction is None else str(direction), line,
         )  # fmt: skip
-
-
-KINDS: dict[type, str] = {
-    GapEvent: "gap",
-    UnparsedEvent: "unparsed",
-    DiscardedEvent: "discarded",
-    ConnectionOpened: "connection_opened",
-    ConnectionEnding: "connection_ending",
-    ConnectionClosed: "connection_closed",
-}
 
 
 @dataclass(slots=True, frozen=True)

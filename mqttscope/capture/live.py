@@ -519,7 +519,6 @@ _Ptrace = Callable[[int, int, int, int], int]
 
 
 def can_shorten_time_out() -> bool:
-    """Whether it can be done here."""
     return system.linux() and os.geteuid() == 0 and _ptrace() is not None
 
 

@@ -184,8 +184,7 @@ def _find_remote(source: str, settings: Mapping[str, str], seen: Mapping[str, Se
             prefix = f"{source[: URI.match(source).end('authority')]}/"  # type: ignore[union-attr]
             base = path.partition("/")[0]
             if info.type == fs.FileType.Directory:
-                listed = system.get_file_info(fs.FileSelector(path.rstrip("/")))
-                files = sorted((one for one in listed if one.type == fs.FileType.File), key=lambda one: one.path)
+                files = [one for one in below(system, path.rstrip("/"), recursive=False) if one.is_file]
                 objects = [_object(prefix + one.path[len(base) + 1 :], one) for one in files]
                 looked = list(_each(lambda one: one.known_as(seen) is not None or _is_capture(one, settings), objects))
                 found = [one for one, is_capture in zip(objects, looked, strict=True) if is_capture]
@@ -193,11 +192,9 @@ def _find_remote(source: str, settings: Mapping[str, str], seen: Mapping[str, Se
             if not _MAGIC.search(path):
                 return [Location(_name(source), source, fault=capture_files.MISSING)]
             fixed = path[: path.index(_MAGIC.search(path)[0])].rpartition("/")[0]  # type: ignore[index]
-            below = "**" in path or "/" in path[len(fixed) + 1 :]
-            listed = system.get_file_info(fs.FileSelector(fixed, allow_not_found=True, recursive=below))
+            listed = below(system, fixed, recursive="**" in path or "/" in path[len(fixed) + 1 :])
             wanted = _pattern(path)
-            matching = [one for one in listed if one.type == fs.FileType.File and wanted.fullmatch(one.path)]
-            files = sorted(matching, key=lambda one: one.path)
+            files = [one for one in listed if one.is_file and wanted.fullmatch(one.path)]
             found = [_object(prefix + one.path[len(base) + 1 :], one) for one in files]
             return found or [Location(_name(source), source, fault=capture_files.NO_MATCH)]
     except (OSError, ValueError) as error:

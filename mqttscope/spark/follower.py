@@ -342,7 +342,12 @@ class Follower:
         self._admit(fresh, end, now)
         self._read(end, there, limit)
         self._complete(end, there, now)
-        self._say_faults(start, end)
+        # Why a file cannot be read, once per file.
+        for name, why in sorted(self._faults.items()):
+            if name not in start.unread:
+                end.said.append(Said(end.files, name, why, 0, None))
+                end.files += 1
+        end.unread = sorted(self._faults)
         end.captures = {one.name: one for one in sorted(end.captures.values(), key=lambda one: one.file)}
         if not end.said and end.files == start.files:
             before = {name: one for name, one in start.captures.items() if name not in gone}
@@ -568,14 +573,6 @@ class Follower:
             elif advance_in(one.copy(), found.size, 1):
                 one.waiting = found.size - one.memory.position
 
-    def _say_faults(self, start: Offset, end: Offset) -> None:
-        """Report why a file cannot be read, once per file."""
-        for name, why in sorted(self._faults.items()):
-            if name not in start.unread:
-                end.said.append(Said(end.files, name, why, 0, None))
-                end.files += 1
-        end.unread = sorted(self._faults)
-
     def _complete(self, end: Offset, there: dict[str, _There], now: float) -> None:
         """Find the captures that are no longer written."""
         latest: dict[str, float] = {}
@@ -619,15 +616,12 @@ def tasks(start: Offset, end: Offset) -> list[Task]:
         if earlier == one and not one.waiting:
             continue
         is_known = one.name in end.passed
-        task = Task(one.file, _location(one), notes=[_read(one, is_known=is_known)])
+        location = Location(one.name, os.path.abspath(one.name), one.size or one.memory.position)
+        task = Task(one.file, location, notes=[_read(one, is_known=is_known)])
         if not is_known:
             task.grown = _grown(one, earlier)
         made.append(task)
     return made
-
-
-def _location(one: Followed) -> Location:
-    return Location(one.name, os.path.abspath(one.name), one.size or one.memory.position)
 
 
 def _grown(one: Followed, earlier: Followed | None) -> capture_read.CaptureRange | None:
