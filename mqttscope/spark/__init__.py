@@ -12,21 +12,20 @@ Nothing outside this package imports pyspark; it comes with the extra ``spark``.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-_TABLES = frozenset(
-    ("packets", "messages", "connections", "sessions", "findings", "topics", "clients", "gaps", "ingest_errors")
-)
+from mqttscope.analysis.columns import table_names
 
 
 def __getattr__(name: str) -> Any:
-    """The functions of `tables`, imported when one is used."""
-    if name in _TABLES:
-        from mqttscope.spark import tables
+    """A function that gives a table of its name."""
+    if name in table_names():
+        from mqttscope.spark.tables import table
 
-        return getattr(tables, name)
+        return partial(table, name=name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_TABLES})
+    return sorted({*globals(), *table_names()})

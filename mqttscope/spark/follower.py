@@ -29,7 +29,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 from typing import Any
 
@@ -74,10 +74,7 @@ class Followed:
 
     def copy(self) -> Followed:
         """Another one with the same content."""
-        return Followed(
-            self.file, self.name, self.memory.copy(), self.head, self.tail, self.size, self.waiting, self.first_ns,
-            self.is_whole, self.begun,
-        )  # fmt: skip
+        return replace(self, memory=self.memory.copy())
 
 
 @dataclass(slots=True)

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from functools import cache, partial, reduce
+from functools import cache, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mqttscope.analysis.columns import table_names
 from mqttscope.lake.manifest import LakeError, Manifest, folder_of, open_lake
 from mqttscope.spark.ingest_tasks import TaskReport
 
@@ -23,10 +24,6 @@ if TYPE_CHECKING:
 
     Lake = str | os.PathLike[str]
 
-TABLES = (
-    "packets", "messages", "connections", "sessions", "findings", "topics", "clients", "gaps", "ingest_errors",
-)  # fmt: skip
-"""Names of the tables."""
 VERIFY = "parquet.page.verify-checksum.enabled"
 """The setting of Parquet by which pages are compared with their checksums."""
 _GLOB = str.maketrans({one: f"\\{one}" for one in "{}[]*?\\"})
@@ -40,7 +37,7 @@ def schema(name: str) -> StructType:
     from mqttscope.lake import schemas
 
     if name not in schemas.TABLES:
-        raise LakeError(f"there is no table {name!r}; there are {', '.join(TABLES)}")
+        raise LakeError(f"there is no table {name!r}; there are {', '.join(table_names())}")
     found = from_arrow_schema(schemas.TABLES[name].arrow().remove_metadata())
     for field, column in zip(found, schemas.TABLES[name].columns, strict=True):
         # What `describe` shows.
@@ -85,17 +82,11 @@ def _named(field: StructField, name: str) -> StructField:
     return type(field)(name, field.dataType, field.nullable, field.metadata)
 
 
-def make_views(spark: SparkSession, lake: Lake, names: Sequence[str] = TABLES) -> None:
+def make_views(spark: SparkSession, lake: Lake) -> None:
     """Name tables of a lake for SQL, as temporary views of the session."""
     manifest = open_lake(folder_of(lake))
-    for name in names:
+    for name in table_names():
         read(spark, lake, manifest, name).createOrReplaceTempView(name)
-
-
-packets, messages, connections, sessions, findings, topics, clients, gaps, ingest_errors = (
-    partial(table, name=name) for name in TABLES
-)
-"""The tables by their names, each a function of a session and a lake."""
 
 
 def parquet_paths(root: Path, names: Iterable[str]) -> list[str]:
