@@ -29,6 +29,7 @@ from mqttscope.capture.write import make_folder, opener
 from mqttscope.lake import delta, shared_commit
 from mqttscope.lake import manifest as manifests
 from mqttscope.lake.files import GROUP_ROWS, LakeFiles, dataset, reading, rows_of, writing
+from mqttscope.lake.manifest import NAME, PENDING, LakeError, Manifest, read_manifest, remove_strays, write_manifest
 from mqttscope.lake.schemas import EVENT_TABLES, FLOW_KEYS, SCOPE_STATE, STATE, TABLES
 from mqttscope.lake.store import Lake, Place, StorePath, place
 from mqttscope.system import lock, sync_folder
@@ -42,7 +43,7 @@ _OURS = {
     STREAM,
     *TABLES,
     *_INTERNAL,
-    *(one + new for one in (manifests.NAME, manifests.PENDING) for new in ("", ".new")),
+    *(one + new for one in (NAME, PENDING) for new in ("", ".new")),
 }
 """What an ingest makes in the folder of a lake."""
 VACUUMED = 64
@@ -68,7 +69,7 @@ def lake_lock(folder: Lake) -> Iterator[None]:
         file = open(root / LOCK, "ab", opener=opener)  # noqa: SIM115 - closed with the lock
     with file:
         if not lock(file.fileno()):
-            raise manifests.LakeError(f"{root} is being written by another ingest or watch")
+            raise LakeError(f"{root} is being written by another ingest or watch")
         try:
             complete(root)
             yield
@@ -82,20 +83,18 @@ def lake_lock(folder: Lake) -> Iterator[None]:
 
 def _refuse_others(root: Path) -> None:
     """A lake is not made among other things: its folders could be theirs."""
-    if (root / manifests.NAME).exists():
+    if (root / NAME).exists():
         return
     others = sorted(set(os.listdir(root)) - _OURS)
     if others:
-        raise manifests.LakeError(
+        raise LakeError(
             f"{root} is no lake, and not empty (it holds {others[0]}): a new lake needs a folder of its own"
         )
-    if not (root / manifests.PENDING).exists() and any((root / name / delta.LOG).exists() for name in TABLES):
-        raise manifests.LakeError(
-            f"{root} holds the tables of a lake, but not its {manifests.NAME}: a new lake needs a folder of its own"
-        )
+    if not (root / PENDING).exists() and any((root / name / delta.LOG).exists() for name in TABLES):
+        raise LakeError(f"{root} holds the tables of a lake, but not its {NAME}: a new lake needs a folder of its own")
 
 
-def commit(root: Place, before: manifests.Manifest, after: manifests.Manifest) -> None:
+def commit(root: Place, before: Manifest, after: Manifest) -> None:
     """Make what was written count; `LakeError` where another ingest was faster, or it cannot be written."""
     with writing(root):
         measure_files(root, after)
@@ -106,44 +105,44 @@ def commit(root: Place, before: manifests.Manifest, after: manifests.Manifest) -
     with writing(root):
         for folder in sorted({name.rpartition("/")[0] for name in after.all_files()}):
             sync_folder(root / folder)
-        if manifests.read_manifest(root).generation != before.generation or (root / manifests.PENDING).exists():
-            raise manifests.LakeError(f"{root} was changed by another ingest in the meantime; run this one again")
+        if read_manifest(root).generation != before.generation or (root / PENDING).exists():
+            raise LakeError(f"{root} was changed by another ingest in the meantime; run this one again")
         tables = delta.open_tables(root, before, after)
-        manifests.write_manifest(root, after, manifests.PENDING)
+        write_manifest(root, after, PENDING)
         _publish(root, before, after, tables)
 
 
 def complete(root: Path) -> None:
     """Complete a commit that broke off after all of its files were written; one that is complete is forgotten."""
     with writing(root):
-        if not (root / manifests.PENDING).exists():
+        if not (root / PENDING).exists():
             return
-        before, pending = manifests.read_manifest(root), manifests.read_manifest(root, manifests.PENDING)
+        before, pending = read_manifest(root), read_manifest(root, PENDING)
         if pending.generation == before.generation + 1:
             _publish(root, before, pending, delta.open_tables(root, before, pending, again=True))
         else:
-            (root / manifests.PENDING).unlink()
+            (root / PENDING).unlink()
 
 
-def _publish(root: Path, before: manifests.Manifest, after: manifests.Manifest, tables: delta.Tables) -> None:
+def _publish(root: Path, before: Manifest, after: Manifest, tables: delta.Tables) -> None:
     """Give all tables what a manifest names, then make that the one that counts; what was done is not repeated."""
     after.versions = delta.publish(root, before, after, tables)
-    manifests.write_manifest(root, after)
-    (root / manifests.PENDING).unlink(missing_ok=True)
+    write_manifest(root, after)
+    (root / PENDING).unlink(missing_ok=True)
     _tidy(root, after)
 
 
-def _tidy(root: Place, after: manifests.Manifest) -> None:
+def _tidy(root: Place, after: Manifest) -> None:
     """Take away what nobody needs any more."""
-    manifests.remove_strays(root, after)
+    remove_strays(root, after)
     if after.generation % VACUUMED == 0:
         # Not before: what an ingest has written is in no table yet, and may be older than what a vacuum spares.
-        with suppress(manifests.LakeError):
+        with suppress(LakeError):
             # What cannot be taken away now is taken away later; the commit is complete.
             delta.vacuum(root)
 
 
-def measure_files(root: Place, manifest: manifests.Manifest) -> None:
+def measure_files(root: Place, manifest: Manifest) -> None:
     """Put sizes, rows and checksums of its files into a manifest; those that it has stay."""
     sizes, rows, checksums = manifest.sizes, manifest.rows, manifest.checksums
     names = sorted(manifest.all_files())
@@ -162,7 +161,7 @@ _ROWS_BITS = 4
 """Files have about as many rows where one has less than 16 times as many as the other."""
 
 
-def merge_small(root: Place, before: manifests.Manifest, after: manifests.Manifest) -> None:
+def merge_small(root: Place, before: Manifest, after: Manifest) -> None:
     """Merge small files of earlier ingests, table by table, and name the new ones in the manifest that is to come.
 
     ``before``: the manifest that counts; files that it does not name are left alone.  `LakeError` where a file cannot
@@ -184,7 +183,7 @@ def merge_small(root: Place, before: manifests.Manifest, after: manifests.Manife
             after.files[table] = [name for name in names if name not in chosen]
 
 
-def _chosen(names: Iterable[str], before: manifests.Manifest) -> list[str]:
+def _chosen(names: Iterable[str], before: Manifest) -> list[str]:
     """The first files with the fewest rows that there are enough of; none where there are not."""
     alike: defaultdict[int, list[str]] = defaultdict(list)
     for name in names:

@@ -19,6 +19,7 @@ from mqttscope.capture.write import make_folder
 from mqttscope.lake import manifest as manifests
 from mqttscope.lake.commit import commit, lake_lock
 from mqttscope.lake.files import GROUP_ROWS, LakeFiles, add_files, dataset, reading, writing
+from mqttscope.lake.manifest import LakeError, Manifest, check_files, check_tables, read_manifest, remove_strays
 from mqttscope.lake.schemas import OPEN, RENAMED, TABLES, VERSION
 from mqttscope.lake.store import Lake
 
@@ -30,16 +31,16 @@ def convert_lake(folder: Lake) -> bool:
     """
     root = manifests.folder_of(folder)
     if not root.is_dir():
-        raise manifests.LakeError(f"{root} does not exist")
+        raise LakeError(f"{root} does not exist")
     with lake_lock(root):
-        before = manifests.read_manifest(root)
+        before = read_manifest(root)
         if not before.generation:
-            raise manifests.LakeError(f"{root} holds no lake")
+            raise LakeError(f"{root} holds no lake")
         if before.versions:
             return False
-        manifests.check_files(root, before)
-        manifests.check_tables(root, before)
-        manifests.remove_strays(root, before)
+        check_files(root, before)
+        check_tables(root, before)
+        remove_strays(root, before)
         after = replace(
             before,
             generation=before.generation + 1,
@@ -57,7 +58,7 @@ def convert_lake(folder: Lake) -> bool:
     return True
 
 
-def _name_open_files(root: Path, before: manifests.Manifest, after: manifests.Manifest) -> None:
+def _name_open_files(root: Path, before: Manifest, after: Manifest) -> None:
     """Put the files of open connections into the folders of their tables."""
     token = uuid4().hex[:12]
     with writing(root):
@@ -76,7 +77,7 @@ def _name_open_files(root: Path, before: manifests.Manifest, after: manifests.Ma
                         known[new] = known[name]
 
 
-def _rename_columns(root: Path, before: manifests.Manifest, after: manifests.Manifest) -> None:
+def _rename_columns(root: Path, before: Manifest, after: Manifest) -> None:
     """Write the files again whose columns had other names in the first version of the schemas."""
     with LakeFiles(root, after.generation) as files:
         for table, names in RENAMED.items():

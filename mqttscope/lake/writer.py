@@ -34,6 +34,7 @@ from mqttscope.lake.aggregates import CONNECTION_COLUMNS, TOPIC_COLUMNS, clients
 from mqttscope.lake.commit import commit, lake_lock, merge_small
 from mqttscope.lake.intake import STATE_ROWS, Beside, Intake, ReadDifferentlyError
 from mqttscope.lake.kernel import Unfinished, begun, state_row
+from mqttscope.lake.manifest import LakeError, Manifest, check_content, check_files, check_tables, read_manifest
 from mqttscope.lake.memory import open_connections
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.public import PUBLIC
@@ -114,7 +115,7 @@ def write_lake(
         one if isinstance(one, Location) else Location(os.fspath(one), os.path.abspath(one)) for one in captures
     ]
     with lake_lock(root):
-        before = manifests.read_manifest(root)
+        before = read_manifest(root)
         check_settings(before, options, root)
         done = Ingested()
         found = _fresh(locations, settings or {}, before)
@@ -150,7 +151,7 @@ def write_lake(
 
 def note_errors(
     root: Place,
-    after: manifests.Manifest,
+    after: Manifest,
     done: Ingested,
     fresh: Mapping[str, str],
     known: Sequence[tuple[str, str]],
@@ -170,7 +171,7 @@ def note_errors(
     return added
 
 
-def next_generation(before: manifests.Manifest, options: LakeOptions) -> manifests.Manifest:
+def next_generation(before: Manifest, options: LakeOptions) -> Manifest:
     """The manifest of the next ingest, before anything of it is written."""
     return replace(
         before,
@@ -192,7 +193,7 @@ def read_table(
     name: str,
     columns: Sequence[str] | None = None,
     *,
-    manifest: manifests.Manifest | None = None,
+    manifest: Manifest | None = None,
 ) -> pa.Table:
     """A table of a lake, what is still open included; `LakeError` where there is none, or it cannot be read.
 
@@ -200,8 +201,8 @@ def read_table(
     """
     root = place(folder)
     if manifest is None:
-        manifest = manifests.read_manifest(root)
-        manifests.check_tables(root, manifest, (name,))
+        manifest = read_manifest(root)
+        check_tables(root, manifest, (name,))
     with lake_files.reading(root / name):
         found = _dataset(root, manifest, name)
         old = RENAMED.get(name, {}) if manifest.schema == 1 else {}
@@ -209,9 +210,9 @@ def read_table(
         return found.to_table(columns=wanted).rename_columns(list(columns or TABLES[name].names))
 
 
-def _dataset(root: Place, manifest: manifests.Manifest, name: str) -> Dataset:
+def _dataset(root: Place, manifest: Manifest, name: str) -> Dataset:
     if name not in TABLES:
-        raise manifests.LakeError(f"there is no table {name!r}; there are {', '.join(TABLES)}")
+        raise LakeError(f"there is no table {name!r}; there are {', '.join(TABLES)}")
     names = (*manifest.files.get(name, ()), *manifest.open_files.get(name, ()))
     schema = TABLES[name].arrow()
     for today, then in RENAMED.get(name, {}).items() if manifest.schema == 1 else ():
@@ -220,7 +221,7 @@ def _dataset(root: Place, manifest: manifests.Manifest, name: str) -> Dataset:
     return lake_files.dataset([root / one for one in names], schema)
 
 
-def _batches(root: Place, manifest: manifests.Manifest, name: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _batches(root: Place, manifest: Manifest, name: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Columns of a table of this version, file by file; those that a file does not have are null.
 
     `dataset` does the same, and loads pandas where that is installed.
@@ -306,35 +307,35 @@ def _named(rules: Sequence[str]) -> str:
     return ", ".join(rules[:_TOLD_RULES]) + (f" and {more} more" if more > 0 else "")
 
 
-def check_settings(before: manifests.Manifest, options: LakeOptions, root: Place) -> None:
+def check_settings(before: Manifest, options: LakeOptions, root: Place) -> None:
     """`LakeError` where a lake was made with other options than these, or files of it are damaged."""
     if not before.generation:
         return
     if not before.versions:
-        raise manifests.LakeError(
+        raise LakeError(
             f"{root} is a lake of an earlier release: 'mqttscope pipeline convert --lake {root}' makes its tables "
             "Delta tables, which an ingest needs; reports and questions read it as it is"
         )
-    manifests.check_files(root, before)
+    check_files(root, before)
     delta.check(root, before)
     # What the ingest reads: what flows and rules remember, and the tables that it makes sums of.
-    manifests.check_content(root, before, [*before.state_files, *before.scope_state_files])
-    manifests.check_tables(root, before, _READ)
+    check_content(root, before, [*before.state_files, *before.scope_state_files])
+    check_tables(root, before, _READ)
     if before.group != options.group:
-        raise manifests.LakeError(f"{root} holds captures of the group {before.group!r}, not of {options.group!r}")
+        raise LakeError(f"{root} holds captures of the group {before.group!r}, not of {options.group!r}")
     written = before.options.get(_VERSION, _version())
     if written != _version():
-        raise manifests.LakeError(
+        raise LakeError(
             f"{root}: another version of mqttscope wrote this lake (tables {written}, this version writes "
             f"{_version()}): reports and questions read it; ingest into another folder"
         )
     if before.settings != settings_digest(options):
         told = _differences(before.options, option_words(options))
         if told:
-            raise manifests.LakeError(
+            raise LakeError(
                 f"{root} was written with other options: {told}; ingest with the same ones, or take another folder"
             )
-        raise manifests.LakeError(f"{root} was written with other options, rules or schemas; take another folder")
+        raise LakeError(f"{root} was written with other options, rules or schemas; take another folder")
 
 
 @dataclass(slots=True)
@@ -350,7 +351,7 @@ class IdentifiedCaptures:
     objects: dict[str, list[Any]] = field(default_factory=dict)
     """Those of stores, as the manifest has them."""
 
-    def note(self, read: Mapping[str, str], before: manifests.Manifest, after: manifests.Manifest) -> None:
+    def note(self, read: Mapping[str, str], before: Manifest, after: Manifest) -> None:
         """Put captures that were read into the manifest; ``read``: their names by digest."""
         after.captures |= read
         for digest in read:
@@ -382,7 +383,7 @@ class _Looked:
     """Why it cannot be read."""
 
 
-def _fresh(locations: Sequence[Location], settings: Mapping[str, str], before: manifests.Manifest) -> _Fresh:
+def _fresh(locations: Sequence[Location], settings: Mapping[str, str], before: Manifest) -> _Fresh:
     found, begins = _Fresh(), fingerprint.KnownFingerprints.of(before.begins, before.captures)
     look = partial(_look, settings=settings, begins=begins, before=before)
     targets: dict[str, str] = {}
@@ -403,9 +404,7 @@ def _fresh(locations: Sequence[Location], settings: Mapping[str, str], before: m
             found.contents[digest] = one.content
             found.parts[name] = one.part
     if found.faults and not found.names and not found.known:
-        raise manifests.LakeError(
-            f"nothing is done: {'; '.join(f'{name} {why}' for name, why in found.faults.items())}"
-        )
+        raise LakeError(f"nothing is done: {'; '.join(f'{name} {why}' for name, why in found.faults.items())}")
     opened = partial(open_named, settings=settings)
     for digest in fingerprint.find_prefixes(found.contents, targets, before.begins, before.captures, opened):
         found.known.append((found.names.pop(digest), digest))
@@ -422,7 +421,7 @@ def _each(look: Callable[[Location], _Looked], locations: Sequence[Location]) ->
 
 
 def _look(
-    one: Location, settings: Mapping[str, str], begins: fingerprint.KnownFingerprints, before: manifests.Manifest
+    one: Location, settings: Mapping[str, str], begins: fingerprint.KnownFingerprints, before: Manifest
 ) -> _Looked:
     target, known = one.target, one.known_as(before.objects)
     if known is not None and known in before.captures:
@@ -449,8 +448,8 @@ def _read(
     root: Place,
     fresh: _Fresh,
     options: LakeOptions,
-    before: manifests.Manifest,
-    after: manifests.Manifest,
+    before: Manifest,
+    after: Manifest,
     done: Ingested,
     progress: Callable[[int], None] | None,
     beside: Beside | None,
@@ -492,7 +491,7 @@ def _read(
     done.rows = {name: rows for name, rows in files.rows.items() if name in EVENT_TABLES}
 
 
-def dropping_captures(root: Place, manifest: manifests.Manifest) -> set[str]:
+def dropping_captures(root: Place, manifest: Manifest) -> set[str]:
     """Captures that report dropped frames; connections that are open may have their last frames there."""
     if not manifest.files.get("ingest_errors"):
         return set()
@@ -506,7 +505,7 @@ def _write(files: lake_files.LakeFiles, made: Iterable[tuple[str, pa.RecordBatch
         files.write(name, found)
 
 
-def write_sums(root: Place, after: manifests.Manifest) -> None:
+def write_sums(root: Place, after: Manifest) -> None:
     """Make topics, clients and sessions again of all that there is, and put their files into ``after``."""
     made = {}
     with lake_files.reading(root / "messages"):
