@@ -15,12 +15,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from mqttscope.analysis.columns import table_names
+_TABLES = frozenset(
+    ("packets", "messages", "connections", "sessions", "findings", "topics", "clients", "gaps", "ingest_errors")
+)
 
 
 def __getattr__(name: str) -> Any:
     """A function that gives a table of its name."""
-    if name in table_names():
+    if name in _TABLES:
         from mqttscope.spark.tables import table
 
         return partial(table, name=name)
@@ -28,4 +30,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *table_names()})
+    return sorted({*globals(), *_TABLES})

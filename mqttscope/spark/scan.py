@@ -19,6 +19,7 @@ from mqttscope.net.headers import segment as segment_of
 from mqttscope.net.segment import Fragment, Segment, ports
 from mqttscope.spark import rows
 from mqttscope.spark.plan import Task
+from mqttscope.spark.rows import BATCH_BYTES, BATCH_ROWS, Batches, Note
 
 NEVER = -1 << 63
 
@@ -46,7 +47,7 @@ class Wanted:
         return (-1 << 64 if self.start_ns is None else self.start_ns, 1 << 64 if self.end_ns is None else self.end_ns)
 
 
-def scan(task: Task, batches: rows.Batches, wanted: Wanted, settings: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
+def scan(task: Task, batches: Batches, wanted: Wanted, settings: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
     """The rows of one task.
 
     What is wrong with a capture is a row; `ScanFailedError` is raised for what is wrong with this program.
@@ -57,20 +58,18 @@ def scan(task: Task, batches: rows.Batches, wanted: Wanted, settings: Mapping[st
             file = open_location(task.location.target, settings)
         except (OSError, ValueError) as error:
             since = SINCE if task.grown is None else ""
-            notes.append(rows.Note(rows.ERROR, f"{why_not_opened(error)}{since}", task.frames_before))
+            notes.append(Note(rows.ERROR, f"{why_not_opened(error)}{since}", task.frames_before))
         else:
             with file:
                 why = why_replaced(file, task.location) if task.grown is None else None
                 if why is None:
                     yield from _read(file, task, batches, wanted, notes)
                 else:
-                    notes.append(rows.Note(rows.ERROR, why, task.frames_before))
+                    notes.append(Note(rows.ERROR, why, task.frames_before))
     yield from batches.notes((note for note in notes if note.kind in wanted.kinds), task.file, task.location.name)
 
 
-def _read(
-    file: BinaryIO, task: Task, batches: rows.Batches, wanted: Wanted, notes: list[rows.Note]
-) -> Iterator[pa.RecordBatch]:
+def _read(file: BinaryIO, task: Task, batches: Batches, wanted: Wanted, notes: list[Note]) -> Iterator[pa.RecordBatch]:
     segments: list[Segment] = []
     fragments: list[Fragment] = []
     clock: list[int] = []
@@ -101,7 +100,7 @@ def _read(
                     last_ns = frame.timestamp_ns
                 clock.append(last_ns)
                 size += len(found.payload)  # type: ignore[union-attr]
-                if len(segments) == rows.BATCH_ROWS or size >= rows.BATCH_BYTES:
+                if len(segments) == BATCH_ROWS or size >= BATCH_BYTES:
                     yield batches.segments(segments, task.file, clock)
                     segments, clock, size = [], [], 0
             elif kind is Fragment:
@@ -110,7 +109,7 @@ def _read(
                     continue
                 fragments.append(found)  # type: ignore[arg-type]
                 clock_of_fragments.append(max(frame.timestamp_ns, last_ns))
-                if len(fragments) == rows.BATCH_ROWS:
+                if len(fragments) == BATCH_ROWS:
                     yield batches.fragments(fragments, task.file, clock_of_fragments)
                     fragments, clock_of_fragments = [], []
             else:
@@ -122,12 +121,10 @@ def _read(
                     error = CaptureError(task.location.name, found.detail, None, frame.number - 1)  # type: ignore[union-attr]
                     notes.append(rows.note_of(error))
     except (RangeRefusedError, CaptureChangedError) as error:
-        notes.append(rows.Note(rows.ERROR, str(error), task.frames_before, task.start))
+        notes.append(Note(rows.ERROR, str(error), task.frames_before, task.start))
     except OSError as error:
         number = task.frames_before if frame is None else frame.number
-        notes.append(
-            rows.Note(rows.ERROR, f"cannot be read any further: {error.strerror or error}", number, task.start)
-        )
+        notes.append(Note(rows.ERROR, f"cannot be read any further: {error.strerror or error}", number, task.start))
     except Exception as error:
         behind = "before its first frame" if frame is None else f"after frame {frame.number}"
         raise ScanFailedError(
@@ -137,6 +134,6 @@ def _read(
         yield batches.segments(segments, task.file, clock)
     if fragments:
         yield batches.fragments(fragments, task.file, clock_of_fragments)
-    notes += [rows.Note(rows.SKIPPED, reason, count=count) for reason, count in sorted(skipped.items())]
+    notes += [Note(rows.SKIPPED, reason, count=count) for reason, count in sorted(skipped.items())]
     last = None if last_ns == NEVER else last_ns
-    notes.append(rows.Note(rows.SUMMARY, "", task.frames_before, count=held, timestamp_ns=last))
+    notes.append(Note(rows.SUMMARY, "", task.frames_before, count=held, timestamp_ns=last))

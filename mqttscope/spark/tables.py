@@ -14,7 +14,6 @@ from functools import cache, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mqttscope.analysis.columns import table_names
 from mqttscope.lake.manifest import LakeError, Manifest, folder_of, open_lake
 from mqttscope.spark.ingest_tasks import TaskReport
 
@@ -37,7 +36,7 @@ def schema(name: str) -> StructType:
     from mqttscope.lake import schemas
 
     if name not in schemas.TABLES:
-        raise LakeError(f"there is no table {name!r}; there are {', '.join(table_names())}")
+        raise LakeError(f"there is no table {name!r}; there are {', '.join(schemas.TABLES)}")
     found = from_arrow_schema(schemas.TABLES[name].arrow().remove_metadata())
     for field, column in zip(found, schemas.TABLES[name].columns, strict=True):
         # What `describe` shows.
@@ -84,8 +83,10 @@ def _named(field: StructField, name: str) -> StructField:
 
 def make_views(spark: SparkSession, lake: Lake) -> None:
     """Name tables of a lake for SQL, as temporary views of the session."""
+    from mqttscope.lake.schemas import TABLES
+
     manifest = open_lake(folder_of(lake))
-    for name in table_names():
+    for name in TABLES:
         read(spark, lake, manifest, name).createOrReplaceTempView(name)
 
 
