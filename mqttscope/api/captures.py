@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from io import BytesIO
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import orjson
@@ -39,18 +40,9 @@ from mqttscope.api.reading import (
 from mqttscope.capture.files import NOTHING_THERE, STDIN, find_captures
 from mqttscope.dissect import Dissector, FastPath, Options, dissect_segments
 from mqttscope.errors import ArgumentError
-from mqttscope.events import (
-    ClockStep,
-    ConnectionClosed,
-    ConnectionEnding,
-    ConnectionOpened,
-    DiscardedEvent,
-    GapEvent,
-    MalformedEvent,
-    PacketEvent,
-    UnparsedEvent,
-)
+from mqttscope.events import ClockStep, ConnectionClosed, MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.events import Event as Dissected
+from mqttscope.filter.fields import EVENTS
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.view import PAYLOAD_LIMIT, utf8
@@ -174,12 +166,12 @@ class Views:
         self._decoders = decoders
         self._lines: JsonLines | DecodedLines
         if decoders is None:
-            self._lines = JsonLines(Nowhere(), payload_limit=payload_limit, show_secrets=show_secrets)
+            self._lines = JsonLines(BytesIO(), payload_limit=payload_limit, show_secrets=show_secrets)
         else:
             from mqttscope.report.jsonl_decoded import DecodedLines
 
             view = View(payload_limit=payload_limit, show_secrets=show_secrets, payloads=decoders)
-            self._lines = DecodedLines(Nowhere(), view)
+            self._lines = DecodedLines(BytesIO(), view)
 
     def of(self, event: Dissected) -> Event | None:
         """The view of an event, ``None`` for one that has no JSON form."""
@@ -219,27 +211,10 @@ class Views:
         connection = shown.connection
         direction = getattr(shown, "direction", None)
         return Event(
-            KINDS[type(event)], shown.capture, shown.frame, captured(shown.timestamp_ns), connection.number,
+            EVENTS[type(event)], shown.capture, shown.frame, captured(shown.timestamp_ns), connection.number,
             connection.client, connection.server, connection.client_identifier, connection.version.text,
             None if direction is None else str(direction), line,
         )  # fmt: skip
-
-
-KINDS: dict[type, str] = {
-    GapEvent: "gap",
-    UnparsedEvent: "unparsed",
-    DiscardedEvent: "discarded",
-    ConnectionOpened: "connection_opened",
-    ConnectionEnding: "connection_ending",
-    ConnectionClosed: "connection_closed",
-}
-
-
-class Nowhere:
-    """Where lines go that nobody writes."""
-
-    def write(self, data: bytes, /) -> None:
-        """Take bytes."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -431,7 +406,7 @@ class Captures:
         self._check_open()
         reading = self._source.reading()
         dissector = self._source.dissector(reading)
-        lines = JsonLines(Nowhere(), show_secrets=self._show_secrets)
+        lines = JsonLines(BytesIO(), show_secrets=self._show_secrets)
         wanted = self._source.filter()
         matching: set[int] = set()
         found: list[ConnectionSummary] = []
@@ -553,7 +528,6 @@ class _PacketRows:
         self._since = 0
 
     def feed(self, event: Dissected) -> None:
-        """Take an event."""
         collector = self._collector
         rows = collector.rows["packets"]
         count = len(rows)
@@ -572,7 +546,6 @@ class _PacketRows:
             yield from self._of_packets(everything=False)
 
     def rest(self) -> Iterator[pyarrow.RecordBatch]:
-        """The others."""
         return self._of_packets(everything=True)
 
     def _of_packets(self, *, everything: bool) -> Iterator[pyarrow.RecordBatch]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from mqttscope import arguments
@@ -122,12 +123,8 @@ class Sequence:
         from mqttscope.report.jsonl import JsonLines, dumps, harmless
 
         lines: list[bytes] = []
-
-        class Lines:
-            def write(self, data: bytes) -> None:
-                lines.append(data)
-
-        reporter = JsonLines(Lines(), payload_limit=limit, show_secrets=show_secrets)
+        sink = SimpleNamespace(write=lines.append)
+        reporter = JsonLines(sink, payload_limit=limit, show_secrets=show_secrets)
         for event in self.events(raw, show_secrets=show_secrets):
             reporter.feed(event)
             for line in lines:

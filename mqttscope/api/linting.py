@@ -169,7 +169,6 @@ class _Judging:
         self._hiding = Hiding(secret_length(linter.rules), show_secrets=show_secrets)
 
     def feed(self, event: Event) -> None:
-        """Judge one event."""
         found = self.linter.feed(event)
         is_wanted = self._wanted is None or self._wanted.matches(event)
         if is_wanted and isinstance(event, PacketEvent | MalformedEvent):

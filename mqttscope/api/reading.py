@@ -20,15 +20,7 @@ from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.fragments import FragmentTable
-from mqttscope.net.frame import (
-    CaptureError,
-    CaptureNotice,
-    CaptureSecrets,
-    Decrypted,
-    Frame,
-    Plaintext,
-    Undecrypted,
-)
+from mqttscope.net.frame import CaptureError, CaptureNotice, CaptureSecrets, Decrypted, Frame, Plaintext, Undecrypted
 from mqttscope.net.segment import NoteSkipped, Segment
 
 if TYPE_CHECKING:
@@ -169,25 +161,17 @@ class Reading:
         note_skipped: NoteSkipped | None = None,
     ) -> Iterator[Segment | CaptureNotice]:
         """The segments of frames, by the front end that was asked for."""
-        found = self._dissected(frames, skipped, fragments, note_skipped)
-        return found if taps is None else taps.deduplication.under_one_key(found)
-
-    def _dissected(
-        self,
-        frames: Iterator[Frame | CaptureNotice],
-        skipped: Counter[str] | None,
-        fragments: FragmentTable | None,
-        note_skipped: NoteSkipped | None,
-    ) -> Iterator[Segment | CaptureNotice]:
         if self.via is None:
-            return segments(frames, skipped, fragments, note_skipped)
-        from mqttscope.capture.via_tshark import Dissection
+            found = segments(frames, skipped, fragments, note_skipped)
+        else:
+            from mqttscope.capture.via_tshark import Dissection
 
-        waiting = STDIN in self.captures
-        try:
-            return Dissection(frames, skipped, waiting=waiting, note_skipped=note_skipped).segments()
-        except OSError as error:
-            raise self.error(f"tshark cannot be started: {error.strerror or error}") from None
+            waiting = STDIN in self.captures
+            try:
+                found = Dissection(frames, skipped, waiting=waiting, note_skipped=note_skipped).segments()
+            except OSError as error:
+                raise self.error(f"tshark cannot be started: {error.strerror or error}") from None
+        return found if taps is None else taps.deduplication.under_one_key(found)
 
     def advice(self) -> Iterator[str]:
         """The messages at the end: taps, captures that overlap, keys that decrypted nothing."""
@@ -232,9 +216,6 @@ class Reading:
         taps = Taps()
         return open_taps(self.captures, taps, stdin=self._stdin, seen=seen), taps
 
-    def _again(self) -> Iterator[Segment | CaptureNotice]:
-        return self._segments(*self._frames())
-
     def _until_secrets(self, items: Iterator[Segment | CaptureNotice]) -> Iterator[Segment | CaptureNotice | Decrypted]:
         for item in items:
             yield item
@@ -262,7 +243,7 @@ class Reading:
 
         def again() -> Iterator[Segment | CaptureNotice]:
             nonlocal before
-            for item in () if STDIN in self.captures else self._again():
+            for item in () if STDIN in self.captures else self._segments(*self._frames()):
                 before += 1
                 yield item
                 if item == secrets:

@@ -13,21 +13,9 @@ from mqttscope.events import Event, MalformedEvent, PacketEvent
 from mqttscope.filter import Filter
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.wire import counted
+from mqttscope.replay import rewrite as rewriting
 from mqttscope.replay.alterations import Alterations, Options
 from mqttscope.replay.drivers.run import Pace
-from mqttscope.replay.rewrite import (
-    TOPIC_TEMPLATE,
-    Changes,
-    ConversionError,
-    Moment,
-    RewriteError,
-    Rewrites,
-    convert,
-    multiply,
-    rewrite,
-    select,
-    span,
-)
 from mqttscope.replay.script import Entry, Script, ScriptReader
 
 
@@ -41,9 +29,9 @@ class Wanted:
 
     clients: tuple[str, ...] = ()
     """Globs of Client Identifiers."""
-    start: Moment | None = None
-    end: Moment | None = None
-    rewrites: Rewrites = field(default_factory=Rewrites)
+    start: rewriting.Moment | None = None
+    end: rewriting.Moment | None = None
+    rewrites: rewriting.Rewrites = field(default_factory=rewriting.Rewrites)
     convert: ProtocolVersion | None = None
     lossy: bool = False
     """Whether a conversion may lose what the other version has no form for."""
@@ -55,7 +43,7 @@ class Wanted:
     @property
     def is_everything(self) -> bool:
         """Whether it is played as it was captured."""
-        return not self.rewrites and replace(self, rewrites=Rewrites()) == Wanted()
+        return not self.rewrites and replace(self, rewrites=rewriting.Rewrites()) == Wanted()
 
 
 @dataclass(slots=True)
@@ -124,7 +112,7 @@ def arrange(
         more = f": {'; '.join(reasons)}" if reasons else ""
         raise NothingRecordedError(f"no connection can be replayed{more}")
     if matching.places is not None or not wanted.is_everything:
-        begin, finish = span(captured, wanted.start, wanted.end)
+        begin, finish = rewriting.span(captured, wanted.start, wanted.end)
         options = Options(
             clients=wanted.clients,
             filtered=matching.places is not None,
@@ -141,9 +129,9 @@ def arrange(
     return found
 
 
-def _changed(found: Recorded, wanted: Wanted, places: set[int] | None) -> Iterator[Changes]:
+def _changed(found: Recorded, wanted: Wanted, places: set[int] | None) -> Iterator[rewriting.Changes]:
     """Select, convert, rewrite and copy scripts; gives what each step changed."""
-    found.scripts, changes = select(
+    found.scripts, changes = rewriting.select(
         found.scripts, clients=wanted.clients, start=wanted.start, end=wanted.end, places=places
     )
     yield changes
@@ -151,20 +139,26 @@ def _changed(found: Recorded, wanted: Wanted, places: set[int] | None) -> Iterat
         found.scripts, changes = _converted(found.scripts, wanted.convert, lossy=wanted.lossy)
         yield changes
     if wanted.rewrites:
-        found.scripts, changes = rewrite(found.scripts, wanted.rewrites)
+        found.scripts, changes = rewriting.rewrite(found.scripts, wanted.rewrites)
         yield changes
     if wanted.copies > 1 or wanted.topic_template:
-        found.scripts, changes = multiply(found.scripts, wanted.copies, wanted.topic_template or TOPIC_TEMPLATE)
+        found.scripts, changes = rewriting.multiply(
+            found.scripts, wanted.copies, wanted.topic_template or rewriting.TOPIC_TEMPLATE
+        )
         yield changes
 
 
-def _converted(scripts: list[Script], version: ProtocolVersion, *, lossy: bool) -> tuple[list[Script], Changes]:
+def _converted(
+    scripts: list[Script], version: ProtocolVersion, *, lossy: bool
+) -> tuple[list[Script], rewriting.Changes]:
     try:
-        return convert(scripts, version, lossy=lossy)
-    except ConversionError as error:
+        return rewriting.convert(scripts, version, lossy=lossy)
+    except rewriting.ConversionError as error:
         if version != ProtocolVersion.V3_1_1 or lossy:
             raise
-        raise RewriteError(f"{error}\n--lossy converts the rest, and says in the report what is lost") from None
+        raise rewriting.RewriteError(
+            f"{error}\n--lossy converts the rest, and says in the report what is lost"
+        ) from None
 
 
 def _unplayable(scripts: Sequence[Script], note: Callable[[str], None]) -> Iterator[tuple[Script, str]]:
@@ -198,14 +192,14 @@ def read_pace(pace: str | float) -> Pace:
     return Pace(speed, text=pace if isinstance(pace, str) else f"{pace:g}x")
 
 
-def read_moment(name: str, value: str | None) -> Moment | None:
+def read_moment(name: str, value: str | None) -> rewriting.Moment | None:
     """A point in time, as `Moment.parse` reads it; ``None`` for none.
 
     `RewriteError` for a text that is none, `ArgumentError` for what is no text.
     """
     if value is None:
         return None
-    return Moment.parse(arguments.text(name, value, "a time, such as 2026-01-02T03:04:05Z or 90s"))
+    return rewriting.Moment.parse(arguments.text(name, value, "a time, such as 2026-01-02T03:04:05Z or 90s"))
 
 
 def read_recorded(source: Source, wanted: Wanted) -> Recorded:

@@ -12,10 +12,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from io import BytesIO
 from typing import Any
 
 from mqttscope import arguments
-from mqttscope.api.captures import Nowhere, Path, Ports, Source
+from mqttscope.api.captures import Path, Ports, Source
 from mqttscope.api.reading import read_path
 from mqttscope.api.recorded import RECORDED, Wanted, read_moment, read_pace, read_recorded
 from mqttscope.errors import ArgumentError, InvalidStateError
@@ -154,7 +155,7 @@ class _Clients:
         outcome.left_out.update(why for _, why in self._recorded.left_out)
         scripts, live, skipped = outcome.take(playing)
         found = compare(playing, scripts, live, skipped, self._recorded.alterations)
-        writer = ReplayJson(Nowhere(), View())
+        writer = ReplayJson(BytesIO(), View())
         shortfalls = dict(outcome.shortfalls)
         shortfalls |= {f"never came: {what}": times for what, times in outcome.never_came.items()}
         return Replayed(

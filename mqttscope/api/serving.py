@@ -17,10 +17,11 @@ from collections.abc import Iterable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
+from io import BytesIO
 from typing import Any, Self
 
 from mqttscope import arguments
-from mqttscope.api.captures import Nowhere, Path, Ports, Source
+from mqttscope.api.captures import Path, Ports, Source
 from mqttscope.api.recorded import RECORDED, Wanted, read_moment, read_pace, read_recorded
 from mqttscope.errors import InvalidStateError
 from mqttscope.net.frame import CaptureError
@@ -162,7 +163,7 @@ class _Recording:
         outcome = ServedOutcome.of(self._serving, self._pace.text, self._recorded.changes)
         outcome.left_out.update(why for _, why in self._recorded.left_out)
         found = outcome.verify()
-        writer = ReplayJson(Nowhere(), View())
+        writer = ReplayJson(BytesIO(), View())
         self._served = Served(
             outcome.recorded, outcome.played, outcome.sent, outcome.received, outcome.complete,
             [writer.difference(one) for one in found.counting], self._errors, served_document(outcome),

@@ -76,7 +76,6 @@ class ByteSource:
             size -= len(piece)
 
     def give_back(self, data: bytes) -> None:
-        """Put bytes before those that come next."""
         self._given_back = data + self._given_back
 
 

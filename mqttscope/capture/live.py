@@ -89,7 +89,6 @@ NOT_HERE = (
 PIPE_BYTES = 1 << 20
 """Asked of the kernel for the pipe, so that dumpcap need not wait while frames are decoded."""
 
-_F_SETPIPE_SZ = 1031
 _UP = 1
 _READY = b"File: "
 _COMPLAINT = re.compile(r"^dumpcap: ", re.M)
@@ -162,7 +161,6 @@ class LiveCapture:
         names: Sequence[str],
         *,
         capture_filter: str = "",
-        promiscuous: bool = True,
         waiting: Callable[[], None] = lambda: None,
     ) -> None:
         self.names = tuple(names)
@@ -189,8 +187,6 @@ class LiveCapture:
             self._arguments += ["-i", name]
             if capture_filter:
                 self._arguments += ["-f", capture_filter]
-            if not promiscuous:
-                self._arguments.append("-p")
         self._arguments += ["-w", "-"]
         self._process: subprocess.Popen[bytes] | None = None
         self._complaints = b""
@@ -423,8 +419,6 @@ def _end_with_parent() -> None:  # pragma: no cover - runs in the child
     # Programs that shells start in the background inherit that it is ignored, and it is what ends dumpcap.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if system.linux():
-        import ctypes
-
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(1, int(signal.SIGINT))
 
@@ -525,7 +519,6 @@ _Ptrace = Callable[[int, int, int, int], int]
 
 
 def can_shorten_time_out() -> bool:
-    """Whether it can be done here."""
     return system.linux() and os.geteuid() == 0 and _ptrace() is not None
 
 

@@ -14,17 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, TypeVar, cast
 from urllib.parse import unquote
 
-from mqttscope.capture.files import (
-    MISSING,
-    NO_CAPTURES,
-    NO_MATCH,
-    NOT_REGULAR,
-    REPLACED,
-    find_captures,
-    is_named_like_capture,
-    looks_like_capture,
-    why_not_opened,
-)
+from mqttscope.capture import files as capture_files
 from mqttscope.capture.fingerprint import head_crc, is_replaced
 from mqttscope.capture.read import NO_FRAME, first_time
 from mqttscope.capture.stores import URI, file_system, one_line, shown_uri
@@ -103,7 +93,7 @@ def find(
             found += (one for one in listed if one.target == source or one.target not in named)
     # Together: what a glob finds is not read again where it is named as well.
     paths = [path for path in map(local_path, sources) if path is not None]
-    for one in find_captures(paths):
+    for one in capture_files.find_captures(paths):
         if isinstance(one, CaptureError):
             found.append(Location(one.capture, os.path.abspath(one.capture), fault=one.message))
         else:
@@ -136,7 +126,7 @@ def why_replaced(file: BinaryIO, one: Location) -> str | None:
     """Why a capture that is open is not what was found; ``None`` where it is."""
     if one.begins is None or not is_replaced(file, one.size, one.begins):
         return None
-    return REPLACED
+    return capture_files.REPLACED
 
 
 def local_path(source: str) -> str | None:
@@ -157,7 +147,7 @@ def _look(one: Location, settings: Mapping[str, str], seen: Mapping[str, Seen], 
         return one
     if not one.is_remote and os.path.exists(one.target) and not os.path.isfile(one.target):
         # A pipe would wait for its writer, a device may never end.
-        return Location(one.name, one.target, fault=NOT_REGULAR)
+        return Location(one.name, one.target, fault=capture_files.NOT_REGULAR)
     try:
         with open_location(one.target, settings) as file:
             size = file.seek(0, os.SEEK_END)
@@ -165,7 +155,7 @@ def _look(one: Location, settings: Mapping[str, str], seen: Mapping[str, Seen], 
             first_ns = NO_FRAME if alone else first_time(file)
             return replace(one, size=size, first_ns=first_ns, begins=begins)
     except (OSError, ValueError) as error:
-        return Location(one.name, one.target, fault=why_not_opened(error, one.target))
+        return Location(one.name, one.target, fault=capture_files.why_not_opened(error, one.target))
 
 
 def _each(call: Callable[[T], U], items: Iterable[T]) -> Iterator[U]:
@@ -194,24 +184,21 @@ def _find_remote(source: str, settings: Mapping[str, str], seen: Mapping[str, Se
             prefix = f"{source[: URI.match(source).end('authority')]}/"  # type: ignore[union-attr]
             base = path.partition("/")[0]
             if info.type == fs.FileType.Directory:
-                listed = system.get_file_info(fs.FileSelector(path.rstrip("/")))
-                files = sorted((one for one in listed if one.type == fs.FileType.File), key=lambda one: one.path)
+                files = [one for one in below(system, path.rstrip("/"), recursive=False) if one.is_file]
                 objects = [_object(prefix + one.path[len(base) + 1 :], one) for one in files]
                 looked = list(_each(lambda one: one.known_as(seen) is not None or _is_capture(one, settings), objects))
                 found = [one for one, is_capture in zip(objects, looked, strict=True) if is_capture]
-                return found or [Location(_name(source), source, fault=NO_CAPTURES)]
+                return found or [Location(_name(source), source, fault=capture_files.NO_CAPTURES)]
             if not _MAGIC.search(path):
-                return [Location(_name(source), source, fault=MISSING)]
+                return [Location(_name(source), source, fault=capture_files.MISSING)]
             fixed = path[: path.index(_MAGIC.search(path)[0])].rpartition("/")[0]  # type: ignore[index]
-            below = "**" in path or "/" in path[len(fixed) + 1 :]
-            listed = system.get_file_info(fs.FileSelector(fixed, allow_not_found=True, recursive=below))
+            listed = below(system, fixed, recursive="**" in path or "/" in path[len(fixed) + 1 :])
             wanted = _pattern(path)
-            matching = [one for one in listed if one.type == fs.FileType.File and wanted.fullmatch(one.path)]
-            files = sorted(matching, key=lambda one: one.path)
+            files = [one for one in listed if one.is_file and wanted.fullmatch(one.path)]
             found = [_object(prefix + one.path[len(base) + 1 :], one) for one in files]
-            return found or [Location(_name(source), source, fault=NO_MATCH)]
+            return found or [Location(_name(source), source, fault=capture_files.NO_MATCH)]
     except (OSError, ValueError) as error:
-        return [Location(_name(source), source, fault=why_not_opened(error))]
+        return [Location(_name(source), source, fault=capture_files.why_not_opened(error))]
 
 
 def _object(target: str, info: Any) -> Location:
@@ -227,11 +214,11 @@ def _name(uri: str) -> str:
 
 
 def _is_capture(one: Location, settings: Mapping[str, str]) -> bool:
-    if is_named_like_capture(one.target):
+    if capture_files.is_named_like_capture(one.target):
         return True
     try:
         with open_location(one.target, settings) as file:
-            return looks_like_capture(file)
+            return capture_files.looks_like_capture(file)
     except OSError:
         return True  # so that reading it says why
 

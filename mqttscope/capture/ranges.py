@@ -27,7 +27,7 @@ from typing import BinaryIO, cast
 
 from mqttscope.capture.pcap import FILE_HEADER_SIZE, FRAME_LIMIT, LAYOUTS, STANDARD_SNAP_LENGTH
 from mqttscope.capture.pcapng import BLOCK_OVERHEAD, PCAPNG_MAGIC, latest_half
-from mqttscope.capture.read import read_capture
+from mqttscope.capture.read import FilePart, read_capture, read_exactly
 from mqttscope.errors import MqttscopeError
 from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
 
@@ -179,7 +179,7 @@ def read_range(file: BinaryIO, capture: str, part: Range = WHOLE, head: bytes = 
     if part.start == 0 and part.stop is None:
         yield from read_capture(file, capture)
         return
-    window = _Window(file, head if part.start else b"", part.start, part.stop)
+    window = FilePart(file, part.start, part.stop, head if part.start else b"")
     shift = part.start - len(head) if part.start else 0
     before = part.first - 1
     frames, whole = 0, True
@@ -197,27 +197,6 @@ def read_range(file: BinaryIO, capture: str, part: Range = WHOLE, head: bytes = 
         raise RangeRefusedError(
             f"has changed: the {part.frames} frames of bytes {part.start} to {part.stop} are {frames} now"
         )
-
-
-class _Window:
-    """The bytes of a range after the head of its file, as a file."""
-
-    def __init__(self, file: BinaryIO, head: bytes, start: int, stop: int | None) -> None:
-        file.seek(start)
-        self._file = file
-        self._head = head
-        self._left = None if stop is None else stop - start
-
-    def read(self, size: int) -> bytes:
-        """Some bytes, at most ``size``; none at the end."""
-        if self._head:
-            data, self._head = self._head, b""
-            return data
-        if self._left is None:
-            return self._file.read(size)
-        data = self._file.read(min(size, self._left))
-        self._left -= len(data)
-        return data
 
 
 CHAIN_BYTES = STANDARD_SNAP_LENGTH + (1 << 12)
@@ -267,7 +246,8 @@ class Boundaries(ABC):
 
         ``None`` where there is none within the length of the longest record.
         """
-        at = self._aligned(at)
+        at = max(at, self.first)
+        at += -at % self._step
         if at >= size:
             return size
         data = _read(file, at, 2 * CHAIN_BYTES + _BLOCK)
@@ -291,9 +271,6 @@ class Boundaries(ABC):
         return size if last and len(data) < CHAIN_BYTES else None
 
     _step = 1
-
-    def _aligned(self, at: int) -> int:
-        return max(at, self.first)
 
     @abstractmethod
     def _plausible(self, data: bytes, at: int, before: int) -> tuple[int, int]:
@@ -326,10 +303,7 @@ def read_head(file: BinaryIO) -> bytes:
 def _read(file: BinaryIO, at: int, size: int) -> bytes:
     """``size`` bytes from ``at`` on; fewer at the end of the file."""
     file.seek(at)
-    data = file.read(size)
-    while len(data) < size and (more := file.read(size - len(data))):
-        data += more
-    return data
+    return read_exactly(file, size)
 
 
 class _Pcap(Boundaries):
@@ -458,10 +432,6 @@ class _Pcapng(Boundaries):
             if code == _DROP_COUNT or at > stop - 4:
                 return False
         return True
-
-    def _aligned(self, at: int) -> int:
-        at = max(at, self.first)
-        return at + (-at & 3)
 
     def _plausible(self, data: bytes, at: int, before: int) -> tuple[int, int]:
         if at + 12 > len(data):

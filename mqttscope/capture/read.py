@@ -190,21 +190,21 @@ def _read(
     file: BinaryIO, capture: str, memory: ReaderState, stop: int, *, more: bool
 ) -> Iterator[Frame | CaptureNotice]:
     file.seek(0)
-    head = _exactly(file, 4)
+    head = read_exactly(file, 4)
     if head in PCAP_MAGICS:
         # The file header is read again, the records after it are not.
         if memory.position:
-            head += _exactly(file, FILE_HEADER_SIZE - 4)
-        source = ByteSource(cast(BinaryIO, _Part(file, memory.position or len(head), stop)), plain=True)
+            head += read_exactly(file, FILE_HEADER_SIZE - 4)
+        source = ByteSource(cast(BinaryIO, FilePart(file, memory.position or len(head), stop)), plain=True)
         yield from read_pcap(source, head, capture, memory=memory, more=more)
     elif head == PCAPNG_MAGIC:
-        source = ByteSource(cast(BinaryIO, _Part(file, memory.position, stop)), plain=True)
+        source = ByteSource(cast(BinaryIO, FilePart(file, memory.position, stop)), plain=True)
         yield from read_pcapng(source, b"", capture, memory=memory, more=more)
     elif not memory.position:
         # Compressed, or no capture at all: there is only the whole.
         if not more:
             file.seek(0)
-            yield from read_capture(cast(BinaryIO, _Part(file, 0, stop)), capture)
+            yield from read_capture(cast(BinaryIO, FilePart(file, 0, stop)), capture)
     elif is_compressed(head) and not more:
         yield from _rest_of_compressed(file, capture, memory, stop)
     else:
@@ -215,8 +215,8 @@ def _rest_of_compressed(
     file: BinaryIO, capture: str, memory: ReaderState, stop: int
 ) -> Iterator[Frame | CaptureNotice]:
     """What comes after a position of a capture that was compressed when it had been read up to there."""
-    head = ByteSource(cast(BinaryIO, _Part(file, 0, stop))).fill(b"", FILE_HEADER_SIZE)[:FILE_HEADER_SIZE]
-    source = ByteSource(cast(BinaryIO, _Part(file, 0, stop)))
+    head = ByteSource(cast(BinaryIO, FilePart(file, 0, stop))).fill(b"", FILE_HEADER_SIZE)[:FILE_HEADER_SIZE]
+    source = ByteSource(cast(BinaryIO, FilePart(file, 0, stop)))
     source.skip(memory.position)
     if head[:4] in PCAP_MAGICS:
         yield from read_pcap(source, head, capture, memory=memory)
@@ -224,23 +224,30 @@ def _rest_of_compressed(
         yield from read_pcapng(source, b"", capture, memory=memory)
 
 
-def _exactly(file: BinaryIO, size: int) -> bytes:
+def read_exactly(file: BinaryIO, size: int) -> bytes:
+    """The next bytes of a file; fewer at its end."""
     data = b""
     while len(data) < size and (more := file.read(size - len(data))):
         data += more
     return data
 
 
-class _Part:
-    """Bytes of a file up to an offset, as a file."""
+class FilePart:
+    """Bytes of a file up to an offset, or to its end, as a file; before them others, which may be empty."""
 
-    def __init__(self, file: BinaryIO, start: int, stop: int) -> None:
+    def __init__(self, file: BinaryIO, start: int, stop: int | None, head: bytes = b"") -> None:
         file.seek(start)
         self._file = file
-        self._left = stop - start
+        self._head = head
+        self._left = None if stop is None else stop - start
 
     def read(self, size: int) -> bytes:
-        """Some bytes, at most ``size``; none at the end."""
+        """Some bytes, at most ``size``, but for the head; none at the end."""
+        if self._head:
+            data, self._head = self._head, b""
+            return data
+        if self._left is None:
+            return self._file.read(size)
         data = self._file.read(max(0, min(size, self._left)))
         self._left -= len(data)
         return data

@@ -351,7 +351,6 @@ class Decryption:
         return session
 
     def _decrypt(self, session: TlsSession, worker: Tshark[_Owner]) -> None:
-        """Let a tshark decrypt a session."""
         session.worker = session.latest = worker
         worker.users += 1
         self._decrypted[session] = None
@@ -388,7 +387,6 @@ class Decryption:
         return session, [*(piece for others in heads.values() for piece in others), *pieces]
 
     def _read(self, session: TlsSession, piece: StreamData, held: Held) -> None:
-        """Take the next bytes of a session."""
         from_client = piece.from_initiator is session.client_initiates
         if from_client in session.gaps:
             session.unread.add(from_client)

@@ -198,7 +198,6 @@ class Tshark(Generic[T]):
         return [process.input] if self.fault is None and process.behind and process.takes_input else []
 
     def close(self) -> None:
-        """End it now."""
         self._process.close()
         self._forget_keys()
 

@@ -131,7 +131,6 @@ class TsharkProcess:
 
     @property
     def ended(self) -> bool:
-        """Whether it runs no more."""
         return self._process.poll() is not None
 
     def push(self) -> None:

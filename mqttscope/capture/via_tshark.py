@@ -19,19 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from mqttscope.capture.tshark import MissingToolError, TsharkProcess, find_tool
 from mqttscope.installation import package_command
+from mqttscope.net import headers
 from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
-from mqttscope.net.headers import (
-    MARK_GENEVE,
-    MARK_GRE,
-    MARK_GRE_KEY,
-    MARK_GTP,
-    MARK_IN_IP,
-    MARK_L2TP,
-    MARK_PPTP,
-    MARK_TZSP,
-    MARK_VXLAN,
-    walk,
-)
 from mqttscope.net.links import SERVICE_MARK
 from mqttscope.net.segment import RST, NoteSkipped, NotSegment, Segment, direction_key
 
@@ -66,7 +55,7 @@ _CONTENT = ("mqtt", "tls", "http", "http2", "websocket")
 _QUOTING = frozenset(("icmp", "icmpv6"))
 """Protocols that hold the beginning of a datagram which was sent before."""
 _ADDRESSES = {"ip": ("ip.src", "ip.dst"), "ipv6": ("ipv6.src", "ipv6.dst")}
-_MARKS = {"gtp": MARK_GTP, "tzsp": MARK_TZSP, "l2tp": MARK_L2TP}
+_MARKS = {"gtp": headers.MARK_GTP, "tzsp": headers.MARK_TZSP, "l2tp": headers.MARK_L2TP}
 """Tunnels whose identifiers are those of one direction."""
 _WANTED = frozenset(("tcp", *_ADDRESSES, *_MARKS, "vlan", "ieee8021ad", "ieee8021ah", "gre", "vxlan", "geneve"))
 
@@ -208,7 +197,7 @@ class Dissection:
 
     def _count(self, frame: Frame) -> None:
         """Count a frame without TCP by the reason that our own walk sees; what belongs to a datagram is no reason."""
-        why = walk(frame)
+        why = headers.walk(frame)
         if isinstance(why, NotSegment | Segment):
             reason = why.reason if isinstance(why, NotSegment) else "not_tcp"
             self._skipped[reason] += 1
@@ -324,7 +313,7 @@ class _Place:
     def enter_ip(self, layer: XmlLayer, version: int) -> None:
         """An IP header; one right inside another is a tunnel too."""
         if not self._entered:
-            self.encapsulation += MARK_IN_IP[version]
+            self.encapsulation += headers.MARK_IN_IP[version]
         self.ip, self._entered = layer, False
 
     def enter(self, name: str, layer: XmlLayer) -> None:
@@ -345,10 +334,10 @@ def _tunnel(name: str, layer: XmlLayer) -> bytes:
         return _MARKS[name]
     if name == "gre":
         if (_number(layer, "gre.flags.version") or 0) == 1:
-            return MARK_PPTP
+            return headers.MARK_PPTP
         key = _octets(layer, "gre.key")
-        return MARK_GRE_KEY + key if key else MARK_GRE
-    mark = MARK_VXLAN if name == "vxlan" else MARK_GENEVE
+        return headers.MARK_GRE_KEY + key if key else headers.MARK_GRE
+    mark = headers.MARK_VXLAN if name == "vxlan" else headers.MARK_GENEVE
     return mark + (_number(layer, f"{name}.vni") or 0).to_bytes(4, "big")
 
 

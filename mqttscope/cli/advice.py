@@ -10,7 +10,7 @@ from mqttscope.net import segment
 
 if TYPE_CHECKING:
     from mqttscope.dissect import Dissector
-    from mqttscope.lake.summary import OfConnections
+    from mqttscope.lake.finding_collector import OfConnections
 
     Counted = Dissector | OfConnections
     """What was counted of connections: by a dissector, or in the rows of a lake."""

@@ -9,21 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mqttscope.cli import options as shared
 from mqttscope.cli.command import LAKE, LIVE, OUTPUT, RULES, group, make_command, option, options
 from mqttscope.cli.errors import CommandFailedError, ErrorTranslation, printable_reason
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE
-from mqttscope.cli.options import (
-    ConfigurationOptions,
-    FileOptions,
-    JudgingOptions,
-    ProtocolOptions,
-    RuleOptions,
-    SelectionOptions,
-    captures_argument,
-    colour_option,
-    compile_filter,
-    profile_option,
-)
 from mqttscope.cli.pipeline.common import lake_place, pairs
 from mqttscope.installation import extra_command
 
@@ -39,7 +28,7 @@ OF_RULES = {"--no-lint": "no_lint", "--select": "select", "--ignore": "ignore", 
 class BrowseOptions:
     """The options of ``browse``."""
 
-    captures: tuple[str, ...] = captures_argument(required=False)
+    captures: tuple[str, ...] = shared.captures_argument(required=False)
     interfaces: tuple[str, ...] = option(
         LIVE, "--interface", "-i", multiple=True, metavar="NAME",
         help="Capture from this interface instead of reading captures; may be repeated.",
@@ -59,15 +48,15 @@ class BrowseOptions:
         LAKE, "--fs", multiple=True, callback=pairs, value={}, metavar="KEY=VALUE",
         help="Setting of the store of the lake, such as region=eu-central-1; may be repeated.",
     )  # fmt: skip
-    protocol: ProtocolOptions = group(ProtocolOptions)
-    files: FileOptions = group(FileOptions)
-    selection: SelectionOptions = group(SelectionOptions)
+    protocol: shared.ProtocolOptions = group(shared.ProtocolOptions)
+    files: shared.FileOptions = group(shared.FileOptions)
+    selection: shared.SelectionOptions = group(shared.SelectionOptions)
     no_lint: bool = option(RULES, "--no-lint", is_flag=True, help="Look for no findings, which reads faster.")
-    rules: RuleOptions = group(RuleOptions)
-    profile: str | None = profile_option(envvar="MQTTSCOPE_PROFILE")
-    configuration: ConfigurationOptions = group(ConfigurationOptions)
+    rules: shared.RuleOptions = group(shared.RuleOptions)
+    profile: str | None = shared.profile_option(envvar="MQTTSCOPE_PROFILE")
+    configuration: shared.ConfigurationOptions = group(shared.ConfigurationOptions)
     show_secrets: bool = option(OUTPUT, "--show-secrets", is_flag=True, help="Show passwords and tokens.")
-    colour: bool | None = colour_option()
+    colour: bool | None = shared.colour_option()
 
     def __post_init__(self) -> None:
         if not self.captures and not self.interfaces and self.lake is None:
@@ -108,7 +97,7 @@ class BrowseOptions:
         """How to lint."""
         from mqttscope.cli.linting_settings import resolve
 
-        judging = JudgingOptions(rules=self.rules, profile=self.profile, configuration=self.configuration)
+        judging = shared.JudgingOptions(rules=self.rules, profile=self.profile, configuration=self.configuration)
         return resolve(judging, protocol=self.protocol, may_be_none=True)
 
 
@@ -135,7 +124,7 @@ def command(given: BrowseOptions) -> int:
     from mqttscope.cli.output import describe, make_view
     from mqttscope.net.frame import CaptureError
 
-    compile_filter(given.selection.expression)
+    shared.compile_filter(given.selection.expression)
     settings = None if given.no_lint or given.lake is not None else given.settings()
     found = list(find_captures([one for one in given.captures if one != "-"]))
     missing = [
@@ -172,7 +161,6 @@ def command(given: BrowseOptions) -> int:
 
 
 def _lake(given: BrowseOptions, looking: Looking) -> int:
-    """Show a lake."""
     from mqttscope.lake.store import place
 
     for name in ("duckdb", "pyarrow"):

@@ -110,7 +110,6 @@ class LiveSource:
         return segments(self._recorded(), skipped)
 
     def stop(self) -> None:
-        """End the capture."""
         self.capture.stop(settle=False)
 
     def _recorded(self) -> Iterator[Frame | CaptureNotice]:
@@ -253,7 +252,6 @@ class Original:
         self.builder = Builder(Index(self._spool, self._files), self._files, source, dissector)
 
     def close(self) -> None:
-        """End, and let go of all files."""
         self.builder.stop()
         self._spool.close()
         self._files.close()
@@ -327,7 +325,6 @@ def _show(
 
 
 def _screens(opened: Opened) -> None:
-    """Show the screens until they are left."""
     if not opened.view.colour:
         os.environ["NO_COLOR"] = "1"
     switching = sys.getswitchinterval()

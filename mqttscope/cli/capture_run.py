@@ -65,7 +65,6 @@ class CaptureRun:
 
     @property
     def read_nothing(self) -> bool:
-        """Whether no frame of the captures could be read."""
         return self.watch.read_nothing(self.dissector.flows.opened_flows)
 
     def file(self, view: View, path: str | None, *, colour: bool | None) -> FileSink | None:

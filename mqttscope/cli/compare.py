@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mqttscope.cli import options as shared
 from mqttscope.cli.command import (
     COMPARING,
     OUTPUT,
@@ -20,13 +21,6 @@ from mqttscope.cli.command import (
     options,
 )
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
-from mqttscope.cli.options import (
-    FileOptions,
-    ProtocolOptions,
-    colour_option,
-    comma_words,
-    finite,
-)
 
 if TYPE_CHECKING:
     from mqttscope.events import Event
@@ -40,13 +34,6 @@ FORMS_BY_NAME = {
 }  # fmt: skip
 """Formats by the names of outputs; the lines of text can be read as Markdown."""
 STDIN = "-"
-
-
-def _words(known: tuple[str, ...]) -> Any:
-    def read(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-        return comma_words(context, parameter, value, known)
-
-    return read
 
 
 def _filters(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -66,8 +53,8 @@ class CompareOptions:
 
     a: str = argument("A", type=click.Path(allow_dash=True, readable=False))
     b: str = argument("B", type=click.Path(allow_dash=True, readable=False))
-    protocol: ProtocolOptions = group(ProtocolOptions)
-    files: FileOptions = group(FileOptions)
+    protocol: shared.ProtocolOptions = group(shared.ProtocolOptions)
+    files: shared.FileOptions = group(shared.FileOptions)
     clients: tuple[str, ...] = option(
         SELECTION, "--client", multiple=True, metavar="ID", help="Compare only these clients (* for any characters)."
     )
@@ -76,15 +63,15 @@ class CompareOptions:
         help="Leave out messages whose topic matches this Topic Filter; may be repeated.",
     )  # fmt: skip
     ignore: tuple[str, ...] = option(
-        COMPARING, "--ignore", multiple=True, metavar="WHAT", callback=_words(IGNORABLE), listed=IGNORABLE,
+        COMPARING, "--ignore", multiple=True, metavar="WHAT", callback=shared.comma_words, listed=IGNORABLE,
         help=f"Do not compare this: {', '.join(IGNORABLE)}.",
     )  # fmt: skip
     count: tuple[str, ...] = option(
-        COMPARING, "--count", multiple=True, metavar="WHAT", callback=_words(COUNTABLE), listed=COUNTABLE,
+        COMPARING, "--count", multiple=True, metavar="WHAT", callback=shared.comma_words, listed=COUNTABLE,
         help=f"Compare this as well: {', '.join(COUNTABLE)}.",
     )  # fmt: skip
     tolerance: float | None = option(
-        COMPARING, "--timing", type=click.FloatRange(0), callback=finite, metavar="SECONDS",
+        COMPARING, "--timing", type=click.FloatRange(0), callback=shared.finite, metavar="SECONDS",
         help="Compare times since the start of the connection, which may differ by this much.",
     )  # fmt: skip
     pairing: str = option(
@@ -104,7 +91,7 @@ class CompareOptions:
         help="Show at most N differences; the exit code counts all. [default: 200 lines of text, all as JSON]",
     )  # fmt: skip
     show_secrets: bool = option(OUTPUT, "--show-secrets", is_flag=True, help="Show passwords and tokens.")
-    colour: bool | None = colour_option()
+    colour: bool | None = shared.colour_option()
 
     def __post_init__(self) -> None:
         from mqttscope.cli.output import REPORT, refuse_inputs, refuse_name

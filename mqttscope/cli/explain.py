@@ -51,7 +51,7 @@ class ExplainOptions:
     colour: bool | None = colour_option()
 
     def __post_init__(self) -> None:
-        from mqttscope.cli.output import HTML, REPORT, is_page, refuse_form, refuse_inputs, refuse_name, refuse_terminal
+        from mqttscope.cli.output import HTML, is_page, refuse_report
         from mqttscope.mqtt.topics import FILTER_PROBLEMS, topic_filter_problem
 
         if self.message is not None:
@@ -64,11 +64,7 @@ class ExplainOptions:
             object.__setattr__(self, "form", HTML)
         if self.form != "text" and "time_format" in dict(on_command_line()):
             raise click.UsageError(f"--time is for text: --format {self.form} has times in UTC")
-        refuse_form(self.form, self.output)
-        refuse_terminal(self.form, self.output)
-        if self.output is not None:
-            refuse_inputs(self.output, self.captures)
-            refuse_name(self.output, "--output", REPORT)
+        refuse_report(self.form, self.output, self.captures)
 
     def asked(self) -> str:
         """Which connections were asked for, in words; empty where all trouble is."""

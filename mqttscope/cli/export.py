@@ -25,7 +25,6 @@ from mqttscope.net.flow import Flow
 from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import CaptureNotice, Decrypted, Frame
 from mqttscope.net.segment import FIN, RST, SYN, Fragment, NotSegment, Segment, endpoints, reverse_key
-from mqttscope.session.connection import Connection
 
 OPTION = "--write"
 MAX_FRAMES_OF_A_PACKET = 1_000_000
@@ -208,7 +207,9 @@ class Export:
             if isinstance(event, ConnectionOpened):
                 # The segment at hand may have ended this flow, or begun it on the ports of another.
                 opened = self._records.get(connection.flow_key)
-                if opened is None or not _is_of(opened.flow, connection):
+                begun = connection.frame, connection.opened_ns, connection.capture
+                flow = None if opened is None else opened.flow
+                if flow is None or (flow.first_frame, flow.opened_ns, flow.capture) != begun:
                     opened = self._record(connection.flow_key, dissector)
                 if opened is not None:
                     opened.connection = connection.number
@@ -447,15 +448,6 @@ class _Copied:
         return data
 
     read = read1
-
-
-def _is_of(flow: Flow, connection: Connection) -> bool:
-    """Whether a connection was recognised on this flow."""
-    return (flow.first_frame, flow.opened_ns, flow.capture) == (
-        connection.frame,
-        connection.opened_ns,
-        connection.capture,
-    )
 
 
 def _track(record: _Record, client: str, direction: Direction | None) -> _Track:

@@ -7,20 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mqttscope.cli import options as shared
 from mqttscope.cli.command import OUTPUT, SELECTION, group, make_command, on_command_line, option, options
-from mqttscope.cli.options import (
-    HUMAN_FORMATS,
-    PACKET_FORMATS,
-    ConfigurationOptions,
-    FileOptions,
-    ProtocolOptions,
-    SelectionOptions,
-    ViewOptions,
-    captures_argument,
-    colour_option,
-    compile_filter,
-    jobs_option,
-)
 
 if TYPE_CHECKING:
     from mqttscope.cli.output import Watch
@@ -41,19 +29,19 @@ REPRODUCERS = (".sh", ".json", ".py")
 class InspectOptions:
     """The options of ``inspect``."""
 
-    captures: tuple[str, ...] = captures_argument()
-    protocol: ProtocolOptions = group(ProtocolOptions)
-    files: FileOptions = group(FileOptions)
-    selection: SelectionOptions = group(SelectionOptions)
+    captures: tuple[str, ...] = shared.captures_argument()
+    protocol: shared.ProtocolOptions = group(shared.ProtocolOptions)
+    files: shared.FileOptions = group(shared.FileOptions)
+    selection: shared.SelectionOptions = group(shared.SelectionOptions)
     limit: int | None = option(
         SELECTION, "--limit", type=click.IntRange(1), metavar="N",
         help="Stop after this many packets. With --format html, 50,000 are listed unless it says more.",
     )  # fmt: skip
     form: str = option(
-        OUTPUT, "--format", type=click.Choice((*PACKET_FORMATS, "html")), default="text", show_default=True,
+        OUTPUT, "--format", type=click.Choice((*shared.PACKET_FORMATS, "html")), default="text", show_default=True,
         help="Format of the report.",
     )  # fmt: skip
-    view: ViewOptions = group(ViewOptions)
+    view: shared.ViewOptions = group(shared.ViewOptions)
     output: str | None = option(
         OUTPUT, "--output", "-o", metavar="FILE",
         help="Write the report to this file, FILE.html as a page; or one connection as FILE.sh, as FILE.json for "
@@ -66,35 +54,22 @@ class InspectOptions:
         OUTPUT, "--spreadsheet", is_flag=True,
         help="With --format csv: put ' before text that a spreadsheet would take for a formula.",
     )  # fmt: skip
-    colour: bool | None = colour_option()
-    configuration: ConfigurationOptions = group(ConfigurationOptions)
-    jobs: int | None = jobs_option()
+    colour: bool | None = shared.colour_option()
+    configuration: shared.ConfigurationOptions = group(shared.ConfigurationOptions)
+    jobs: int | None = shared.jobs_option()
 
     def __post_init__(self) -> None:
-        from mqttscope.cli.output import (
-            HTML,
-            REPORT,
-            is_page,
-            refuse_form,
-            refuse_inputs,
-            refuse_name,
-            refuse_terminal,
-            same_file,
-        )
+        from mqttscope.cli.output import HTML, is_page, refuse_report, same_file
 
         if is_page(self.output) and "form" not in dict(on_command_line()):
             object.__setattr__(self, "form", HTML)
         if self.form == HTML:
             self._check_page()
-        refuse_form(self.form, self.output)
-        refuse_terminal(self.form, self.output)
+        refuse_report(self.form, self.output, self.captures)
         if self.spreadsheet and self.form != "csv":
             raise click.UsageError("--spreadsheet goes with --format csv")
-        if self.output is not None:
-            refuse_inputs(self.output, self.captures)
-            refuse_name(self.output, "--output", REPORT)
-            if self.write is not None and same_file(self.output, self.write):
-                raise click.UsageError("--output and --write name the same file")
+        if self.output is not None and self.write is not None and same_file(self.output, self.write):
+            raise click.UsageError("--output and --write name the same file")
 
     def _check_page(self) -> None:
         """A usage error for views that a page does not have."""
@@ -145,8 +120,8 @@ def command(given: InspectOptions) -> int:
             given.captures, given.output, suffix, given.files, given.protocol, given.selection,
             show_secrets=given.view.show_secrets,
         )  # fmt: skip
-    captures, output, human = given.captures, given.output, given.form in (*HUMAN_FORMATS, HTML)
-    wanted = compile_filter(given.selection.expression)
+    captures, output, human = given.captures, given.output, given.form in (*shared.HUMAN_FORMATS, HTML)
+    wanted = shared.compile_filter(given.selection.expression)
     export = None
     if given.write is not None:
         from mqttscope.cli.export import Export
@@ -163,13 +138,13 @@ def command(given: InspectOptions) -> int:
     file = run.file(view, output, colour=given.colour)
     sink = run.sink(file)
     reading, watch, dissector = run.reading, run.watch, run.dissector
-    shared = Shared(given, reading, watch, view, wanted)
+    divided = DividedWork(given, reading, watch, view, wanted)
     reporter: Reporter | None = None
     page: Packets | None = None
     try:
-        shown = shared.run(sink, dissector)
+        shown = divided.run(sink, dissector)
         if shown is None:
-            sink = shared.rest(sink)
+            sink = divided.rest(sink)
             reporter = make_reporter(given.form, sink, view)
             if given.form == HTML:
                 from mqttscope.report.html.packets import Packets
@@ -229,7 +204,7 @@ def command(given: InspectOptions) -> int:
     )  # fmt: skip
 
 
-class Shared:
+class DividedWork:
     """The same by several processes, where what is asked for can be shared out.
 
     One process shows what only it can number or measure: a limit, connections by number, filters by numbers of the run,

@@ -122,7 +122,10 @@ def _choose(events: Iterable[Event], wanted: Any, connections: tuple[int, ...]) 
 
 
 def _several(chosen: list[Script]) -> str:
-    lines = [f"{one.connection.number:>6}  {_called(one)}" for one in chosen[:MAX_NAMED]]
+    lines = []
+    for one in chosen[:MAX_NAMED]:
+        packets = counted(len(one.entries), "packet")
+        lines.append(f"{one.connection.number:>6}  {utf8(starred_name(one.name))}, {packets}")
     if len(chosen) > MAX_NAMED:
         lines.append(f"and {len(chosen) - MAX_NAMED:,} more")
     told = "\n".join(lines)
@@ -131,12 +134,7 @@ def _several(chosen: list[Script]) -> str:
     )
 
 
-def _called(script: Script) -> str:
-    return f"{utf8(starred_name(script.name))}, {counted(len(script.entries), 'packet')}"
-
-
 def _tell(script: Script, made: ScriptFile, suffix: str) -> None:
-    """What whoever runs it has to know."""
     if script.connection.transport == "websocket" and suffix != ".json":
         warn("the connection was recorded over WebSocket; the file sends the same packets over TCP")
     if made.lost:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
+from mqttscope.cli import options as shared
 from mqttscope.cli.command import (
     FAILING,
     OTHER,
@@ -21,18 +23,6 @@ from mqttscope.cli.command import (
     options,
 )
 from mqttscope.cli.main import EXIT_CLEAN
-from mqttscope.cli.options import (
-    COUNTED,
-    ConnectionNumber,
-    FileOptions,
-    JudgingOptions,
-    ProtocolOptions,
-    captures_argument,
-    colour_option,
-    compile_filter,
-    format_option,
-    outputs_option,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,14 +51,14 @@ def engine(context: click.Context, parameter: click.Parameter, value: str | None
 class LintOptions:
     """The options of ``lint``."""
 
-    captures: tuple[str, ...] = captures_argument(required=False)
-    protocol: ProtocolOptions = group(ProtocolOptions)
-    files: FileOptions = group(FileOptions)
+    captures: tuple[str, ...] = shared.captures_argument(required=False)
+    protocol: shared.ProtocolOptions = group(shared.ProtocolOptions)
+    files: shared.FileOptions = group(shared.FileOptions)
     expression: str | None = option(
         SELECTION, "--filter", "-f", metavar="EXPR", help="Only findings of packets that match (docs/filters.md)."
     )
     connection: tuple[int, ...] = option(
-        SELECTION, "--connection", type=ConnectionNumber(), metavar="N", multiple=True,
+        SELECTION, "--connection", type=shared.ConnectionNumber(), metavar="N", multiple=True,
         help="Only findings of the connection with this number; may be repeated.",
     )  # fmt: skip
     clients: tuple[str, ...] = option(
@@ -78,7 +68,7 @@ class LintOptions:
         metavar="ID",
         help="Only findings of these clients (* for any characters).",
     )
-    judging: JudgingOptions = group(JudgingOptions)
+    judging: shared.JudgingOptions = group(shared.JudgingOptions)
     update_baseline: bool = option(
         FAILING, "--update-baseline", is_flag=True, help="Write what is found now to the file of --baseline."
     )
@@ -90,15 +80,15 @@ class LintOptions:
         FAILING, "--require-quality", type=click.Choice(["usable", "complete"]), envvar="MQTTSCOPE_REQUIRE_QUALITY",
         help="Exit with code 3 when a capture lacks something (docs/lint.md).",
     )  # fmt: skip
-    form: str | None = format_option()
-    outputs: tuple[str, ...] = outputs_option()
+    form: str | None = shared.format_option()
+    outputs: tuple[str, ...] = shared.outputs_option()
     verbose: bool = option(
         OUTPUT, "--verbose", "-v", is_flag=True, help="Show each note in full, not one line for each rule."
     )
     statistics: bool = option(
         OUTPUT, "--statistics", is_flag=True, help="Count findings by rule instead of showing them."
     )
-    colour: bool | None = colour_option()
+    colour: bool | None = shared.colour_option()
     engine: tuple[str, str | None] = option(
         SPARK, "--engine", metavar="ENGINE", callback=engine, value=(LOCAL, None),
         help="Where to lint: local, spark, spark://HOST:PORT, sc://HOST. [default: local]",
@@ -150,26 +140,23 @@ def command(given: LintOptions) -> int:
     # What these need may come from the configuration.
     if given.update_baseline and settings.baseline is None:
         raise click.UsageError("--update-baseline needs --baseline FILE")
-    if given.statistics and settings.format not in COUNTED:
-        raise click.UsageError(f"--statistics has no format {settings.format}; give --format {' or '.join(COUNTED)}")
+    if given.statistics and settings.format not in shared.COUNTED:
+        raise click.UsageError(
+            f"--statistics has no format {settings.format}; give --format {' or '.join(shared.COUNTED)}"
+        )
     refuse_terminal(settings.format, settings.output)
     selection: Selection[Finding] | None = None
     if given.expression is not None or given.connection or given.clients:
-        selection = Selection(compile_filter(given.expression), given.connection, given.clients)
+        selection = Selection(shared.compile_filter(given.expression), given.connection, given.clients)
     reading = Reading(given.captures, given.files)
-    shape: dict[str, Any] = {
-        "update_baseline": given.update_baseline,
-        "statistics": given.statistics,
-        "colour": given.colour,
-        "verbose": given.verbose,
-        "selection": selection,
-    }
     name, master = given.engine
-    if name == LOCAL:
-        return LintRun(settings, reading, **shape).execute()
-    if given.files.via is not None:
+    if name == ON_SPARK and given.files.via is not None:
         raise click.UsageError("--engine spark takes no --via")
-    return SparkRun(settings, reading, master=master, **shape).execute()
+    make_run = LintRun if name == LOCAL else partial(SparkRun, master=master)
+    return make_run(
+        settings, reading, update_baseline=given.update_baseline, statistics=given.statistics, colour=given.colour,
+        verbose=given.verbose, selection=selection,
+    ).execute()  # fmt: skip
 
 
 def project_settings(

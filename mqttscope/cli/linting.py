@@ -13,23 +13,10 @@ import click
 
 from mqttscope.capture.files import STDIN, find_captures
 from mqttscope.capture.write import write_file
-from mqttscope.cli import advice
+from mqttscope.cli import advice, output
 from mqttscope.cli.errors import ErrorTranslation
 from mqttscope.cli.linting_settings import Settings
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
-from mqttscope.cli.output import (
-    HTML,
-    CannotWriteError,
-    FileSink,
-    Output,
-    Watch,
-    awaited,
-    is_terminal,
-    make_view,
-    refuse_inputs,
-    warn,
-    warn_all,
-)
 from mqttscope.cli.own_rules import refuse_on_spark
 from mqttscope.cli.reading import Reading
 from mqttscope.dissect import FastPath, dissect_segments
@@ -73,7 +60,7 @@ class FindingReports:
         self.linter = Linter(settings.rules, complete=settings.complete, **linting)
         self.plain = View(width=0, payload_limit=256, secret_length=settings.secret_length)
         """How reports in files look."""
-        self.files: list[FileSink] = []
+        self.files: list[output.FileSink] = []
         self.outputs = [*([(settings.format, settings.output)] if settings.output else ()), *settings.more]
         """Formats of reports in files, and these files."""
 
@@ -130,7 +117,7 @@ class LintRun(FindingReports):
         self.update_baseline = update_baseline
         self.selection = selection
         self.dissector = reading.dissector(settings.options)
-        self.watch = Watch(progress=True)
+        self.watch = output.Watch(progress=True)
         self.clients: set[str] = set()
         self.spoken: Counter[str] = Counter()
         """MQTT packets that were judged, by capture; where a part is selected, those of all of it."""
@@ -141,17 +128,13 @@ class LintRun(FindingReports):
         """Captures that were found under the names that the user gave, once they were read."""
         self.cut = 0
         """Packets that never came to their end."""
-        self._pages: dict[int, FileSink] = {}
+        self._pages: dict[int, output.FileSink] = {}
         """Files of reports that are pages, by the identity of the report."""
-        self.stdout: Output | None = None
+        self.stdout: output.Output | None = None
         self.sink = sink
         self.closed = False
         """The reports are written: what a thread finds that could not be waited for comes too late."""
         self.reporters = self._reporters(statistics, colour, verbose)
-
-    @property
-    def _human(self) -> bool:
-        return self.settings.format in ("full", "concise")
 
     @property
     def failing(self) -> int:
@@ -186,7 +169,6 @@ class LintRun(FindingReports):
         return EXIT_FINDINGS if failed else EXIT_CLEAN
 
     def _judge(self) -> None:
-        """Read the captures, take what is found."""
         reading = self.reading
         # A selection keeps events.
         fast_path = FastPath(self.dissector, self.feed, order=reading.order, passing=self.selection is None)
@@ -355,28 +337,28 @@ class LintRun(FindingReports):
         shape |= {"every": settings.every, "live": self.sink is not None or STDIN in self.captures}
         made: list[Any] = []
         if settings.output is None:
-            view = make_view(colour=colour, payload="auto", payload_limit=256)
+            view = output.make_view(colour=colour, payload="auto", payload_limit=256)
             view.secret_length = settings.secret_length
             shown = self.sink
             if shown is None:
                 # The exit code is that of the findings, also when the reader has seen enough.
-                shown = self.stdout = Output(immediate=awaited(self.captures), continues=True)
+                shown = self.stdout = output.Output(immediate=output.awaited(self.captures), continues=True)
             made.append(
                 make_statistics(settings.format, shown, view)
                 if statistics
                 else make_reporter(settings.format, shown, view, **shape)
             )
         for _, path in self.outputs:
-            refuse_inputs(path, self.captures, settings.inputs())
+            output.refuse_inputs(path, self.captures, settings.inputs())
         for name, path in self.outputs:
-            sink = FileSink(path, self.captures, private=False)
+            sink = output.FileSink(path, self.captures, private=False)
             self.files.append(sink)
             made.append(
                 make_statistics(name, sink, self.plain)
                 if statistics and path == settings.output
                 else make_reporter(name, sink, self.plain, **shape)
             )
-            if name == HTML:
+            if name == output.HTML:
                 self._pages[id(made[-1])] = sink
         return made
 
@@ -384,62 +366,63 @@ class LintRun(FindingReports):
         path = self.settings.baseline
         assert path is not None
         if self.watch.errors:
-            warn(f"baseline {path}: not written, since a capture could not be read to its end")
+            output.warn(f"baseline {path}: not written, since a capture could not be read to its end")
             return
         if not self.packets and self.nothing():
-            warn(f"baseline {path}: not written, since there was nothing to judge")
+            output.warn(f"baseline {path}: not written, since there was nothing to judge")
             return
         if self.shortfalls():
-            warn(f"baseline {path}: not written, since the captures are not {self.required_quality}")
+            output.warn(f"baseline {path}: not written, since the captures are not {self.required_quality}")
             return
         known, found = self.gate.baseline, self.gate.made
         made = known.updated(found, self._complete(), self.clients)
         new = len(made.entries.keys() - known.entries.keys())
         gone = len(known.entries.keys() - made.entries.keys())
         kept = len(made.entries.keys() - found.entries.keys())
-        with ErrorTranslation(CannotWriteError, OSError, before=f"cannot write {path}: "):
+        with ErrorTranslation(output.CannotWriteError, OSError, before=f"cannot write {path}: "):
             write_file(path, made.dumps().encode())
         unseen = f"; {kept:,} kept, whose rules or clients were not judged" if kept else ""
-        warn(f"baseline {path}: {len(made.entries):,} kinds of findings, {new:,} new, {gone:,} gone{unseen}")
+        output.warn(f"baseline {path}: {len(made.entries):,} kinds of findings, {new:,} new, {gone:,} gone{unseen}")
 
     def _tell(self) -> None:
         """The lines for standard error, in every format."""
         nothing = self.nothing()
+        human = self.stdout is not None and self.settings.format in ("full", "concise")
+        is_shown = human and output.is_terminal()  # the report has said it on the same terminal
         if self.selection is not None and self.dissector.connections and not nothing:
             absent = advice.selected_nothing(
                 self.dissector, self.selection.connections, filtered=False, matched=True, whole=True
             )
             if absent:
-                warn(absent)
+                output.warn(absent)
         if not self.dissector.connections and not self.watch.errors:
             told = advice.nothing_found(self.dissector)
-            warn(f"nothing to judge: {told}" if nothing else told)
-        elif nothing and not self.watch.errors and not (self.stdout is not None and self._human and is_terminal()):
-            warn(nothing)  # unless it has just been said on the same terminal
+            output.warn(f"nothing to judge: {told}" if nothing else told)
+        elif nothing and not self.watch.errors and not is_shown:
+            output.warn(nothing)
         level = self.required_quality
         short = [] if level is None else shortfall_sentences(level, self.shortfalls())
         idle = "" if nothing else no_packet_in(self.idle())
-        for sentence in filter(None, (idle, self.linter.quality.unheard, *short)):
-            if not (self.stdout is not None and self._human and is_terminal()):
-                warn(sentence)
+        if not is_shown:
+            output.warn_all((idle, self.linter.quality.unheard, *short))
         if self.selection is not None and self.selection.left_out:
             left = counted(self.selection.left_out, "finding")
-            warn(f"limit: {left} left out, which waited for the Client Identifier of their connection")
+            output.warn(f"limit: {left} left out, which waited for the Client Identifier of their connection")
         snapped = advice.snap_length(self.dissector, self.watch.skipped)
         unread = advice.not_read(self.dissector, self.watch.skipped, via=self.reading.via)
         of_connections = advice.of_connections(self.dissector, deduplicates=self.reading.deduplicate)
         of_taps, unopened = self.reading.of_taps(), self.reading.unopened()
-        warn_all((*of_connections, *of_taps, snapped, unopened, unread))
+        output.warn_all((*of_connections, *of_taps, snapped, unopened, unread))
         self.tell_rules()
 
     def tell_rules(self) -> None:
         """The lines for standard error about suppressions and about rules that failed."""
         for pattern in self.settings.suppressions.expired():
-            warn(f"{pattern.written}: the suppression expired on {pattern.expires}; its findings count again")
-        warn_all(self.unmet())
+            output.warn(f"{pattern.written}: the suppression expired on {pattern.expires}; its findings count again")
+        output.warn_all(self.unmet())
         for error in self.linter.internal_errors[:3]:
-            warn(f"internal error in {error.rule}: {error.capture}, frame {error.frame}: {error.error}")
-        warn_all(self.linter.failures_told())
+            output.warn(f"internal error in {error.rule}: {error.capture}, frame {error.frame}: {error.error}")
+        output.warn_all(self.linter.failures_told())
 
 
 class SparkRun(LintRun):
@@ -500,7 +483,6 @@ class SparkRun(LintRun):
         self._count(judged.sums, [one.name for one in found])
 
     def _tell_notices(self, notices: Sequence[CaptureNotice | ClockStep]) -> None:
-        """Pass the notices of the captures on, to people and to the linter."""
         for notice in self.watch.events(notices):
             self.linter.feed(notice)
 
@@ -535,7 +517,7 @@ class SparkRun(LintRun):
 def tell_judging(recording: Recording, *, hint: bool = True) -> None:
     """Report how the traffic was judged; ``hint``: name the command that judges all of a recording."""
     more = f"; mqttscope lint {recording.path} judges all" if hint and recording.path else ""
-    warn_all(sentence + more for sentence in recording.told())
+    output.warn_all(sentence + more for sentence in recording.told())
 
 
 def read_baseline(path: Path | None, *, may_be_new: bool = False) -> Baseline:
@@ -588,11 +570,11 @@ class Findings(FindingReports):
         view.secret_length = settings.secret_length
         self._reporters: list[_Report] = []
         for name, path in self.outputs:
-            sink = FileSink(path, private=False)
+            sink = output.FileSink(path, private=False)
             self.files.append(sink)
             self._reporters.append(_Report(name in _HELD, self._make(name, sink, self.plain)))
 
-    def show_in(self, sink: Output) -> None:
+    def show_in(self, sink: output.Output) -> None:
         """Show findings among the packets as well, unless they have a file of their own."""
         if self.settings.output is None:
             self._shown = self._make(self.settings.format, sink, self.view)
@@ -630,7 +612,6 @@ class Findings(FindingReports):
             self._shown.feed(finding, verdict.suppression)
 
     def flush(self) -> None:
-        """Write what was found so far to the files."""
         for sink in self.files:
             sink.flush()
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mqttscope import arguments
+from mqttscope.cli import options as shared
 from mqttscope.cli.command import (
     BROKER,
     CASES,
@@ -25,21 +26,6 @@ from mqttscope.cli.command import (
     options,
 )
 from mqttscope.cli.errors import CommandFailedError, ErrorTranslation
-from mqttscope.cli.options import (
-    FileOptions,
-    JudgingOptions,
-    PacketSize,
-    Version,
-    Word,
-    captures_argument,
-    checksums_option,
-    colour_option,
-    finite,
-    format_option,
-    outputs_option,
-    ports_option,
-    positive_option,
-)
 from mqttscope.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -121,7 +107,7 @@ class ConnectOptions:
         BROKER, "--password-file", metavar="FILE",
         help="File with the password or token to send. [default: $MQTTSCOPE_PASSWORD]",
     )  # fmt: skip
-    connect_timeout: float = positive_option(
+    connect_timeout: float = shared.positive_option(
         BROKER, "--connect-timeout", "Give up connecting after this time.", default=10.0, show_default=True
     )
     tls: TlsOptions = group(TlsOptions)
@@ -206,7 +192,7 @@ class ListenOptions:
             return listen_context(self.listen_cert, self.listen_key)
 
 
-class PaceType(Word):
+class PaceType(shared.Word):
     """``recorded``, ``asap``, ``causal``, or how many times as fast: ``2x``."""
 
     name = "recorded|Nx|asap|causal"
@@ -275,7 +261,7 @@ class ChangeOptions:
         CHANGES, "--unset", multiple=True, metavar="PATH", help="Leave out this field or property."
     )
     convert: ProtocolVersion | None = option(
-        CHANGES, "--convert", type=Version(), metavar="3.1.1|5.0",
+        CHANGES, "--convert", type=shared.Version(), metavar="3.1.1|5.0",
         help="Convert to this version of MQTT, if nothing is lost by that.",
     )  # fmt: skip
     lossy: bool = option(
@@ -299,8 +285,8 @@ class RunOptions:
     """What is made of a live run: a recording, findings, a report."""
 
     lint: bool = option(OUTPUT, "--lint", is_flag=True, help="Lint the live traffic, with the options of lint.")
-    judging: JudgingOptions = group(
-        JudgingOptions,
+    judging: shared.JudgingOptions = group(
+        shared.JudgingOptions,
         shown={"exit_zero": "Exit with code 0 in spite of differences and findings; errors still count."},
     )
     write: str | None = option(
@@ -313,7 +299,7 @@ class RunOptions:
     output: str | None = option(
         OUTPUT, "--output", "-o", metavar="FILE", help="Write the report to this file. [default: standard output]"
     )
-    colour: bool | None = colour_option()
+    colour: bool | None = shared.colour_option()
 
     def __post_init__(self) -> None:
         for name, path in (("output", self.output), ("write", self.write)):
@@ -336,7 +322,7 @@ class RunOptions:
         return make_view(colour=colour, time_format="relative")
 
 
-class MappedPort(Word):
+class MappedPort(shared.Word):
     """``1883=1884``."""
 
     name = "RECORDED=LIVE"
@@ -353,7 +339,7 @@ class MappedPort(Word):
 class ReplayOptions:
     """The options of ``replay``."""
 
-    captures: tuple[str, ...] = captures_argument()
+    captures: tuple[str, ...] = shared.captures_argument()
     broker: str = option(
         BROKER, "--broker", metavar="URL", required=True, envvar="MQTTSCOPE_BROKER",
         help="Broker to play against: mqtt://, mqtts://, ws://, wss://[USER@]HOST[:PORT].",
@@ -363,14 +349,14 @@ class ReplayOptions:
         help="Play connections that were recorded at port RECORDED against port LIVE.",
     )  # fmt: skip
     connect: ConnectOptions = group(ConnectOptions)
-    ports: tuple[tuple[int, str], ...] = ports_option()
-    files: FileOptions = group(FileOptions)
+    ports: tuple[tuple[int, str], ...] = shared.ports_option()
+    files: shared.FileOptions = group(shared.FileOptions)
     recorded: RecordedOptions = group(RecordedOptions)
     changes: ChangeOptions = group(ChangeOptions)
     timing: PaceOptions = group(PaceOptions)
-    max_gap: float | None = positive_option(PLAYING, "--max-gap", "Shorten recorded silences to this length.")
-    rate: float | None = positive_option(PLAYING, "--rate", "Send at most N messages per second.", metavar="N")
-    patience: float = positive_option(
+    max_gap: float | None = shared.positive_option(PLAYING, "--max-gap", "Shorten recorded silences to this length.")
+    rate: float | None = shared.positive_option(PLAYING, "--rate", "Send at most N messages per second.", metavar="N")
+    patience: float = shared.positive_option(
         PLAYING, "--wait", "Wait this long for each answer of the broker.", default=5.0, show_default=True
     )
     faithful: bool = option(
@@ -392,22 +378,22 @@ class ReplayOptions:
 class ServeOptions:
     """The options of ``serve``."""
 
-    captures: tuple[str, ...] = captures_argument()
+    captures: tuple[str, ...] = shared.captures_argument()
     listening: ListenOptions = group(ListenOptions)
     websocket: bool = option(LISTENING, "--websocket", is_flag=True, help="Speak WebSocket with devices.")
-    ports: tuple[tuple[int, str], ...] = ports_option()
-    dont_verify_checksums: bool = checksums_option()
-    files: FileOptions = group(FileOptions)
+    ports: tuple[tuple[int, str], ...] = shared.ports_option()
+    dont_verify_checksums: bool = shared.checksums_option()
+    files: shared.FileOptions = group(shared.FileOptions)
     recorded: RecordedOptions = group(RecordedOptions)
     timing: PaceOptions = group(PaceOptions)
-    patience: float = positive_option(
+    patience: float = shared.positive_option(
         PLAYING, "--wait", "Wait this long for a late device before the next delivery.", default=5.0, show_default=True
     )
     repeat: bool = option(
         PLAYING, "--repeat", is_flag=True,
         help="Start over when all connections of a client have been played, and do not end by itself.",
     )  # fmt: skip
-    duration: float | None = positive_option(END, "--duration", "Stop after this time.")
+    duration: float | None = shared.positive_option(END, "--duration", "Stop after this time.")
     verify: bool = option(
         OUTPUT, "--verify", is_flag=True,
         help="Compare what the device does with the recording; exit code 1 where it differs.",
@@ -430,7 +416,7 @@ class ProxyOptions:
         help="Serve at most N clients at the same time.",
     )  # fmt: skip
     max_packet: int = option(
-        LISTENING, "--max-packet", type=PacketSize(), default=1 << 20, metavar="BYTES",
+        LISTENING, "--max-packet", type=shared.PacketSize(), default=1 << 20, metavar="BYTES",
         help="Forward larger packets, but do not judge them. [default: 1M]",
     )  # fmt: skip
     upstream: str = option(
@@ -438,23 +424,23 @@ class ProxyOptions:
         help="Broker to forward to: mqtt://, mqtts://, ws://, wss://HOST[:PORT].",
     )  # fmt: skip
     connect_timeout: float | None = option(
-        BROKER, "--connect-timeout", type=click.FloatRange(0), callback=finite, metavar="SECONDS",
+        BROKER, "--connect-timeout", type=click.FloatRange(0), callback=shared.finite, metavar="SECONDS",
         help="Wait this long for the broker [default: 10] and for a CONNECT [default: 30]; 0: no limit.",
     )  # fmt: skip
     tls: TlsOptions = group(TlsOptions)
     lint: bool = option(OUTPUT, "--lint/--no-lint", default=True, show_default=True, help="Lint the traffic.")
-    judging: JudgingOptions = group(JudgingOptions)
-    form: str | None = format_option()
-    outputs: tuple[str, ...] = outputs_option()
+    judging: shared.JudgingOptions = group(shared.JudgingOptions)
+    form: str | None = shared.format_option()
+    outputs: tuple[str, ...] = shared.outputs_option()
     write: str | None = option(OUTPUT, "--write", "-w", metavar="FILE", help="Record the traffic in this pcapng file.")
     show: bool = option(
         OUTPUT, "--show/--quiet", default=False, help="Show packets as they pass, or not. [default: quiet]"
     )
-    colour: bool | None = colour_option()
+    colour: bool | None = shared.colour_option()
     stop_on_finding: bool = option(
         END, "--stop-on-finding", is_flag=True, help="Stop at the first finding that counts."
     )
-    duration: float | None = positive_option(END, "--duration", "Stop after this time.")
+    duration: float | None = shared.positive_option(END, "--duration", "Stop after this time.")
 
     def __post_init__(self) -> None:
         if self.write in ("", "-"):
@@ -468,7 +454,7 @@ class ProxyOptions:
 class MutateOptions:
     """The options of ``mutate``."""
 
-    captures: tuple[str, ...] = captures_argument(required=False, metavar="[CAPTURE...]")
+    captures: tuple[str, ...] = shared.captures_argument(required=False, metavar="[CAPTURE...]")
     broker: tuple[str, ...] = option(
         BROKER, "--broker", multiple=True, metavar="[NAME=]URL", envvar="MQTTSCOPE_BROKER",
         help="Broker to test: mqtt://, mqtts://, ws://, wss://[USER@]HOST[:PORT]; may be repeated.",
@@ -483,8 +469,8 @@ class MutateOptions:
         BROKER, "--broker-pid", type=click.IntRange(1), metavar="PID", help="Process of the broker, to watch."
     )
     connect: ConnectOptions = group(ConnectOptions, shown={})
-    ports: tuple[tuple[int, str], ...] = ports_option()
-    files: FileOptions = group(FileOptions)
+    ports: tuple[tuple[int, str], ...] = shared.ports_option()
+    files: shared.FileOptions = group(shared.FileOptions)
     expression: str | None = option(
         SELECTION, "--filter", "-f", metavar="EXPR",
         help="Mutate only connections with a packet that matches (docs/filters.md).",
@@ -507,14 +493,14 @@ class MutateOptions:
         CASES, "--side", type=click.Choice(("client", "server")),
         help="Side whose packets are mutated, with --list and --write. [default: client]",
     )  # fmt: skip
-    seconds: float | None = positive_option(CASES, "--duration", "Start no case after this time.")
-    patience: float = positive_option(
+    seconds: float | None = shared.positive_option(CASES, "--duration", "Start no case after this time.")
+    patience: float = shared.positive_option(
         CASES, "--wait", "Wait this long for the broker to react.", default=1.0, show_default=True
     )
-    longest: float = positive_option(
+    longest: float = shared.positive_option(
         CASES, "--longest", "Skip cases that need a pause longer than this.", default=10.0, show_default=True
     )
-    rate: float | None = positive_option(CASES, "--rate", "Start at most N cases per second.", metavar="N")
+    rate: float | None = shared.positive_option(CASES, "--rate", "Start at most N cases per second.", metavar="N")
     jobs: int = option(
         CASES, "--jobs", type=click.IntRange(1, 64), default=1, show_default=True, metavar="N",
         help="Play N cases at the same time; what seems to deviate is played again alone.",
@@ -537,7 +523,7 @@ class MutateOptions:
         OUTPUT, "--output", "-o", metavar="FILE", help="Write the report to this file. [default: standard output]"
     )
     show_secrets: bool = option(OUTPUT, "--show-secrets", is_flag=True, help="Show passwords in the report.")
-    colour: bool | None = colour_option()
+    colour: bool | None = shared.colour_option()
 
     def __post_init__(self) -> None:
         """Refuse options that exclude each other: none is taken and then ignored."""

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 from typing import Any
 
 import click
@@ -87,16 +87,11 @@ def brokers(given: MutateOptions) -> list[Broker]:
     found = [_broker(name or str(target), target, given) for name, target in targets]
     for place, one in enumerate(found):
         for other in found[:place]:
-            _refuse_same(one, other)
+            if one.places() & other.places():
+                raise click.UsageError(f"--broker: {one.access.target} is the same broker as {other.access.target}")
+            if one.name == other.name:
+                raise click.UsageError(f"--broker: two brokers are called {one.name}")
     return found
-
-
-def _refuse_same(one: Broker, other: Broker) -> None:
-    """A usage error where two URLs lead to one broker, or two brokers have one name."""
-    if one.places() & other.places():
-        raise click.UsageError(f"--broker: {one.access.target} is the same broker as {other.access.target}")
-    if one.name == other.name:
-        raise click.UsageError(f"--broker: two brokers are called {one.name}")
 
 
 def _named(text: str) -> tuple[str, str]:
@@ -171,7 +166,6 @@ def _sink(given: MutateOptions) -> Any:
 
 
 def _list(given: MutateOptions) -> int:
-    """``--list``."""
     side = given.side or CLIENT
     found = select(given.pattern, sender=side)
     if given.form in PROGRAMS:
@@ -188,11 +182,12 @@ def _list(given: MutateOptions) -> int:
 
 
 def _try(given: MutateOptions, found: list[Broker]) -> int:
-    """Try the cases on each broker, and report."""
     keep = Found(given.folder) if given.folder is not None else None
     flows = _read_flows(given)
     sink = _sink(given)
-    runs = [_tried(given, flows, broker) for broker in found]
+    about = ", ".join(map(public_name, given.captures)), flows.capture_hash, given.seed
+    alone = given.number is not None
+    runs = [Tried(one.name, *about, show_secrets=given.show_secrets, alone=alone) for one in found]
 
     def each(result: CaseResult, tried: Tried) -> None:
         """Cases as lines are written when they are known: a run may take hours."""
@@ -200,7 +195,7 @@ def _try(given: MutateOptions, found: list[Broker]) -> int:
             sink.write(case_line(result, tried))
             sink.flush()
 
-    tests = [_broker_test(given, broker) for broker in found]
+    tests = [BrokerTest(one.access, given.patience, process_of(given, one), one.rate(given.rate)) for one in found]
     try:
         asyncio.run(_all(given, flows, list(zip(tests, runs, strict=True)), keep, each))
     except BrokenPipeError:
@@ -220,18 +215,6 @@ def _try(given: MutateOptions, found: list[Broker]) -> int:
     if flows.truncated or any(one.stopped or not one.results for one in runs):
         return EXIT_UNREADABLE
     return EXIT_FINDINGS if any(one.deviations for one in runs) else EXIT_CLEAN
-
-
-def _tried(given: MutateOptions, flows: Flows, broker: Broker) -> Tried:
-    """The run against one broker, before it begins."""
-    return Tried(
-        broker.name,
-        ", ".join(map(public_name, given.captures)),
-        flows.capture_hash,
-        given.seed,
-        show_secrets=given.show_secrets,
-        alone=given.number is not None,
-    )
 
 
 def _why(error: BaseException) -> str:
@@ -266,14 +249,9 @@ async def _all(
             await tasks[-1]
 
 
-def _broker_test(given: MutateOptions, broker: Broker) -> BrokerTest:
-    return BrokerTest(broker.access, given.patience, process_of(given, broker), broker.rate(given.rate))
-
-
 async def _one(
     given: MutateOptions, flows: Flows, test: BrokerTest, tried: Tried, keep: Found | None, each: Each
 ) -> None:
-    """Try the cases on one broker."""
     started = time.monotonic()
     if test.stopped:
         tried.stopped = "interrupted"
@@ -528,7 +506,9 @@ def _write(given: MutateOptions, target: str, flows: Flows, sink: Any) -> int:
     try:
         about = f"mqttscope mutate: flows of capture {flows.capture_hash} with mutated {side}s, seed {given.seed}"
         with open(open_alone(target), "wb") as file, PcapngWriter(file, comment=about) as writer:
-            rows += _flows(_in_time(given, chain(first, cases)), writer)
+            deadline = time.monotonic() + (given.seconds or float("inf"))
+            in_time = takewhile(lambda _: time.monotonic() <= deadline, chain(first, cases))
+            rows += _flows(in_time, writer)
     except BrokenPipeError:
         raise
     except (OSError, ValueError) as error:
@@ -545,15 +525,6 @@ def _write(given: MutateOptions, target: str, flows: Flows, sink: Any) -> int:
             sink.write(b"".join(map(written_line, [*map(listing.MUTATED_FLOW.view, rows), whole])))
         sink.flush()
     return EXIT_UNREADABLE if flows.truncated else EXIT_CLEAN
-
-
-def _in_time(given: MutateOptions, cases: Iterator[Numbered]) -> Iterator[Numbered]:
-    """Cases until the time of ``--duration`` is over."""
-    deadline = time.monotonic() + (given.seconds or float("inf"))
-    for one in cases:
-        if time.monotonic() > deadline:
-            return
-        yield one
 
 
 def _flows(cases: Iterator[Numbered], writer: PcapngWriter) -> Iterator[WrittenCase]:

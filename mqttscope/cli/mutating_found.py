@@ -175,7 +175,6 @@ class ProgressLine(output.Progress):
         self.say(f"reducing a case, {tries:,} tries")
 
     def end(self) -> None:
-        """Leave no trace."""
         if self._counting is not None:
             self._counting.cancel()
         self.clear()

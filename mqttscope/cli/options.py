@@ -18,6 +18,7 @@ from mqttscope.cli.command import (
     READING,
     RULES,
     SELECTION,
+    Option,
     argument,
     group,
     on_command_line,
@@ -209,7 +210,6 @@ class ConnectionNumber(click.IntRange):
 
 
 def filter_option() -> Any:
-    """``--filter``."""
     return option(
         SELECTION, "--filter", "-f", metavar="EXPR", help="Only what matches this expression (docs/filters.md)."
     )
@@ -298,14 +298,13 @@ def comma_list(context: click.Context, parameter: click.Parameter, value: tuple[
     return tuple(name.strip() for one in value for name in one.split(",") if name.strip())
 
 
-def comma_words(
-    context: click.Context, parameter: click.Parameter, value: tuple[str, ...], known: tuple[str, ...]
-) -> tuple[str, ...]:
-    """The same of known words; usage errors for others, and where the option is given and names none."""
+def comma_words(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    """The same of the words that the option lists; usage errors for others, and where it is given and names none."""
+    assert isinstance(parameter, Option)
     names = comma_list(context, parameter, value)
-    allowed = ", ".join(known)
+    allowed = ", ".join(parameter.listed)
     for one in names:
-        if one not in known:
+        if one not in parameter.listed:
             raise click.BadParameter(f"{one!r} is not one of {allowed}", context, parameter)
     if any(not one.strip(" ,") for one in value):
         raise click.BadParameter(f"the value is empty; it names one or more of {allowed}", context, parameter)
@@ -331,7 +330,6 @@ def _level(name: str, words: tuple[str, ...], text: str) -> Any:
 
 
 def profile_option(**settings: Any) -> Any:
-    """``--profile``."""
     return option(
         RULES, "--profile", metavar="NAME|FILE", help="Check the limits of this broker or service too.", **settings
     )
@@ -346,7 +344,6 @@ def format_option() -> Any:
 
 
 def outputs_option(text: str = "Write findings to this file; FORMAT=FILE adds a further format.") -> Any:
-    """``--output`` that may be given for several formats."""
     return option(OUTPUT, "--output", "-o", multiple=True, metavar="[FORMAT=]FILE", help=text)
 
 

@@ -108,7 +108,6 @@ class ReadProgress:
         self._due = self._started + PROGRESS_AFTER_S
 
     def follow(self, captures: Sequence[str]) -> None:
-        """Captures that are read."""
         self._captures += captures
         self._total = None
 
@@ -133,7 +132,6 @@ class ReadProgress:
         return f"{part} of {sized(self._total)}, {sized(rate)}/s, {lasting(left)} left"
 
     def clear(self) -> None:
-        """Take the line away."""
         self._progress.clear()
 
 
@@ -209,7 +207,6 @@ class Output:
             self.flush()
 
     def write_all(self, data: bytes) -> None:
-        """Write all that there is."""
         self.write(data)
         self.flush()
 
@@ -267,7 +264,6 @@ def _is_terminal(stream: TextIO | None) -> bool:
 
 
 def is_terminal() -> bool:
-    """Whether standard output is a terminal."""
     return _is_terminal(sys.stdout)
 
 
@@ -470,6 +466,15 @@ def refuse_terminal(form: str, output: str | None) -> None:
         raise click.UsageError("--format html is a page for a browser; write it to a file: --output FILE.html")
 
 
+def refuse_report(form: str, output: str | None, captures: Sequence[str]) -> None:
+    """Usage errors where a report of captures cannot go where ``--output`` sends it."""
+    refuse_form(form, output)
+    refuse_terminal(form, output)
+    if output is not None:
+        refuse_inputs(output, captures)
+        refuse_name(output, "--output", REPORT)
+
+
 def refuse_inputs(
     target: str,
     captures: Sequence[str],
@@ -504,14 +509,6 @@ def _is_stdin(target: str) -> bool:
     return stat.S_ISREG(given.st_mode) and os.path.samestat(given, os.stat(target))
 
 
-def _open_private(path: str, flags: int) -> int:
-    return opener(path, flags & ~os.O_TRUNC)
-
-
-def _open_shared(path: str, flags: int) -> int:
-    return open_shared(path, flags & ~os.O_TRUNC)
-
-
 class FileSink:
     """A file as a binary sink, opened at once so that a wrong path is reported before the work.
 
@@ -527,8 +524,9 @@ class FileSink:
         self.path = path
         self._fresh = not os.path.exists(path)
         self._begun = False
+        make = opener if private else open_shared
         try:
-            self.file = open(path, "wb", opener=_open_private if private else _open_shared)  # noqa: SIM115 - open as long as the run
+            self.file = open(path, "wb", opener=lambda name, flags: make(name, flags & ~os.O_TRUNC))  # noqa: SIM115
         except (OSError, ValueError) as error:
             raise self._failed(error) from None
         if self._fresh and is_source(path, captures):

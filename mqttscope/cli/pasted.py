@@ -152,7 +152,6 @@ def _read(line: int, text: str) -> Found:
 
 
 def _add(dump: _Dump, offset: int, rest: str) -> None:
-    """Add a row to a dump."""
     if dump.problem is not None:
         return
     if offset != len(dump.raw):

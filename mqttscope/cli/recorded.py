@@ -26,10 +26,7 @@ from mqttscope.events import Event
 from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.segment import Segment
-from mqttscope.replay.rewrite import (
-    RewriteError,
-    Rewrites,
-)
+from mqttscope.replay.rewrite import RewriteError, Rewrites
 from mqttscope.replay.script_file import PASSWORD, ScriptFileError, is_script, read_script, segments_of
 from mqttscope.replay.verify.difference import Verification
 from mqttscope.report.base import Sink

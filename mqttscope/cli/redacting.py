@@ -227,7 +227,6 @@ class RedactRun:
         return check.close()
 
     def _check_captures(self) -> int:
-        """Look through captures that are there."""
         found: list[Hit] = []
         others = [one for one in self.given.captures if one != STDIN]
         paths: list[str | CaptureError] = [STDIN] if STDIN in self.given.captures else []

@@ -14,13 +14,15 @@ KINDS = (
 """`redact.kinds.Value`, which is not loaded for ``--help``."""
 
 
-def read_kinds(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    return comma_words(context, parameter, value, KINDS)
-
-
 def _kinds(name: str, text: str) -> tuple[str, ...]:
     made: tuple[str, ...] = option(
-        VALUES, name, multiple=True, callback=read_kinds, listed=KINDS, metavar="KINDS", help=text
+        VALUES,
+        name,
+        multiple=True,
+        callback=comma_words,
+        listed=KINDS,
+        metavar="KINDS",
+        help=text,
     )
     return made
 

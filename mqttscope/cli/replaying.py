@@ -26,16 +26,7 @@ from mqttscope.replay.drivers.run import BrokerTarget, Plan, Replay, make_plan
 from mqttscope.replay.script import Script
 from mqttscope.replay.verify.latency import run_latencies
 from mqttscope.report.page import Page
-from mqttscope.report.replay.summary import (
-    Outcome,
-    compare,
-    latency_lines,
-    plan_document,
-    render_latency,
-    summary_document,
-    write_plan,
-    write_summary,
-)
+from mqttscope.report.replay import summary
 from mqttscope.report.replay.text import ReplayText
 from mqttscope.report.when import duration
 from mqttscope.system import allow_descriptors
@@ -93,11 +84,11 @@ class ReplayCommand(LiveRun):
         scripts, length = self.recorded.scripts, self._replay().context.timeline.length_ns
         told = {"broker": str(self.target), "pace": self.pace.text, "length_ns": length}
         if self.given.run.form == "jsonl":
-            document = plan_document(self.plan, scripts, changes=self.recorded.changes, **told)  # type: ignore[arg-type]
+            document = summary.plan_document(self.plan, scripts, changes=self.recorded.changes, **told)  # type: ignore[arg-type]
             data = orjson.dumps(document) + b"\n"
         else:
             page = Page(self.view)
-            write_plan(page, self.plan, scripts, changes=self.recorded.changes, **told)  # type: ignore[arg-type]
+            summary.write_plan(page, self.plan, scripts, changes=self.recorded.changes, **told)  # type: ignore[arg-type]
             data = page.encoded()
         sink = self.sink()
         sink.write(data)
@@ -107,10 +98,11 @@ class ReplayCommand(LiveRun):
     def execute(self) -> int:
         """Ask where it matters, replay, report."""
         self._agree()
-        raise_limit(len(self.recorded.scripts))
+        # Each connection takes a descriptor.
+        allow_descriptors(len(self.recorded.scripts) + _SPARE_DESCRIPTORS)
         options = self.record(str(self.target), "replaying")
         options.ports.setdefault(self.target.port, WEBSOCKET if self.target.websocket else MQTT)
-        outcome = Outcome(str(self.target), self.pace.text, changes=self.recorded.changes)
+        outcome = summary.Outcome(str(self.target), self.pace.text, changes=self.recorded.changes)
         outcome.left_out.update(why for _, why in self.recorded.left_out)
         try:
             replay = self._replay()
@@ -146,13 +138,12 @@ class ReplayCommand(LiveRun):
         if replay.watch is not None:
             replay.watch(None)
 
-    def _take(self, outcome: Outcome, replay: Replay) -> None:
-        """Add a run to what is reported."""
+    def _take(self, outcome: summary.Outcome, replay: Replay) -> None:
         recorded, live, skipped = outcome.take(replay)
         if self.given.verify and not self._too_much(outcome, recorded, live):
-            outcome.verification = compare(replay, recorded, live, skipped, self.recorded.alterations)
+            outcome.verification = summary.compare(replay, recorded, live, skipped, self.recorded.alterations)
 
-    def _too_much(self, outcome: Outcome, recorded: list[Script], live: list[Script | None]) -> bool:
+    def _too_much(self, outcome: summary.Outcome, recorded: list[Script], live: list[Script | None]) -> bool:
         """Whether a comparison would take too long after the replay was stopped; reports it."""
         packets = sum(len(one.entries) for one in (*recorded, *live) if one is not None)
         if not outcome.stopped or packets <= MAX_COMPARED_WHEN_STOPPED:
@@ -160,7 +151,7 @@ class ReplayCommand(LiveRun):
         outcome.not_compared = f"the replay was stopped, and {packets:,} packets would take a while"
         return True
 
-    def _report(self, outcome: Outcome, sink: Any) -> None:
+    def _report(self, outcome: summary.Outcome, sink: Any) -> None:
         """Differences first: the end of a long output is what is seen."""
         found = outcome.verification
         live = {} if outcome.not_compared else run_latencies(one for one in outcome.live if one is not None)
@@ -168,18 +159,18 @@ class ReplayCommand(LiveRun):
         if self.given.run.form == "jsonl":
             if found is not None:
                 self.write_differences(found)
-            sink.write(latency_lines(recorded, live))
-            sink.write(orjson.dumps(summary_document(outcome)) + b"\n")
+            sink.write(summary.latency_lines(recorded, live))
+            sink.write(orjson.dumps(summary.summary_document(outcome)) + b"\n")
         else:
             if found is not None:
                 begun = min((script.opened_ns for script in outcome.recorded), default=None)
                 text = ReplayText(sink, self.view, recorded_ns=begun, live_ns=self._begun_ns)
                 text.feed_all(found)
                 text.close(found, stopped=outcome.stopped)
-            sink.write(render_latency(recorded, live, self.view))
+            sink.write(summary.render_latency(recorded, live, self.view))
             page = Page(self.view)
             page.line([""])
-            write_summary(page, outcome)
+            summary.write_summary(page, outcome)
             sink.write(page.encoded())
         sink.flush()
 
@@ -208,11 +199,6 @@ def _goal(given: ReplayOptions, target: Target) -> BrokerTarget:
     return BrokerTarget(
         target, connect.tls.context(target), connect.server_name, connect.connect_timeout, ports=dict(given.ports_map)
     )
-
-
-def raise_limit(connections: int) -> None:
-    """Each connection takes a descriptor; ask the system for as many, as far as it allows."""
-    allow_descriptors(connections + _SPARE_DESCRIPTORS)
 
 
 def _progress() -> Callable[[Replay | None], None] | None:

@@ -34,7 +34,6 @@ MAX_COMPARED = 50_000
 
 
 def run(given: ServeOptions) -> int:
-    """Serve with the options of the command; returns the exit code."""
     return ServeRun(given).execute()
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mqttscope.cli import options as shared
 from mqttscope.cli.command import (
     END,
     LIVE,
@@ -21,25 +22,12 @@ from mqttscope.cli.command import (
 )
 from mqttscope.cli.completing import interface_names
 from mqttscope.cli.main import EXIT_CLEAN
-from mqttscope.cli.options import (
-    HUMAN_FORMATS,
-    OF_LINT,
-    PACKET_FORMATS,
-    JudgingOptions,
-    ProtocolOptions,
-    ViewOptions,
-    colour_option,
-    compile_filter,
-    filter_option,
-    outputs_option,
-    positive_option,
-)
 
 if TYPE_CHECKING:
     from mqttscope.cli.linting_settings import Settings
 
 MEGABYTE = 1_000_000
-IDLE = {*OF_LINT} - {"config", "no_config"}
+IDLE = {*shared.OF_LINT} - {"config", "no_config"}
 """Options of linting."""
 
 
@@ -59,32 +47,32 @@ class SniffOptions:
     target: str | None = option(
         LIVE, "--write", "-w", metavar="FILE", help="Write all captured frames to this pcapng file."
     )
-    ring_size: float | None = positive_option(
+    ring_size: float | None = shared.positive_option(
         LIVE, "--ring-size", "With --write: begin a new file after this many MB.", metavar="MB"
     )
     ring_files: int | None = option(
         LIVE, "--ring-files", type=click.IntRange(1), metavar="N",
         help="With --ring-size: keep only the newest N files.",
     )  # fmt: skip
-    protocol: ProtocolOptions = group(ProtocolOptions)
+    protocol: shared.ProtocolOptions = group(shared.ProtocolOptions)
     keylog: str | None = option(
         READING, "--keylog", metavar="FILE",
         help="Key log that decrypts TLS, read while it is written. [default: $SSLKEYLOGFILE]",
     )  # fmt: skip
-    expression: str | None = filter_option()
+    expression: str | None = shared.filter_option()
     form: str = option(
-        OUTPUT, "--format", type=click.Choice(PACKET_FORMATS), default="text", show_default=True,
+        OUTPUT, "--format", type=click.Choice(shared.PACKET_FORMATS), default="text", show_default=True,
         help="Format of packets.",
     )  # fmt: skip
     dashboard: bool = option(
         OUTPUT, "--dashboard", is_flag=True, help="Show rates, clients, topics and findings instead of packets."
     )
-    view: ViewOptions = group(ViewOptions)
+    view: shared.ViewOptions = group(shared.ViewOptions)
     lint: bool = option(OUTPUT, "--lint", is_flag=True, help="Lint the packets too, and show findings among them.")
-    judging: JudgingOptions = group(JudgingOptions, shown={})
-    outputs: tuple[str, ...] = outputs_option("Write findings to this file; implies --lint.")
-    colour: bool | None = colour_option()
-    duration: float | None = positive_option(END, "--duration", "Stop after this time.")
+    judging: shared.JudgingOptions = group(shared.JudgingOptions, shown={})
+    outputs: tuple[str, ...] = shared.outputs_option("Write findings to this file; implies --lint.")
+    colour: bool | None = shared.colour_option()
+    duration: float | None = shared.positive_option(END, "--duration", "Stop after this time.")
     count: int | None = option(
         END, "--count", type=click.IntRange(1), metavar="N", help="Stop after this many packets."
     )
@@ -107,7 +95,6 @@ class SniffOptions:
 
     @property
     def ring_bytes(self) -> int | None:
-        """``--ring-size`` in bytes."""
         return None if self.ring_size is None else max(1, int(self.ring_size * MEGABYTE))
 
     def settings(self) -> Settings:
@@ -185,8 +172,10 @@ def command(given: SniffOptions) -> int:
     if given.list_interfaces:
         click.echo(listed(), nl=False)
         return EXIT_CLEAN
-    stops = Stops(given.duration, given.count, compile_filter(given.until, "--until"), on_finding=given.stop_on_finding)
-    wanted = compile_filter(given.expression)
+    stops = Stops(
+        given.duration, given.count, shared.compile_filter(given.until, "--until"), on_finding=given.stop_on_finding
+    )
+    wanted = shared.compile_filter(given.expression)
     view = given.view.view(colour=given.colour)
     view.payloads = view.decoders()
     options = given.protocol.dissection()
@@ -206,7 +195,7 @@ def command(given: SniffOptions) -> int:
         Dissector(options),
         view,
         form="dashboard" if given.dashboard else given.form,
-        human=given.dashboard or given.form in HUMAN_FORMATS,
+        human=given.dashboard or given.form in shared.HUMAN_FORMATS,
         wanted=wanted,
         stops=stops,
         recorder=record(given.target, given.ring_bytes, given.ring_files),

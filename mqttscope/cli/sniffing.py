@@ -23,15 +23,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mqttscope import system
+from mqttscope.capture import live
 from mqttscope.capture.keylog import BadKeysError, KeyLog
-from mqttscope.capture.live import (
-    BadCaptureFilterError,
-    CannotCaptureError,
-    Interface,
-    LiveCapture,
-    NotPermittedError,
-    interfaces,
-)
 from mqttscope.capture.tls import Decryption
 from mqttscope.capture.tshark import MissingToolError
 from mqttscope.capture.write import Recorder
@@ -122,7 +115,7 @@ class Sniffing:
 
     def __init__(
         self,
-        capture: LiveCapture,
+        capture: live.LiveCapture,
         dissector: Dissector,
         view: View,
         *,
@@ -186,7 +179,7 @@ class Sniffing:
                     self._take(event)
                     if self._over:
                         break
-            except (BadCaptureFilterError, CannotCaptureError) as error:
+            except (live.BadCaptureFilterError, live.CannotCaptureError) as error:
                 raise _refused(error) from None
             except _TookTooLong:
                 warn("ended by the signal before everything that was captured was read")
@@ -257,7 +250,10 @@ class Sniffing:
             if self.dashboard is None:
                 warn(f"capturing on {self.capture.name}; Ctrl-C ends it")
         if self.decryption is not None:
-            self._take_arrived(self.decryption)
+            # What was decrypted while no frame came.
+            for arrived in self.decryption.arrived():
+                for item in self.dissector.clock.beside(arrived):
+                    self._feed(item)
         if self.dashboard is not None and self.keyboard is not None:
             self.dashboard.press(self.keyboard.pressed())
             if self.dashboard.look is not None and self.dashboard.look.over:
@@ -285,12 +281,6 @@ class Sniffing:
         """Descriptors that are looked after as soon as they have something."""
         keys = () if self.keyboard is None else self.keyboard.watched()
         return (*keys, *(() if self.decryption is None else self.decryption.watched()))
-
-    def _take_arrived(self, decryption: LiveKeys) -> None:
-        """Show what was decrypted while no frame came."""
-        for arrived in decryption.arrived():
-            for item in self.dissector.clock.beside(arrived):
-                self._feed(item)
 
     def _feed(self, item: Segment | CaptureNotice | Decrypted) -> None:
         """Show what nothing that came has brought."""
@@ -336,7 +326,6 @@ class Sniffing:
                 system.set_alarm(0)
 
     def _tell(self) -> None:
-        """The summary on standard error."""
         capture, dissector = self.capture, self.dissector
         seconds = time.monotonic() - self._started
         dropped = f"; {counted(capture.dropped, 'frame')} dropped" if capture.dropped else "; none dropped"
@@ -347,16 +336,12 @@ class Sniffing:
         if self.recorder is not None:
             warn(self.recorder.told())
         warn_all((*self._limits(), *(() if self.findings is None else self.findings.told())))
-        snapped, unread = (
-            advice.snap_length(dissector, self.skipped),
-            advice.not_read(dissector, self.skipped, live=True),
-        )
-        warn_all((*advice.of_connections(dissector), snapped, self._keys_told(), unread))
+        keys = None if self.decryption is None else self.decryption.advice()
+        snapped = advice.snap_length(dissector, self.skipped)
+        unread = advice.not_read(dissector, self.skipped, live=True)
+        warn_all((*advice.of_connections(dissector), snapped, keys, unread))
         if self._matches is not None and dissector.packets and not self.packets:
             warn(f"nothing matches the filter in {counted(dissector.packets, 'packet')}")
-
-    def _keys_told(self) -> str | None:
-        return None if self.decryption is None else self.decryption.advice()
 
     def _limits(self) -> Iterator[str]:
         flows = self.dissector.flows
@@ -393,19 +378,18 @@ def choose(names: Sequence[str]) -> tuple[str, ...]:
     return (next((one for one in found if not one.loopback), found[0]).name,)
 
 
-def _interfaces() -> list[Interface]:
+def _interfaces() -> list[live.Interface]:
     try:
-        return interfaces()
-    except CannotCaptureError as error:
+        return live.interfaces()
+    except live.CannotCaptureError as error:
         raise _refused(error) from None
     except MissingToolError as error:
         raise CommandFailedError(str(error)) from None
 
 
-def capturing(names: Sequence[str], bpf: str, ports: Sequence[int]) -> LiveCapture:
-    """A capture from interfaces."""
-    with ErrorTranslation(CommandFailedError, MissingToolError, CannotCaptureError):
-        return LiveCapture(names, capture_filter=capture_filter(bpf, ports))
+def capturing(names: Sequence[str], bpf: str, ports: Sequence[int]) -> live.LiveCapture:
+    with ErrorTranslation(CommandFailedError, MissingToolError, live.CannotCaptureError):
+        return live.LiveCapture(names, capture_filter=capture_filter(bpf, ports))
 
 
 def capture_filter(bpf: str, ports: Sequence[int]) -> str:
@@ -433,10 +417,10 @@ def listed() -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _refused(error: CannotCaptureError) -> click.ClickException:
-    if isinstance(error, NotPermittedError):
+def _refused(error: live.CannotCaptureError) -> click.ClickException:
+    if isinstance(error, live.NotPermittedError):
         return CommandFailedError(screen(error))
-    if isinstance(error, BadCaptureFilterError):
+    if isinstance(error, live.BadCaptureFilterError):
         return click.UsageError(f"--bpf: {error}")
     return CommandFailedError(str(error))
 
@@ -471,7 +455,6 @@ class Keyboard:
             self._termios.tcsetattr(self._descriptor, self._termios.TCSANOW, before)
 
     def watched(self) -> tuple[int, ...]:
-        """The descriptor that a key makes readable."""
         return () if self._before is None or self._over or not self.is_ours() else (self._descriptor,)
 
     def pressed(self) -> list[str]:

@@ -8,16 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mqttscope.cli import options as shared
 from mqttscope.cli.command import OUTPUT, group, make_command, on_command_line, option, options
-from mqttscope.cli.options import (
-    FileOptions,
-    ProtocolOptions,
-    SelectionOptions,
-    captures_argument,
-    colour_option,
-    compile_filter,
-    jobs_option,
-)
 from mqttscope.events import CaptureRemark
 
 if TYPE_CHECKING:
@@ -48,10 +40,10 @@ def read_tables(context: click.Context, parameter: click.Parameter, value: str) 
 class StatsOptions:
     """The options of ``stats``."""
 
-    captures: tuple[str, ...] = captures_argument()
-    protocol: ProtocolOptions = group(ProtocolOptions)
-    files: FileOptions = group(FileOptions)
-    selection: SelectionOptions = group(SelectionOptions)
+    captures: tuple[str, ...] = shared.captures_argument()
+    protocol: shared.ProtocolOptions = group(shared.ProtocolOptions)
+    files: shared.FileOptions = group(shared.FileOptions)
+    selection: shared.SelectionOptions = group(shared.SelectionOptions)
     form: str = option(
         OUTPUT, "--format", type=click.Choice(("text", "json", "html")), default="text", show_default=True,
         help="Format of the report.",
@@ -72,19 +64,15 @@ class StatsOptions:
         OUTPUT, "--output", "-o", metavar="FILE",
         help="Write the report to this file, FILE.html as a page. [default: standard output]",
     )  # fmt: skip
-    colour: bool | None = colour_option()
-    jobs: int | None = jobs_option()
+    colour: bool | None = shared.colour_option()
+    jobs: int | None = shared.jobs_option()
 
     def __post_init__(self) -> None:
-        from mqttscope.cli.output import HTML, REPORT, is_page, refuse_form, refuse_inputs, refuse_name, refuse_terminal
+        from mqttscope.cli.output import HTML, is_page, refuse_report
 
         if is_page(self.output) and "form" not in dict(on_command_line()):
             object.__setattr__(self, "form", HTML)
-        refuse_form(self.form, self.output)
-        refuse_terminal(self.form, self.output)
-        if self.output is not None:
-            refuse_inputs(self.output, self.captures)
-            refuse_name(self.output, "--output", REPORT)
+        refuse_report(self.form, self.output, self.captures)
 
 
 @make_command(
@@ -111,7 +99,7 @@ def command(given: StatsOptions) -> int:
     from mqttscope.stats.collect import Statistics
 
     connection, tables, sort, top = given.selection.connection, given.tables, given.sort, given.top
-    wanted = compile_filter(given.selection.expression)
+    wanted = shared.compile_filter(given.selection.expression)
     if wanted is None or not wanted.asks_payloads:
         warn_of_configuration()
     view = make_view(colour=given.colour, payload="none", payload_limit=0)

@@ -11,34 +11,10 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from mqttscope.filter import literals, operators
-from mqttscope.filter.fields import (
-    Field,
-    FieldKind,
-    Get,
-    PayloadSource,
-    decoded_field,
-    decoded_path,
-    keyed,
-    lookup,
-    names,
-)
+from mqttscope.filter import fields, literals, operators, parser
+from mqttscope.filter.fields import Field, FieldKind, Get
 from mqttscope.filter.operators import Hit, Test
-from mqttscope.filter.parser import (
-    All,
-    Bare,
-    Comparison,
-    Exists,
-    FieldName,
-    FilterError,
-    Item,
-    Node,
-    Not,
-    Some,
-    Token,
-    parse,
-    shown,
-)
+from mqttscope.filter.parser import Comparison, Token
 
 _ADDRESSES = ("client.address", "server.address")
 _PORTS = ("client.port", "server.port")
@@ -168,13 +144,13 @@ class Built:
     """Of its relative times, when it has any."""
     asked: frozenset[str]
     """The fields that it asks for."""
-    source: PayloadSource | None
+    source: fields.PayloadSource | None
     """Of fields of payloads, when it asks for any."""
 
 
 def build(expression: str) -> Built:
     compiler = _Compiler(expression)
-    test = compiler.node(parse(expression))
+    test = compiler.node(parser.parse(expression))
     return Built(test, compiler.origin, frozenset(compiler.asked), compiler.source)
 
 
@@ -183,38 +159,38 @@ class _Compiler:
         self.expression = expression
         self.origin: Origin | None = None
         self.asked: set[str] = set()
-        self.source: PayloadSource | None = None
+        self.source: fields.PayloadSource | None = None
 
-    def fail(self, message: str, position: int, length: int, hint: str = "") -> FilterError:
-        return FilterError(message, position, length, expression=self.expression, hint=hint)
+    def fail(self, message: str, position: int, length: int, hint: str = "") -> parser.FilterError:
+        return parser.FilterError(message, position, length, expression=self.expression, hint=hint)
 
-    def refuse(self, message: str, token: Token, hint: str = "") -> FilterError:
+    def refuse(self, message: str, token: Token, hint: str = "") -> parser.FilterError:
         return self.fail(message, token.position, len(token.text), hint)
 
-    def node(self, node: Node) -> Test:
+    def node(self, node: parser.Node) -> Test:
         if isinstance(node, Comparison):
             return self.comparison(node)
-        if isinstance(node, All):
+        if isinstance(node, parser.All):
             return operators.all_of([self.node(part) for part in node.parts])
-        if isinstance(node, Some):
+        if isinstance(node, parser.Some):
             return operators.any_of([self.node(part) for part in node.parts])
-        if isinstance(node, Not):
+        if isinstance(node, parser.Not):
             return operators.negation(self.node(node.part))
-        if isinstance(node, Exists):
+        if isinstance(node, parser.Exists):
             found = self.field(node.field)
             if found.many or found.kind is FieldKind.PRESENCE:
                 return operators.truth(found.get)
             return operators.presence(found.get)
         return self.bare(node)
 
-    def field(self, written: FieldName) -> Field:
-        found = lookup(written.name)
+    def field(self, written: parser.FieldName) -> Field:
+        found = fields.lookup(written.name)
         if found is None:
             # Names of packet types are words, in which capital letters mean nothing.
-            found = lookup(written.name.lower())
+            found = fields.lookup(written.name.lower())
             if found is not None and found.kind is not FieldKind.PRESENCE:
                 found = None
-        path = decoded_path(written.name)
+        path = fields.decoded_path(written.name)
         if path is not None and (found is None or (written.keys and not path)):
             return self.decoded(written, path)
         if found is None:
@@ -230,9 +206,9 @@ class _Compiler:
         for token in (*written.keys[1:], *written.keys[:1]):
             if token.kind != "string" or len(written.keys) > 1:
                 raise self.refuse("expected a quoted name in the brackets", token, 'for example: user_property["k"]')
-        return keyed(found, literals.text(written.keys[0], self.fail))
+        return fields.keyed(found, literals.text(written.keys[0], self.fail))
 
-    def decoded(self, written: FieldName, path: list[str | int]) -> Field:
+    def decoded(self, written: parser.FieldName, path: list[str | int]) -> Field:
         """A field of what payloads hold."""
         if len(path) == 1 and not written.keys and get_close_matches(str(path[0]), ("length",), 1, 0.8):
             hint = f"did you mean 'payload.length'? a key of that name is payload[\"{path[0]}\"]"
@@ -243,12 +219,14 @@ class _Compiler:
             else:
                 path.append(literals.text(token, self.fail) if token.kind == "string" else int(token.text))
         if self.source is None:
-            self.source = PayloadSource()
+            self.source = fields.PayloadSource()
         self.asked.add("payload")
-        return decoded_field(self.expression[written.position : written.position + written.length], path, self.source)
+        return fields.decoded_field(
+            self.expression[written.position : written.position + written.length], path, self.source
+        )
 
     def suggest(self, name: str) -> str:
-        known = names()
+        known = fields.names()
         other = instead_of(name)
         if other:
             return f"did you mean {' or '.join(repr(one) for one in other)}?"
@@ -257,14 +235,14 @@ class _Compiler:
             return f"did you mean '{bare}'?"
         base, _, last = bare.rpartition(".")
         for suffix in get_close_matches(last, ("length", "count"), 1):
-            if lookup(f"{base}.{suffix}") is not None:
+            if fields.lookup(f"{base}.{suffix}") is not None:
                 return f"did you mean '{base}.{suffix}'?"
         close = get_close_matches(bare, known, 3, 0.65)
         if not close and base:
             close = get_close_matches(last, known, 3, 0.65)
         return f"did you mean {' or '.join(repr(one) for one in close)}?" if close else ""
 
-    def bare(self, node: Bare) -> Test:
+    def bare(self, node: parser.Bare) -> Test:
         written = node.field
         found = self.field(written)
         if found.kind is FieldKind.DECODED:
@@ -312,10 +290,12 @@ class _Compiler:
                 raise self.refuse(f"{token.text} is neither more nor less than anything", token)
             return operators.decoded_ordered(operator, wanted)
         if token.kind != "string":
-            raise self.refuse(f"{shown(token)} is not quoted text", token, f'put quotes around it: "{token.text}"')
+            raise self.refuse(
+                f"{parser.shown(token)} is not quoted text", token, f'put quotes around it: "{token.text}"'
+            )
         return operators.of_texts(self.part(found, node))
 
-    def plain_range(self, item: Item) -> tuple[Any, Any]:
+    def plain_range(self, item: parser.Item) -> tuple[Any, Any]:
         low = self.plain(item.low)
         if item.high is None:
             return low, None
@@ -339,20 +319,22 @@ class _Compiler:
         value = literals.any_number(token.text)
         if value is None:
             hint = f'text needs quotes: "{token.text}"'
-            raise self.refuse(f"{shown(token)} is neither a number nor quoted text, true, false or null", token, hint)
+            raise self.refuse(
+                f"{parser.shown(token)} is neither a number nor quoted text, true, false or null", token, hint
+            )
         return value
 
     def test(self, found: Field, node: Comparison, hit: Hit) -> Test:
         make = operators.listed if found.many else operators.single
         return make(found.get, hit, negated=node.negated)
 
-    def wrong_operator(self, found: Field, node: Comparison) -> FilterError:
+    def wrong_operator(self, found: Field, node: Comparison) -> parser.FilterError:
         name, allowed = node.field.name, _OPERATORS[found.kind]
         if found.kind is FieldKind.PRESENCE:
             hint = f"it stands alone: {name}, or not {name}"
         elif found.kind is FieldKind.PAIRS:
             hint = f'compare {name}.name, {name}.value or {name}["k"]'
-        elif node.operator in ("<", "<=", ">", ">=") and lookup(f"{name}.length") is not None:
+        elif node.operator in ("<", "<=", ">", ">=") and fields.lookup(f"{name}.length") is not None:
             hint = f"did you mean {name}.length?"
         else:
             signs = [one for sign in allowed for one in ((sign, "!=") if sign == "==" else (sign,))]
@@ -385,7 +367,9 @@ class _Compiler:
     def quoted(self, found: Field, token: Token) -> str:
         if token.kind != "string":
             hint = f'put quotes around it: "{token.text}"'
-            raise self.refuse(f"{found.name} is {found.kind.value}, {shown(token)} is not quoted text", token, hint)
+            raise self.refuse(
+                f"{found.name} is {found.kind.value}, {parser.shown(token)} is not quoted text", token, hint
+            )
         return literals.text(token, self.fail)
 
     def value(self, found: Field, token: Token) -> tuple[Any, bool]:
@@ -397,13 +381,13 @@ class _Compiler:
 
     def number(self, found: Field, token: Token) -> Any:
         if token.kind != "atom":
-            raise self.refuse(f"{found.name} is a number, {shown(token)} is not", token)
+            raise self.refuse(f"{found.name} is a number, {parser.shown(token)} is not", token)
         return literals.number(token, found.unit, found.name, self.fail)
 
     def flag(self, found: Field, token: Token) -> Any:
         value = _BOOLEANS.get(token.text.lower())
         if value is None:
-            raise self.refuse(f"{found.name} is a flag, {shown(token)} is not true or false", token)
+            raise self.refuse(f"{found.name} is a flag, {parser.shown(token)} is not true or false", token)
         return value
 
     def binary(self, found: Field, token: Token) -> Any:
@@ -420,13 +404,13 @@ class _Compiler:
         value = operators.endpoint(written)
         if value is None:
             hint = f"{found.name} has a port; for the address alone use {found.name}.address"
-            raise self.refuse(f"{shown(token)} is not an address with a port", token, hint)
+            raise self.refuse(f"{parser.shown(token)} is not an address with a port", token, hint)
         return value
 
     def address(self, found: Field, token: Token) -> Any:
         written = token.text if token.kind == "atom" else self.quoted(found, token)
         if "/" in written:
-            raise self.refuse(f"{shown(token)} is a network", token, f"write '{found.name} in {token.text}'")
+            raise self.refuse(f"{parser.shown(token)} is a network", token, f"write '{found.name} in {token.text}'")
         return literals.address(written)
 
     def word(self, found: Field, token: Token) -> Any:
@@ -439,7 +423,7 @@ class _Compiler:
         close = get_close_matches(written.lower(), found.words, 1)
         listed = ", ".join(found.words)
         hint = f"did you mean '{close[0]}'?" if close else f"its words: {listed}"
-        raise self.refuse(f"{shown(token)} is not a word that {found.name} can be", token, hint)
+        raise self.refuse(f"{parser.shown(token)} is not a word that {found.name} can be", token, hint)
 
     def membership(self, found: Field, node: Comparison) -> Test:
         singles: list[Any] = []
@@ -466,7 +450,7 @@ class _Compiler:
         make = operators.listed if found.many else operators.single
         return make(get, hit, negated=node.negated)
 
-    def range(self, found: Field, item: Item, relative: set[bool]) -> tuple[Any, Any]:
+    def range(self, found: Field, item: parser.Item, relative: set[bool]) -> tuple[Any, Any]:
         assert item.high is not None
         if _OPERATORS[found.kind] is not _ORDERED:
             raise self.refuse(f"{found.name} is {found.kind.value}: it has no ranges", item.low)
@@ -485,7 +469,7 @@ class _Compiler:
         needle: Any
         if operator == "like":
             if token.kind != "string":
-                raise self.refuse(f"{shown(token)} is not a quoted regular expression", token)
+                raise self.refuse(f"{parser.shown(token)} is not a quoted regular expression", token)
             pattern = operators.pattern(token.text[1:-1], binary=found.kind is FieldKind.BYTES)
             if isinstance(pattern, tuple):
                 message, offset = pattern

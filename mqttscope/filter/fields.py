@@ -129,14 +129,6 @@ CLOSINGS = ("fin", "reset", "port_reused", "idle", "evicted", "capture_end")
 UNPARSED_REASONS = ("resynchronised", "gap", "too_large", "no_room", "not_mqtt", *CLOSINGS[1:])
 
 
-_BROKEN = (
-    ("malformed", MalformedEvent),
-    ("gap", GapEvent),
-    ("unparsed", UnparsedEvent),
-    ("discarded", DiscardedEvent),
-)
-
-
 def _words(values: tuple[str, ...]) -> dict[str, str]:
     return {one: one for one in values}
 
@@ -299,8 +291,8 @@ def _connection_fields() -> Iterator[Field]:
 
 
 def _broken_fields() -> Iterator[Field]:
-    for name, cls in _BROKEN:
-        yield Field(name, FieldKind.PRESENCE, _is_event(cls))
+    for cls in (MalformedEvent, GapEvent, UnparsedEvent, DiscardedEvent):
+        yield Field(EVENTS[cls], FieldKind.PRESENCE, _is_event(cls))
     reasons = _words(tuple(str(one) for one in MalformedReason))
     yield Field("malformed.reason", FieldKind.WORD, of_class(MalformedEvent, "malformed.reason"), words=reasons)
     yield Field("malformed.faults.reason", FieldKind.WORD, _faults("reason"), many=True, words=reasons)
@@ -646,5 +638,4 @@ def keyed(base: Field, key: str) -> Field:
 
 
 def names() -> list[str]:
-    """Names of all fields, sorted."""
     return sorted(registry())

@@ -27,18 +27,9 @@ import pyarrow as pa
 
 from mqttscope.capture.write import make_folder, opener
 from mqttscope.lake import delta, shared_commit
+from mqttscope.lake import manifest as manifests
 from mqttscope.lake.files import GROUP_ROWS, LakeFiles, dataset, reading, rows_of, writing
-from mqttscope.lake.manifest import (
-    NAME,
-    PENDING,
-    LakeError,
-    Manifest,
-    check_content,
-    checksum_of,
-    read_manifest,
-    remove_strays,
-    write_manifest,
-)
+from mqttscope.lake.manifest import NAME, PENDING, LakeError, Manifest, read_manifest, remove_strays, write_manifest
 from mqttscope.lake.schemas import EVENT_TABLES, FLOW_KEYS, SCOPE_STATE, STATE, TABLES
 from mqttscope.lake.store import Lake, Place, StorePath, place
 from mqttscope.system import lock, sync_folder
@@ -47,7 +38,13 @@ LOCK = ".lock"
 STREAM = "stream"
 """Folder of what streams that are watched remember."""
 _INTERNAL = (STATE.name, SCOPE_STATE.name, FLOW_KEYS.name)
-_OURS = {LOCK, STREAM, *TABLES, *_INTERNAL, *(one + new for one in (NAME, PENDING) for new in ("", ".new"))}
+_OURS = {
+    LOCK,
+    STREAM,
+    *TABLES,
+    *_INTERNAL,
+    *(one + new for one in (NAME, PENDING) for new in ("", ".new")),
+}
 """What an ingest makes in the folder of a lake."""
 VACUUMED = 64
 """Number of commits between two removals of the files that no reader needs any more."""
@@ -151,7 +148,9 @@ def measure_files(root: Place, manifest: Manifest) -> None:
     names = sorted(manifest.all_files())
     manifest.sizes = {name: sizes[name] if name in sizes else (root / name).stat().st_size for name in names}
     manifest.rows = {name: rows[name] if name in rows else rows_of(root / name) for name in names}
-    manifest.checksums = {name: checksums[name] if name in checksums else checksum_of(root / name) for name in names}
+    manifest.checksums = {
+        name: checksums[name] if name in checksums else manifests.checksum_of(root / name) for name in names
+    }
 
 
 MERGED = 16
@@ -176,7 +175,7 @@ def merge_small(root: Place, before: Manifest, after: Manifest) -> None:
             chosen = _chosen((name for name in names if name in known), before)
             if not chosen:
                 continue
-            check_content(root, before, chosen)
+            manifests.check_content(root, before, chosen)
             for found in _rows(root, chosen, TABLES[table].arrow()):
                 files.write(table, found)
             first = names.index(chosen[0])

@@ -16,17 +16,10 @@ from uuid import uuid4
 import pyarrow as pa
 
 from mqttscope.capture.write import make_folder
+from mqttscope.lake import manifest as manifests
 from mqttscope.lake.commit import commit, lake_lock
 from mqttscope.lake.files import GROUP_ROWS, LakeFiles, add_files, dataset, reading, writing
-from mqttscope.lake.manifest import (
-    LakeError,
-    Manifest,
-    check_files,
-    check_tables,
-    folder_of,
-    read_manifest,
-    remove_strays,
-)
+from mqttscope.lake.manifest import LakeError, Manifest, check_files, check_tables, read_manifest, remove_strays
 from mqttscope.lake.schemas import OPEN, RENAMED, TABLES, VERSION
 from mqttscope.lake.store import Lake
 
@@ -36,7 +29,7 @@ def convert_lake(folder: Lake) -> bool:
 
     `LakeError` where there is no lake, files of it are damaged, or it cannot be written.
     """
-    root = folder_of(folder)
+    root = manifests.folder_of(folder)
     if not root.is_dir():
         raise LakeError(f"{root} does not exist")
     with lake_lock(root):

@@ -59,12 +59,7 @@ def _property_type(row: Property) -> pa.DataType:
     return pa.list_(kind) if row.name in LISTS else kind
 
 
-def _struct(part: Field) -> pa.DataType:
-    return pa.struct([column for one in members_of(part.packet_type, part.path) for column in _columns_of(one)])
-
-
 def _columns_of(field: Field) -> list[tuple[str, pa.DataType]]:
-    """The columns of one field."""
     name = field.name
     if field.secret:
         return [(f"{name}_length", pa.int32())]
@@ -74,7 +69,7 @@ def _columns_of(field: Field) -> list[tuple[str, pa.DataType]]:
     if field.value_type is Properties:
         kind = properties_type()
     elif field.value_type in (Will, Subscription):
-        kind = _struct(field)
+        kind = pa.struct([part for one in members_of(field.packet_type, field.path) for part in _columns_of(one)])
     elif field.wire == BITS:
         kind = pa.bool_() if field.value_type is bool else pa.int16()
     else:

@@ -82,7 +82,8 @@ def require(root: Place) -> None:
 def check(root: Place, manifest: Manifest) -> None:
     """`LakeError` where a table lacks files of the manifest, because another program has changed it."""
     for name in TABLES:
-        if not _is_last(root / name, manifest.versions.get(name)):
+        folder, version = root / name, manifest.versions.get(name)
+        if version is not None and (_entry(folder, version + 1).exists() or not _entry(folder, version).exists()):
             _checked(root, name, manifest)
 
 
@@ -244,11 +245,6 @@ def _has(table: DeltaTable, generation: int | None) -> bool:
     """Whether a table has taken in what a commit changes."""
     last = table.transaction_version(APPLICATION)
     return last is not None and generation is not None and last >= generation
-
-
-def _is_last(folder: Place, version: int | None) -> bool:
-    """Whether a table has this version and none after it."""
-    return version is None or (not _entry(folder, version + 1).exists() and _entry(folder, version).exists())
 
 
 def _entry(folder: Place, version: int) -> Place:

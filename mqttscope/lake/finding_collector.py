@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, NamedTuple
 
 from mqttscope.dissect import Dissector
 from mqttscope.events import ConnectionClosed, ConnectionDue, ConnectionOpened, Event, MalformedEvent, PacketEvent
@@ -56,19 +56,23 @@ class FoundRow(NamedTuple):
     data: bytes
 
 
-OF_CONNECTIONS: Final = (
-    "discarded_segments",
-    "discarded_bytes",
-    "copied_segments",
-    "one_sided",
-    "overlaps",
-    "damaged_segments",
-)
-"""What a dissector counts of connections, for the lines on standard error."""
+@dataclass(slots=True)
+class OfConnections:
+    """What is counted of connections beside their packets, for the lines on standard error."""
+
+    discarded_segments: int = 0
+    discarded_bytes: int = 0
+    copied_segments: int = 0
+    one_sided: int = 0
+    overlaps: int = 0
+    damaged_segments: int = 0
+
+
+OF_CONNECTIONS = tuple(one.name for one in fields(OfConnections))
 
 
 @dataclass(slots=True)
-class Sums:
+class Sums(OfConnections):
     """What tasks count, beside what they find.  Plain data."""
 
     ledger: QualityLedger = field(default_factory=QualityLedger)
@@ -85,23 +89,12 @@ class Sums:
     opened_flows: int = 0
     cut_bytes: int = 0
     kept_bytes: int = 0
-    discarded_segments: int = 0
-    discarded_bytes: int = 0
-    copied_segments: int = 0
-    one_sided: int = 0
-    overlaps: int = 0
-    damaged_segments: int = 0
     other_tls: dict[str, int] = field(default_factory=dict)
     named_otherwise: dict[tuple[int, str, str], int] = field(default_factory=dict)
     chosen_events: int = 0
     chosen_packets: int = 0
     chosen_spoken: set[str] = field(default_factory=set)
     left_out: int = 0
-
-    @property
-    def packets(self) -> int:
-        """Packets of all captures."""
-        return sum(self.spoken.values())
 
     @property
     def quality(self) -> Quality:
@@ -144,13 +137,7 @@ class Sums:
         self.understood |= other.understood
         self.met |= other.met
         self.take_chosen(other.chosen_events, other.chosen_packets, other.chosen_spoken, other.left_out)
-        for name in (
-            "connections",
-            "opened_flows",
-            "cut_bytes",
-            "kept_bytes",
-            *OF_CONNECTIONS,
-        ):
+        for name in ("connections", "opened_flows", "cut_bytes", "kept_bytes", *OF_CONNECTIONS):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 

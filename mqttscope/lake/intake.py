@@ -176,7 +176,6 @@ class Intake:
         self, captures: Sequence[str], parts: Mapping[str, Part], root: Place, generation: int,
         goes_on: Callable[[], object],
     ) -> bytes:  # fmt: skip
-        """Be the other process."""
         self._progress = None
         with LakeFiles(root, generation) as files:
 

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import groupby
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -90,8 +91,7 @@ class Row(NamedTuple):
     checksum: int | None
 
 
-def _flow_of(row: Row) -> bytes | None:
-    return row.flow
+_flow_of: Callable[[Row], bytes | None] = attrgetter("flow")
 
 
 def kernel(
@@ -431,9 +431,9 @@ def due_of(memory: FlowMemory) -> int:
     return min(flow.check_ns, flow.kept_until_ns, *(due_of(one) for one in memory.parts), NEVER_NS)
 
 
-def errors_of(notices: Iterable[CaptureRemark], options: LakeOptions | None = None) -> pa.RecordBatch:
+def errors_of(notices: Iterable[CaptureRemark]) -> pa.RecordBatch:
     """Rows of what is wrong with captures."""
-    collector = Collector(options or LakeOptions())
+    collector = Collector(LakeOptions())
     for notice in notices:
         collector.feed(notice)
     return batch("ingest_errors", collector.rows["ingest_errors"])

@@ -159,7 +159,6 @@ class KeyParts:
                 self._linter.memories.adopt(self._read(row, part, None).memories)
 
     def bring_connection(self, whom: ConnectionKey) -> None:
-        """See `lint.context.Elsewhere`."""
         self._bring(_flow_of(whom))
 
     def end(self) -> None:

@@ -88,7 +88,6 @@ class SortPosition:
     """The capture of the last segment."""
 
     def set(self, now_ns: int, file: int, frame: int) -> None:
-        """Continue with another one."""
         self.now_ns, self.file, self.frame = now_ns, file, frame
 
     def segment(self, now_ns: int, file: int, frame: int) -> None:

@@ -103,7 +103,6 @@ class Manifest:
     """How far forward the clock of the captures was set in all, up to the last segment."""
 
     def all_files(self) -> set[str]:
-        """Everything that belongs to the lake."""
         return {*self.table_files(), *self.state_files, *self.scope_state_files}
 
     def table_files(self) -> set[str]:

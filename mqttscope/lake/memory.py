@@ -132,7 +132,6 @@ class _Part:
 
     @property
     def flow(self) -> Flow | None:
-        """Its flow, while it is known."""
         return next(iter(self.dissector.flows.flows.values()), None)
 
 

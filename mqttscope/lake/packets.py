@@ -234,7 +234,6 @@ def _encoded(made: Any, version: ProtocolVersion, length: int) -> bytes:
 
 
 def _body(raw: bytes) -> int:
-    """Bytes after the fixed header."""
     at = 2
     while raw[at - 1] & 0x80:
         at += 1

@@ -26,20 +26,9 @@ from mqttscope.net.flow import Flow, StreamData
 from mqttscope.net.http_upgrade import SUBPROTOCOL_NAME
 from mqttscope.net.reassembly import HalfStream
 from mqttscope.net.websocket import Inflater, WebSocket
+from mqttscope.secrets import packets
 from mqttscope.secrets.addresses import public_details, without_http_secrets
 from mqttscope.secrets.forms import joined
-from mqttscope.secrets.packets import (
-    BROKEN,
-    CLEAR,
-    SUSPECT,
-    Ranges,
-    covered,
-    hidden_in_beginning,
-    hidden_in_damaged,
-    hidden_in_packet,
-    hidden_in_unparsed,
-    holds_secrets,
-)
 from mqttscope.secrets.values import public, public_damaged
 from mqttscope.session.connection import Connection
 
@@ -53,22 +42,22 @@ def public_object(value: object) -> object:
     if isinstance(value, ControlPacket):
         if not value.raw:
             return value
-        if holds_secrets(value.raw):
+        if packets.holds_secrets(value.raw):
             found = decode(value.raw, _V5)
             if isinstance(found, Malformed):
                 # One with a fault in a value is remembered like any other.
-                hidden = hidden_in_damaged(value.raw, _V5)
+                hidden = packets.hidden_in_damaged(value.raw, _V5)
                 return public_damaged(replace(found, packet=value), hidden, _V5).packet if hidden else value
-        hidden = hidden_in_packet(value, _V5)
+        hidden = packets.hidden_in_packet(value, _V5)
         return public(value, hidden) if hidden else value
     if isinstance(value, Malformed):
-        places: Ranges = []
+        places: packets.Ranges = []
         for version in (_V5, ProtocolVersion.V3_1_1):
-            places += hidden_in_damaged(value.raw, version, SUSPECT)
+            places += packets.hidden_in_damaged(value.raw, version, packets.SUSPECT)
         return public_damaged(value, joined(places), _V5) if places else value
     if isinstance(value, Unparsed):
-        places = hidden_in_unparsed(value, _V5, SUSPECT)
-        return replace(value, raw=covered(value.raw, places)) if places else value
+        places = packets.hidden_in_unparsed(value, _V5, packets.SUSPECT)
+        return replace(value, raw=packets.covered(value.raw, places)) if places else value
     return value
 
 
@@ -79,7 +68,7 @@ PUBLIC = Replacing((ControlPacket, Malformed, Unparsed), public_object)
 def forget_secrets(flow: Flow) -> None:
     """Take the secrets out of what a flow holds; it continues as before."""
     for waiting in (flow.kept, flow.damaged):
-        waiting[:] = [replace(one, payload=covered(one.payload, _in_stream(one.payload))) for one in waiting]
+        waiting[:] = [replace(one, payload=packets.covered(one.payload, _in_stream(one.payload))) for one in waiting]
     flow.past.clear()
     dialogue = flow.context
     if not isinstance(dialogue, FlowState):
@@ -128,7 +117,9 @@ def _is_opening(connection: Connection, from_client: bool) -> bool:
 def _covered_together(parts: list[bytes], *, opening: bool) -> list[bytes]:
     """Parts that follow each other, without the secrets in them."""
     whole = b"".join(parts)
-    shown = covered(whole, _before_packets(whole, (_V5, ProtocolVersion.V3_1_1)) if opening else _in_stream(whole))
+    shown = packets.covered(
+        whole, _before_packets(whole, (_V5, ProtocolVersion.V3_1_1)) if opening else _in_stream(whole)
+    )
     made, at = [], 0
     for part in parts:
         made.append(shown[at : at + len(part)])
@@ -140,7 +131,7 @@ def _dialogue(dialogue: FlowState) -> None:
     connection = dialogue.connection
     for from_client in (True, False):
         side = None if connection is None else connection.client_side if from_client else connection.server_side
-        _stream(dialogue.stream(from_client), SUSPECT if side is None else side.doubt)
+        _stream(dialogue.stream(from_client), packets.SUSPECT if side is None else side.doubt)
     for from_initiator in (True, False):
         _waiting(dialogue, from_initiator)
     if connection is not None:
@@ -155,14 +146,14 @@ def _stream(stream: PacketStream, doubt: int) -> None:
         return
     whole = b"".join(stream.chunks)
     if stream.searching:
-        hidden = _before_packets(whole, stream.versions()) if doubt >= BROKEN else _in_stream(whole)
+        hidden = _before_packets(whole, stream.versions()) if doubt >= packets.BROKEN else _in_stream(whole)
     else:
-        hidden = hidden_in_beginning(whole, doubt)
+        hidden = packets.hidden_in_beginning(whole, doubt)
     if hidden:
-        stream.chunks = [covered(whole, hidden)]
+        stream.chunks = [packets.covered(whole, hidden)]
 
 
-def _before_packets(whole: bytes, versions: Sequence[ProtocolVersion]) -> Ranges:
+def _before_packets(whole: bytes, versions: Sequence[ProtocolVersion]) -> packets.Ranges:
     """What is hidden of bytes after some that may have begun a secret: all up to where packets are found.
 
     These are no rest of a secret, and the next ingest has to make their rows.
@@ -173,7 +164,7 @@ def _before_packets(whole: bytes, versions: Sequence[ProtocolVersion]) -> Ranges
     return joined([(0, first), *_payload_at(whole, first, versions), *_in_stream(whole)])
 
 
-def _payload_at(whole: bytes, start: int, versions: Sequence[ProtocolVersion]) -> Ranges:
+def _payload_at(whole: bytes, start: int, versions: Sequence[ProtocolVersion]) -> packets.Ranges:
     """The payload of the first packet that was found: a password may hold a complete packet."""
     _, end = packet_end(whole, start, len(whole))
     raw = whole[start:end]
@@ -193,7 +184,9 @@ def _waiting(dialogue: FlowState, from_initiator: bool) -> None:
     if whole[:1].isalpha():
         shown = without_http_secrets(whole)
     else:
-        shown = covered(whole, joined([*hidden_in_beginning(whole, SUSPECT), *_in_stream(whole)]))
+        shown = packets.covered(
+            whole, joined([*packets.hidden_in_beginning(whole, packets.SUSPECT), *_in_stream(whole)])
+        )
     at = 0
     made = {}
     for one in events:
@@ -212,10 +205,10 @@ def _web(web: WebSocket, connection: Connection | None) -> None:
             request.path = str(public_details({"path": request.path})["path"])
             request.subprotocols = [one if SUBPROTOCOL_NAME.fullmatch(one) else "*" for one in request.subprotocols]
     for side, from_client in ((web.client, True), (web.server, False)):
-        doubt = SUSPECT
+        doubt = packets.SUSPECT
         if connection is not None:
             doubt = (connection.client_side if from_client else connection.server_side).doubt
-        if side.held and doubt > CLEAR:
+        if side.held and doubt > packets.CLEAR:
             side.held[:] = b"*" * len(side.held)
         if side.inflater is not None:
             _inflater(side.inflater, opening=from_client and (connection is None or connection.connect_packet is None))
@@ -225,20 +218,20 @@ def _inflater(inflater: Inflater, *, opening: bool) -> None:
     for window in (inflater.window, inflater.tail):
         hidden = _in_stream(bytes(window))
         if hidden:
-            window[:] = covered(bytes(window), hidden)
+            window[:] = packets.covered(bytes(window), hidden)
     if opening:
         inflater.pending.clear()
 
 
-def _in_stream(data: bytes) -> Ranges:
+def _in_stream(data: bytes) -> packets.Ranges:
     """Secrets in bytes that hold packets somewhere: CONNECT is known by its name, Authentication Data by its method."""
-    found: Ranges = []
+    found: packets.Ranges = []
     for one in _NAME.finditer(data):
         start = next((at for at in range(2, 6) if one.start() >= at and data[one.start() - at] >> 4 == 1), 0)
         if start:
             found += [
                 (one.start() - start + first, one.start() - start + behind)
-                for first, behind in hidden_in_beginning(data[one.start() - start :])
+                for first, behind in packets.hidden_in_beginning(data[one.start() - start :])
             ]
     for one in _METHOD.finditer(data):
         length = int.from_bytes(data[one.end() : one.end() + 2], "big")

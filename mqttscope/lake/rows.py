@@ -21,15 +21,7 @@ from mqttscope.events import (
     PacketEvent,
     UnparsedEvent,
 )
-from mqttscope.lake.declared import (
-    Bad,
-    Row,
-    packet_columns,
-    packet_fields,
-    payload_columns,
-    properties_row,
-    text,
-)
+from mqttscope.lake.declared import Bad, Row, packet_columns, packet_fields, payload_columns, properties_row, text
 from mqttscope.lake.options import MAX_RAW_BYTES
 from mqttscope.lake.tracker import TrackedMessage
 from mqttscope.lint.finding import Finding
@@ -326,16 +318,8 @@ def error_row(notice: CaptureRemark) -> Values:
     if isinstance(notice, ClockStep):
         return (capture, "clock_step", notice.message, None, None, None, None, None)
     if isinstance(notice, CaptureError):
-        return (
-            capture,
-            "capture_error",
-            without_secrets(utf8(notice.message)),
-            notice.offset,
-            notice.frames,
-            None,
-            None,
-            None,
-        )
+        told = without_secrets(utf8(notice.message))
+        return (capture, "capture_error", told, notice.offset, notice.frames, None, None, None)
     told = f"interface {notice.interface} dropped {notice.dropped} frames"
     received = None if notice.received is None else min(notice.received, MOST)
     return (capture, "capture_drops", told, None, None, notice.interface, received, min(notice.dropped, MOST))

@@ -51,7 +51,6 @@ class TableSchema:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the columns."""
         return tuple(one.name for one in self.columns)
 
     def arrow(self) -> pa.Schema:

@@ -144,7 +144,6 @@ class Store:
         return self._found[0]
 
     def path(self, key: str) -> str:
-        """The path of an object in `system`."""
         return f"{self._found[1]}/{key}" if key else self._found[1]
 
     @property

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import pyarrow.parquet as pq
 
 from mqttscope.lake.files import reading, rows_of
+from mqttscope.lake.finding_collector import OfConnections
 from mqttscope.lake.manifest import Manifest, is_of, read_manifest
 from mqttscope.lake.schemas import EVENT_TABLES
 from mqttscope.lake.store import Place, opened
@@ -19,18 +21,6 @@ from mqttscope.net.frame import CaptureError
 SUMS = ("topics", "clients", "sessions")
 MOST_ERRORS = 1_000
 """Errors of captures that are reported one by one."""
-
-
-@dataclass(slots=True)
-class OfConnections:
-    """What the rows of an ingest hold about its connections beside their packets, open ones included."""
-
-    discarded_segments: int = 0
-    discarded_bytes: int = 0
-    copied_segments: int = 0
-    one_sided: int = 0
-    overlaps: int = 0
-    damaged_segments: int = 0
 
 
 @dataclass(slots=True)
@@ -68,7 +58,8 @@ def summarize(root: Place, before: Manifest, done: Ingested) -> Summary:
     def all_of(table: str) -> list[str]:
         return [*new(table), *after.open_files.get(table, ())] if changed else []
 
-    findings, (of_connections, late) = all_of("findings"), _of_connections(root, all_of("connections"))
+    findings = Counter(row["severity"] for row in _rows_of(root, all_of("findings"), ["severity"]))
+    of_connections, late = _of_connections(root, all_of("connections"))
     _discarded(root, all_of("gaps"), of_connections)
     return Summary(
         done,
@@ -77,7 +68,7 @@ def summarize(root: Place, before: Manifest, done: Ingested) -> Summary:
         _rows(root, after, after.open_files),
         {table: _count(root, after, after.files.get(table, ())) for table in SUMS},
         _count(root, after, after.open_files.get("connections", ())),
-        _by_severity(root, findings),
+        dict(sorted(findings.items())),
         _errors(root, new("ingest_errors")),
         of_connections,
         late,
@@ -100,15 +91,6 @@ def _count(root: Place, manifest: Manifest, names: Sequence[str]) -> int:
     return sum(manifest.rows[name] if name in manifest.rows else rows_of(root / name) for name in names)
 
 
-def _by_severity(root: Place, names: Sequence[str]) -> dict[str, int]:
-    counts: Counter[str] = Counter()
-    for name in names:
-        with reading(root / name):
-            for found in pq.ParquetFile(opened(root / name)).iter_batches(columns=["severity"]):
-                counts.update(found.column("severity").to_pylist())
-    return dict(sorted(counts.items()))
-
-
 def _of_connections(root: Place, names: Sequence[str]) -> tuple[OfConnections, int]:
     """What is counted of connections, and how many of them came late."""
     made, late = OfConnections(), 0
@@ -121,7 +103,6 @@ def _of_connections(root: Place, names: Sequence[str]) -> tuple[OfConnections, i
 
 
 def _discarded(root: Place, names: Sequence[str], made: OfConnections) -> None:
-    """Count the segments that no connection took."""
     for row in _rows_of(root, names, ["event", "length", "reason"]):
         if row["event"] == "discarded" and row["reason"] == "damaged":
             made.damaged_segments += 1
@@ -130,21 +111,16 @@ def _discarded(root: Place, names: Sequence[str], made: OfConnections) -> None:
             made.discarded_bytes += row["length"] or 0
 
 
-def _rows_of(root: Place, names: Sequence[str], columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _rows_of(root: Place, names: Sequence[str], columns: list[str] | None = None) -> Iterator[dict[str, Any]]:
     for name in names:
         with reading(root / name):
-            for found in pq.ParquetFile(opened(root / name)).iter_batches(columns=list(columns)):
+            for found in pq.ParquetFile(opened(root / name)).iter_batches(columns=columns):
                 yield from found.to_pylist()
 
 
 def _errors(root: Place, names: Sequence[str]) -> list[CaptureError]:
-    rows: list[dict[str, Any]] = []
-    for name in names:
-        with reading(root / name):
-            for found in pq.ParquetFile(opened(root / name)).iter_batches():
-                rows += found.to_pylist()[: MOST_ERRORS - len(rows)]
     return [
         CaptureError(row["capture"], row["message"], row["offset"], row["frames"] or 0)
-        for row in rows
+        for row in islice(_rows_of(root, names), MOST_ERRORS)
         if row["event"] == "capture_error"
     ]

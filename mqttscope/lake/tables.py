@@ -134,7 +134,6 @@ class Collector:
             self._close(event)
 
     def _row(self, event: Event) -> None:
-        """The row of an event itself."""
         kind = type(event)
         if kind is PacketEvent or kind is MalformedEvent:
             if self._makes_packets:

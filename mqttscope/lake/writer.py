@@ -23,40 +23,18 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mqttscope.capture import fingerprint
 from mqttscope.capture.files import NOT_REGULAR, NOTHING_THERE, SINCE, Part, why_not_opened
-from mqttscope.capture.fingerprint import (
-    Fingerprint,
-    KnownFingerprints,
-    find_prefixes,
-    fingerprint_of,
-    head_crc,
-    resume_offset,
-)
 from mqttscope.capture.locations import PARALLEL, Location, open_location, open_named
 from mqttscope.capture.read import BoundedFile
 from mqttscope.lake import delta
+from mqttscope.lake import files as lake_files
+from mqttscope.lake import manifest as manifests
 from mqttscope.lake.aggregates import CONNECTION_COLUMNS, TOPIC_COLUMNS, clients, sessions, topics
 from mqttscope.lake.commit import commit, lake_lock, merge_small
-from mqttscope.lake.files import (
-    LakeFiles,
-    add_errors,
-    add_files,
-    dataset,
-    known_errors,
-    reading,
-    remember_errors,
-)
 from mqttscope.lake.intake import STATE_ROWS, Beside, Intake, ReadDifferentlyError
 from mqttscope.lake.kernel import Unfinished, begun, state_row
-from mqttscope.lake.manifest import (
-    LakeError,
-    Manifest,
-    check_content,
-    check_files,
-    check_tables,
-    read_manifest,
-    remove_strays,
-)
+from mqttscope.lake.manifest import LakeError, Manifest, check_content, check_files, check_tables, read_manifest
 from mqttscope.lake.memory import open_connections
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.public import PUBLIC
@@ -144,7 +122,7 @@ def write_lake(
         fresh, known = found.names, found.known
         done.known = [name for name, _ in known]
         done.faults = found.faults
-        remove_strays(root, before)
+        manifests.remove_strays(root, before)
         after = next_generation(before, options)
         if fresh:
             after.open_files, after.state_files, after.scope_state_files = {}, [], []
@@ -157,17 +135,12 @@ def write_lake(
             except BaseException:
                 if beside is not None:
                     # The other process was ended, and has left what it had written.
-                    remove_strays(root, before)
+                    manifests.remove_strays(root, before)
                 raise
             write_sums(root, after)
             # What was rotated, replaced or removed in between is left to the next ingest.
             fresh = {digest: name for digest, name in fresh.items() if found.parts[name].was_opened}
-            after.captures |= fresh
-            for digest in fresh:
-                after.begins |= found.contents[digest].begins
-            after.objects = before.objects | {
-                name: one for name, one in found.objects.items() if one[0] in after.captures
-            }
+            found.note(fresh, before, after)
             done.captures = list(fresh.values())
             done.grown = [name for name in done.captures if found.parts[name].behind]
         if note_errors(root, after, done, fresh, known, {**(faults or {}), **found.faults}) or found.names:
@@ -189,10 +162,10 @@ def note_errors(
     ``fresh``: names of those that were read, by digest; ``known``: names and digests of those that are in already, or
     have the same bytes as another; ``faults``: why others cannot be opened, by name.
     """
-    remember_errors(root, after, fresh)
-    done.known_errors = known_errors(after, known)
+    lake_files.remember_errors(root, after, fresh)
+    done.known_errors = lake_files.known_errors(after, known)
     unopened = [CaptureError(name, why) for name, why in faults.items() if why not in NOTHING_THERE]
-    added = add_errors(root, after, [*done.known_errors, *unopened])
+    added = lake_files.add_errors(root, after, [*done.known_errors, *unopened])
     if added:
         done.rows["ingest_errors"] = done.rows.get("ingest_errors", 0) + added
     return added
@@ -230,7 +203,7 @@ def read_table(
     if manifest is None:
         manifest = read_manifest(root)
         check_tables(root, manifest, (name,))
-    with reading(root / name):
+    with lake_files.reading(root / name):
         found = _dataset(root, manifest, name)
         old = RENAMED.get(name, {}) if manifest.schema == 1 else {}
         wanted = [old.get(one, one) for one in columns or TABLES[name].names]
@@ -245,7 +218,7 @@ def _dataset(root: Place, manifest: Manifest, name: str) -> Dataset:
     for today, then in RENAMED.get(name, {}).items() if manifest.schema == 1 else ():
         place = schema.get_field_index(today)
         schema = schema.set(place, schema.field(place).with_name(then))
-    return dataset([root / one for one in names], schema)
+    return lake_files.dataset([root / one for one in names], schema)
 
 
 def _batches(root: Place, manifest: Manifest, name: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -366,21 +339,34 @@ def check_settings(before: Manifest, options: LakeOptions, root: Place) -> None:
 
 
 @dataclass(slots=True)
-class _Fresh:
+class IdentifiedCaptures:
     """Captures, identified by their content."""
+
+    contents: dict[str, fingerprint.Fingerprint] = field(default_factory=dict)
+    """What those hold that are to be read, by digest."""
+    known: list[tuple[str, str]] = field(default_factory=list)
+    """Names and digests of those that are in already, and of copies among those that are given."""
+    faults: dict[str, str] = field(default_factory=dict)
+    """Why some cannot be read, by name."""
+    objects: dict[str, list[Any]] = field(default_factory=dict)
+    """Those of stores, as the manifest has them."""
+
+    def note(self, read: Mapping[str, str], before: Manifest, after: Manifest) -> None:
+        """Put captures that were read into the manifest; ``read``: their names by digest."""
+        after.captures |= read
+        for digest in read:
+            after.begins |= self.contents[digest].begins
+        after.objects = before.objects | {name: one for name, one in self.objects.items() if one[0] in after.captures}
+
+
+@dataclass(slots=True)
+class _Fresh(IdentifiedCaptures):
+    """The same, with what is to be read."""
 
     names: dict[str, str] = field(default_factory=dict)
     """Those that are not in yet, by digest."""
-    contents: dict[str, Fingerprint] = field(default_factory=dict)
-    """What they hold, by digest."""
     parts: dict[str, Part] = field(default_factory=dict)
     """What is to be read of each of them, by name: it may have been read before, and may be growing."""
-    known: list[tuple[str, str]] = field(default_factory=list)
-    """Names and digests of the others."""
-    faults: dict[str, str] = field(default_factory=dict)
-    """Why some cannot be opened, by name."""
-    objects: dict[str, list[Any]] = field(default_factory=dict)
-    """Those of stores, as the manifest has them."""
 
 
 @dataclass(slots=True)
@@ -390,7 +376,7 @@ class _Looked:
     location: Location
     digest: str = ""
     """Of its content; empty where it cannot be read."""
-    content: Fingerprint | None = None
+    content: fingerprint.Fingerprint | None = None
     """``None``: it was not read."""
     part: Part | None = None
     fault: str = ""
@@ -398,7 +384,7 @@ class _Looked:
 
 
 def _fresh(locations: Sequence[Location], settings: Mapping[str, str], before: Manifest) -> _Fresh:
-    found, begins = _Fresh(), KnownFingerprints.of(before.begins, before.captures)
+    found, begins = _Fresh(), fingerprint.KnownFingerprints.of(before.begins, before.captures)
     look = partial(_look, settings=settings, begins=begins, before=before)
     targets: dict[str, str] = {}
     now_ns = time.time_ns()
@@ -420,7 +406,7 @@ def _fresh(locations: Sequence[Location], settings: Mapping[str, str], before: M
     if found.faults and not found.names and not found.known:
         raise LakeError(f"nothing is done: {'; '.join(f'{name} {why}' for name, why in found.faults.items())}")
     opened = partial(open_named, settings=settings)
-    for digest in find_prefixes(found.contents, targets, before.begins, before.captures, opened):
+    for digest in fingerprint.find_prefixes(found.contents, targets, before.begins, before.captures, opened):
         found.known.append((found.names.pop(digest), digest))
     return found
 
@@ -434,7 +420,9 @@ def _each(look: Callable[[Location], _Looked], locations: Sequence[Location]) ->
         yield from map(look, locations)
 
 
-def _look(one: Location, settings: Mapping[str, str], begins: KnownFingerprints, before: Manifest) -> _Looked:
+def _look(
+    one: Location, settings: Mapping[str, str], begins: fingerprint.KnownFingerprints, before: Manifest
+) -> _Looked:
     target, known = one.target, one.known_as(before.objects)
     if known is not None and known in before.captures:
         return _Looked(one, known)
@@ -445,10 +433,10 @@ def _look(one: Location, settings: Mapping[str, str], begins: KnownFingerprints,
     try:
         with opener() as opened:
             size = opened.seek(0, os.SEEK_END)
-            begun = head_crc(opened, size)
+            begun = fingerprint.head_crc(opened, size)
             file = cast(BinaryIO, BoundedFile(opened, size))
-            content = fingerprint_of(file, begins)
-            read_before = 0 if content.digest in before.captures else resume_offset(file, content)[0]
+            content = fingerprint.fingerprint_of(file, begins)
+            read_before = 0 if content.digest in before.captures else fingerprint.resume_offset(file, content)[0]
     except (OSError, ValueError) as error:
         # It was there when it was found, and costs the others nothing.
         return _Looked(one, fault=f"{why_not_opened(error, '' if one.is_remote else target)}{SINCE}")
@@ -468,7 +456,7 @@ def _read(
 ) -> None:
     collector = Collector(options, rules=options.rules)
     collector.note_drops(dropping_captures(root, before))
-    with LakeFiles(root, after.generation) as files:
+    with lake_files.LakeFiles(root, after.generation) as files:
         intake = Intake(collector, files.write, before.last_ns, progress)
         intake.dissector.clock.resume(before.shift_ns, before.last_ns)
         intake.resume(root, before)
@@ -499,7 +487,7 @@ def _read(
         done.failures_told = collector.linter.failures_told()
     done.out_of_order, done.open_flows = sorted(intake.out_of_order), len(memories)
     done.overlapping, done.taps = sorted(intake.overlapping), intake.taps
-    add_files(after, files.names, files.checksums)
+    lake_files.add_files(after, files.names, files.checksums)
     done.rows = {name: rows for name, rows in files.rows.items() if name in EVENT_TABLES}
 
 
@@ -507,12 +495,12 @@ def dropping_captures(root: Place, manifest: Manifest) -> set[str]:
     """Captures that report dropped frames; connections that are open may have their last frames there."""
     if not manifest.files.get("ingest_errors"):
         return set()
-    with reading(root / "ingest_errors"):
+    with lake_files.reading(root / "ingest_errors"):
         notices = list(_batches(root, manifest, "ingest_errors", ("capture", "dropped")))
     return {row["capture"] for found in notices for row in found.to_pylist() if row["dropped"]}
 
 
-def _write(files: LakeFiles, made: Iterable[tuple[str, pa.RecordBatch]]) -> None:
+def _write(files: lake_files.LakeFiles, made: Iterable[tuple[str, pa.RecordBatch]]) -> None:
     for name, found in made:
         files.write(name, found)
 
@@ -520,13 +508,13 @@ def _write(files: LakeFiles, made: Iterable[tuple[str, pa.RecordBatch]]) -> None
 def write_sums(root: Place, after: Manifest) -> None:
     """Make topics, clients and sessions again of all that there is, and put their files into ``after``."""
     made = {}
-    with reading(root / "messages"):
+    with lake_files.reading(root / "messages"):
         made["topics"] = topics(_batches(root, after, "messages", TOPIC_COLUMNS))
-    with reading(root / "connections"):
+    with lake_files.reading(root / "connections"):
         found = _batches(root, after, "connections", CONNECTION_COLUMNS)
         connections = [row for one in found for row in one.to_pylist()]
     made |= {"clients": clients(connections), "sessions": sessions(connections)}
-    with LakeFiles(root, after.generation) as files:
+    with lake_files.LakeFiles(root, after.generation) as files:
         for name, table in made.items():
             _write(files, ((name, one) for one in table.to_batches()))
     for name in _SUMS:

@@ -10,18 +10,13 @@ import pickle
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable, Iterable, Iterator
+from io import BytesIO
+from types import SimpleNamespace
 from typing import Any, Final
 
 from mqttscope.capture.pcap import FrameSink
 from mqttscope.dissect import Dissector
-from mqttscope.events import (
-    ConnectionClosed,
-    ConnectionOpened,
-    DiscardedEvent,
-    Event,
-    MalformedEvent,
-    PacketEvent,
-)
+from mqttscope.events import ConnectionClosed, ConnectionOpened, DiscardedEvent, Event, MalformedEvent, PacketEvent
 from mqttscope.mqtt.constants import Direction
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Frame
 from mqttscope.parallel.counts import Counts
@@ -103,7 +98,7 @@ class JsonShare:
         self._share = share
         self._sender = sender
         self._report = JsonLines(
-            _Nowhere(), payload_limit=view.payload_limit, show_secrets=view.show_secrets, names=self._name
+            BytesIO(), payload_limit=view.payload_limit, show_secrets=view.show_secrets, names=self._name
         )
         self._codes: dict[int, list[int]] = {}
         """By connection, the numbers of what lines have of it."""
@@ -193,7 +188,7 @@ class TextShare:
     def __init__(self, share: Share, view: View, sender: Sender) -> None:
         self._share = share
         self._parts: list[bytes] = []
-        self._report = TextLines(_Into(self._parts), view)
+        self._report = TextLines(SimpleNamespace(write=self._parts.append), view)
         self._heads = self._report.heads = _OpenHeads(view, self._report.painter)
         self._sent: dict[int, int] = {}
         """By connection and direction, the revision of the connection that its name was sent for."""
@@ -293,25 +288,6 @@ class _OpenHeads(Heads):
     def forget(self, connection: Connection) -> None:
         super().forget(connection)
         self.forgotten = True
-
-
-class _Nowhere:
-    """A sink that nothing is written to."""
-
-    def write(self, data: bytes, /) -> None:
-        """Write bytes."""
-        raise AssertionError
-
-
-class _Into:
-    """A sink that is a list."""
-
-    def __init__(self, parts: list[bytes]) -> None:
-        self._parts = parts
-
-    def write(self, data: bytes, /) -> None:
-        """Write bytes."""
-        self._parts.append(data)
 
 
 MAX_LIMITED: Final = min(MAX_CONNECTIONS, MAX_ENDINGS)

@@ -12,6 +12,7 @@ Nothing outside this package imports pyspark; it comes with the extra ``spark``.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 _TABLES = frozenset(
@@ -20,11 +21,11 @@ _TABLES = frozenset(
 
 
 def __getattr__(name: str) -> Any:
-    """The functions of `tables`, imported when one is used."""
+    """A function that gives a table of its name."""
     if name in _TABLES:
-        from mqttscope.spark import tables
+        from mqttscope.spark.tables import table
 
-        return getattr(tables, name)
+        return partial(table, name=name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

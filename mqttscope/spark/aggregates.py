@@ -54,7 +54,8 @@ class _Sum:
 def write_sums(spark: SparkSession, root: Path, after: Manifest) -> None:
     """Make topics, clients and sessions again of all files that ``after`` names, and put theirs into it."""
     root = root.resolve()
-    if all(_bytes_of(root, after, name) <= most for name, most in FEW_BYTES.items()):
+    sizes = {name: sum(os.stat(root / one).st_size for one in _files(after, name)) for name in FEW_BYTES}
+    if all(sizes[name] <= most for name, most in FEW_BYTES.items()):
         writer.write_sums(root, after)
         return
     made = {}
@@ -165,10 +166,6 @@ def _last() -> Column:
 
 def _files(manifest: Manifest, name: str) -> list[str]:
     return [*manifest.files.get(name, ()), *manifest.open_files.get(name, ())]
-
-
-def _bytes_of(root: Path, manifest: Manifest, name: str) -> int:
-    return sum(os.stat(root / one).st_size for one in _files(manifest, name))
 
 
 def _read(spark: SparkSession, root: Path, manifest: Manifest, name: str) -> DataFrame | None:

@@ -165,16 +165,13 @@ def _check_query(spark: SparkSession, sql: str) -> None:
         spark.sql(f"describe query\n{sql}")
     except ParseException as error:
         does_more = _COMMANDS.match(bare) or (is_query and _CHANGES.search(STRING.sub(" ", bare)))
-        raise UnknownQueryError(NO_QUERY if does_more else _one_line_up(str(error))) from None
+        one_line_up = re.sub(r"\bline (\d+)", lambda found: f"line {int(found[1]) - 1}", str(error))
+        raise UnknownQueryError(NO_QUERY if does_more else one_line_up) from None
     except PySparkException:
         # What else is wrong with it is said when it is asked, with the right places.
         pass
     if not is_query:
         raise UnknownQueryError(NO_QUERY)
-
-
-def _one_line_up(told: str) -> str:
-    return re.sub(r"\bline (\d+)", lambda found: f"line {int(found[1]) - 1}", told)
 
 
 def value_of(value: Any, kind: DataType) -> Any:

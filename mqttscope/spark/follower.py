@@ -29,33 +29,16 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 from typing import Any
 
+from mqttscope.capture import files as capture_files
+from mqttscope.capture import read as capture_read
 from mqttscope.capture.compressed import ByteSource
-from mqttscope.capture.files import (
-    denied,
-    fault,
-    identity,
-    is_named_like_capture,
-    links_last,
-    looks_like_capture,
-    why_not_opened,
-)
 from mqttscope.capture.fingerprint import CHECK_BYTES, Fingerprint, ends_crc, fingerprint_at
 from mqttscope.capture.locations import Location
 from mqttscope.capture.pcap import ReaderState
-from mqttscope.capture.read import (
-    NO_FRAME,
-    PIECE_BYTES,
-    CaptureRange,
-    advance,
-    can_grow,
-    first_time,
-    may_be_compressed,
-    memory_at,
-)
 from mqttscope.spark.plan import Task
 from mqttscope.spark.rows import ERROR, READ, Note
 
@@ -78,7 +61,7 @@ class Followed:
     """Its length when it was complete; ``None``: it is growing."""
     waiting: int = 0
     """Bytes that could be read already, but for the limit of a batch."""
-    first_ns: float = NO_FRAME
+    first_ns: float = capture_read.NO_FRAME
     """Time of its first frame; forgotten when it is complete."""
     is_whole: bool = False
     """It is compressed, or no capture at all, and read in one go."""
@@ -91,10 +74,7 @@ class Followed:
 
     def copy(self) -> Followed:
         """Another one with the same content."""
-        return Followed(
-            self.file, self.name, self.memory.copy(), self.head, self.tail, self.size, self.waiting, self.first_ns,
-            self.is_whole, self.begun,
-        )  # fmt: skip
+        return replace(self, memory=self.memory.copy())
 
 
 @dataclass(slots=True)
@@ -132,7 +112,7 @@ class Offset:
             "growing": [
                 [
                     one.file, one.name, one.memory.written(), one.head, one.tail, None, one.waiting,
-                    None if one.first_ns == NO_FRAME else one.first_ns, one.is_whole, one.begun,
+                    None if one.first_ns == capture_read.NO_FRAME else one.first_ns, one.is_whole, one.begun,
                 ]
                 for one in growing
             ],
@@ -157,7 +137,7 @@ class Offset:
             raise ValueError(f"the offset has version {written.get('version')}, this program reads 1")
         captures = []
         for file, name, memory, head, tail, size, waiting, first_ns, is_whole, *begun in written["growing"]:
-            first_ns = NO_FRAME if first_ns is None else first_ns
+            first_ns = capture_read.NO_FRAME if first_ns is None else first_ns
             made = Followed(file, name, ReaderState.of(memory), head, tail, size, waiting, first_ns, is_whole, *begun)
             captures.append(made)
         for file, name, head, tail, size, position, frames, is_whole, *begun in _unpacked(written["complete"]):
@@ -246,7 +226,7 @@ def begins_compressed(name: str, one: Followed) -> bool:
     """Whether a file is compressed, and begins with what was read of a capture."""
     try:
         with open(name, "rb", buffering=0) as file:
-            if not may_be_compressed(file.read(4)):
+            if not capture_read.may_be_compressed(file.read(4)):
                 return False
         return begins_with(name, one)
     except OSError:
@@ -256,7 +236,7 @@ def begins_compressed(name: str, one: Followed) -> bool:
 def remembered(name: str, position: int) -> ReaderState:
     """What a reader that came to a position remembers: found again from the beginning of the capture."""
     with open(name, "rb", buffering=0) as file:
-        return memory_at(file, position)
+        return capture_read.memory_at(file, position)
 
 
 def begin_at(one: Followed, position: int) -> None:
@@ -299,7 +279,7 @@ def advance_in(one: Followed, size: int, limit: int) -> int:
                 passed = size - one.memory.position
                 one.memory.position = size
             else:
-                passed = advance(file, one.memory, size, limit=limit)
+                passed = capture_read.advance(file, one.memory, size, limit=limit)
             one.head, one.tail = ends_crc(file, one.memory.position)
     except OSError:
         return 0  # the next look says why
@@ -320,7 +300,7 @@ class _There:
     size: int
     changed: float
     """When it was written last, in seconds since the epoch."""
-    first_ns: float = NO_FRAME
+    first_ns: float = capture_read.NO_FRAME
     can_grow: bool = True
 
 
@@ -359,7 +339,12 @@ class Follower:
         self._admit(fresh, end, now)
         self._read(end, there, limit)
         self._complete(end, there, now)
-        self._say_faults(start, end)
+        # Why a file cannot be read, once per file.
+        for name, why in sorted(self._faults.items()):
+            if name not in start.unread:
+                end.said.append(Said(end.files, name, why, 0, None))
+                end.files += 1
+        end.unread = sorted(self._faults)
         end.captures = {one.name: one for one in sorted(end.captures.values(), key=lambda one: one.file)}
         if not end.said and end.files == start.files:
             before = {name: one for name, one in start.captures.items() if name not in gone}
@@ -374,13 +359,13 @@ class Follower:
         for source in self.sources:
             in_directory = os.path.isdir(source)
             for name in self._names(source):
-                why = fault(name)
+                why = capture_files.fault(name)
                 if why is not None:
                     is_there = os.path.lexists(name) and not os.path.isdir(name)
-                    if is_there and (not in_directory or is_named_like_capture(name)):
+                    if is_there and (not in_directory or capture_files.is_named_like_capture(name)):
                         self._faults[name] = why
                     continue
-                known = identity(name)
+                known = capture_files.identity(name)
                 try:
                     told = os.stat(name)
                 except OSError:
@@ -395,29 +380,31 @@ class Follower:
         if os.path.isdir(source):
             try:
                 os.stat(os.path.join(source, os.curdir))
-                return links_last(source, os.listdir(source))
+                return capture_files.links_last(source, os.listdir(source))
             except OSError as error:
-                self._faults[source] = why_not_opened(error)
+                self._faults[source] = capture_files.why_not_opened(error)
                 return []
         if not os.path.lexists(source) and glob.has_magic(source):
-            self._faults |= {one.capture: one.message for one in denied(source)}
-            return links_last("", [path for path in glob.glob(source, recursive=True) if not os.path.isdir(path)])
+            self._faults |= {one.capture: one.message for one in capture_files.denied(source)}
+            return capture_files.links_last(
+                "", [path for path in glob.glob(source, recursive=True) if not os.path.isdir(path)]
+            )
         return [source]
 
     def _is_capture(self, name: str, size: int, changed: float) -> bool:
         # Who is called a capture and is empty has not begun yet.
-        if name in self._same or (size and is_named_like_capture(name)):
+        if name in self._same or (size and capture_files.is_named_like_capture(name)):
             return True
         if self._no_captures.get(name) == (size, changed):
             return False
         try:
             with open(name, "rb", buffering=0) as file:
-                if looks_like_capture(file):
+                if capture_files.looks_like_capture(file):
                     return True
         except FileNotFoundError:
             return False
         except OSError as error:
-            self._faults[name] = why_not_opened(error)
+            self._faults[name] = capture_files.why_not_opened(error)
             return True
         self._no_captures[name] = (size, changed)
         return False
@@ -449,7 +436,7 @@ class Follower:
                 end.said.append(lost(one, None if now_there is None else now_there.size))
                 if end.said[-1].message.startswith("has shrunk"):
                     kept = end.captures[one.name] = one.copy()
-                    kept.size, kept.waiting, kept.first_ns = there[one.name].size, 0, NO_FRAME
+                    kept.size, kept.waiting, kept.first_ns = there[one.name].size, 0, capture_read.NO_FRAME
             else:
                 gone.add(one.name)
         return gone
@@ -493,7 +480,7 @@ class Follower:
         except FileNotFoundError:
             return False
         except OSError as error:
-            self._faults[found.name] = why_not_opened(error)
+            self._faults[found.name] = capture_files.why_not_opened(error)
             return None
         if same:
             self._same[found.name] = looked
@@ -523,14 +510,14 @@ class Follower:
                 with open(one.name, "rb", buffering=0) as file:
                     head = file.read(4)
                     file.seek(0)
-                    one.can_grow = can_grow(head)
-                    if one.can_grow or (is_quiet and may_be_compressed(head)):
-                        one.first_ns = first_time(file)
+                    one.can_grow = capture_read.can_grow(head)
+                    if one.can_grow or (is_quiet and capture_read.may_be_compressed(head)):
+                        one.first_ns = capture_read.first_time(file)
             except OSError as error:
                 if not isinstance(error, FileNotFoundError):
-                    self._faults[one.name] = why_not_opened(error)
+                    self._faults[one.name] = capture_files.why_not_opened(error)
                 continue
-            if is_quiet or one.first_ns > NO_FRAME:
+            if is_quiet or one.first_ns > capture_read.NO_FRAME:
                 ready.append(one)
         known = Contents()
         for other in end.captures.values() if ready else ():
@@ -550,7 +537,7 @@ class Follower:
 
     def _is_copy(self, one: _There, known: Contents) -> bool:
         """Whether the content of a new file is in another one that is read: also compressed."""
-        if one.first_ns == NO_FRAME:
+        if one.first_ns == capture_read.NO_FRAME:
             return False  # each that has nothing in it is told of
         try:
             alike = known.alike(one.name, one.first_ns)
@@ -576,20 +563,12 @@ class Follower:
             if left is None:
                 advance_in(one, found.size, max(found.size, 1))
             elif left > 0:
-                passed = advance_in(one, found.size, min(left, PIECE_BYTES))
+                passed = advance_in(one, found.size, min(left, capture_read.PIECE_BYTES))
                 left -= passed
                 if passed and not one.is_whole:
                     heappush(todo, (one.now_ns, one.file))
             elif advance_in(one.copy(), found.size, 1):
                 one.waiting = found.size - one.memory.position
-
-    def _say_faults(self, start: Offset, end: Offset) -> None:
-        """Report why a file cannot be read, once per file."""
-        for name, why in sorted(self._faults.items()):
-            if name not in start.unread:
-                end.said.append(Said(end.files, name, why, 0, None))
-                end.files += 1
-        end.unread = sorted(self._faults)
 
     def _complete(self, end: Offset, there: dict[str, _There], now: float) -> None:
         """Find the captures that are no longer written."""
@@ -606,7 +585,7 @@ class Follower:
                 one.size = found.size
         for one in end.captures.values():
             if one.size is not None:
-                one.first_ns = NO_FRAME
+                one.first_ns = capture_read.NO_FRAME
                 # Found again where it grows after all.
                 one.memory = ReaderState(one.memory.position, one.memory.frames)
 
@@ -634,18 +613,15 @@ def tasks(start: Offset, end: Offset) -> list[Task]:
         if earlier == one and not one.waiting:
             continue
         is_known = one.name in end.passed
-        task = Task(one.file, _location(one), notes=[_read(one, is_known=is_known)])
+        location = Location(one.name, os.path.abspath(one.name), one.size or one.memory.position)
+        task = Task(one.file, location, notes=[_read(one, is_known=is_known)])
         if not is_known:
             task.grown = _grown(one, earlier)
         made.append(task)
     return made
 
 
-def _location(one: Followed) -> Location:
-    return Location(one.name, os.path.abspath(one.name), one.size or one.memory.position)
-
-
-def _grown(one: Followed, earlier: Followed | None) -> CaptureRange | None:
+def _grown(one: Followed, earlier: Followed | None) -> capture_read.CaptureRange | None:
     """What is new of a capture."""
     position = 0 if earlier is None else earlier.memory.position
     was_begun = one.begun > (0 if earlier is None else earlier.begun)
@@ -660,12 +636,12 @@ def _grown(one: Followed, earlier: Followed | None) -> CaptureRange | None:
         begin = remembered(one.name, position)
     else:
         begin = earlier.memory.copy()
-    return CaptureRange(begin, one.memory.copy() if one.size is None else None, one.size or 0)
+    return capture_read.CaptureRange(begin, one.memory.copy() if one.size is None else None, one.size or 0)
 
 
 def _read(one: Followed, *, is_known: bool) -> Note:
     state = KNOWN if is_known else BEHIND if one.waiting else GROWING if one.size is None else COMPLETE
-    now_ns = None if one.size is not None or one.now_ns == NO_FRAME else int(one.now_ns)
+    now_ns = None if one.size is not None or one.now_ns == capture_read.NO_FRAME else int(one.now_ns)
     position = one.memory.position if one.size is None else one.size
     # Names in rows are text; who wants to open the file needs its own, and has to know whether it is still this one.
     told = json.dumps([one.name, one.memory.position, one.head, one.tail])

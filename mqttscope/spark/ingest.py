@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 import pyarrow as pa
 
@@ -25,10 +25,10 @@ from mqttscope.capture.locations import PARALLEL, Location, Seen, find, open_loc
 from mqttscope.capture.ranges import WHOLE, Settled
 from mqttscope.capture.read import NO_FRAME, BoundedFile
 from mqttscope.dissect.clock_watch import Clock
+from mqttscope.lake import writer
 from mqttscope.lake.commit import commit, lake_lock, merge_small
 from mqttscope.lake.manifest import LakeError, Manifest, folder_of, read_manifest, remove_strays
 from mqttscope.lake.options import LakeOptions
-from mqttscope.lake.writer import SETTLED_NS, Ingested, check_settings, next_generation, note_errors
 from mqttscope.lint.failures import Failures
 from mqttscope.mqtt.view import utf8
 from mqttscope.spark.aggregates import write_sums
@@ -60,7 +60,7 @@ def ingest(
     ports: Iterable[int] = (),
     settings: Mapping[str, str] | None = None,
     partitions: int | None = None,
-) -> Ingested:
+) -> writer.Ingested:
     """Take captures into a lake, in the order of their first frames; those that are in already are not read again.
 
     ``sources``: paths, globs, directories, URIs, or what `locations.find` found.  ``lake``: a folder that the driver
@@ -82,11 +82,11 @@ def ingest(
     ship(spark)
     with lake_lock(root):
         before = read_manifest(root)
-        check_settings(before, options, root)
+        writer.check_settings(before, options, root)
         remove_strays(root, before)
         apart = tell_apart(spark, locations, before.captures, known, before.begins, before.objects)
-        done = Ingested(known=[name for name, _ in apart.known], faults=apart.faults)
-        after = next_generation(before, options)
+        done = writer.Ingested(known=[name for name, _ in apart.known], faults=apart.faults)
+        after = writer.next_generation(before, options)
         reading = Reading(spark, "", split_bytes, tuple(ports), known)
         try:
             while apart.fresh:
@@ -109,16 +109,11 @@ def ingest(
                         f"{root}: nothing is done: {'; '.join(f'{name} {why}' for name, why in gone.items())}"
                     )
                 remove_strays(root, before)
-                after = next_generation(before, options)
+                after = writer.next_generation(before, options)
             names = {digest: one.name for digest, one in apart.fresh.items()}
             done.captures, done.grown = list(names.values()), [one.name for one in apart.fresh.values() if one.behind]
-            after.captures |= names
-            for digest in names:
-                after.begins |= apart.contents[digest].begins
-            after.objects = before.objects | {
-                name: one for name, one in apart.objects.items() if one[0] in after.captures
-            }
-            if note_errors(root, after, done, names, apart.known, apart.faults) or names:
+            apart.note(names, before, after)
+            if writer.note_errors(root, after, done, names, apart.known, apart.faults) or names:
                 merge_small(root, before, after)
                 commit(root, before, after)
         except BaseException as error:
@@ -153,7 +148,6 @@ class Reading:
     settings: dict[str, str]
 
     def rows(self, rows: str, plan: str) -> DataFrame:
-        """Rows of these captures."""
         return read_captures(
             self.spark, [], rows=rows, plan=plan, split_bytes=self.split_bytes, ports=self.ports, settings=self.settings
         )
@@ -201,19 +195,11 @@ _FOUND = pa.schema([(name, _ARROW[kind]) for name, kind in map(str.split, _FOUND
 
 
 @dataclass(slots=True)
-class Apart:
-    """Captures, identified by their content."""
+class Apart(writer.IdentifiedCaptures):
+    """Captures, identified by their content, with what is to be read."""
 
     fresh: dict[str, Location] = field(default_factory=dict)
     """Those that are to be read, by digest, in the order of reading."""
-    contents: dict[str, Fingerprint] = field(default_factory=dict)
-    """What they hold, by digest."""
-    known: list[tuple[str, str]] = field(default_factory=list)
-    """Names and digests of those that are in already, and of copies among those that are given."""
-    faults: dict[str, str] = field(default_factory=dict)
-    """Why captures cannot be read, by name."""
-    objects: dict[str, list[Any]] = field(default_factory=dict)
-    """Those of stores, as the manifest has them."""
 
     def leave_out(self, gone: Mapping[str, str]) -> int:
         """Read some captures no more; ``gone``: why, by their names as rows have them.  Returns how many these are."""
@@ -267,7 +253,7 @@ def tell_apart(
         readable, look(spark, readable, settings, KnownFingerprints.of(begins or {}, known)), strict=True
     ):
         written_ns = location.written_ns
-        if looked.fault is None and written_ns and now_ns - written_ns >= SETTLED_NS:
+        if looked.fault is None and written_ns and now_ns - written_ns >= writer.SETTLED_NS:
             found.objects[location.name] = [looked.digest, location.size, written_ns]
         if looked.fault is not None:
             found.faults[location.name] = looked.fault

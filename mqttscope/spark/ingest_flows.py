@@ -34,16 +34,7 @@ from mqttscope.lake.schemas import EVENT_TABLES, FLOW_KEYS, STATE
 from mqttscope.lake.writer import dropping_captures
 from mqttscope.lint.failures import Failures
 from mqttscope.net.frame import CaptureDrops, CaptureError
-from mqttscope.spark.ingest_tasks import (
-    REPORT_DDL,
-    Asides,
-    TaskReport,
-    Work,
-    ends_of,
-    fold_flows,
-    ingest_keys,
-    watermark,
-)
+from mqttscope.spark import ingest_tasks
 from mqttscope.spark.rows import COLUMNS, DROPS, READ, SUMMARY, notice_of
 from mqttscope.spark.small_batch import remembers_much, small_batch
 from mqttscope.spark.tables import kept, parquet_paths, run_all, union_all
@@ -114,7 +105,7 @@ def fold(
     dropping = frozenset(dropping_captures(root, before))
     if clock is None:
         clock = Clock((ClockChange(-1, 0, before.shift_ns),) if before.shift_ns else ())
-    work = Work(
+    work = ingest_tasks.Work(
         str(root), after.generation, options, more, watermark_ns, before.last_ns, stops_at_fragments, dropping, by_time,
         clock,
     )  # fmt: skip
@@ -130,7 +121,9 @@ def fold(
         return run_stages(stages, carried, work, before, after)
 
 
-def run_stages(stages: Stages, carried: Carried | None, work: Work, before: Manifest, after: Manifest) -> Folded:
+def run_stages(
+    stages: Stages, carried: Carried | None, work: ingest_tasks.Work, before: Manifest, after: Manifest
+) -> Folded:
     """Run both stages of a fold; ``after`` gets what was written."""
     root = Path(work.root)
     with ExitStack() as held:
@@ -142,7 +135,7 @@ def run_stages(stages: Stages, carried: Carried | None, work: Work, before: Mani
             return done
         after.open_files, after.state_files, after.scope_state_files = {}, [], []
         # Without any row there is no task.
-        same = reports[0] if reports else TaskReport()
+        same = reports[0] if reports else ingest_tasks.TaskReport()
         wrong = found_wrong([note for one in reports for note in one.notes], same.noted(DROPS))
         done.errors = [(file, one) for file, one in wrong if isinstance(one, CaptureError)]
         steps = [change.step for change in work.clock.changes if change.step is not None]
@@ -163,7 +156,7 @@ def run_stages(stages: Stages, carried: Carried | None, work: Work, before: Mani
         take(one, after, done)
     done.open_flows = sum(one.rows.get(STATE.name, 0) for one in reports)
     done.open_flows += carried.others.num_rows if carried is not None else 0
-    done.read, done.ends = same.noted(READ), list(ends_of(same.noted(SUMMARY)))
+    done.read, done.ends = same.noted(READ), list(ingest_tasks.ends_of(same.noted(SUMMARY)))
     for one in reports:
         done.skipped.update(one.skipped)
     done.out_of_order = sorted({name for one in reports for name in one.late})
@@ -173,7 +166,7 @@ def run_stages(stages: Stages, carried: Carried | None, work: Work, before: Mani
     return done
 
 
-def take(report: TaskReport, after: Manifest, done: Folded) -> None:
+def take(report: ingest_tasks.TaskReport, after: Manifest, done: Folded) -> None:
     """Put what a task wrote into the manifest."""
     add_files(after, report.files, report.checksums)
     for kind, rows in report.rows.items():
@@ -195,7 +188,7 @@ def as_input(rows: DataFrame) -> DataFrame:
     return rows.select(*columns, f.lit(1).alias("kind_order"))
 
 
-def carried_of(stages: Stages, work: Work, before: Manifest) -> Carried | None:
+def carried_of(stages: Stages, work: ingest_tasks.Work, before: Manifest) -> Carried | None:
     """What a batch leaves as it is of what a lake remembers; ``None`` where it may concern everything."""
     if not (work.by_time and before.state_files):
         return None
@@ -211,8 +204,8 @@ def carried_of(stages: Stages, work: Work, before: Manifest) -> Carried | None:
     return Carried.of(Path(work.root), before, work.generation, flows, _now_ns(found, work))
 
 
-def _now_ns(aside: Iterable[dict[str, Any]], work: Work) -> int | None:
-    return watermark(aside, work.watermark_ns)
+def _now_ns(aside: Iterable[dict[str, Any]], work: ingest_tasks.Work) -> int | None:
+    return ingest_tasks.watermark(aside, work.watermark_ns)
 
 
 def _keys_in(root: Path, names: Iterable[str]) -> set[str]:
@@ -230,12 +223,12 @@ class Stages(Protocol):
     def looked(self) -> pa.Table:
         """The flows of the rows, each at least once, and of rows without a flow the columns `LOOKED`."""
 
-    def flows(self, states: Sequence[str] | Taken, carried: Carried | None) -> list[TaskReport]:
+    def flows(self, states: Sequence[str] | Taken, carried: Carried | None) -> list[ingest_tasks.TaskReport]:
         """Run the first stage.  ``states``: what the lake remembers of the flows."""
 
     def keys(
         self, keys: Sequence[str], known: Sequence[str], aside: Sequence[dict[str, Any]], carried: Carried | None
-    ) -> tuple[list[TaskReport], list[str]]:
+    ) -> tuple[list[ingest_tasks.TaskReport], list[str]]:
         """Run the second stage; returns the files too with what the lake remembers of keys and that stays as it is.
 
         ``keys``: files of ``flow_keys``.  ``known``: what the lake remembers of keys.  ``aside``: rows without a flow.
@@ -248,7 +241,7 @@ class OnExecutors:
 
     spark: SparkSession
     rows: DataFrame
-    work: Work
+    work: ingest_tasks.Work
     partitions: int
     held: ExitStack
     """What is given back after the fold."""
@@ -262,7 +255,7 @@ class OnExecutors:
         # The tasks of a shuffle would cost more than the few rows that are left.
         return self.rows.select("flow", *shown).coalesce(1).distinct().toArrow()
 
-    def flows(self, states: Sequence[str] | Taken, carried: Carried | None) -> list[TaskReport]:
+    def flows(self, states: Sequence[str] | Taken, carried: Carried | None) -> list[ingest_tasks.TaskReport]:
         """See `Stages`."""
         rows = _with_states(self.spark, self.rows, Path(self.work.root), _files(states, carried))
         flows = by_flow(rows, self.partitions)
@@ -271,11 +264,13 @@ class OnExecutors:
             # The second stage reads them once more.
             self.rows = kept(self.rows)
             self.held.callback(self.rows.unpersist)
-        return run_all([self.rows.mapInArrow(partial(fold_flows, work=self.work), REPORT_DDL)])
+        return run_all(
+            [self.rows.mapInArrow(partial(ingest_tasks.fold_flows, work=self.work), ingest_tasks.REPORT_DDL)]
+        )
 
     def keys(
         self, keys: Sequence[str], known: Sequence[str], aside: Sequence[dict[str, Any]], carried: Carried | None
-    ) -> tuple[list[TaskReport], list[str]]:
+    ) -> tuple[list[ingest_tasks.TaskReport], list[str]]:
         """See `Stages`."""
         rows, root, keys, left = self.rows, Path(self.work.root), [*keys], list[str]()
         if carried is not None:
@@ -301,12 +296,17 @@ def _with_states(spark: SparkSession, known: DataFrame, root: Path, files: Seque
     if not files:
         return known
     states = spark.read.schema(_STATE_DDL).parquet(*parquet_paths(root, files))
-    values: dict[str, Column] = {"kind": f.lit(STATE_KIND), "flow": f.col("flow"), "payload": f.col("state")}
-    values |= {name: f.lit(0) for name in ("timestamp_ns", "clock_ns", "file", "frame", "kind_order")}
-    return known.unionByName(
-        states.select(
-            *(values.get(name, f.lit(None)).cast(COLUMNS.get(name, "int")).alias(name) for name in known.columns)
-        )
+    return known.unionByName(_state_rows(states, STATE_KIND, 0, f.col("flow"), known.columns))
+
+
+def _state_rows(states: DataFrame, kind: str, order: int, flow: Column, columns: Iterable[str]) -> DataFrame:
+    """What is remembered, as rows that come before all others of a flow or a key."""
+    from pyspark.sql import functions as f
+
+    values = {"kind": f.lit(kind), "kind_order": f.lit(order), "flow": flow, "payload": f.col("state")}
+    values |= {name: f.lit(0) for name in ("timestamp_ns", "clock_ns", "file", "frame")}
+    return states.select(
+        *(values.get(name, f.lit(None)).cast(COLUMNS.get(name, "int")).alias(name) for name in columns)
     )
 
 
@@ -339,12 +339,12 @@ def found_wrong(
     return [(note["file"], told) for note in ordered if (told := _error(note)) is not None]
 
 
-def write_errors(root: Path, generation: int, found: Sequence[CaptureRemark]) -> TaskReport:
+def write_errors(root: Path, generation: int, found: Sequence[CaptureRemark]) -> ingest_tasks.TaskReport:
     """Write what is wrong with captures into the table of errors."""
     with LakeFiles(root, generation) as files:
         if found:
             files.write("ingest_errors", errors_of(found))
-    return TaskReport(files.names, files.rows, files.checksums)
+    return ingest_tasks.TaskReport(files.names, files.rows, files.checksums)
 
 
 def _place(note: dict[str, Any]) -> tuple[int, int]:
@@ -367,28 +367,32 @@ def cross_connection_stage(
     rows: DataFrame,
     root: Path,
     known: Sequence[str],
-    work: Work,
+    work: ingest_tasks.Work,
     keys: Sequence[str],
     aside: Sequence[dict[str, Any]],
     partitions: int,
-) -> list[TaskReport]:
+) -> list[ingest_tasks.TaskReport]:
     """Run the rules that look beyond one connection; gives the reports of the tasks.
 
     ``rows``: the input of the first stage, what the lake remembers of flows included.  ``known``: files with what it
     remembers of keys.  ``keys``: files of ``flow_keys``.  ``aside``: rows that belong to no flow.
     """
+    from pyspark.sql import functions as f
+
     parts = []
     if keys:
         found = spark.read.schema(_FLOW_KEYS_DDL).parquet(*parquet_paths(root, keys))
         parts.append(by_key(rows, found))
     if known:
-        parts.append(_key_states(spark, root, known))
-    reports: list[TaskReport] = []
+        states = spark.read.schema(_STATES_DDL).parquet(*parquet_paths(root, known))
+        key = f.encode("key", "utf-8")
+        parts.append(_state_rows(states, KEY_STATE, -1, key, (*SEGMENT_COLUMNS, "kind_order")))
+    reports: list[ingest_tasks.TaskReport] = []
     if parts:
         order = ORDER_BY_TIME if work.by_time else ORDER
         placed = reduce(union_all, parts).repartition(partitions, "flow").sortWithinPartitions(*order)
-        task = partial(ingest_keys, work=work, asides=Asides.of(aside, work.watermark_ns))
-        reports = run_all([placed.mapInArrow(task, REPORT_DDL)])
+        task = partial(ingest_tasks.ingest_keys, work=work, asides=ingest_tasks.Asides.of(aside, work.watermark_ns))
+        reports = run_all([placed.mapInArrow(task, ingest_tasks.REPORT_DDL)])
     return reports
 
 
@@ -400,19 +404,3 @@ def by_key(rows: DataFrame, flow_keys: DataFrame) -> DataFrame:
     joined = rows.where(f.col("flow").isNotNull()).join(keys, "flow")
     columns = {"flow": f.encode("key", "utf-8").alias("flow")}
     return joined.select(*(columns.get(name, f.col(name)) for name in (*SEGMENT_COLUMNS, "kind_order")))
-
-
-def _key_states(spark: SparkSession, root: Path, files: Sequence[str]) -> DataFrame:
-    """What rules remember of keys, as rows that come before all others of a key."""
-    from pyspark.sql import functions as f
-
-    states = spark.read.schema(_STATES_DDL).parquet(*parquet_paths(root, files))
-    values = {"kind": f.lit(KEY_STATE), "flow": f.encode("key", "utf-8"), "payload": f.col("state")}
-    values |= {name: f.lit(0) for name in ("timestamp_ns", "clock_ns", "file", "frame")}
-    values["kind_order"] = f.lit(-1)
-    return states.select(
-        *(
-            values.get(name, f.lit(None)).cast(COLUMNS.get(name, "int")).alias(name)
-            for name in (*SEGMENT_COLUMNS, "kind_order")
-        )
-    )

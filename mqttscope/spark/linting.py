@@ -27,21 +27,11 @@ from mqttscope.lake.state import dump, load
 from mqttscope.lint.finding import Finding
 from mqttscope.lint.gate import Selection
 from mqttscope.net.frame import CaptureDrops, CaptureNotice
+from mqttscope.spark import ingest_tasks
 from mqttscope.spark.clock_steps import find_clock
 from mqttscope.spark.dataframes import plan_captures
 from mqttscope.spark.ingest import Reading, good_partitions
 from mqttscope.spark.ingest_flows import as_input, by_flow, by_key
-from mqttscope.spark.ingest_tasks import (
-    NOTE,
-    Asides,
-    asides,
-    clocked,
-    collecting_seldom,
-    ends_by_capture,
-    ends_of,
-    first_drops,
-    smaller,
-)
 from mqttscope.spark.rows import DROPS, ERROR, SKIPPED, SUMMARY, notice_of
 from mqttscope.spark.tables import kept, union_all
 
@@ -130,7 +120,7 @@ def _keys(rows: DataFrame, flows: DataFrame, aside: list[dict[str, Any]], work: 
     """What the other rules find, computed once."""
     found = by_key(rows, flows.where(f"kind = '{KEY}'"))
     ordered = found.repartition(partitions, "flow").sortWithinPartitions(*ORDER)
-    return kept(ordered.mapInArrow(partial(lint_keys, work=work, asides=Asides.of(aside)), LINT_DDL))
+    return kept(ordered.mapInArrow(partial(lint_keys, work=work, asides=ingest_tasks.Asides.of(aside)), LINT_DDL))
 
 
 def _notes(flows: DataFrame) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[int]]:
@@ -285,10 +275,14 @@ class Judging:
 
 def lint_flows(batches: Iterable[pa.RecordBatch], work: Judging) -> Iterator[pa.RecordBatch]:
     """Run the narrow rules over the sorted rows of complete flows; what belongs to no flow comes first."""
-    aside, rest = asides(batches)
+    aside, rest = ingest_tasks.asides(batches)
     summaries = [row for row in aside if row["kind"] == SUMMARY]
-    notes = [{name: row[name] for name in NOTE} for row in aside if row["kind"] in (ERROR, SKIPPED)]
-    known = [{name: row[name] for name in (*NOTE, "timestamp_ns")} for row in aside if row["kind"] in (SUMMARY, DROPS)]
+    notes = [{name: row[name] for name in ingest_tasks.NOTE} for row in aside if row["kind"] in (ERROR, SKIPPED)]
+    known = [
+        {name: row[name] for name in (*ingest_tasks.NOTE, "timestamp_ns")}
+        for row in aside
+        if row["kind"] in (SUMMARY, DROPS)
+    ]
     fragmented = sorted({row["file"] for row in summaries if row["count"]})
     yield _batch(NOTES, [(dump((notes, known, fragmented)),)])
     if fragmented and work.stops_at_fragments:
@@ -296,13 +290,15 @@ def lint_flows(batches: Iterable[pa.RecordBatch], work: Judging) -> Iterator[pa.
         for _ in rest:
             pass
         return
-    judge = Judge(work.options, work.clock.ends or ends_of(summaries), work.selection)
-    judge.note_drops((), first_drops(aside))
+    judge = Judge(work.options, work.clock.ends or ingest_tasks.ends_of(summaries), work.selection)
+    judge.note_drops((), ingest_tasks.first_drops(aside))
     assert judge.linter is not None
-    judge.linter.end_ns = ends_by_capture(summaries).get
-    said = Asides.of(aside)
-    with collecting_seldom():
-        for _, rows in groupby(read_rows(clocked(smaller(rest), summaries)), key=attrgetter("flow")):
+    judge.linter.end_ns = ingest_tasks.ends_by_capture(summaries).get
+    said = ingest_tasks.Asides.of(aside)
+    with ingest_tasks.collecting_seldom():
+        for _, rows in groupby(
+            read_rows(ingest_tasks.clocked(ingest_tasks.smaller(rest), summaries)), key=attrgetter("flow")
+        ):
             run = run_flows(
                 rows, work.options, judge, [], watermark_ns=said.watermark_ns, parts=False, clock=work.clock
             )
@@ -335,17 +331,28 @@ def _made(judge: Judge, least: int) -> Iterator[pa.RecordBatch]:
         judge.rows[FLOW_KEYS.name] = []
 
 
-def lint_keys(batches: Iterable[pa.RecordBatch], work: Judging, asides: Asides) -> Iterator[pa.RecordBatch]:
+def lint_keys(
+    batches: Iterable[pa.RecordBatch], work: Judging, asides: ingest_tasks.Asides
+) -> Iterator[pa.RecordBatch]:
     """Run the rules that look beyond one connection over the sorted rows of all flows of some keys."""
     sums = Sums()
     # Rules of wide scopes may have them run here as well, and `lint_flows` has reported these.
     narrow = {rule.code for rule in work.options.narrow_rules()}
-    with collecting_seldom():
-        for key, rows in groupby(read_rows(clocked(smaller(batches), asides.summaries)), key=attrgetter("flow")):
+    with ingest_tasks.collecting_seldom():
+        for key, rows in groupby(
+            read_rows(ingest_tasks.clocked(ingest_tasks.smaller(batches), asides.summaries)),
+            key=attrgetter("flow"),
+        ):
             judge = Judge(work.options, work.clock.ends or asides.ends, key=key.decode())
             judge.note_drops((), asides.drops)
             run = run_flows(
-                rows, work.options, judge, [], watermark_ns=asides.watermark_ns, parts=False, clock=work.clock
+                rows,
+                work.options,
+                judge,
+                [],
+                watermark_ns=asides.watermark_ns,
+                parts=False,
+                clock=work.clock,
             )
             for _ in run:
                 judge.waiting = 0

@@ -8,22 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, cast
 
+from mqttscope.capture import ranges
 from mqttscope.capture.locations import Location, open_location, why_replaced
-from mqttscope.capture.ranges import (
-    SPLIT_BYTES,
-    WHOLE,
-    Extent,
-    Range,
-    Settled,
-    Split,
-    boundaries,
-    index,
-    measure,
-    read_head,
-    read_range,
-    settle,
-    split,
-)
 from mqttscope.capture.read import BoundedFile, CaptureRange, read_on, read_rest
 from mqttscope.net.frame import CaptureNotice, Frame
 from mqttscope.spark.rows import ERROR, UNSPLIT, Note
@@ -42,7 +28,7 @@ MEASURES_DDL = (
 
 
 def good_size(locations: Iterable[Location]) -> int:
-    return max(SMALLEST_TASK, min(SPLIT_BYTES, sum(location.size for location in locations) // TASKS))
+    return max(SMALLEST_TASK, min(ranges.SPLIT_BYTES, sum(location.size for location in locations) // TASKS))
 
 
 @dataclass(slots=True)
@@ -52,10 +38,10 @@ class Task:
     file: int
     """Place of the capture in the order of reading, from 0."""
     location: Location
-    part: Range | None = None
+    part: ranges.Range | None = None
     """What to read; ``None``: nothing."""
     head: bytes = b""
-    split: Split | None = None
+    split: ranges.Split | None = None
     """What to measure instead."""
     grown: CaptureRange | None = None
     """What to read instead: a part of a capture that is still written."""
@@ -88,7 +74,7 @@ class Task:
         file = cast(BinaryIO, BoundedFile(file, self.location.size))
         if self.location.behind:
             return read_rest(file, self.location.name, self.location.behind)
-        return read_range(file, self.location.name, self.part, self.head)
+        return ranges.read_range(file, self.location.name, self.part, self.head)
 
     @property
     def cost(self) -> int:
@@ -110,7 +96,7 @@ class Planned:
 
     location: Location
     head: bytes = b""
-    settled: Settled = field(default_factory=lambda: Settled((WHOLE,)))
+    settled: ranges.Settled = field(default_factory=lambda: ranges.Settled((ranges.WHOLE,)))
 
     def tasks(self, file: int) -> list[Task]:
         """Its tasks; ``file``: its place in the order of reading."""
@@ -135,10 +121,10 @@ def plan(locations: Sequence[Location], settings: Mapping[str, str], split_bytes
         if location.fault is None and not location.is_remote and location.size > split_bytes and not location.behind:
             # Where it is gone meanwhile, who reads it says so.
             with suppress(OSError), open_location(location.target, settings) as file:
-                found = boundaries(read_head(file))
+                found = ranges.boundaries(ranges.read_head(file))
                 if found is not None and why_replaced(file, location) is None:
                     planned.head = found.head
-                    planned.settled = index(file, found, split(found, location.size, split_bytes))
+                    planned.settled = ranges.index(file, found, ranges.split(found, location.size, split_bytes))
         made.append(planned)
     return made
 
@@ -147,10 +133,10 @@ def splits(locations: Sequence[Location], settings: Mapping[str, str], split_byt
     """What has to be measured for a plan."""
     made = []
     for file, location in enumerate(locations):
-        parts = [Split(0, location.size)]
+        parts = [ranges.Split(0, location.size)]
         if location.fault is None and location.size > split_bytes:
             with open_location(location.target, settings) as opened:
-                parts = split(boundaries(read_head(opened)), location.size, split_bytes)
+                parts = ranges.split(ranges.boundaries(ranges.read_head(opened)), location.size, split_bytes)
         made += [Task(file, location, split=part) for part in parts]
     return made
 
@@ -166,10 +152,10 @@ def measured(task: Task, settings: Mapping[str, str]) -> dict[str, Any]:
     }  # fmt: skip
     if location.fault is None and (part.begin > 0 or part.end < location.size):
         with open_location(location.target, settings) as file:
-            found = boundaries(read_head(file))
-            extent = Extent(0, 0, 0, "it has changed")
+            found = ranges.boundaries(ranges.read_head(file))
+            extent = ranges.Extent(0, 0, 0, "it has changed")
             if found is not None:
-                extent = measure(file, found, part, location.size)
+                extent = ranges.measure(file, found, part, location.size)
                 row |= {"first": found.first, "head": found.head}
         row |= {"start": extent.start, "stop": extent.stop, "frames": extent.frames, "fault": extent.fault}
     return row
@@ -187,9 +173,9 @@ def settled(rows: Iterable[Mapping[str, Any]]) -> list[Planned]:
         fault = one["fault"] if len(measures) == 1 else None
         planned = Planned(Location(one["capture"], one["target"], one["size"], fault=fault))
         if len(measures) > 1:
-            extents = [Extent(row["start"], row["stop"], row["frames"], row["fault"]) for row in measures]
+            extents = [ranges.Extent(row["start"], row["stop"], row["frames"], row["fault"]) for row in measures]
             planned.head = bytes(one["head"] or b"")
-            planned.settled = settle(one["first"] or 0, extents)
+            planned.settled = ranges.settle(one["first"] or 0, extents)
         made.append(planned)
     return made
 
@@ -235,7 +221,7 @@ def read_plan(text: str) -> list[Planned]:
                 one["name"], one["target"], one["size"], fault=one["fault"], behind=one["behind"], begins=one["begins"]
             ),
             bytes.fromhex(one["head"]),
-            Settled(tuple(Range(*part) for part in one["ranges"]), *one["unsplit"]),
+            ranges.Settled(tuple(ranges.Range(*part) for part in one["ranges"]), *one["unsplit"]),
         )
         for one in json.loads(text)
     ]

@@ -17,20 +17,9 @@ from mqttscope.errors import MqttscopeError
 from mqttscope.net.frame import CaptureError, Frame
 from mqttscope.net.headers import segment as segment_of
 from mqttscope.net.segment import Fragment, Segment, ports
+from mqttscope.spark import rows
 from mqttscope.spark.plan import Task
-from mqttscope.spark.rows import (
-    BATCH_BYTES,
-    BATCH_ROWS,
-    ERROR,
-    FRAGMENT,
-    KINDS,
-    SEGMENT,
-    SKIPPED,
-    SUMMARY,
-    Batches,
-    Note,
-    note_of,
-)
+from mqttscope.spark.rows import BATCH_BYTES, BATCH_ROWS, Batches, Note
 
 NEVER = -1 << 63
 
@@ -43,7 +32,7 @@ class ScanFailedError(MqttscopeError):
 class Wanted:
     """Which rows are wanted."""
 
-    kinds: frozenset[str] = frozenset(KINDS)
+    kinds: frozenset[str] = frozenset(rows.KINDS)
     ports: frozenset[int] = frozenset()
     """Segments from or to one of these ports; empty: all segments."""
     start_ns: int | None = None
@@ -69,14 +58,14 @@ def scan(task: Task, batches: Batches, wanted: Wanted, settings: Mapping[str, st
             file = open_location(task.location.target, settings)
         except (OSError, ValueError) as error:
             since = SINCE if task.grown is None else ""
-            notes.append(Note(ERROR, f"{why_not_opened(error)}{since}", task.frames_before))
+            notes.append(Note(rows.ERROR, f"{why_not_opened(error)}{since}", task.frames_before))
         else:
             with file:
                 why = why_replaced(file, task.location) if task.grown is None else None
                 if why is None:
                     yield from _read(file, task, batches, wanted, notes)
                 else:
-                    notes.append(Note(ERROR, why, task.frames_before))
+                    notes.append(Note(rows.ERROR, why, task.frames_before))
     yield from batches.notes((note for note in notes if note.kind in wanted.kinds), task.file, task.location.name)
 
 
@@ -89,14 +78,14 @@ def _read(file: BinaryIO, task: Task, batches: Batches, wanted: Wanted, notes: l
     told: set[str] = set()
     size = 0
     held, last_ns = 0, NEVER
-    wants_segments, wants_fragments = SEGMENT in wanted.kinds, FRAGMENT in wanted.kinds
+    wants_segments, wants_fragments = rows.SEGMENT in wanted.kinds, rows.FRAGMENT in wanted.kinds
     own_ports, limits = wanted.ports, wanted.limits()
     frame: Frame | None = None
     try:
         for item in task.items(file):
             if type(item) is not Frame:
                 frames = task.frames_before if frame is None else frame.number
-                notes.append(note_of(item, frames, None if last_ns == NEVER else last_ns))  # type: ignore[arg-type]
+                notes.append(rows.note_of(item, frames, None if last_ns == NEVER else last_ns))  # type: ignore[arg-type]
                 continue
             frame = item
             found = segment_of(frame)
@@ -130,12 +119,12 @@ def _read(file: BinaryIO, task: Task, batches: Batches, wanted: Wanted, notes: l
                 if found.detail not in told:  # type: ignore[union-attr]
                     told.add(found.detail)  # type: ignore[union-attr]
                     error = CaptureError(task.location.name, found.detail, None, frame.number - 1)  # type: ignore[union-attr]
-                    notes.append(note_of(error))
+                    notes.append(rows.note_of(error))
     except (RangeRefusedError, CaptureChangedError) as error:
-        notes.append(Note(ERROR, str(error), task.frames_before, task.start))
+        notes.append(Note(rows.ERROR, str(error), task.frames_before, task.start))
     except OSError as error:
         number = task.frames_before if frame is None else frame.number
-        notes.append(Note(ERROR, f"cannot be read any further: {error.strerror or error}", number, task.start))
+        notes.append(Note(rows.ERROR, f"cannot be read any further: {error.strerror or error}", number, task.start))
     except Exception as error:
         behind = "before its first frame" if frame is None else f"after frame {frame.number}"
         raise ScanFailedError(
@@ -145,6 +134,6 @@ def _read(file: BinaryIO, task: Task, batches: Batches, wanted: Wanted, notes: l
         yield batches.segments(segments, task.file, clock)
     if fragments:
         yield batches.fragments(fragments, task.file, clock_of_fragments)
-    notes += [Note(SKIPPED, reason, count=count) for reason, count in sorted(skipped.items())]
+    notes += [Note(rows.SKIPPED, reason, count=count) for reason, count in sorted(skipped.items())]
     last = None if last_ns == NEVER else last_ns
-    notes.append(Note(SUMMARY, "", task.frames_before, count=held, timestamp_ns=last))
+    notes.append(Note(rows.SUMMARY, "", task.frames_before, count=held, timestamp_ns=last))

@@ -274,7 +274,7 @@ def _start(
     except Exception as error:
         said = str(error).strip().splitlines() or [type(error).__name__]
         cause = next((line for line in said if "Exception" in line or "Error" in line), said[0])
-    _keep(path)
+    _kept.add(path)
     raise SparkUnavailableError(f"Spark does not start: {_plain(cause)}; {path} has all of it")
 
 
@@ -387,10 +387,6 @@ def _environment(java_home: str | None, here: bool) -> Iterator[None]:
 
 
 _kept: set[str] = set()
-
-
-def _keep(path: str) -> None:
-    _kept.add(path)
 
 
 def _temporary() -> str:

@@ -40,19 +40,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    DataSourceStreamReader,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    InputPartition,
-    LessThan,
-    LessThanOrEqual,
-)
+from pyspark.sql import datasource
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
@@ -173,13 +161,13 @@ def check_columns(schema: StructType, rows: str) -> None:
 
 
 @dataclass
-class Tasks(InputPartition):
+class Tasks(datasource.InputPartition):
     """What one task of Spark reads."""
 
     tasks: list[Task]
 
 
-class MqttCapture(DataSource):
+class MqttCapture(datasource.DataSource):
     """Captures as rows: see ``docs/spark.md``."""
 
     @classmethod
@@ -190,19 +178,18 @@ class MqttCapture(DataSource):
     def schema(self) -> str:
         return MEASURES_DDL if Options.of(self.options).rows == "measures" else DDL
 
-    def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader for the columns of ``schema``."""
+    def reader(self, schema: StructType) -> datasource.DataSourceReader:
         options = Options.of(self.options)
         return (_PushingReader if options.pushdown else Reader)(schema, options)
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+    def streamReader(self, schema: StructType) -> datasource.DataSourceStreamReader:  # noqa: N802 - Spark's name
         """A reader that follows captures while they are written."""
         from mqttscope.spark.source import StreamReader
 
         return StreamReader(schema, Options.of(self.options))
 
 
-class Reader(DataSourceReader):
+class Reader(datasource.DataSourceReader):
     """Finds the captures and cuts them, on the driver; reads ranges, on the executors."""
 
     def __init__(self, schema: StructType, options: Options) -> None:
@@ -215,7 +202,7 @@ class Reader(DataSourceReader):
             return
         check_columns(schema, options.rows)
 
-    def partitions(self) -> list[InputPartition]:
+    def partitions(self) -> list[datasource.InputPartition]:
         """Ranges of captures, small ones together."""
         options = self.options
         planned = None if options.plan is None else read_plan(options.plan)
@@ -226,15 +213,13 @@ class Reader(DataSourceReader):
             return [Tasks(tasks) for tasks in pack(todo, max(size, SMALLEST_TASK))]
         if planned is None:
             planned = plan(locations, options.settings, size)
-        tasks = [task for file, one in enumerate(planned) if self._reads(one.location.name) for task in one.tasks(file)]
+        read = [self.captures is None or one.location.name in self.captures for one in planned]
+        tasks = [task for file, one in enumerate(planned) if read[file] for task in one.tasks(file)]
         packed = pack(tasks, max(size, SMALLEST_TASK))
         # Spark takes no partitions at all for one that is None.
         return [Tasks(tasks) for tasks in packed] or [Tasks([])]
 
-    def _reads(self, name: str) -> bool:
-        return self.captures is None or name in self.captures
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition."""
         import pyarrow as pa
 
@@ -252,7 +237,7 @@ class Reader(DataSourceReader):
 class _PushingReader(Reader):
     """Takes filters into account.  Spark refuses every query of a class with this method where it does not push."""
 
-    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802 - Spark's name
+    def pushFilters(self, filters: list[datasource.Filter]) -> Iterator[datasource.Filter]:  # noqa: N802 - Spark's name
         """Leave out early what the filters exclude; Spark applies all of them again."""
         for one in filters:
             self._take(one)
@@ -260,24 +245,29 @@ class _PushingReader(Reader):
 
     def _take(self, one: Any) -> None:
         name = one.attribute[0] if getattr(one, "attribute", ()) else ""
-        if isinstance(one, EqualTo | In) and name in ("kind", "capture"):
-            values = frozenset([one.value] if isinstance(one, EqualTo) else one.value)
+        if isinstance(one, datasource.EqualTo | datasource.In) and name in ("kind", "capture"):
+            values = frozenset([one.value] if isinstance(one, datasource.EqualTo) else one.value)
             if name == "kind":
                 self.wanted = replace(self.wanted, kinds=self.wanted.kinds & values)
             else:
                 self.captures = values if self.captures is None else self.captures & values
         elif name == "timestamp_ns" and isinstance(
-            one, EqualTo | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual
+            one,
+            datasource.EqualTo
+            | datasource.GreaterThan
+            | datasource.GreaterThanOrEqual
+            | datasource.LessThan
+            | datasource.LessThanOrEqual,
         ):
             start, end = self.wanted.start_ns, self.wanted.end_ns
-            if isinstance(one, EqualTo | GreaterThan | GreaterThanOrEqual):
+            if isinstance(one, datasource.EqualTo | datasource.GreaterThan | datasource.GreaterThanOrEqual):
                 start = one.value if start is None else max(start, one.value)
-            if isinstance(one, EqualTo | LessThan | LessThanOrEqual):
+            if isinstance(one, datasource.EqualTo | datasource.LessThan | datasource.LessThanOrEqual):
                 end = one.value + 1 if end is None else min(end, one.value + 1)
             self.wanted = replace(self.wanted, start_ns=start, end_ns=end)
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows captures on the driver, reads what is new of them on the executors, which have to see the same folder."""
 
     def __init__(self, schema: StructType, options: Options) -> None:
@@ -318,11 +308,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = self.follower.step(before, limit.max_bytes if isinstance(limit, ReadMaxBytes) else None)
         return start if end is before else end.written()
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[datasource.InputPartition]:
         """What is new of each capture; small parts together."""
         return [Tasks(some) for some in pack(tasks(Offset.of(start), Offset.of(end)), SMALLEST_TASK)]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition."""
         assert isinstance(partition, Tasks)
         batches = Batches(to_arrow_schema(self._schema, timezone="UTC"))

@@ -23,10 +23,6 @@ if TYPE_CHECKING:
 
     Lake = str | os.PathLike[str]
 
-TABLES = (
-    "packets", "messages", "connections", "sessions", "findings", "topics", "clients", "gaps", "ingest_errors",
-)  # fmt: skip
-"""Names of the tables."""
 VERIFY = "parquet.page.verify-checksum.enabled"
 """The setting of Parquet by which pages are compared with their checksums."""
 _GLOB = str.maketrans({one: f"\\{one}" for one in "{}[]*?\\"})
@@ -40,7 +36,7 @@ def schema(name: str) -> StructType:
     from mqttscope.lake import schemas
 
     if name not in schemas.TABLES:
-        raise LakeError(f"there is no table {name!r}; there are {', '.join(TABLES)}")
+        raise LakeError(f"there is no table {name!r}; there are {', '.join(schemas.TABLES)}")
     found = from_arrow_schema(schemas.TABLES[name].arrow().remove_metadata())
     for field, column in zip(found, schemas.TABLES[name].columns, strict=True):
         # What `describe` shows.
@@ -85,49 +81,13 @@ def _named(field: StructField, name: str) -> StructField:
     return type(field)(name, field.dataType, field.nullable, field.metadata)
 
 
-def make_views(spark: SparkSession, lake: Lake, names: Sequence[str] = TABLES) -> None:
+def make_views(spark: SparkSession, lake: Lake) -> None:
     """Name tables of a lake for SQL, as temporary views of the session."""
+    from mqttscope.lake.schemas import TABLES
+
     manifest = open_lake(folder_of(lake))
-    for name in names:
+    for name in TABLES:
         read(spark, lake, manifest, name).createOrReplaceTempView(name)
-
-
-def packets(spark: SparkSession, lake: Lake) -> DataFrame:
-    return table(spark, lake, "packets")
-
-
-def messages(spark: SparkSession, lake: Lake) -> DataFrame:
-    return table(spark, lake, "messages")
-
-
-def connections(spark: SparkSession, lake: Lake) -> DataFrame:
-    """Network Connections, open ones as far as they are known."""
-    return table(spark, lake, "connections")
-
-
-def sessions(spark: SparkSession, lake: Lake) -> DataFrame:
-    return table(spark, lake, "sessions")
-
-
-def findings(spark: SparkSession, lake: Lake) -> DataFrame:
-    return table(spark, lake, "findings")
-
-
-def topics(spark: SparkSession, lake: Lake) -> DataFrame:
-    return table(spark, lake, "topics")
-
-
-def clients(spark: SparkSession, lake: Lake) -> DataFrame:
-    return table(spark, lake, "clients")
-
-
-def gaps(spark: SparkSession, lake: Lake) -> DataFrame:
-    """Bytes that were lost, or belong to no packet."""
-    return table(spark, lake, "gaps")
-
-
-def ingest_errors(spark: SparkSession, lake: Lake) -> DataFrame:
-    return table(spark, lake, "ingest_errors")
 
 
 def parquet_paths(root: Path, names: Iterable[str]) -> list[str]:

@@ -16,7 +16,7 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -321,7 +321,9 @@ class Watcher:
         after.streams = before.streams | {self._stream.name: told}
         merge_small(root, before, after)
         commit(root, before, after)
-        self._remove_fragments(waiting)
+        for path in self._stream.folder.glob("fragments-*"):
+            if path.relative_to(root).as_posix() != waiting:
+                path.unlink()
         rows_before, rows_after = table_rows(root, before), table_rows(root, after)
         added = {table: count - rows_before.get(table, 0) for table, count in rows_after.items()}
         return Taken(
@@ -395,7 +397,7 @@ class Watcher:
         found = batch.where(batch["kind"] == FRAGMENT).select(*COLUMNS).toArrow()
         self._is_fragmented = found.num_rows > 0
         ordered = found.sort_by([("file", "ascending"), ("frame", "ascending")])
-        made = list(assembled(_batches(ordered), summary=True, table=table))
+        made = list(assembled(ordered.to_batches(), summary=True, table=table))
         with keeping_active():
             whole = batch.sparkSession.createDataFrame(pa.Table.from_batches(made, ordered.schema), DDL)
         if not table.datagrams:
@@ -407,20 +409,11 @@ class Watcher:
             os.fsync(file.fileno())
         return whole, path.relative_to(self._root).as_posix()
 
-    def _remove_fragments(self, kept: str | None) -> None:
-        for path in self._stream.folder.glob("fragments-*"):
-            if path.relative_to(self._root).as_posix() != kept:
-                path.unlink()
-
 
 def _content(read: Mapping[str, Any]) -> Fingerprint | None:
     """The content of a capture, of a row of the kind `READ`; ``None`` where it is gone."""
     name, position, head, tail = json.loads(read["notice"])
     return content_now(name, position, head, tail, read["offset"])
-
-
-def _batches(found: pa.Table) -> Iterator[pa.RecordBatch]:
-    yield from found.to_batches()
 
 
 def _resumed(data: bytes) -> FragmentTable:

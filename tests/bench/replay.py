@@ -16,11 +16,11 @@ import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
 from mqttscope.capture import open_capture
-from mqttscope.cli.replaying import raise_limit
 from mqttscope.dissect import dissect
 from mqttscope.mqtt import Publish, encode
 from mqttscope.replay.drivers.run import BrokerTarget, Pace, Replay
 from mqttscope.replay.script import read_scripts
+from mqttscope.system import allow_descriptors
 from mqttscope.transport.target import parse_broker
 from tests.bench import played, traffic
 from tests.bench.printing import Out, heading, row, spread
@@ -133,7 +133,7 @@ def punctuality(out: Out, folder: Path, speed: float = SPEED) -> bool:
 
 def _replayed(capture: Path, pace: Pace, folder: Path) -> tuple[Replay, float]:
     scripts = read_scripts(dissect(open_capture([str(capture)])))
-    raise_limit(len(scripts))
+    allow_descriptors(len(scripts) + 64)
     with mosquitto(folder, traffic.BROKER, verbose=False) as broker:
         replay = Replay(scripts, BrokerTarget(parse_broker(f"mqtt://127.0.0.1:{broker.port}")), pace)
         asyncio.run(replay.run())

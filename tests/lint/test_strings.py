@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mqttscope.lint.strings import MAX_SHOWN, find, has_odd_strings, shown, strings_of
-from mqttscope.mqtt.codec import decode, encode, field_span
+from mqttscope.mqtt.codec import SpanIndex, decode, encode
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.packets import Connect, Disconnect, Puback, Publish, Subscribe, Unsubscribe
 from mqttscope.mqtt.parts import Subscription, Will

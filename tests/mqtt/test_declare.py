@@ -270,7 +270,7 @@ class TestFieldSpan:
             made = replace(packet, raw=row.raw)
             for declared in packet.declaration:
                 if getattr(packet, declared.name) not in (None, [], b"") and row not in LONG:
-                    assert field_span(made, declared.name, row.version) is not None, (row.id, declared.name)
+                    assert SpanIndex(made.raw, row.version).of(made, declared.name) is not None, (row.id, declared.name)
 
 
 def test_any_bytes_like_input_is_taken() -> None:

@@ -216,7 +216,7 @@ def test_logs_go_unless_they_explain_something(tmp_path: Path) -> None:
     script = "/spark/bin/spark-class: line 97: CMD: bad array subscript"
     (tmp_path / "gone").write_text(f"Error: no heap for you\n{script}\nhead: illegal line count -- -1\n")
     assert module._last_line(str(tmp_path / "gone")) == "Error: no heap for you"
-    module._keep(str(tmp_path / "kept"))
+    module._kept.add(str(tmp_path / "kept"))
     for name in ("gone", "kept", "never"):
         module._remove(str(tmp_path / name))
 

@@ -9,15 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mqttscope.cli import options as shared
 from mqttscope.cli.command import LAKE, SPARK, group, option, options
-from mqttscope.cli.options import (
-    ConfigurationOptions,
-    JudgingOptions,
-    ProtocolOptions,
-    RuleOptions,
-    complete_option,
-    profile_option,
-)
 from mqttscope.cli.output import warn, warn_all
 
 if TYPE_CHECKING:
@@ -105,14 +98,10 @@ def _folder(context: click.Context, value: str) -> str:
 
 def lake_option(*, stores: bool = False) -> Any:
     """``--lake`` of every command of the pipeline; ``stores``: it may be in a store."""
-    if not stores:
-        return option(
-            LAKE, "--lake", required=True, metavar="DIR", envvar="MQTTSCOPE_LAKE", callback=lake_folder,
-            help="Folder of the tables.",
-        )  # fmt: skip
+    where = ", or their place in a store, such as s3://bucket/lake" if stores else ""
     return option(
-        LAKE, "--lake", required=True, metavar="DIR", envvar="MQTTSCOPE_LAKE", callback=lake_place,
-        help="Folder of the tables, or their place in a store, such as s3://bucket/lake.",
+        LAKE, "--lake", required=True, metavar="DIR", envvar="MQTTSCOPE_LAKE",
+        callback=lake_place if stores else lake_folder, help=f"Folder of the tables{where}.",
     )  # fmt: skip
 
 
@@ -120,7 +109,7 @@ def lake_option(*, stores: bool = False) -> Any:
 class RowOptions:
     """What the rows of a lake hold."""
 
-    protocol: ProtocolOptions = group(ProtocolOptions)
+    protocol: shared.ProtocolOptions = group(shared.ProtocolOptions)
     site: str = option(
         LAKE, "--group", default="", metavar="NAME",
         help="Name of the site that the captures come from; a lake holds one group.",
@@ -129,17 +118,17 @@ class RowOptions:
         LAKE, "--payload-limit", type=click.IntRange(0), default=0, metavar="BYTES",
         help="Keep this many bytes of each payload; 0 keeps only its length and SHA-256. [default: 0]",
     )  # fmt: skip
-    rules: RuleOptions = group(RuleOptions)
-    profile: str | None = profile_option()
-    complete: tuple[str, ...] = complete_option()
-    configuration: ConfigurationOptions = group(ConfigurationOptions)
+    rules: shared.RuleOptions = group(shared.RuleOptions)
+    profile: str | None = shared.profile_option()
+    complete: tuple[str, ...] = shared.complete_option()
+    configuration: shared.ConfigurationOptions = group(shared.ConfigurationOptions)
 
     def lake(self, extra: str = "lake") -> LakeOptions:
         """The same with the configuration; `PipelineFailedError` if packages of ``extra`` are missing."""
         from mqttscope.cli.linting_settings import resolve
         from mqttscope.cli.spark_session import packages_needed
 
-        judging = JudgingOptions(
+        judging = shared.JudgingOptions(
             rules=self.rules, profile=self.profile, complete=self.complete, configuration=self.configuration
         )  # fmt: skip
         found = resolve(judging, protocol=self.protocol, may_be_none=True)

@@ -116,7 +116,7 @@ def command(given: ReportOptions) -> int:
 def _asked(last_ns: int | None, given: ReportOptions) -> Asked:
     from mqttscope.mqtt.topics import FILTER_PROBLEMS, topic_filter_problem
     from mqttscope.mqtt.view import utf8
-    from mqttscope.report.fleet.model import Asked
+    from mqttscope.report.fleet.model import PROPERTIES, Asked
 
     for name, values in (("client", given.client), ("server", given.server), ("rule", given.rules)):
         if "" in values:
@@ -141,13 +141,7 @@ def _asked(last_ns: int | None, given: ReportOptions) -> Asked:
     codes = [code.strip() for one in given.rules for code in one.split(",") if code.strip()]
     _known_rules(codes)
     lists = {"client": list(given.client), "topic": list(given.topic), "server": list(given.server), "rule": codes}
-    return Asked(times["since"], times["until"], **lists, top=given.top, group_by=list(given.group_by) or _properties())
-
-
-def _properties() -> list[str]:
-    from mqttscope.report.fleet.model import PROPERTIES
-
-    return list(PROPERTIES)
+    return Asked(times["since"], times["until"], **lists, top=given.top, group_by=list(given.group_by or PROPERTIES))
 
 
 def _known_rules(codes: list[str]) -> None:

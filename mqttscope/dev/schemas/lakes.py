@@ -9,8 +9,9 @@ from dataclasses import fields
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+from mqttscope.lake.finding_collector import OfConnections
 from mqttscope.lake.schemas import EVENT_TABLES
-from mqttscope.lake.summary import SUMS, OfConnections
+from mqttscope.lake.summary import SUMS
 from mqttscope.lint.finding import Severity
 from mqttscope.net.segment import UNREAD
 from mqttscope.report import documents as doc
