@@ -14,8 +14,7 @@ from mqttscope.browse.details import Collected
 from mqttscope.browse.index import Index
 from mqttscope.browse.selection import as_shown
 from mqttscope.events import Event, MalformedEvent, PacketEvent, UnparsedEvent
-from mqttscope.mqtt.constants import ProtocolVersion
-from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt import ProtocolVersion, Publish
 from mqttscope.mqtt.view import utf8, without_topic
 from mqttscope.mqtt.wire import counted
 from mqttscope.report.base import View

@@ -31,10 +31,7 @@ from mqttscope.events import (
     UnparsedEvent,
 )
 from mqttscope.lint.finding import Finding
-from mqttscope.mqtt.codec import decode
-from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
-from mqttscope.mqtt.declare import ControlPacket, Malformed
-from mqttscope.mqtt.packets import Connect, Publish
+from mqttscope.mqtt import Connect, ControlPacket, Direction, Malformed, PacketType, ProtocolVersion, Publish, decode
 from mqttscope.net.frame import CaptureError
 from mqttscope.session.capture_time import captured
 from mqttscope.session.connection import Connection

@@ -26,8 +26,7 @@ from mqttscope.browse.rows import MAX_COUNT, PACKETS, SPOOLED, Row, RowKind, Spo
 from mqttscope.errors import MqttscopeError
 from mqttscope.lake.packets import malformed_of, packet_of, topic_of, unparsed_of, version_of
 from mqttscope.lint.finding import Confidence, Finding, Place, Related, Severity
-from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
-from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt import ControlPacket, Direction, PacketType, ProtocolVersion
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.session.connection import Connection, ConnectionPhase
 from mqttscope.session.inflight import Side

@@ -24,8 +24,7 @@ from mqttscope.explain.model import QUIET, Candidate, Cause, Evidence, Explanati
 from mqttscope.explain.segments import SegmentWatch
 from mqttscope.explain.story import Story
 from mqttscope.lint.finding import Finding
-from mqttscope.mqtt import packets
-from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt import Direction, packets
 from mqttscope.session.connection import Connection
 
 C2S = Direction.CLIENT_TO_SERVER

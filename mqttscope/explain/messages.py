@@ -18,8 +18,7 @@ from mqttscope.explain import describe
 from mqttscope.explain.book import host
 from mqttscope.explain.fates import Delivery, Fate, Held, Loss, MessageFate, Published, Subscriber, Trace, Wanted
 from mqttscope.explain.model import Evidence
-from mqttscope.mqtt import packets
-from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
+from mqttscope.mqtt import Direction, PacketType, ProtocolVersion, packets
 from mqttscope.mqtt.topics import matches, parse_shared
 from mqttscope.mqtt.wire import counted
 from mqttscope.session.connection import Connection

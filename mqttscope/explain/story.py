@@ -11,8 +11,7 @@ from mqttscope.explain import describe
 from mqttscope.explain.model import Broken, Evidence, Moment
 from mqttscope.explain.segments import FlowFacts, Half
 from mqttscope.lint.finding import Finding, Severity
-from mqttscope.mqtt import packets
-from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
+from mqttscope.mqtt import Direction, PacketType, ProtocolVersion, packets
 from mqttscope.net.segment import ACK, distance
 from mqttscope.secrets.findings import Hiding, conceal
 from mqttscope.session.capture_time import captured

@@ -14,9 +14,7 @@ from mqttscope.lint.context import ConnectionKey, RuleContext
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
 from mqttscope.lint.message_model import EXPECT_NS, NARROW, Expected, Messages, fits
 from mqttscope.lint.rule import Findings, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Puback, Pubcomp
+from mqttscope.mqtt import ControlPacket, Direction, Puback, Pubcomp
 from mqttscope.session.connection import Connection
 from mqttscope.session.subscriptions import FLOOD_PAUSE_NS
 

@@ -23,10 +23,7 @@ from mqttscope.lint.context import ConnectionKey, RuleContext
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.model import Model
 from mqttscope.lint.rule import V3_1, Findings, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.declare import ControlPacket, Malformed
-from mqttscope.mqtt.packets import Connack, Connect, Puback, Pubcomp, Publish, Pubrec
-from mqttscope.mqtt.parts import Will
+from mqttscope.mqtt import Connack, Connect, ControlPacket, Direction, Malformed, Puback, Pubcomp, Publish, Pubrec, Will
 from mqttscope.mqtt.stream import Unparsed
 from mqttscope.session.connection import Connection
 

@@ -20,8 +20,7 @@ from mqttscope.lint.broker_watch import SECOND_NS, Watch
 from mqttscope.lint.context import ConnectionKey, RuleContext
 from mqttscope.lint.finding import Scope
 from mqttscope.lint.subscriber_table import MAX_HOLDERS, Held, KnownSession, SubscriberTable, plain_filter
-from mqttscope.mqtt.constants import PacketType, ProtocolVersion
-from mqttscope.mqtt.declare import Malformed
+from mqttscope.mqtt import Malformed, PacketType, Properties, ProtocolVersion, Unparsed, Will
 from mqttscope.mqtt.packets import (
     Connack,
     Connect,
@@ -34,9 +33,7 @@ from mqttscope.mqtt.packets import (
     Unsuback,
     Unsubscribe,
 )
-from mqttscope.mqtt.parts import Will
-from mqttscope.mqtt.properties import MESSAGE_EXPIRY_INTERVAL, Properties
-from mqttscope.mqtt.stream import Unparsed
+from mqttscope.mqtt.properties import MESSAGE_EXPIRY_INTERVAL
 from mqttscope.session.connection import Connection
 from mqttscope.session.matching import FAILURE
 

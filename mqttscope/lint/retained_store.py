@@ -16,16 +16,7 @@ from mqttscope.lint.broker_watch import MAX_TOPICS, SECOND_NS, Watch
 from mqttscope.lint.context import ConnectionKey, RuleContext
 from mqttscope.lint.finding import Related, Report, Scope
 from mqttscope.lint.rule import V5, Findings, Rule
-from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import (
-    Connack,
-    Connect,
-    Puback,
-    Pubcomp,
-    Publish,
-    Pubrec,
-    Subscribe,
-)
+from mqttscope.mqtt import Connack, Connect, ControlPacket, Puback, Pubcomp, Publish, Pubrec, Subscribe
 from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.topics import compile_filter
 from mqttscope.session.connection import Connection

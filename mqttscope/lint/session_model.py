@@ -26,8 +26,7 @@ from mqttscope.lint.context import ConnectionKey, RuleContext
 from mqttscope.lint.finding import Confidence, Related, Report, Scope, Severity
 from mqttscope.lint.model import Model
 from mqttscope.lint.rule import V3_1, V5, Findings, Needs, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt import ControlPacket, Direction
 from mqttscope.mqtt.packets import Connack, Connect, Disconnect, Puback, Pubcomp, Publish, Pubrec, Pubrel, Unsuback
 from mqttscope.session.connection import Connection
 from mqttscope.session.history import NEVER_NS, History

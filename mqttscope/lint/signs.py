@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.strings import has_odd_fields
-from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt import ControlPacket, Subscription
 from mqttscope.mqtt.packets import (
     Acknowledgement,
     Auth,
@@ -32,7 +32,6 @@ from mqttscope.mqtt.packets import (
     Unsuback,
     Unsubscribe,
 )
-from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import BY_NAME
 from mqttscope.mqtt.topics import topic_filter_problem
 

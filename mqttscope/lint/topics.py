@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Connect, Publish, Subscribe, Unsubscribe
+from mqttscope.mqtt import Connect, ControlPacket, Publish, Subscribe, Unsubscribe
 from mqttscope.mqtt.topics import parse_shared
 
 MAX_SEEN = 1_000

@@ -16,9 +16,7 @@ from mqttscope.lint.broker_watch import SECOND_NS, Watch
 from mqttscope.lint.context import ConnectionKey, RuleContext
 from mqttscope.lint.finding import Related, Scope
 from mqttscope.lint.rule import V5
-from mqttscope.mqtt.packets import Connack, Connect, Publish
-from mqttscope.mqtt.parts import Will
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt import Connack, Connect, Properties, Publish, Will
 from mqttscope.session.connection import Connection
 
 MAX_ARMED = 10_000

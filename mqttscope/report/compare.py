@@ -15,9 +15,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from mqttscope.mqtt.constants import PacketType, ProtocolVersion, type_name
-from mqttscope.mqtt.declare import Malformed
-from mqttscope.mqtt.packets import Publish, Subscribe, Unsubscribe
+from mqttscope.mqtt import Malformed, PacketType, ProtocolVersion, Publish, Subscribe, Unsubscribe
+from mqttscope.mqtt.constants import type_name
 from mqttscope.mqtt.view import text, without_topic
 from mqttscope.replay.verify.captures import A, B, CaptureDifference, CaptureDifferenceKind, Comparison, Counts
 from mqttscope.replay.verify.difference import reason_text

@@ -21,8 +21,7 @@ from mqttscope.events import (
     PacketEvent,
     UnparsedEvent,
 )
-from mqttscope.mqtt.constants import Direction, PacketType
-from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt import ControlPacket, Direction, PacketType
 from mqttscope.report import notices
 from mqttscope.report.base import Sink, View
 from mqttscope.report.public_report import PublicReport

@@ -19,9 +19,7 @@ from mqttscope.events import (
     PacketEvent,
     UnparsedEvent,
 )
-from mqttscope.mqtt.codec import trace
-from mqttscope.mqtt.constants import Direction, ProtocolVersion
-from mqttscope.mqtt.declare import ControlPacket, Span
+from mqttscope.mqtt import ControlPacket, Direction, ProtocolVersion, Span, trace
 from mqttscope.mqtt.packets import (
     Connect,
     Pingreq,

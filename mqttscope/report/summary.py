@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from mqttscope.events import PacketEvent
-from mqttscope.mqtt import packets
-from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
-from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.properties import BY_NAME, LISTS, USER_PROPERTY, Properties, property_name
+from mqttscope.mqtt import ControlPacket, PacketType, Properties, ProtocolVersion, packets
+from mqttscope.mqtt.constants import reason_name
+from mqttscope.mqtt.properties import BY_NAME, LISTS, USER_PROPERTY, property_name
 from mqttscope.mqtt.wire import counted
 from mqttscope.report.base import View
 from mqttscope.report.escape import cells

@@ -42,9 +42,8 @@ from typing import Any, overload
 import orjson
 
 from mqttscope.events import Event, MalformedEvent, PacketEvent
-from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
-from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt import ControlPacket, PacketType, ProtocolVersion, Publish
+from mqttscope.mqtt.constants import reason_name
 from mqttscope.mqtt.view import printable, properties_view
 from mqttscope.payloads.values import text_of
 from mqttscope.report.base import Clock, Sink, View

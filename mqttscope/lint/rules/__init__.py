@@ -1,11 +1,17 @@
-"""The rules by area, and what several of them have to ask before they conclude something."""
+"""The rules by area, the words that they are declared with, and what several ask before they conclude something."""
 
 from mqttscope.events import MalformedEvent
-from mqttscope.lint.context import RuleContext
-from mqttscope.mqtt.codec import decode
-from mqttscope.mqtt.constants import ProtocolVersion
-from mqttscope.mqtt.declare import Malformed
-from mqttscope.mqtt.packets import Publish
+from mqttscope.lint.context import ConnectionKey, RuleContext
+from mqttscope.lint.examples import examples
+from mqttscope.lint.finding import Confidence, Related, Report, Severity
+from mqttscope.lint.rule import ALL_VERSIONS, V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
+from mqttscope.mqtt import Malformed, ProtocolVersion, Publish, decode
+
+__all__ = [
+    "ALL_VERSIONS", "V3_1", "V3_1_1", "V5", "Confidence", "ConnectionKey", "Findings", "Needs", "Related",
+    "Report", "Rule", "RuleContext", "Severity", "examples", "lawful_elsewhere", "may_be_3_1",
+    "nothing_understood", "packet_name", "properties_lost", "sides_guessed",
+]  # fmt: skip
 
 
 def sides_guessed(at: RuleContext) -> bool:

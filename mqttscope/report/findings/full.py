@@ -29,9 +29,8 @@ from mqttscope.events import MalformedEvent, PacketEvent
 from mqttscope.lint.catalogue import all_rules, all_statements
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.gate import Suppression
+from mqttscope.mqtt import ControlPacket, Publish, Span
 from mqttscope.mqtt.constants import REASON_CODES
-from mqttscope.mqtt.declare import ControlPacket, Span
-from mqttscope.mqtt.packets import Publish
 from mqttscope.report.base import Sink, View
 from mqttscope.report.explain import CONFIDENCES
 from mqttscope.report.findings.base import MAX_LINES, NOUNS, STYLES, Summary, lines, message, place

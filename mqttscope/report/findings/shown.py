@@ -21,9 +21,8 @@ from mqttscope.events import MalformedEvent, PacketEvent
 from mqttscope.lint.finding import Confidence, Finding, Severity
 from mqttscope.lint.gate import Suppression
 from mqttscope.lint.grouping import Group, Groups, cause, cause_fingerprint
-from mqttscope.mqtt.codec import NEED_MORE, decode, packet_end
-from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
-from mqttscope.mqtt.declare import ControlPacket, Malformed
+from mqttscope.mqtt import ControlPacket, Direction, Malformed, PacketType, ProtocolVersion, decode
+from mqttscope.mqtt.codec import NEED_MORE, packet_end
 from mqttscope.mqtt.wire import write_variable_byte_integer
 from mqttscope.report.base import Clock, Sink, View
 from mqttscope.report.findings.base import MAX_MESSAGE, FindingReporter, Summary, everything

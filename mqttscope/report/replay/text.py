@@ -22,11 +22,9 @@ from typing import Any, Protocol
 from mqttscope.events import MalformedEvent, PacketEvent
 from mqttscope.lint.finding import Finding
 from mqttscope.lint.gate import Suppression
-from mqttscope.mqtt.codec import encode
-from mqttscope.mqtt.constants import Direction, type_name
-from mqttscope.mqtt.declare import Malformed
-from mqttscope.mqtt.packets import Connect, Publish
-from mqttscope.mqtt.properties import BY_NAME, Properties
+from mqttscope.mqtt import Connect, Direction, Malformed, Properties, Publish, encode
+from mqttscope.mqtt.constants import type_name
+from mqttscope.mqtt.properties import BY_NAME
 from mqttscope.mqtt.view import binary, malformed_view, properties_view, text, view
 from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.verify.difference import DeviceKind, Difference, DifferenceKind, Verification, reason_text

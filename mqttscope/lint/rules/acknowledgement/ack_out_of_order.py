@@ -3,13 +3,9 @@
 from dataclasses import dataclass, field
 from itertools import islice
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
-from mqttscope.lint.rules import may_be_3_1, sides_guessed
-from mqttscope.mqtt.constants import PacketType
-from mqttscope.mqtt.packets import Puback, Pubrec, Pubrel
+from mqttscope.lint.rules import RuleContext, Severity, examples, may_be_3_1, sides_guessed
+from mqttscope.mqtt import PacketType, Puback, Pubrec, Pubrel
 from mqttscope.session.inflight import RECEIVED, SENT
 
 MAX_LOOKED_AT = 64

@@ -1,9 +1,6 @@
 """ACK314."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V5
+from mqttscope.lint.rules import V5, Confidence, RuleContext, Severity, examples
 from mqttscope.lint.session_model import Carried, ResumptionRule
 from mqttscope.mqtt.constants import Direction
 

@@ -1,9 +1,7 @@
 """ACK202."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, Needs, Rule, RuleContext, examples, packet_name
 from mqttscope.mqtt.packets import Publish, Subscribe, Unsubscribe
 from mqttscope.session.inflight import SENT, Exchange
 

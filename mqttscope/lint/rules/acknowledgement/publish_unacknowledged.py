@@ -2,14 +2,10 @@
 
 from collections.abc import Iterator
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Report, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Needs
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Confidence, Needs, Report, RuleContext, Severity, examples
 from mqttscope.lint.strings import shown
 from mqttscope.lint.waiting import C2S, SECOND_NS, AnswerRule, Overdue, Waiting
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt import Direction, Publish
 from mqttscope.session.inflight import SENT
 
 QOS_3 = 3

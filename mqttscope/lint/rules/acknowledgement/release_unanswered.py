@@ -3,13 +3,9 @@
 from collections.abc import Iterator
 from typing import ClassVar
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Report, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Needs
+from mqttscope.lint.rules import V3_1_1, V5, Confidence, Needs, Report, RuleContext, Severity, examples
 from mqttscope.lint.waiting import AnswerRule, Overdue, Waiting
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Pubrec, Pubrel
+from mqttscope.mqtt import Direction, Pubrec, Pubrel
 
 
 class ReleaseRule(AnswerRule):

@@ -3,13 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, packet_name
+from mqttscope.lint.rules import V3_1_1, V5, Findings, Needs, RuleContext, examples, packet_name
 from mqttscope.lint.waiting import AnswerRule, Overdue, Waiting
-from mqttscope.mqtt.constants import Direction, PacketType
-from mqttscope.mqtt.packets import Puback, Publish, Pubrec
+from mqttscope.mqtt import Direction, PacketType, Puback, Publish, Pubrec
 from mqttscope.session.inflight import RECEIVED
 
 IN_USE = 0x91

@@ -1,9 +1,6 @@
 """ACK209."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import V5, Findings, Needs, Rule
+from mqttscope.lint.rules import V5, Findings, Needs, Related, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt.constants import PacketType, reason_name
 from mqttscope.mqtt.packets import Publish
 

@@ -1,9 +1,6 @@
 """ACK313."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Needs, Rule, RuleContext, Severity, examples
 from mqttscope.lint.session_model import SessionModel, doubted
 from mqttscope.lint.strings import shown
 from mqttscope.mqtt.packets import Publish

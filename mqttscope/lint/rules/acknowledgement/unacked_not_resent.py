@@ -1,9 +1,6 @@
 """ACK311."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, RuleContext, Severity, examples
 from mqttscope.lint.session_model import Carried, ResumptionRule
 from mqttscope.lint.strings import shown
 from mqttscope.mqtt.constants import Direction

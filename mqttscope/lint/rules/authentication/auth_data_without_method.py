@@ -1,9 +1,6 @@
 """AUT101."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V5, Findings, Rule, packet_name
+from mqttscope.lint.rules import V5, Findings, Rule, RuleContext, Severity, examples, packet_name
 from mqttscope.mqtt.packets import Connack, Connect
 
 

@@ -2,10 +2,7 @@
 
 from dataclasses import dataclass
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Report, Severity
-from mqttscope.lint.rule import V5, Findings, Needs, Rule
+from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Related, Report, Rule, RuleContext, Severity, examples
 from mqttscope.lint.waiting import C2S, S2C, has_arrived, has_closed, patience_ns
 from mqttscope.mqtt.constants import Direction, PacketType, reason_name
 from mqttscope.mqtt.packets import Auth, Disconnect

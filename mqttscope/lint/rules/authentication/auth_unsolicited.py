@@ -1,9 +1,6 @@
 """AUT203."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import V5, Findings, Rule
+from mqttscope.lint.rules import V5, Findings, Related, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt.packets import Auth, Connack
 
 

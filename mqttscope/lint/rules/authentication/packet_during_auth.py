@@ -1,11 +1,7 @@
 """AUT206."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import V5, Findings, Rule, packet_name
-from mqttscope.mqtt.constants import Direction, PacketType
-from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.lint.rules import V5, Findings, Related, Rule, RuleContext, Severity, examples, packet_name
+from mqttscope.mqtt import ControlPacket, Direction, PacketType
 
 
 class PacketDuringAuth(Rule):

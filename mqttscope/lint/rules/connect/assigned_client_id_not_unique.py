@@ -1,13 +1,9 @@
 """CON426."""
 
 from mqttscope.lint.broker_watch import SECOND_NS
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.live_clients import InUse, LiveClients
-from mqttscope.lint.rule import V5, Findings, Needs, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack
+from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Rule, RuleContext, Severity, examples
+from mqttscope.mqtt import Connack, Direction
 from mqttscope.session.history import NEVER_NS
 
 SILENT_NS = 90 * SECOND_NS

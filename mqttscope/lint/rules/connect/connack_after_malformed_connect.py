@@ -1,9 +1,6 @@
 """CON220."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import V3_1_1, Findings, Rule
+from mqttscope.lint.rules import V3_1_1, Confidence, Findings, Related, Rule, RuleContext, Severity, examples
 from mqttscope.lint.rules.connect.password_without_username import lacks_user_name
 from mqttscope.lint.rules.will.will_topic_invalid import PROBLEMS, will_topic_faults
 from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType, reason_name

@@ -1,12 +1,8 @@
 """CON527."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Needs, Related, Rule, RuleContext, Severity, examples
 from mqttscope.lint.waiting import SECOND_NS, has_arrived, is_over, patience_ns
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connect
+from mqttscope.mqtt import Connect, Direction
 from mqttscope.session.connection import CONNECTING, KNOWN_LEVELS, Connection
 
 S2C = Direction.SERVER_TO_CLIENT

@@ -1,9 +1,6 @@
 """CON225."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import Findings, Rule
+from mqttscope.lint.rules import Findings, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt.constants import Direction, PacketType, reason_name
 from mqttscope.mqtt.packets import Connack
 

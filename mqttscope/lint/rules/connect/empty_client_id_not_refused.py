@@ -1,9 +1,6 @@
 """CON219."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, Findings, Rule
+from mqttscope.lint.rules import V3_1, V3_1_1, Findings, Related, Rule, RuleContext, Severity, examples
 from mqttscope.lint.rules.connect.empty_client_id_without_clean_session import keeps_nameless_session
 from mqttscope.mqtt.constants import Direction, PacketType, reason_name
 from mqttscope.mqtt.packets import Connack

@@ -1,9 +1,6 @@
 """CON106."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1_1, Findings, Rule
+from mqttscope.lint.rules import V3_1_1, Findings, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import LEVELS_3_1_1, Connect
 

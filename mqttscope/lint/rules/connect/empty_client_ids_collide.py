@@ -4,10 +4,8 @@ from dataclasses import dataclass
 
 from mqttscope.lint.broker_watch import SECOND_NS
 from mqttscope.lint.context import ConnectionKey, RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.live_clients import TAKEN_OVER, LiveClients, Unnamed
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Needs, Rule, Severity, examples
 from mqttscope.mqtt.constants import Direction
 from mqttscope.session.connection import Connection
 from mqttscope.session.history import NEVER_NS

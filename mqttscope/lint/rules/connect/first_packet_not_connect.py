@@ -1,11 +1,7 @@
 """CON211."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
-from mqttscope.mqtt.constants import Direction, PacketType
-from mqttscope.mqtt.declare import ControlPacket, Malformed
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, Needs, Rule, RuleContext, Severity, examples, packet_name
+from mqttscope.mqtt import ControlPacket, Direction, Malformed, PacketType
 
 
 class FirstPacketNotConnect(Rule):

@@ -1,9 +1,6 @@
 """CON216."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Related, Rule, RuleContext, Severity, examples
 from mqttscope.lint.rules.connect.client_id_length import MAX_LENGTH, is_plain
 from mqttscope.mqtt.constants import Direction, PacketType, reason_name
 from mqttscope.mqtt.packets import Connack

@@ -1,15 +1,10 @@
 """CON102, CON103, CON107, CON109: faults of the layout of CONNECT and CONNACK."""
 
 from mqttscope.events import MalformedEvent
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings
-from mqttscope.lint.rules import lawful_elsewhere
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, RuleContext, Severity, examples, lawful_elsewhere
 from mqttscope.lint.shared_checks import MalformedRule
-from mqttscope.mqtt.constants import Direction, MalformedReason
+from mqttscope.mqtt import Connack, Connect, Direction, MalformedReason
 from mqttscope.mqtt.declare import FaultReport
-from mqttscope.mqtt.packets import Connack, Connect
 
 
 class ProtocolVersionUnknown(MalformedRule):

@@ -1,9 +1,6 @@
 """CON531."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, Needs, Related, Rule, RuleContext, Severity, examples
 from mqttscope.lint.waiting import C2S, SECOND_NS, has_arrived, is_over, patience_ns
 from mqttscope.mqtt.packets import Connect
 from mqttscope.session.connection import Connection

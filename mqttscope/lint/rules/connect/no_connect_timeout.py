@@ -1,9 +1,6 @@
 """CON530."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, Report, Rule, RuleContext, Severity, examples
 from mqttscope.lint.waiting import C2S, S2C, SECOND_NS, has_closed, patience_ns
 from mqttscope.mqtt.packets import Connack
 from mqttscope.session.connection import Connection

@@ -2,10 +2,7 @@
 
 from dataclasses import dataclass
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule, packet_name
+from mqttscope.lint.rules import V3_1_1, V5, Findings, Related, Rule, RuleContext, Severity, examples, packet_name
 from mqttscope.mqtt.constants import PacketType, reason_name
 from mqttscope.mqtt.declare import ControlPacket
 

@@ -1,12 +1,7 @@
 """CON212, CON214: CONNECT and CONNACK, which a connection has once."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.declare import Malformed
-from mqttscope.mqtt.packets import Connack, Connect
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, Related, Rule, RuleContext, Severity, examples
+from mqttscope.mqtt import Connack, Connect, Direction, Malformed
 from mqttscope.session.history import Sent
 
 

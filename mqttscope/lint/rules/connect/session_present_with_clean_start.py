@@ -1,11 +1,7 @@
 """CON215."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack
+from mqttscope.lint.rules import V3_1_1, V5, Findings, Related, Rule, RuleContext, Severity, examples
+from mqttscope.mqtt import Connack, Direction
 
 
 class SessionPresentWithCleanStart(Rule):

@@ -1,9 +1,7 @@
 """CON529."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Report, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Needs, Related, Report, Rule, Severity, examples
 from mqttscope.lint.waiting import S2C, has_arrived, is_over, patience_ns
 from mqttscope.mqtt.packets import Connack, Connect
 from mqttscope.session.connection import KNOWN_LEVELS, Connection

@@ -1,13 +1,7 @@
 """CON222, CON223: a will that the server accepts and announces not to support."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import V5, Findings, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack
-from mqttscope.mqtt.parts import Will
-from mqttscope.mqtt.properties import Properties
+from mqttscope.lint.rules import V5, Findings, Related, Rule, RuleContext, Severity, examples
+from mqttscope.mqtt import Connack, Direction, Properties, Will
 
 
 class AcceptedWillRule(Rule):

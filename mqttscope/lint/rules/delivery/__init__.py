@@ -2,12 +2,9 @@
 
 from collections.abc import Iterable
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.message_model import Messages, Pairing
-from mqttscope.lint.rule import Needs, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish
+from mqttscope.lint.rules import Confidence, Needs, Rule, RuleContext, Severity
+from mqttscope.mqtt import Direction, Publish
 from mqttscope.session.matching import Match, Subscribed
 
 ALL_SUBSCRIPTIONS = Needs.OPENING | Needs.SESSION_BIRTH | Needs.WHOLE_RECEIVER

@@ -1,12 +1,8 @@
 """DLV202."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, Related, Rule, RuleContext, Severity, examples
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, filters_of
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt import Direction, Publish
 
 
 class DeliveryQosAboveGranted(Rule):

@@ -5,10 +5,8 @@ from dataclasses import dataclass, field
 
 from mqttscope.lint.broker_watch import SECOND_NS
 from mqttscope.lint.context import ConnectionKey, RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Report
 from mqttscope.lint.message_model import MAX_WAITING, SETTLE_NS, Messages, Sent
-from mqttscope.lint.rule import ALL_VERSIONS, V3_1, V3_1_1, V5, Findings
+from mqttscope.lint.rules import ALL_VERSIONS, V3_1, V3_1_1, V5, Findings, Related, Report, examples
 from mqttscope.lint.rules.delivery import DeliveryRule, filters_of, paired, steady_match
 from mqttscope.mqtt.packets import Publish
 from mqttscope.session.connection import Connection

@@ -1,14 +1,10 @@
 """DLV415."""
 
 from mqttscope.lint.broker_watch import SECOND_NS
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.message_model import Messages
-from mqttscope.lint.rule import V5, Findings, Needs, Rule
+from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Related, Rule, RuleContext, Severity, examples
 from mqttscope.lint.rules.delivery import paired, waited_until_ns
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt import Direction, Publish
 
 
 class ExpiredMessageDelivered(Rule):

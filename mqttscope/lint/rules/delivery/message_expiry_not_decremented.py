@@ -5,13 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mqttscope.lint.broker_watch import MAX_TOPICS, SECOND_NS, BrokerRule, Watch
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import V5, Findings, Needs
+from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Related, RuleContext, Severity, examples
 from mqttscope.lint.rules.delivery import waited_until_ns
-from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Connack, Connect, Publish
+from mqttscope.mqtt import Connack, Connect, ControlPacket, Publish
 from mqttscope.mqtt.properties import MESSAGE_EXPIRY_INTERVAL
 
 MAX_PAYLOADS = 4

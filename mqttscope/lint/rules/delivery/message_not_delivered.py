@@ -2,11 +2,8 @@
 
 from mqttscope.lint.awaiting import AwaitingRule
 from mqttscope.lint.broker_watch import SECOND_NS
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Report, Severity
 from mqttscope.lint.message_model import Expected, Messages
-from mqttscope.lint.rule import ALL_VERSIONS, V3_1_1, V5, Needs
+from mqttscope.lint.rules import ALL_VERSIONS, V3_1_1, V5, Confidence, Needs, Report, RuleContext, Severity, examples
 
 
 class MessageNotDelivered(AwaitingRule):

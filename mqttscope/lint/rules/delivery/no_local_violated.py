@@ -2,10 +2,7 @@
 
 import zlib
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence
-from mqttscope.lint.rule import V5, Findings
+from mqttscope.lint.rules import V5, Confidence, Findings, RuleContext, examples
 from mqttscope.lint.rules.delivery import SECOND_NS, DeliveryRule, filters_of
 from mqttscope.mqtt.packets import Publish
 

@@ -1,13 +1,9 @@
 """DLV413."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.message_model import Messages
 from mqttscope.lint.properties_passed_on import altered, doubt_of
-from mqttscope.lint.rule import V5, Findings, Needs, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish
+from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Related, Rule, RuleContext, Severity, examples
+from mqttscope.mqtt import Direction, Publish
 
 
 class PropertyAltered(Rule):

@@ -1,13 +1,10 @@
 """DLV417."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.message_model import SETTLE_NS, Messages
-from mqttscope.lint.rule import ALL_VERSIONS, V3_1, V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.rules import ALL_VERSIONS, V3_1, V3_1_1, V5, Findings, Needs, Rule, RuleContext, examples
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, paired, steady_match
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt import Direction, Publish
 
 
 class Qos2DeliveredTwice(Rule):

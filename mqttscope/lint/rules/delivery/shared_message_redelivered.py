@@ -2,11 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.message_model import Messages, share_of
-from mqttscope.lint.rule import V5, Findings, Needs, Rule
+from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Related, Rule, RuleContext, Severity, examples
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, paired
 from mqttscope.mqtt.packets import Puback, Publish, Pubrec
 from mqttscope.session.matching import FAILURE

@@ -2,10 +2,7 @@
 
 import zlib
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related
-from mqttscope.lint.rule import V3_1_1, V5, Findings
+from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Related, RuleContext, examples
 from mqttscope.lint.rules.delivery import SECOND_NS, DeliveryRule
 from mqttscope.mqtt.packets import Publish
 from mqttscope.session.matching import Match, Subscribed

@@ -2,13 +2,9 @@
 
 from collections.abc import Iterator
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Report, Severity
-from mqttscope.lint.rule import V5, Rule
+from mqttscope.lint.rules import V5, Confidence, Report, Rule, RuleContext, Severity, examples
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, SECOND_NS
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt import Direction, Publish
 from mqttscope.mqtt.properties import SUBSCRIPTION_IDENTIFIER
 from mqttscope.session.matching import Match
 from mqttscope.session.subscriptions import Subscriptions

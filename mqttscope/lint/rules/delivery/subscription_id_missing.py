@@ -4,14 +4,10 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
-from mqttscope.lint.rule import V5, Findings, Needs, Rule
-from mqttscope.lint.rules import properties_lost
+from mqttscope.lint.rules import V5, Findings, Needs, Rule, RuleContext, examples, properties_lost
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, SECOND_NS, filters_of
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt import Direction, Publish
 from mqttscope.session.connection import Connection
 from mqttscope.session.matching import Match, Subscribed
 

@@ -1,9 +1,6 @@
 """DIS504."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, Needs, Related, Rule, RuleContext, Severity, examples
 from mqttscope.lint.waiting import C2S, S2C, SECOND_NS, has_arrived, has_closed, patience_ns, side_name
 from mqttscope.mqtt.packets import Disconnect
 from mqttscope.session.connection import Connection

@@ -1,11 +1,8 @@
 """DIS201."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Report, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule, packet_name
-from mqttscope.mqtt.constants import PacketType
-from mqttscope.mqtt.declare import ControlPacket, Malformed
+from mqttscope.lint.rules import V3_1_1, V5, Findings, Needs, Related, Report, Rule, Severity, examples, packet_name
+from mqttscope.mqtt import ControlPacket, Malformed, PacketType
 
 
 class PacketAfterDisconnect(Rule):

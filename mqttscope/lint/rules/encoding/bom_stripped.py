@@ -1,14 +1,11 @@
 """ENC411."""
 
 from mqttscope.lint.broker_watch import SECOND_NS
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
 from mqttscope.lint.message_model import Messages, Sent
 from mqttscope.lint.properties_passed_on import altered
-from mqttscope.lint.rule import ALL_VERSIONS, V3_1_1, V5, Findings, Needs, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish
+from mqttscope.lint.rules import ALL_VERSIONS, V3_1_1, V5, Findings, Needs, Rule, RuleContext, examples
+from mqttscope.mqtt import Direction, Publish
 
 RECENT_NS = 30 * SECOND_NS
 """How long ago a message was published whose topic the server may have changed."""

@@ -1,9 +1,6 @@
 """ENC105."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V5, Findings
+from mqttscope.lint.rules import V5, Findings, RuleContext, Severity, examples
 from mqttscope.lint.shared_checks import MalformedRule
 from mqttscope.mqtt.constants import MalformedReason, type_name
 from mqttscope.mqtt.declare import ControlPacket

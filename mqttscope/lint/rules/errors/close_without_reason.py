@@ -1,9 +1,6 @@
 """ERR503."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import V5, Findings, Needs, Rule
+from mqttscope.lint.rules import V5, Findings, Needs, Related, Rule, RuleContext, Severity, examples
 from mqttscope.lint.waiting import C2S, S2C, patience_ns, side_name
 from mqttscope.session.connection import Connection
 

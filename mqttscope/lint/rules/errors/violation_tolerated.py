@@ -4,10 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from mqttscope.events import PacketEvent
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule, packet_name
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, Rule, RuleContext, examples, packet_name
 from mqttscope.lint.waiting import C2S, S2C, SECOND_NS, has_arrived, has_closed, patience_ns, side_name
 from mqttscope.mqtt.packets import Connack, Disconnect, Pingresp
 from mqttscope.session.connection import Connection

@@ -2,14 +2,10 @@
 
 from dataclasses import dataclass, field
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V5, Findings, Needs, Rule, packet_name
+from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Rule, RuleContext, Severity, examples, packet_name
+from mqttscope.mqtt import Connack, Disconnect, Malformed
 from mqttscope.mqtt.constants import MalformedReason as M
 from mqttscope.mqtt.constants import allowed_reason_codes, reason_name
-from mqttscope.mqtt.declare import Malformed
-from mqttscope.mqtt.packets import Connack, Disconnect
 
 BLAMES = frozenset({0x81, 0x82, 0x93, 0x94, 0x95, 0x99, 0x9A, 0x9B, 0x9E, 0xA1, 0xA2})
 """Reason codes that blame the other side for a packet; all others may have reasons of their own."""

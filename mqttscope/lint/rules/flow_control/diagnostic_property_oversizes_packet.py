@@ -4,14 +4,9 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.rule import V5, Needs, Rule, packet_name
-from mqttscope.mqtt.codec import encode
-from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.lint.rules import V5, Needs, Report, Rule, RuleContext, Severity, examples, packet_name
+from mqttscope.mqtt import ControlPacket, Properties, encode
 from mqttscope.mqtt.packets import Auth, Connack, Disconnect, Puback, Pubcomp, Pubrec, Pubrel, Suback, Unsuback
-from mqttscope.mqtt.properties import Properties
 
 ANSWERS = (Connack, Puback, Pubrec, Pubrel, Pubcomp, Suback, Unsuback, Disconnect, Auth)
 """Packets whose Reason String and User Properties have to give way."""

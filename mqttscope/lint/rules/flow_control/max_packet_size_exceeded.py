@@ -1,8 +1,6 @@
 """FLW202."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.rule import V5, Findings, packet_name
+from mqttscope.lint.rules import V5, Findings, RuleContext, examples, packet_name
 from mqttscope.lint.rules.flow_control.diagnostic_property_oversizes_packet import droppable
 from mqttscope.lint.shared_checks import AnnouncedLimitRule
 from mqttscope.mqtt.declare import ControlPacket

@@ -2,11 +2,8 @@
 
 from mqttscope.lint.awaiting import AwaitingRule
 from mqttscope.lint.broker_watch import SECOND_NS
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Report, Severity
 from mqttscope.lint.message_model import Expected, Messages
-from mqttscope.lint.rule import V5, Needs
+from mqttscope.lint.rules import V5, Confidence, Needs, Related, Report, RuleContext, Severity, examples
 
 
 class OversizeMessageStallsDelivery(AwaitingRule):

@@ -2,12 +2,8 @@
 
 from itertools import islice
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V5, Findings, Needs, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack, Publish
+from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Rule, RuleContext, Severity, examples
+from mqttscope.mqtt import Connack, Direction, Publish
 from mqttscope.session.inflight import Side
 
 MAX_SHOWN = 5

@@ -1,14 +1,9 @@
 """HDR205."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Related, Rule, RuleContext, Severity, examples
 from mqttscope.lint.shared_checks import REFUSAL_OF_3_1_1, other_layout
-from mqttscope.mqtt.codec import decode
-from mqttscope.mqtt.constants import MalformedReason, ProtocolVersion, type_name
-from mqttscope.mqtt.declare import Malformed
-from mqttscope.mqtt.packets import Suback
+from mqttscope.mqtt import Malformed, MalformedReason, ProtocolVersion, Suback, decode
+from mqttscope.mqtt.constants import type_name
 
 _SAID = (MalformedReason.PACKET_TYPE_RESERVED, MalformedReason.REMAINING_LENGTH_WRONG)
 """Faults that prove themselves, and whose rules (HDR101, HDR104) name the other version."""

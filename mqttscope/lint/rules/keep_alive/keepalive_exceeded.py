@@ -1,11 +1,8 @@
 """KAL201."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Confidence, Findings, Needs, Rule, Severity, examples, packet_name
+from mqttscope.mqtt import ControlPacket, Direction
 from mqttscope.session.connection import REFUSED, Connection
 
 SECOND = 1_000_000_000

@@ -3,9 +3,7 @@
 from dataclasses import dataclass
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Report, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Confidence, Findings, Needs, Report, Rule, Severity, examples
 from mqttscope.lint.waiting import C2S, S2C, SECOND_NS, has_closed
 from mqttscope.mqtt.packets import Connack
 from mqttscope.session.connection import Connection

@@ -2,9 +2,7 @@
 
 from mqttscope.events import PacketEvent
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Confidence, Findings, Needs, Related, Rule, Severity, examples
 from mqttscope.lint.rules.keep_alive.pingreq_unanswered import Ping, follow, waits
 from mqttscope.lint.waiting import C2S, SECOND_NS, has_arrived, is_over, patience_ns
 from mqttscope.mqtt.packets import Disconnect, Pingreq

@@ -3,12 +3,9 @@
 from dataclasses import dataclass
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Confidence, Findings, Needs, Related, Rule, Severity, examples
 from mqttscope.lint.waiting import C2S, S2C, SECOND_NS, has_arrived, is_over, patience_ns
-from mqttscope.mqtt.constants import PacketType
-from mqttscope.mqtt.packets import Pingreq
+from mqttscope.mqtt import PacketType, Pingreq
 from mqttscope.session.connection import Connection
 
 

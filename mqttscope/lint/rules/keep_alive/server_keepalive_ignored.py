@@ -1,9 +1,6 @@
 """KAL202."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V5, Findings, Needs, Rule
+from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Rule, RuleContext, Severity, examples
 from mqttscope.lint.rules.keep_alive.keepalive_exceeded import (
     SECOND,
     allowed_ns,
@@ -11,8 +8,7 @@ from mqttscope.lint.rules.keep_alive.keepalive_exceeded import (
     quiet_ns,
     server_value_ignored,
 )
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt import ControlPacket, Direction
 from mqttscope.session.connection import Connection
 
 

@@ -3,13 +3,10 @@
 from dataclasses import dataclass, field
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.message_model import Messages
-from mqttscope.lint.rule import ALL_VERSIONS, Findings, Needs, Rule
+from mqttscope.lint.rules import ALL_VERSIONS, Confidence, Findings, Needs, Related, Rule, Severity, examples
 from mqttscope.lint.strings import shown
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt import Direction, Publish
 
 MAX_TOLD = 10_000
 """Clients and topics that were reported; the oldest is forgotten first, and reported again."""

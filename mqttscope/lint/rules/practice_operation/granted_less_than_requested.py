@@ -2,12 +2,8 @@
 
 from collections.abc import Iterator
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Report, Severity
-from mqttscope.lint.rule import Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Suback
+from mqttscope.lint.rules import Related, Report, Rule, RuleContext, Severity, examples
+from mqttscope.mqtt import Direction, Suback
 
 
 class GrantedLessThanRequested(Rule):

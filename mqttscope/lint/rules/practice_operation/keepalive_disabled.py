@@ -1,11 +1,7 @@
 """OPS101."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import V5, Findings, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack, Connect
+from mqttscope.lint.rules import V5, Confidence, Findings, Related, Rule, RuleContext, Severity, examples
+from mqttscope.mqtt import Connack, Connect, Direction
 from mqttscope.session.connection import Connection
 
 _WHY = "Keep Alive 0, a dead peer is never noticed"

@@ -1,11 +1,7 @@
 """OPS103."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import Findings, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish
+from mqttscope.lint.rules import Findings, Related, Rule, RuleContext, Severity, examples
+from mqttscope.mqtt import Direction, Publish
 
 
 class NoWill(Rule):

@@ -2,13 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V5, Findings, Rule
+from mqttscope.lint.rules import V5, Findings, Rule, RuleContext, Severity, examples
 from mqttscope.lint.strings import shown
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Puback, Pubrec
+from mqttscope.mqtt import Direction, Puback, Pubrec
 
 MAX_TOPICS = 10_000
 """Topics of a server that are counted; the oldest is forgotten first."""

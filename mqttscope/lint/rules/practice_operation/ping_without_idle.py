@@ -2,12 +2,8 @@
 
 from dataclasses import dataclass
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import Findings, Needs, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Pingreq
+from mqttscope.lint.rules import Findings, Needs, Rule, RuleContext, Severity, examples
+from mqttscope.mqtt import Direction, Pingreq
 from mqttscope.session.connection import DISCONNECTED, Connection
 
 C2S, S2C = Direction.CLIENT_TO_SERVER, Direction.SERVER_TO_CLIENT

@@ -2,10 +2,7 @@
 
 from collections.abc import Iterator
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Report, Severity
-from mqttscope.lint.rule import Needs, Rule
+from mqttscope.lint.rules import Confidence, Needs, Report, Rule, RuleContext, Severity, examples
 from mqttscope.lint.strings import shown
 from mqttscope.mqtt.constants import Direction
 from mqttscope.session.connection import DISCONNECTED, Connection

@@ -3,13 +3,9 @@
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import Findings, Rule
+from mqttscope.lint.rules import Confidence, Findings, Rule, RuleContext, Severity, examples
 from mqttscope.lint.session_model import SECOND_NS
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack
+from mqttscope.mqtt import Connack, Direction
 
 MAX_CONNECTS = 256
 """CONNECT packets of a client that are counted; more within the time change nothing."""

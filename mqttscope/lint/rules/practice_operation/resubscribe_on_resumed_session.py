@@ -1,13 +1,9 @@
 """OPS218."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V5, Findings, Rule
+from mqttscope.lint.rules import V5, Confidence, Findings, Rule, RuleContext, Severity, examples
 from mqttscope.lint.shared_checks import count
 from mqttscope.lint.topics import Seen
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Subscribe
+from mqttscope.mqtt import Direction, Subscribe
 
 
 class ResubscribeOnResumedSession(Rule):

@@ -2,13 +2,9 @@
 
 from dataclasses import dataclass
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import Findings, Rule
+from mqttscope.lint.rules import Findings, Rule, RuleContext, Severity, examples
 from mqttscope.lint.shared_checks import duration
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Subscribe
+from mqttscope.mqtt import Direction, Subscribe
 from mqttscope.session.connection import Connection
 
 

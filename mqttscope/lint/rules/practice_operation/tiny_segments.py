@@ -3,12 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.rule import Findings, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.lint.rules import Findings, Report, Rule, RuleContext, Severity, examples
+from mqttscope.mqtt import ControlPacket, Direction
 from mqttscope.session.connection import Connection
 
 C2S, S2C = Direction.CLIENT_TO_SERVER, Direction.SERVER_TO_CLIENT

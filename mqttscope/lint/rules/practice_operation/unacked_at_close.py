@@ -2,10 +2,7 @@
 
 from collections.abc import Iterator
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.rule import V5, Needs, Rule
+from mqttscope.lint.rules import V5, Needs, Report, Rule, RuleContext, Severity, examples
 from mqttscope.lint.shared_checks import count
 from mqttscope.mqtt.constants import Direction
 from mqttscope.session.connection import DISCONNECTED, Connection

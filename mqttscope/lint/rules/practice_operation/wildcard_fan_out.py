@@ -3,14 +3,11 @@
 from dataclasses import dataclass, field
 
 from mqttscope.lint.context import ConnectionKey, RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
 from mqttscope.lint.message_model import Messages
-from mqttscope.lint.rule import ALL_VERSIONS, Findings, Needs, Rule
+from mqttscope.lint.rules import ALL_VERSIONS, Findings, Needs, Related, Rule, Severity, examples
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
 from mqttscope.lint.strings import shown
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish, Suback
+from mqttscope.mqtt import Direction, Publish, Suback
 from mqttscope.session.connection import Connection
 
 MAX_CLIENTS = 10_000

@@ -1,13 +1,9 @@
 """OPS104."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import Findings, Rule
+from mqttscope.lint.rules import Findings, Related, Rule, RuleContext, Severity, examples
 from mqttscope.lint.strings import shown
 from mqttscope.lint.topics import Seen
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt import Direction, Publish
 
 
 class WillNotRetained(Rule):

@@ -3,10 +3,7 @@
 import json
 import re
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V5, Findings, Rule
+from mqttscope.lint.rules import V5, Confidence, Findings, Rule, RuleContext, Severity, examples
 from mqttscope.lint.strings import shown
 from mqttscope.mqtt.packets import Publish
 

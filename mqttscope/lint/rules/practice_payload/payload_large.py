@@ -1,10 +1,6 @@
 """PAY102."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import Findings, Rule
-from mqttscope.lint.rules import properties_lost
+from mqttscope.lint.rules import Findings, Rule, RuleContext, Severity, examples, properties_lost
 from mqttscope.lint.strings import shown
 from mqttscope.mqtt.packets import Publish
 

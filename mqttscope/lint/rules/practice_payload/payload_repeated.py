@@ -3,14 +3,10 @@
 from dataclasses import dataclass, field
 from zlib import crc32
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import Findings, Rule
+from mqttscope.lint.rules import Findings, Rule, RuleContext, Severity, examples
 from mqttscope.lint.shared_checks import duration
 from mqttscope.lint.strings import shown
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt import Direction, Publish
 
 MAX_TOPICS = 1_000
 """Topics that are followed on a connection; the oldest is forgotten first."""

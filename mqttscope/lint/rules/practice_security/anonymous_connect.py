@@ -1,12 +1,8 @@
 """SEC102."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import Findings, Rule
+from mqttscope.lint.rules import Confidence, Findings, Related, Rule, RuleContext, Severity, examples
 from mqttscope.lint.shared_checks import is_plain
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack, Connect
+from mqttscope.mqtt import Connack, Connect, Direction
 from mqttscope.session.connection import Connection
 
 _NONE = "no user name, password, certificate or authentication method"

@@ -6,13 +6,10 @@ import zlib
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from mqttscope.lint.context import ConnectionKey, RuleContext
-from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Scope, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, ConnectionKey, Findings, Rule, RuleContext, examples
 from mqttscope.lint.shared_checks import count
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack, Connect
+from mqttscope.mqtt import Connack, Connect, Direction
 from mqttscope.session.connection import Connection
 
 MAX_SOURCES = 1_000

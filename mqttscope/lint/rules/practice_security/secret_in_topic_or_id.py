@@ -2,14 +2,10 @@
 
 from collections.abc import Iterator
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Report, Severity
-from mqttscope.lint.rule import Findings, Rule
+from mqttscope.lint.rules import Confidence, Findings, Report, Rule, RuleContext, Severity, examples
 from mqttscope.lint.strings import shown, strings_of
 from mqttscope.lint.topics import Seen
-from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Pingreq, Pingresp, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from mqttscope.mqtt import ControlPacket, Pingreq, Pingresp, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from mqttscope.secrets.forms import Secret, find_secret, is_secret_name
 
 _ACKNOWLEDGEMENTS = frozenset({Puback, Pubrec, Pubrel, Pubcomp})

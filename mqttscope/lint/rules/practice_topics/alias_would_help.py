@@ -3,14 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.rule import V5, Findings, Needs, Rule
-from mqttscope.lint.rules import properties_lost
+from mqttscope.lint.rules import V5, Findings, Needs, Report, Rule, RuleContext, Severity, examples, properties_lost
 from mqttscope.lint.strings import shown
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt import Direction, Publish
 from mqttscope.mqtt.topics import utf8_length
 from mqttscope.session.connection import Connection
 

@@ -1,13 +1,9 @@
 """TOP105."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rules import V3_1_1, V5, Findings, Rule, RuleContext, Severity, examples
 from mqttscope.lint.strings import shown
 from mqttscope.lint.topics import Seen
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connect, Publish
+from mqttscope.mqtt import Connect, Direction, Publish
 
 
 class DollarTopicPublished(Rule):

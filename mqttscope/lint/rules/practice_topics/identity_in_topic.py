@@ -4,10 +4,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import Findings, Rule
+from mqttscope.lint.rules import Confidence, Findings, Rule, RuleContext, Severity, examples
 from mqttscope.lint.strings import shown
 from mqttscope.mqtt.packets import Publish
 

@@ -2,13 +2,9 @@
 
 from collections.abc import Iterator
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Report, Severity
-from mqttscope.lint.rule import V5, Rule
+from mqttscope.lint.rules import V5, Related, Report, Rule, RuleContext, Severity, examples
 from mqttscope.lint.topics import plain
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Subscribe
+from mqttscope.mqtt import Direction, Subscribe
 from mqttscope.mqtt.topics import is_valid_topic_filter
 from mqttscope.session.matching import FilterIndex
 

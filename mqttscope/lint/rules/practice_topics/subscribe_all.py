@@ -2,13 +2,9 @@
 
 from collections.abc import Iterator
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.rule import Rule
+from mqttscope.lint.rules import Report, Rule, RuleContext, Severity, examples
 from mqttscope.lint.topics import plain
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Subscribe
+from mqttscope.mqtt import Direction, Subscribe
 
 _EVERYTHING = ("#", "+/#", "+")
 

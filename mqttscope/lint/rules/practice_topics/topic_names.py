@@ -5,14 +5,10 @@ import unicodedata
 from collections.abc import Iterator
 from typing import ClassVar
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.rule import V3_1, Findings, Rule, packet_name
+from mqttscope.lint.rules import V3_1, Findings, Report, Rule, RuleContext, Severity, examples, packet_name
 from mqttscope.lint.strings import shown
 from mqttscope.lint.topics import NAMING, Named, Seen, named_topics, plain
-from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt import ControlPacket, Publish
 from mqttscope.mqtt.topics import utf8_length
 
 _AWKWARD = re.compile(r"[^!#-&(-\[\]-_a-~]")

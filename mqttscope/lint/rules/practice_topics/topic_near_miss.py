@@ -3,14 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Report, Severity
-from mqttscope.lint.rule import Findings, Rule
+from mqttscope.lint.rules import Confidence, Findings, Report, Rule, RuleContext, Severity, examples
 from mqttscope.lint.strings import shown
 from mqttscope.lint.topics import NAMING, difference, fold, named_topics, plain
-from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt import ControlPacket, Publish
 
 MAX_TOPICS = 1_000
 """Topics that are remembered of a connection."""

@@ -3,13 +3,8 @@
 from typing import ClassVar
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.rule import V5, Findings, Rule, packet_name
-from mqttscope.lint.rules import properties_lost
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Connect, Publish, Subscribe
+from mqttscope.lint.rules import V5, Findings, Report, Rule, Severity, examples, packet_name, properties_lost
+from mqttscope.mqtt import Connect, ControlPacket, Direction, Publish, Subscribe
 from mqttscope.mqtt.topics import matches, utf8_length
 
 PROFILE = {"profile": "the profile"}

@@ -2,12 +2,8 @@
 
 from typing import Any
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import V5, Findings, Needs, Rule, packet_name
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Auth, Puback, Pubcomp, Pubrec, Pubrel, Suback, Unsuback
+from mqttscope.lint.rules import V5, Findings, Needs, Related, Rule, RuleContext, Severity, examples, packet_name
+from mqttscope.mqtt import Auth, Direction, Puback, Pubcomp, Pubrec, Pubrel, Suback, Unsuback
 
 _WORDS = {0x1F: "reason_string", 0x26: "user_property"}
 

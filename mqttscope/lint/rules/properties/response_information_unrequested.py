@@ -1,12 +1,8 @@
 """PRP208."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V5, Findings, Needs, Rule
+from mqttscope.lint.rules import V5, Findings, Needs, Rule, RuleContext, Severity, examples
 from mqttscope.lint.strings import shown
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack
+from mqttscope.mqtt import Connack, Direction
 
 
 class ResponseInformationUnrequested(Rule):

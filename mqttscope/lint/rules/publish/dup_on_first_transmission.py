@@ -1,9 +1,6 @@
 """PUB208."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Confidence, Findings, Needs, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt.packets import Publish
 
 

@@ -1,11 +1,8 @@
 """PUB210."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.rule import V5, Findings
+from mqttscope.lint.rules import V5, Findings, RuleContext, examples
 from mqttscope.lint.shared_checks import AnnouncedLimitRule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt import Direction, Publish
 
 
 class RetainNotAvailable(AnnouncedLimitRule):

@@ -1,10 +1,6 @@
 """RSN102."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V5, Findings, Rule, packet_name
-from mqttscope.lint.rules import sides_guessed
+from mqttscope.lint.rules import V5, Findings, Rule, RuleContext, Severity, examples, packet_name, sides_guessed
 from mqttscope.lint.rules.authentication.auth_reason_code_wrong import follows
 from mqttscope.mqtt.constants import reason_name
 from mqttscope.mqtt.packets import Auth, Disconnect, Puback, Pubrec

@@ -3,11 +3,8 @@
 import zlib
 
 from mqttscope.lint.broker_watch import SECOND_NS, doubt
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
 from mqttscope.lint.retained_store import RetainedStore
-from mqttscope.lint.rule import ALL_VERSIONS, V3_1, V3_1_1, Findings
+from mqttscope.lint.rules import ALL_VERSIONS, V3_1, V3_1_1, Findings, Related, RuleContext, Severity, examples
 from mqttscope.lint.rules.delivery import DeliveryRule
 from mqttscope.lint.rules.retained import askers
 from mqttscope.mqtt.packets import Publish

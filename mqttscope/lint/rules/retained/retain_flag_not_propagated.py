@@ -3,11 +3,8 @@
 import zlib
 
 from mqttscope.lint.broker_watch import SECOND_NS, doubt
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
 from mqttscope.lint.retained_store import RetainedStore
-from mqttscope.lint.rule import V5, Findings
+from mqttscope.lint.rules import V5, Findings, Related, RuleContext, Severity, examples
 from mqttscope.lint.rules.delivery import DeliveryRule, filters_of
 from mqttscope.mqtt.packets import Publish
 

@@ -5,13 +5,10 @@ from dataclasses import dataclass, field
 
 from mqttscope.lint.broker_watch import MAX_TOPICS, SECOND_NS, BrokerRule, Watch
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import ALL_VERSIONS, V3_1, V3_1_1, V5, Findings
+from mqttscope.lint.rules import ALL_VERSIONS, V3_1, V3_1_1, V5, Confidence, Findings, Related, Severity, examples
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
 from mqttscope.lint.rules.retained import askers
-from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Connack, Connect, Puback, Pubcomp, Publish, Pubrec
+from mqttscope.mqtt import Connack, Connect, ControlPacket, Puback, Pubcomp, Publish, Pubrec
 
 
 @dataclass(slots=True)

@@ -2,12 +2,9 @@
 
 from mqttscope.lint.broker_watch import doubt
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Report, Severity
 from mqttscope.lint.retained_store import Judged, RetainedStore, Vain, WaitingRule, waited_s
-from mqttscope.lint.rule import ALL_VERSIONS, V3_1_1, V5, Findings, Needs
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Subscribe
+from mqttscope.lint.rules import ALL_VERSIONS, V3_1_1, V5, Confidence, Findings, Needs, Report, Severity, examples
+from mqttscope.mqtt import Direction, Subscribe
 
 
 class RetainedNotSent(WaitingRule):

@@ -5,14 +5,11 @@ from dataclasses import dataclass, field
 
 from mqttscope.lint.broker_watch import MAX_TOPICS, SECOND_NS, doubt
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Report, Severity
 from mqttscope.lint.retained_store import Judged, RetainedStore, Vain, WaitingRule
-from mqttscope.lint.rule import ALL_VERSIONS, V3_1_1, V5, Findings
+from mqttscope.lint.rules import ALL_VERSIONS, V3_1_1, V5, Confidence, Findings, Related, Report, Severity, examples
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
 from mqttscope.lint.rules.retained import askers
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish, Subscribe
+from mqttscope.mqtt import Direction, Publish, Subscribe
 
 FEWEST = 2
 """Clients that have to ask in vain before the message counts as not stored: one alone may not be allowed to read."""

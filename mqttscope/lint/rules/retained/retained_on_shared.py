@@ -1,9 +1,6 @@
 """RET204."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related
-from mqttscope.lint.rule import V5, Findings
+from mqttscope.lint.rules import V5, Findings, Related, RuleContext, examples
 from mqttscope.lint.rules.delivery import DeliveryRule, filters_of
 from mqttscope.mqtt.packets import Publish
 

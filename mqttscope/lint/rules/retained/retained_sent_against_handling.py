@@ -1,12 +1,8 @@
 """RET201."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import V5, Findings, Needs, Rule
+from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Related, Rule, RuleContext, Severity, examples
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, SECOND_NS
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt import Direction, Publish
 from mqttscope.session.matching import Subscribed
 
 

@@ -5,10 +5,8 @@ from typing import Any
 from mqttscope.lint.awaiting import AwaitingRule, Timers
 from mqttscope.lint.broker_watch import SECOND_NS
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Report, Severity
 from mqttscope.lint.message_model import Expected, Messages
-from mqttscope.lint.rule import ALL_VERSIONS, V3_1_1, V5, Findings, Needs
+from mqttscope.lint.rules import ALL_VERSIONS, V3_1_1, V5, Confidence, Findings, Needs, Report, Severity, examples
 from mqttscope.mqtt.packets import Connack
 
 

@@ -2,14 +2,9 @@
 
 from collections.abc import Iterator
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Report, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Needs, Report, Rule, RuleContext, Severity, examples
 from mqttscope.lint.session_model import ENDLESS, SECOND_NS, SessionModel, doubted
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Connack, Pubcomp, Unsuback
+from mqttscope.mqtt import Connack, ControlPacket, Direction, Pubcomp, Unsuback
 from mqttscope.session.inflight import RECEIVED
 
 _NOT_FOUND = 0x92

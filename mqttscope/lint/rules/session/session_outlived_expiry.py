@@ -1,12 +1,8 @@
 """SES305."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Needs, Rule, RuleContext, Severity, examples
 from mqttscope.lint.session_model import SECOND_NS, TOLERANCE_SECONDS, SessionModel, doubted
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack
+from mqttscope.mqtt import Connack, Direction
 
 
 class SessionOutlivedExpiry(Rule):

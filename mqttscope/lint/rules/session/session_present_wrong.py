@@ -1,12 +1,8 @@
 """SES303."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Report, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Needs, Report, Rule, RuleContext, Severity, examples
 from mqttscope.lint.session_model import SECOND_NS, SessionModel
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack
+from mqttscope.mqtt import Connack, Direction
 
 
 class SessionPresentWrong(Rule):

@@ -2,12 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from mqttscope.lint.context import ConnectionKey, RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rule import ALL_VERSIONS, V3_1, V3_1_1, V5, Findings, Needs, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack, Disconnect
+from mqttscope.lint.rules import Confidence, ConnectionKey, Related, RuleContext, Severity, examples
+from mqttscope.mqtt import Connack, Direction, Disconnect
 from mqttscope.session.connection import Connection
 
 MAX_LIVE = 16

@@ -1,12 +1,8 @@
 """SES201."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule, packet_name
-from mqttscope.mqtt.constants import Direction, PacketType
-from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
+from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Needs, Related, Rule, Severity, examples, packet_name
+from mqttscope.mqtt import ControlPacket, Direction, PacketType, Puback, Pubcomp, Publish, Pubrec, Pubrel
 
 
 class StaleStateAfterSessionLoss(Rule):

@@ -1,9 +1,7 @@
 """SES202."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import V5, Findings, Needs, Rule, packet_name
+from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Related, Rule, Severity, examples, packet_name
 from mqttscope.mqtt.packets import Pubcomp, Pubrel
 from mqttscope.session.inflight import RECEIVED, RELEASED
 

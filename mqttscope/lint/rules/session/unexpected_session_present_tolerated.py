@@ -1,10 +1,8 @@
 """SES510."""
 
 from mqttscope.events import PacketEvent
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule, packet_name
+from mqttscope.lint.rules import V3_1_1, V5, Findings, Needs, Rule, RuleContext, examples, packet_name
 from mqttscope.lint.waiting import C2S, S2C, has_arrived, has_closed, patience_ns
 from mqttscope.mqtt.packets import Connack, Disconnect
 from mqttscope.session.connection import Connection

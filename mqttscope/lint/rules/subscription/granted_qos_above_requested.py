@@ -2,13 +2,9 @@
 
 from collections.abc import Iterator
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Report, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Needs, Rule
+from mqttscope.lint.rules import V3_1_1, V5, Needs, Related, Report, Rule, RuleContext, Severity, examples
 from mqttscope.lint.rules.subscription import request_of
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Suback
+from mqttscope.mqtt import Direction, Suback
 
 
 class GrantedQosAboveRequested(Rule):

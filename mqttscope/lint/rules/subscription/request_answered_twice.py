@@ -1,12 +1,9 @@
 """SUB212."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule, packet_name
+from mqttscope.lint.rules import V3_1_1, V5, Findings, Needs, Related, Rule, Severity, examples, packet_name
 from mqttscope.lint.rules.subscription import request_of
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Suback, Unsuback
+from mqttscope.mqtt import Direction, Suback, Unsuback
 
 
 class RequestAnsweredTwice(Rule):

@@ -4,12 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Confidence, Findings, Needs, Related, Rule, Severity, examples
 from mqttscope.lint.rules.subscription import request_of
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish, Suback
+from mqttscope.mqtt import Direction, Publish, Suback
 
 MAX_TOLD = 256
 """SUBSCRIBE packets that are remembered as suspect."""

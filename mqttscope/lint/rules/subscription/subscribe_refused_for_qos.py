@@ -1,11 +1,7 @@
 """SUB216."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import V5, Findings, Needs, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Disconnect
+from mqttscope.lint.rules import V5, Findings, Needs, Related, Rule, RuleContext, Severity, examples
+from mqttscope.mqtt import Direction, Disconnect
 
 
 class SubscribeRefusedForQos(Rule):

@@ -4,9 +4,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Report, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Needs, Rule
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Confidence, Needs, Related, Report, Rule, Severity, examples
 from mqttscope.mqtt.constants import Direction
 from mqttscope.session.connection import Connection
 

@@ -2,13 +2,10 @@
 
 from typing import ClassVar
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.rule import V5, Findings
+from mqttscope.lint.rules import V5, Findings, RuleContext, examples
 from mqttscope.lint.rules.subscription import and_more
 from mqttscope.lint.shared_checks import AnnouncedLimitRule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Subscribe
+from mqttscope.mqtt import Direction, Subscribe
 from mqttscope.mqtt.properties import SUBSCRIPTION_IDENTIFIER
 from mqttscope.mqtt.topics import parse_shared
 

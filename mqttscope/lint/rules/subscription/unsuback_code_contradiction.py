@@ -2,13 +2,9 @@
 
 from collections.abc import Iterator
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Report, Severity
-from mqttscope.lint.rule import V5, Needs, Rule
+from mqttscope.lint.rules import V5, Confidence, Needs, Related, Report, Rule, RuleContext, Severity, examples
 from mqttscope.lint.rules.subscription import request_of
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Unsuback
+from mqttscope.mqtt import Direction, Unsuback
 from mqttscope.session.subscriptions import Request, Subscriptions
 
 

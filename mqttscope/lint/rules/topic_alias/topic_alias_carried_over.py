@@ -3,13 +3,10 @@
 from dataclasses import dataclass, field
 
 from mqttscope.lint.context import ConnectionKey, RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V5, Findings, Needs, Rule, packet_name
+from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Rule, Severity, examples, packet_name
 from mqttscope.lint.session_model import SessionModel, doubted
 from mqttscope.lint.strings import shown
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Puback, Publish, Pubrec
+from mqttscope.mqtt import Direction, Puback, Publish, Pubrec
 
 MAX_WAITING = 64
 """Such messages whose acknowledgments are waited for; of others only the sender is blamed."""

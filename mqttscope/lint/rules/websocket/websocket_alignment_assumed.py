@@ -1,9 +1,6 @@
 """WSK504."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Rule, RuleContext, Severity, examples
 from mqttscope.lint.waiting import C2S, S2C, patience_ns, side_name
 from mqttscope.session.connection import Connection
 

@@ -1,14 +1,10 @@
 """WIL101, WIL102: faults of the flags of a will."""
 
 from mqttscope.events import MalformedEvent
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, Report, RuleContext, Severity, examples
 from mqttscope.lint.shared_checks import MalformedRule
-from mqttscope.mqtt.constants import Direction, MalformedReason, ProtocolVersion
+from mqttscope.mqtt import Connect, Direction, MalformedReason, ProtocolVersion
 from mqttscope.mqtt.declare import FaultReport
-from mqttscope.mqtt.packets import Connect
 
 _QOS, _RETAIN = 0x18, 0x20
 _FORBIDDEN: dict[ProtocolVersion, tuple[tuple[int, str], ...]] = {

@@ -4,9 +4,7 @@ from typing import ClassVar
 
 from mqttscope.lint.broker_watch import SECOND_NS, doubt
 from mqttscope.lint.context import ConnectionKey, RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Confidence, Findings, Related, Severity, examples
 from mqttscope.lint.rules.delivery import DeliveryRule
 from mqttscope.lint.rules.will import was_there, will_in
 from mqttscope.lint.wills import DROPPED, DUE, TAKEN_BACK, StoredWill, Wills

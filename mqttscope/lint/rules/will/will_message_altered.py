@@ -1,10 +1,7 @@
 """WIL408."""
 
 from mqttscope.lint.broker_watch import SECOND_NS, doubt
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.rule import ALL_VERSIONS, V3_1_1, V5, Findings
+from mqttscope.lint.rules import ALL_VERSIONS, V3_1_1, V5, Findings, Report, RuleContext, Severity, examples
 from mqttscope.lint.rules.delivery import DeliveryRule
 from mqttscope.lint.rules.will import was_there, will_in
 from mqttscope.lint.wills import DUE, KEPT, StoredWill, Wills, summaries

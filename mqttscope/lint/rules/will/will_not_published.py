@@ -5,13 +5,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from mqttscope.lint.broker_watch import SECOND_NS, doubt
-from mqttscope.lint.context import ConnectionKey, RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Report, Severity
 from mqttscope.lint.rule import ALL_VERSIONS, V3_1, V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.rules import Confidence, ConnectionKey, Report, RuleContext, Severity, examples
 from mqttscope.lint.wills import DUE, MAX_SAME, StoredWill, Wills
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt import Direction, Publish
 from mqttscope.session.connection import Connection
 from mqttscope.session.history import MAX_RECENT, History
 from mqttscope.session.matching import FAILURE, Subscribed

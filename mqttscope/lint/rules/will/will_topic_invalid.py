@@ -2,12 +2,8 @@
 
 from collections.abc import Iterator
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
-from mqttscope.mqtt.constants import Direction, ProtocolVersion
-from mqttscope.mqtt.packets import Connect
+from mqttscope.lint.rules import V3_1_1, V5, Findings, Rule, RuleContext, Severity, examples
+from mqttscope.mqtt import Connect, Direction, ProtocolVersion
 from mqttscope.mqtt.properties import BY_NAME
 from mqttscope.mqtt.topics import topic_name_problem
 
