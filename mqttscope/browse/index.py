@@ -34,11 +34,9 @@ from mqttscope.lint.finding import Finding
 from mqttscope.mqtt import Connect, ControlPacket, Direction, Malformed, PacketType, ProtocolVersion, Publish, decode
 from mqttscope.net.frame import CaptureError
 from mqttscope.session.capture_time import captured
-from mqttscope.session.connection import Connection
+from mqttscope.session.connection import C2S, S2C, Connection
 from mqttscope.session.inflight import Exchange, Side
 
-C2S: Final = Direction.CLIENT_TO_SERVER
-S2C: Final = Direction.SERVER_TO_CLIENT
 VERSIONS: Final = tuple(ProtocolVersion)
 MAX_FINDINGS: Final = 200_000
 """Findings that are remembered; further ones are counted."""

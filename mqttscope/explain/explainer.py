@@ -24,10 +24,9 @@ from mqttscope.explain.model import QUIET, Candidate, Cause, Evidence, Explanati
 from mqttscope.explain.segments import SegmentWatch
 from mqttscope.explain.story import Story
 from mqttscope.lint.finding import Finding
-from mqttscope.mqtt import Direction, packets
-from mqttscope.session.connection import Connection
+from mqttscope.mqtt import packets
+from mqttscope.session.connection import C2S, Connection
 
-C2S = Direction.CLIENT_TO_SERVER
 MAX_WAITING = 5_000
 """Ended connections that wait for what comes of them; beyond these the oldest is explained with what is known."""
 MAX_COMPETING = 4

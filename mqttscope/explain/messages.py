@@ -18,13 +18,12 @@ from mqttscope.explain import describe
 from mqttscope.explain.book import host
 from mqttscope.explain.fates import Delivery, Fate, Held, Loss, MessageFate, Published, Subscriber, Trace, Wanted
 from mqttscope.explain.model import Evidence
-from mqttscope.mqtt import Direction, PacketType, ProtocolVersion, packets
+from mqttscope.mqtt import PacketType, ProtocolVersion, packets
 from mqttscope.mqtt.topics import matches, parse_shared
 from mqttscope.mqtt.wire import counted
-from mqttscope.session.connection import Connection
+from mqttscope.session.connection import C2S, Connection
 from mqttscope.session.matching import FAILURE, FilterIndex
 
-C2S = Direction.CLIENT_TO_SERVER
 MAX_MESSAGES = 1_000
 """Messages of the topic that are followed."""
 MAX_CLIENTS = 10_000

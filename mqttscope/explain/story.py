@@ -15,9 +15,8 @@ from mqttscope.mqtt import Direction, PacketType, ProtocolVersion, packets
 from mqttscope.net.segment import ACK, distance
 from mqttscope.secrets.findings import Hiding, conceal
 from mqttscope.session.capture_time import captured
-from mqttscope.session.connection import Connection
+from mqttscope.session.connection import C2S, Connection
 
-C2S = Direction.CLIENT_TO_SERVER
 MAX_PACKETS = 8
 """Last packets of each side that are remembered."""
 MAX_REFUSALS = 8

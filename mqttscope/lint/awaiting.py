@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from mqttscope.lint.broker_watch import SECOND_NS
-from mqttscope.lint.context import ConnectionKey, RuleContext
+from mqttscope.lint.context import SECOND_NS, ConnectionKey, RuleContext
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
 from mqttscope.lint.message_model import EXPECT_NS, NARROW, Expected, Messages, fits
 from mqttscope.lint.rule import Findings, Rule
@@ -50,12 +49,8 @@ class AwaitingRule(Rule):
         for _, session in model.lacking(one, at.timestamp_ns):
             if session.key is not None and session.key not in timers.asked and fits(one, session):
                 timers.asked[session.key] = True
-                at.ask(self, at.timestamp_ns + self.patience_ns, session.key)
+                at.ask(self, at.timestamp_ns + self.nanoseconds("timeout"), session.key)
         return None
-
-    @property
-    def patience_ns(self) -> int:
-        return round(float(self.set["timeout"]) * SECOND_NS)
 
     def waiting(self, model: Messages, at: RuleContext) -> dict[tuple[str, int], Expected] | None:
         return model.expected.get(at.key)
@@ -69,13 +64,15 @@ class AwaitingRule(Rule):
         for one in (self.waiting(model, at) or {}).values():
             if one.number <= last:
                 continue
-            due_ns = one.since_ns + self.patience_ns
+            due_ns = one.since_ns + self.nanoseconds("timeout")
             if due_ns > at.timestamp_ns:
                 timers.asked[at.key] = True
                 at.ask(self, due_ns)
                 break
             timers.judged[at.key] = one.number
-            if at.timestamp_ns - one.since_ns <= EXPECT_NS + self.patience_ns and self.is_judged(one, model, at):
+            if at.timestamp_ns - one.since_ns <= EXPECT_NS + self.nanoseconds("timeout") and self.is_judged(
+                one, model, at
+            ):
                 report = self.judge(one, model, at)
                 if report is not None:
                     found.append(report)

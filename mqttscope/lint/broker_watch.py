@@ -16,19 +16,16 @@ A rule that has such a memory of its own is a `BrokerRule`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from mqttscope.events import GapEvent
-from mqttscope.lint.context import ConnectionKey, RuleContext
+from mqttscope.lint.context import SECOND_NS, ConnectionKey, RuleContext
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.model import Model
 from mqttscope.lint.rule import V3_1, Findings, Rule
-from mqttscope.mqtt import Connack, Connect, ControlPacket, Direction, Malformed, Puback, Pubcomp, Publish, Pubrec, Will
-from mqttscope.mqtt.stream import Unparsed
-from mqttscope.session.connection import Connection
+from mqttscope.mqtt import Connack, Connect, ControlPacket, Malformed, Puback, Pubcomp, Publish, Pubrec, Unparsed, Will
+from mqttscope.session.connection import C2S, Connection
 
-C2S: Final = Direction.CLIENT_TO_SERVER
-SECOND_NS: Final = 1_000_000_000
 MAX_TOPICS = 10_000
 """Topics that a rule remembers of a server; the one published to longest ago is dropped first, and no longer judged."""
 MAX_WITNESSES = 1_000

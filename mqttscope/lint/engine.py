@@ -47,13 +47,11 @@ from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType
 from mqttscope.mqtt.declare import ControlPacket, FaultReport, Malformed
 from mqttscope.net.frame import CaptureDrops
 from mqttscope.secrets.packets import hidden_in_damaged, holds_secrets
-from mqttscope.session.connection import Connection
+from mqttscope.session.connection import C2S, S2C, Connection
 from mqttscope.session.history import NEVER_NS, History, Violation
 
 __all__ = ["InternalError", "Linter", "scope_key"]
 
-C2S: Final = Direction.CLIENT_TO_SERVER
-S2C: Final = Direction.SERVER_TO_CLIENT
 _INDEX = re.compile(r"\[\d+\]")
 _new_finding: Final = Finding.__new__
 _OPENING: Final[int] = Needs.OPENING.value

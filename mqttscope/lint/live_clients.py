@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mqttscope.lint.broker_watch import C2S, SECOND_NS
-from mqttscope.lint.context import ConnectionKey, RuleContext
+from mqttscope.lint.context import SECOND_NS, ConnectionKey, RuleContext
 from mqttscope.lint.finding import Related, Scope
 from mqttscope.lint.model import Model
 from mqttscope.lint.rule import V5
 from mqttscope.mqtt.packets import Connack
-from mqttscope.session.connection import Connection
+from mqttscope.session.connection import C2S, Connection
 from mqttscope.session.history import NEVER_NS
 
 MAX_CLIENTS = 100_000

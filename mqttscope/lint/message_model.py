@@ -16,8 +16,8 @@ from typing import Any
 from zlib import crc32
 
 from mqttscope.events import GapEvent
-from mqttscope.lint.broker_watch import SECOND_NS, Watch
-from mqttscope.lint.context import ConnectionKey, RuleContext
+from mqttscope.lint.broker_watch import Watch
+from mqttscope.lint.context import SECOND_NS, ConnectionKey, RuleContext
 from mqttscope.lint.finding import Scope
 from mqttscope.lint.subscriber_table import MAX_HOLDERS, Held, KnownSession, SubscriberTable, plain_filter
 from mqttscope.mqtt import Malformed, PacketType, Properties, ProtocolVersion, Unparsed, Will

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, ClassVar
 
-from mqttscope.lint.broker_watch import MAX_TOPICS, SECOND_NS, Watch
-from mqttscope.lint.context import ConnectionKey, RuleContext
+from mqttscope.lint.broker_watch import MAX_TOPICS, Watch
+from mqttscope.lint.context import SECOND_NS, ConnectionKey, RuleContext
 from mqttscope.lint.finding import Related, Report, Scope
 from mqttscope.lint.rule import V5, Findings, Rule
 from mqttscope.mqtt import Connack, Connect, ControlPacket, Puback, Pubcomp, Publish, Pubrec, Subscribe
@@ -463,11 +463,7 @@ class WaitingRule(Rule):
 
     def await_answer(self, at: RuleContext) -> None:
         if at.model(RetainedStore).kept:
-            at.ask(self, at.timestamp_ns + self.patience_ns)
-
-    @property
-    def patience_ns(self) -> int:
-        return round(float(self.set["timeout"]) * SECOND_NS)
+            at.ask(self, at.timestamp_ns + self.nanoseconds("timeout"))
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
         """Judge what has not come in time."""
@@ -475,14 +471,14 @@ class WaitingRule(Rule):
         waiting = store.waiting.get(at.key)
         if waiting is None:
             return None
-        asked_ns = at.timestamp_ns - self.patience_ns
+        asked_ns = at.timestamp_ns - self.nanoseconds("timeout")
         done_ns = memory.until_ns.get(at.key, 0)
         told = []
         for topic, one in list(waiting.items()):
             if one.timestamp_ns > asked_ns:
-                at.ask(self, one.timestamp_ns + self.patience_ns)
+                at.ask(self, one.timestamp_ns + self.nanoseconds("timeout"))
             elif one.timestamp_ns > done_ns:
-                vain = store.in_vain(topic, one, self.patience_ns, at)
+                vain = store.in_vain(topic, one, self.nanoseconds("timeout"), at)
                 found = None if vain is None else self.judge(vain, store, at)
                 if found is not None:
                     told.append(found)

@@ -236,6 +236,11 @@ class Rule:
             field, message, severity, confidence, related, sender, reason_code, statements, span, overdue, topic
         )
 
+    def nanoseconds(self, name: str) -> int:
+        """A setting in seconds, in nanoseconds."""
+        seconds = self.set[name]
+        return seconds * 1_000_000_000 if type(seconds) is int else round(float(seconds) * 1e9)
+
     def statements_for(self, version: ProtocolVersion, sender: str, packet_type: str | None, field: str) -> list[str]:
         """Identifiers of the statements that a finding of this rule breaks, in the order of the table."""
         return [

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from mqttscope.lint.context import RuleContext
+from mqttscope.lint.context import SECOND_NS, RuleContext
 from mqttscope.lint.strings import has_odd_fields
 from mqttscope.mqtt import ControlPacket, Subscription
 from mqttscope.mqtt.packets import (
@@ -34,8 +34,6 @@ from mqttscope.mqtt.packets import (
 )
 from mqttscope.mqtt.properties import BY_NAME
 from mqttscope.mqtt.topics import topic_filter_problem
-
-SECOND_NS: Final = 1_000_000_000
 
 QOS: Final = 1 << 0
 DUP: Final = 1 << 1

@@ -12,8 +12,8 @@ import zlib
 from dataclasses import dataclass, field
 from typing import Any
 
-from mqttscope.lint.broker_watch import SECOND_NS, Watch
-from mqttscope.lint.context import ConnectionKey, RuleContext
+from mqttscope.lint.broker_watch import Watch
+from mqttscope.lint.context import SECOND_NS, ConnectionKey, RuleContext
 from mqttscope.lint.finding import Related, Scope
 from mqttscope.lint.rule import V5
 from mqttscope.mqtt import Connack, Connect, Properties, Publish, Will

@@ -21,7 +21,7 @@ from mqttscope.events import (
     PacketEvent,
     UnparsedEvent,
 )
-from mqttscope.mqtt import ControlPacket, Direction, PacketType
+from mqttscope.mqtt import ControlPacket, PacketType
 from mqttscope.report import notices
 from mqttscope.report.base import Sink, View
 from mqttscope.report.public_report import PublicReport
@@ -29,9 +29,8 @@ from mqttscope.report.style import Line, Painter, Wrapped, encoded
 from mqttscope.report.summary import Summary
 from mqttscope.report.text import Heads, Preambles, end_of
 from mqttscope.report.when import NARROW
-from mqttscope.session.connection import Connection
+from mqttscope.session.connection import C2S, Connection
 
-C2S = Direction.CLIENT_TO_SERVER
 UNLIMITED_CELLS = 140
 """Columns of a ladder where the output has no limit: its right-hand side has to stand somewhere."""
 MIN_CELLS = 40

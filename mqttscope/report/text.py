@@ -22,9 +22,8 @@ from mqttscope.report.public_report import PublicReport
 from mqttscope.report.style import Line, Painter, Wrapped, encoded
 from mqttscope.report.summary import Summary
 from mqttscope.report.when import NARROW, TimeColumn
-from mqttscope.session.connection import Connection
+from mqttscope.session.connection import C2S, Connection
 
-C2S = Direction.CLIENT_TO_SERVER
 MAX_CONNECTIONS = 10_000
 """Connections whose name column is kept ready; those that never close would add up."""
 NAME_SHARE = 5

@@ -1,7 +1,7 @@
 """ACK203."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.rules import V3_1, V3_1_1, V5, Confidence, Findings, Needs, Rule, Severity, examples, packet_name
+from mqttscope.lint.examples import examples
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Confidence, Findings, Needs, Rule, RuleContext, Severity, packet_name
 from mqttscope.mqtt import ControlPacket, PacketType, Puback, Pubcomp, Pubrec, Pubrel, Suback, Unsuback
 
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from mqttscope.lint.rules import V3_1, V3_1_1, V5, Confidence, Needs, Report, RuleContext, Severity, examples
-from mqttscope.lint.strings import shown
-from mqttscope.lint.waiting import C2S, SECOND_NS, AnswerRule, Overdue, Waiting
+from mqttscope.lint.context import SECOND_NS, RuleContext
+from mqttscope.lint.rules import C2S, V3_1, V3_1_1, V5, Confidence, Needs, Report, Severity, examples, shown
+from mqttscope.lint.waiting import AnswerRule, Overdue, Waiting
 from mqttscope.mqtt import Direction, Publish
 from mqttscope.session.inflight import SENT
 

@@ -1,7 +1,7 @@
 """ACK206."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.rules import V3_1, V5, Confidence, Findings, Needs, Related, Rule, Severity, examples, may_be_3_1
+from mqttscope.lint.examples import examples
+from mqttscope.lint.rules import V3_1, V5, Confidence, Findings, Needs, Related, Rule, RuleContext, Severity, may_be_3_1
 from mqttscope.mqtt.packets import Publish, Pubrel
 from mqttscope.session.inflight import RELEASED
 

@@ -1,8 +1,7 @@
 """ACK313."""
 
-from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Needs, Rule, RuleContext, Severity, examples
+from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Needs, Rule, RuleContext, Severity, examples, shown
 from mqttscope.lint.session_model import SessionModel, doubted
-from mqttscope.lint.strings import shown
 from mqttscope.mqtt.packets import Publish
 from mqttscope.session.inflight import SENT
 

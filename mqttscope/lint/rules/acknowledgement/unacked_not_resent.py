@@ -1,8 +1,7 @@
 """ACK311."""
 
-from mqttscope.lint.rules import V3_1, V3_1_1, V5, RuleContext, Severity, examples
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, RuleContext, Severity, examples, shown
 from mqttscope.lint.session_model import Carried, ResumptionRule
-from mqttscope.lint.strings import shown
 from mqttscope.mqtt.constants import Direction
 
 

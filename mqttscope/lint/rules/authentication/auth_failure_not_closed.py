@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Related, Report, Rule, RuleContext, Severity, examples
-from mqttscope.lint.waiting import C2S, S2C, has_arrived, has_closed, patience_ns
+from mqttscope.lint.waiting import has_arrived, has_closed
 from mqttscope.mqtt.constants import Direction, PacketType, reason_name
 from mqttscope.mqtt.packets import Auth, Disconnect
-from mqttscope.session.connection import Connection
+from mqttscope.session.connection import C2S, S2C, Connection
 
 REAUTHENTICATE = 0x19
 FAILURE = 0x80
@@ -81,14 +81,14 @@ class AuthFailureNotClosed(Rule):
         if isinstance(packet, Auth):
             if at.from_client and packet.reason_code == REAUTHENTICATE and at.history.settled:
                 memory.packet, memory.frame, memory.timestamp_ns = at.number, at.event.frame, at.timestamp_ns
-                at.ask(self, at.timestamp_ns + patience_ns(self))
+                at.ask(self, at.timestamp_ns + self.nanoseconds("timeout"))
             elif not at.from_client and not packet.reason_code:
                 memory.packet = -1
         elif memory.packet >= 0:
             if (packet.reason_code or 0) < FAILURE:
                 memory.packet = -1
             else:
-                at.ask(self, at.timestamp_ns + patience_ns(self, "close_timeout"))
+                at.ask(self, at.timestamp_ns + self.nanoseconds("close_timeout"))
         return None
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
@@ -108,7 +108,7 @@ class AuthFailureNotClosed(Rule):
             (auth for auth in (at.history.client.auth, at.history.server.auth) if auth is not None),
             key=lambda auth: auth.timestamp_ns,
         )
-        due_ns = last.timestamp_ns + patience_ns(self)
+        due_ns = last.timestamp_ns + self.nanoseconds("timeout")
         if at.timestamp_ns < due_ns:
             at.ask(self, due_ns)
             return None

@@ -1,8 +1,7 @@
 """CON426."""
 
-from mqttscope.lint.broker_watch import SECOND_NS
 from mqttscope.lint.live_clients import InUse, LiveClients
-from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Rule, RuleContext, Severity, examples
+from mqttscope.lint.rules import SECOND_NS, V5, Confidence, Findings, Needs, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt import Connack, Direction
 from mqttscope.session.history import NEVER_NS
 

@@ -1,10 +1,10 @@
 """CON528."""
 
-from mqttscope.lint.rules import V3_1_1, V5, Findings, Needs, Related, Rule, RuleContext, Severity, examples
-from mqttscope.lint.waiting import C2S, S2C, SECOND_NS, has_arrived, has_closed, patience_ns
+from mqttscope.lint.context import SECOND_NS, RuleContext
+from mqttscope.lint.rules import C2S, S2C, V3_1_1, V5, Connection, Findings, Needs, Related, Rule, Severity, examples
+from mqttscope.lint.waiting import has_arrived, has_closed
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
 from mqttscope.mqtt.packets import Connack
-from mqttscope.session.connection import Connection
 
 REJECTED = 2
 """Return code of 3.1.1: identifier rejected."""
@@ -79,7 +79,7 @@ class ConnackRefusalNotClosed(Rule):
     def check(self, packet: Connack, at: RuleContext) -> Findings:
         """Begin to wait."""
         if at.history.connack is None:
-            at.ask(self, at.timestamp_ns + patience_ns(self))
+            at.ask(self, at.timestamp_ns + self.nanoseconds("timeout"))
         return None
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:

@@ -1,11 +1,10 @@
 """CON527."""
 
-from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Needs, Related, Rule, RuleContext, Severity, examples
-from mqttscope.lint.waiting import SECOND_NS, has_arrived, is_over, patience_ns
+from mqttscope.lint.finding import Confidence, Related, Severity
+from mqttscope.lint.rules import S2C, SECOND_NS, V3_1_1, V5, Connection, Findings, Needs, Rule, RuleContext, examples
+from mqttscope.lint.waiting import has_arrived, is_over
 from mqttscope.mqtt import Connect, Direction
-from mqttscope.session.connection import CONNECTING, KNOWN_LEVELS, Connection
-
-S2C = Direction.SERVER_TO_CLIENT
+from mqttscope.session.connection import CONNECTING, KNOWN_LEVELS
 
 
 class ConnectUnanswered(Rule):
@@ -55,7 +54,7 @@ class ConnectUnanswered(Rule):
     def check(self, packet: Connect, at: RuleContext) -> Findings:
         """Begin to wait."""
         if at.history.connect is None and packet.protocol_level in KNOWN_LEVELS:
-            at.ask(self, at.timestamp_ns + patience_ns(self))
+            at.ask(self, at.timestamp_ns + self.nanoseconds("timeout"))
         return None
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:

@@ -1,9 +1,9 @@
 """CON531."""
 
-from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, Needs, Related, Rule, RuleContext, Severity, examples
-from mqttscope.lint.waiting import C2S, SECOND_NS, has_arrived, is_over, patience_ns
+from mqttscope.lint.context import SECOND_NS, RuleContext
+from mqttscope.lint.rules import C2S, V3_1, V3_1_1, V5, Connection, Findings, Needs, Related, Rule, Severity, examples
+from mqttscope.lint.waiting import has_arrived, is_over
 from mqttscope.mqtt.packets import Connect
-from mqttscope.session.connection import Connection
 
 
 class NoConnackTolerated(Rule):
@@ -51,7 +51,7 @@ class NoConnackTolerated(Rule):
     def check(self, packet: Connect, at: RuleContext) -> Findings:
         """Begin to wait."""
         if at.history.connect is None:
-            at.ask(self, at.timestamp_ns + patience_ns(self))
+            at.ask(self, at.timestamp_ns + self.nanoseconds("timeout"))
         return None
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:

@@ -1,10 +1,10 @@
 """CON529."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Needs, Related, Report, Rule, Severity, examples
-from mqttscope.lint.waiting import S2C, has_arrived, is_over, patience_ns
+from mqttscope.lint.examples import examples
+from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Needs, Related, Report, Rule, RuleContext, Severity
+from mqttscope.lint.waiting import has_arrived, is_over
 from mqttscope.mqtt.packets import Connack, Connect
-from mqttscope.session.connection import KNOWN_LEVELS, Connection
+from mqttscope.session.connection import KNOWN_LEVELS, S2C, Connection
 
 
 class UnsupportedVersionNotRefused(Rule):
@@ -52,7 +52,7 @@ class UnsupportedVersionNotRefused(Rule):
         """Begin to wait; look at the answer."""
         if isinstance(packet, Connect):
             if at.history.connect is None and packet.protocol_level not in KNOWN_LEVELS:
-                at.ask(self, at.timestamp_ns + patience_ns(self))
+                at.ask(self, at.timestamp_ns + self.nanoseconds("timeout"))
             return None
         if packet.reason_code or at.history.connack is not None or not self._concerns(at):
             return None

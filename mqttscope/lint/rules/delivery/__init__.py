@@ -9,7 +9,6 @@ from mqttscope.session.matching import Match, Subscribed
 
 ALL_SUBSCRIPTIONS = Needs.OPENING | Needs.SESSION_BIRTH | Needs.WHOLE_RECEIVER
 """What a capture must have for the table of subscriptions to hold all of them."""
-SECOND_NS = 1_000_000_000
 _SHOWN = 3
 
 

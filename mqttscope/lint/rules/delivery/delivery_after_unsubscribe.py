@@ -2,8 +2,8 @@
 
 import zlib
 
-from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Needs, Related, Rule, RuleContext, Severity, examples
-from mqttscope.lint.rules.delivery import SECOND_NS
+from mqttscope.lint.context import SECOND_NS, RuleContext
+from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Needs, Related, Rule, Severity, examples
 from mqttscope.mqtt import Direction, Publish
 
 
@@ -71,7 +71,7 @@ class DeliveryAfterUnsubscribe(Rule):
         ended_ns = last.ended_ns or 0
         own = self._own(packet, ended_ns, at)
         since = at.timestamp_ns - ended_ns
-        if not own and since <= float(self.set["grace"]) * SECOND_NS:
+        if not own and since <= self.nanoseconds("grace"):
             return None
         why = ", and the client published it after that" if own else ""
         return self.report(

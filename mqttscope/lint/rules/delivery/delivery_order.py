@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, field
 
-from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.message_model import SETTLE_NS, Messages
-from mqttscope.lint.rules import ALL_VERSIONS, V3_1_1, V5, ConnectionKey, Findings, Needs, Rule, RuleContext, examples
-from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, SECOND_NS, paired, steady_match
+from mqttscope.lint.rule import ALL_VERSIONS, V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.rules import SECOND_NS, Confidence, ConnectionKey, Related, RuleContext, Severity, examples
+from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, paired, steady_match
 from mqttscope.mqtt import Direction, Publish
 
 MAX_LAST = 10_000

@@ -3,13 +3,11 @@
 import zlib
 from dataclasses import dataclass, field
 
-from mqttscope.lint.broker_watch import SECOND_NS
 from mqttscope.lint.context import ConnectionKey, RuleContext
 from mqttscope.lint.message_model import MAX_WAITING, SETTLE_NS, Messages, Sent
-from mqttscope.lint.rules import ALL_VERSIONS, V3_1, V3_1_1, V5, Findings, Related, Report, examples
+from mqttscope.lint.rules import ALL_VERSIONS, V3_1, V3_1_1, V5, Connection, Findings, Related, Report, examples
 from mqttscope.lint.rules.delivery import DeliveryRule, filters_of, paired, steady_match
 from mqttscope.mqtt.packets import Publish
-from mqttscope.session.connection import Connection
 
 MAX_LOWER = 64
 """Deliveries of one connection that may be followed by one with the right QoS."""
@@ -131,12 +129,8 @@ class DeliveryQosWrong(DeliveryRule):
             return None  # it has got one before
         filters = filters_of(match.subscriptions)
         others[name] = Other(sent, packet.qos, expected, filters, at.number, at.event.frame, at.timestamp_ns)
-        at.ask(self, at.timestamp_ns + self._patience_ns)
+        at.ask(self, at.timestamp_ns + self.nanoseconds("timeout"))
         return None
-
-    @property
-    def _patience_ns(self) -> int:
-        return round(float(self.set["timeout"]) * SECOND_NS)
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
         """Judge those that no other delivery has followed."""
@@ -144,7 +138,7 @@ class DeliveryQosWrong(DeliveryRule):
         others = memory.by_connection.get(at.key, {})
         found = []
         for name, one in list(others.items()):
-            due_ns = one.timestamp_ns + self._patience_ns
+            due_ns = one.timestamp_ns + self.nanoseconds("timeout")
             if due_ns > at.timestamp_ns:
                 at.ask(self, due_ns)
                 break

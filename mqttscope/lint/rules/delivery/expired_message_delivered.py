@@ -1,8 +1,8 @@
 """DLV415."""
 
-from mqttscope.lint.broker_watch import SECOND_NS
+from mqttscope.lint.examples import examples
 from mqttscope.lint.message_model import Messages
-from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Related, Rule, RuleContext, Severity, examples
+from mqttscope.lint.rules import SECOND_NS, V5, Confidence, Findings, Needs, Related, Rule, RuleContext, Severity
 from mqttscope.lint.rules.delivery import paired, waited_until_ns
 from mqttscope.mqtt import Direction, Publish
 

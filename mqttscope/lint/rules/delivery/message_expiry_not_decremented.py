@@ -4,8 +4,8 @@ import zlib
 from dataclasses import dataclass, field
 from typing import Any
 
-from mqttscope.lint.broker_watch import MAX_TOPICS, SECOND_NS, BrokerRule, Watch
-from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Related, RuleContext, Severity, examples
+from mqttscope.lint.broker_watch import MAX_TOPICS, BrokerRule, Watch
+from mqttscope.lint.rules import SECOND_NS, V5, Confidence, Findings, Needs, Related, RuleContext, Severity, examples
 from mqttscope.lint.rules.delivery import waited_until_ns
 from mqttscope.mqtt import Connack, Connect, ControlPacket, Publish
 from mqttscope.mqtt.properties import MESSAGE_EXPIRY_INTERVAL

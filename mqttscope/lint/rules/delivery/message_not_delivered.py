@@ -1,9 +1,9 @@
 """DLV410."""
 
 from mqttscope.lint.awaiting import AwaitingRule
-from mqttscope.lint.broker_watch import SECOND_NS
+from mqttscope.lint.examples import examples
 from mqttscope.lint.message_model import Expected, Messages
-from mqttscope.lint.rules import ALL_VERSIONS, V3_1_1, V5, Confidence, Needs, Report, RuleContext, Severity, examples
+from mqttscope.lint.rules import ALL_VERSIONS, SECOND_NS, V3_1_1, V5, Confidence, Needs, Report, RuleContext, Severity
 
 
 class MessageNotDelivered(AwaitingRule):

@@ -2,8 +2,8 @@
 
 import zlib
 
-from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Related, RuleContext, examples
-from mqttscope.lint.rules.delivery import SECOND_NS, DeliveryRule
+from mqttscope.lint.rules import SECOND_NS, V3_1_1, V5, Confidence, Findings, Related, RuleContext, examples
+from mqttscope.lint.rules.delivery import DeliveryRule
 from mqttscope.mqtt.packets import Publish
 from mqttscope.session.matching import Match, Subscribed
 
@@ -97,7 +97,7 @@ class StaleSubscriptionUsed(DeliveryRule):
         return None
 
     def _stale(self, one: Subscribed, field: str, what: str, at: RuleContext) -> Findings:
-        early = at.timestamp_ns - one.granted_ns <= float(self.set["grace"]) * SECOND_NS
+        early = at.timestamp_ns - one.granted_ns <= self.nanoseconds("grace")
         still = "is still in effect" if field else "is still there: each message comes twice"
         return self.report(
             field,

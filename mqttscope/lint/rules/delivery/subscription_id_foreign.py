@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.rules import V5, Confidence, Report, Rule, RuleContext, Severity, examples
-from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, SECOND_NS
+from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
 from mqttscope.mqtt import Direction, Publish
 from mqttscope.mqtt.properties import SUBSCRIPTION_IDENTIFIER
 from mqttscope.session.matching import Match
@@ -72,7 +72,7 @@ class SubscriptionIdForeign(Rule):
         return self._foreign(carried, found, table, at)
 
     def _foreign(self, carried: list[int], found: Match, table: Subscriptions, at: RuleContext) -> Iterator[Report]:
-        grace = float(self.set["grace"]) * SECOND_NS
+        grace = self.nanoseconds("grace")
         for number in dict.fromkeys(carried):
             if number in found.identifiers or not number:
                 continue  # 0 is no identifier at all: PRP106

@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
-from mqttscope.lint.rules import V5, Findings, Needs, Rule, RuleContext, examples, properties_lost
-from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, SECOND_NS, filters_of
+from mqttscope.lint.rules import V5, Connection, Findings, Needs, Rule, RuleContext, examples, properties_lost
+from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, filters_of
 from mqttscope.mqtt import Direction, Publish
-from mqttscope.session.connection import Connection
 from mqttscope.session.matching import Match, Subscribed
 
 MAX_WAITING = 256
@@ -135,7 +134,7 @@ class SubscriptionIdMissing(Rule):
 
     def _was_without(self, found: Match, at: RuleContext) -> bool:
         """Whether the message may belong to a subscription that had no identifier, or was queued for one."""
-        grace = float(self.set["grace"]) * SECOND_NS
+        grace = self.nanoseconds("grace")
         for one in found.subscriptions:
             before = one.replaced
             if before is None or before.subscription_identifier is not None:
@@ -172,7 +171,7 @@ class SubscriptionIdMissing(Rule):
         """Whether the subscription has long been in force, and gets every message that matches."""
         if one.subscription_identifier is None or one.granted is None or one.is_shared or one.no_local:
             return False
-        return one.ending_ns is None and at.timestamp_ns - one.granted_ns > float(self.set["grace"]) * SECOND_NS
+        return one.ending_ns is None and at.timestamp_ns - one.granted_ns > self.nanoseconds("grace")
 
     def check_close(self, connection: Connection, at: RuleContext) -> Iterator[Report]:
         """Messages of which no other copy came."""
@@ -180,7 +179,7 @@ class SubscriptionIdMissing(Rule):
             return
         memory = at.memory(self)
         for key, copies in list(memory.copies.items()):
-            if at.timestamp_ns - copies.timestamp_ns > float(self.set["grace"]) * SECOND_NS:
+            if at.timestamp_ns - copies.timestamp_ns > self.nanoseconds("grace"):
                 _never_came(memory, key)
         for filters, copies in memory.never.items():
             more = f", as do {copies.times - 1} more messages" if copies.times > 1 else ""

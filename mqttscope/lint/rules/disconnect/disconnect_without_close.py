@@ -1,10 +1,10 @@
 """DIS503."""
 
-from mqttscope.lint.rules import V3_1_1, V5, Findings, Needs, Related, Rule, RuleContext, Severity, examples
-from mqttscope.lint.waiting import C2S, S2C, SECOND_NS, has_arrived, has_closed, patience_ns, side_name
+from mqttscope.lint.context import SECOND_NS, RuleContext
+from mqttscope.lint.rules import C2S, S2C, V3_1_1, V5, Connection, Findings, Needs, Related, Rule, Severity, examples
+from mqttscope.lint.waiting import has_arrived, has_closed, side_name
 from mqttscope.mqtt.constants import PacketType, reason_name
 from mqttscope.mqtt.packets import Disconnect
-from mqttscope.session.connection import Connection
 
 
 class DisconnectWithoutClose(Rule):
@@ -54,7 +54,7 @@ class DisconnectWithoutClose(Rule):
     def check(self, packet: Disconnect, at: RuleContext) -> Findings:
         """Begin to wait."""
         if at.from_client or at.version is V5:
-            at.ask(self, at.timestamp_ns + patience_ns(self))
+            at.ask(self, at.timestamp_ns + self.nanoseconds("timeout"))
         return None
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:

@@ -1,7 +1,7 @@
 """DIS201."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.rules import V3_1_1, V5, Findings, Needs, Related, Report, Rule, Severity, examples, packet_name
+from mqttscope.lint.examples import examples
+from mqttscope.lint.rules import V3_1_1, V5, Findings, Needs, Related, Report, Rule, RuleContext, Severity, packet_name
 from mqttscope.mqtt import ControlPacket, Malformed, PacketType
 
 

@@ -1,10 +1,9 @@
 """ENC411."""
 
-from mqttscope.lint.broker_watch import SECOND_NS
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
 from mqttscope.lint.message_model import Messages, Sent
 from mqttscope.lint.properties_passed_on import altered
-from mqttscope.lint.rules import ALL_VERSIONS, V3_1_1, V5, Findings, Needs, Rule, RuleContext, examples
+from mqttscope.lint.rules import ALL_VERSIONS, SECOND_NS, V3_1_1, V5, Findings, Needs, Rule, RuleContext, examples
 from mqttscope.mqtt import Direction, Publish
 
 RECENT_NS = 30 * SECOND_NS

@@ -2,10 +2,9 @@
 
 from mqttscope.events import MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.lint.foreign import ANSWERS
-from mqttscope.lint.rules import Confidence, Findings, Report, Rule, RuleContext, Severity, examples
+from mqttscope.lint.rules import Confidence, Connection, Findings, Report, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt.constants import Direction
 from mqttscope.secrets.findings import RUN
-from mqttscope.session.connection import Connection
 
 _PLAIN_PORT = ":1883"
 _UNUSUAL = frozenset(name for _, name in ANSWERS)

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
-from mqttscope.lint.rules import V3_1_1, V5, Report, Rule, RuleContext, Severity, examples, packet_name
-from mqttscope.lint.strings import WITH_STRINGS, Hit, find, shown
+from mqttscope.lint.rules import V3_1_1, V5, Report, Rule, RuleContext, Severity, examples, packet_name, shown
+from mqttscope.lint.strings import WITH_STRINGS, Hit, find
 
 _LAST_OF_PLANES = "".join(chr(plane << 16 | low) for plane in range(17) for low in (0xFFFE, 0xFFFF))
 

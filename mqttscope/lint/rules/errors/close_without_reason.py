@@ -1,8 +1,8 @@
 """ERR503."""
 
-from mqttscope.lint.rules import V5, Findings, Needs, Related, Rule, RuleContext, Severity, examples
-from mqttscope.lint.waiting import C2S, S2C, patience_ns, side_name
-from mqttscope.session.connection import Connection
+from mqttscope.lint.examples import examples
+from mqttscope.lint.rules import C2S, S2C, V5, Connection, Findings, Needs, Related, Rule, RuleContext, Severity
+from mqttscope.lint.waiting import side_name
 
 
 class CloseWithoutReason(Rule):
@@ -49,7 +49,7 @@ class CloseWithoutReason(Rule):
         if history.client.disconnect is not None or history.server.disconnect is not None:
             return None
         receiver = C2S if who == "client" else S2C
-        since_ns = connection.closed_ns - patience_ns(self)
+        since_ns = connection.closed_ns - self.nanoseconds("timeout")
         found = [
             one
             for one in history.reported

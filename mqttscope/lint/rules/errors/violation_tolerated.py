@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from mqttscope.events import PacketEvent
+from mqttscope.lint.context import SECOND_NS, RuleContext
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
-from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, Rule, RuleContext, examples, packet_name
-from mqttscope.lint.waiting import C2S, S2C, SECOND_NS, has_arrived, has_closed, patience_ns, side_name
+from mqttscope.lint.rules import C2S, S2C, V3_1, V3_1_1, V5, Connection, Findings, Rule, examples, packet_name
+from mqttscope.lint.waiting import has_arrived, has_closed, side_name
 from mqttscope.mqtt.packets import Connack, Disconnect, Pingresp
-from mqttscope.session.connection import Connection
 from mqttscope.session.history import Violation
 
 CLOSING = frozenset({0x81, 0x82, 0x93, 0x94, 0x95, 0x9A, 0x9B})
@@ -146,7 +146,7 @@ class ViolationTolerated(Rule):
             return None
         if self._broken(violation, at):
             memory.pending.append(violation)
-            at.ask(self, violation.timestamp_ns + patience_ns(self))
+            at.ask(self, violation.timestamp_ns + self.nanoseconds("timeout"))
             at.ask(self, at.timestamp_ns)
         return None
 
@@ -158,7 +158,7 @@ class ViolationTolerated(Rule):
             if self._settled(violation, at):
                 continue
             sign = self._sign(violation, at)
-            due_ns = violation.timestamp_ns + patience_ns(self)
+            due_ns = violation.timestamp_ns + self.nanoseconds("timeout")
             if not sign and at.timestamp_ns >= due_ns:
                 if not has_arrived(at.history.party(violation.sender), violation.position):
                     continue
@@ -170,7 +170,7 @@ class ViolationTolerated(Rule):
                 waiting.append(violation)
         memory.pending = waiting
         for violation in waiting:
-            due_ns = violation.timestamp_ns + patience_ns(self)
+            due_ns = violation.timestamp_ns + self.nanoseconds("timeout")
             if due_ns > at.timestamp_ns:
                 at.ask(self, due_ns)
             at.ask(self, at.timestamp_ns)

@@ -1,9 +1,8 @@
 """FLW404."""
 
 from mqttscope.lint.awaiting import AwaitingRule
-from mqttscope.lint.broker_watch import SECOND_NS
 from mqttscope.lint.message_model import Expected, Messages
-from mqttscope.lint.rules import V5, Confidence, Needs, Related, Report, RuleContext, Severity, examples
+from mqttscope.lint.rules import SECOND_NS, V5, Confidence, Needs, Related, Report, RuleContext, Severity, examples
 
 
 class OversizeMessageStallsDelivery(AwaitingRule):

@@ -1,8 +1,7 @@
 """FLW505."""
 
-from mqttscope.lint.context import RuleContext
+from mqttscope.lint.context import SECOND_NS, RuleContext
 from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Related, Rule, Severity, examples, packet_name
-from mqttscope.lint.waiting import SECOND_NS, patience_ns
 from mqttscope.mqtt.packets import Puback, Pubrec
 from mqttscope.session.inflight import SENT
 
@@ -56,7 +55,7 @@ class StalledByFlowControl(Rule):
         answered = at.receiver.running(packet.packet_identifier, "publish")
         if (
             answered is None
-            or at.timestamp_ns - answered.timestamp_ns < patience_ns(self)
+            or at.timestamp_ns - answered.timestamp_ns < self.nanoseconds("timeout")
             or answered.phase is not SENT
         ):
             return None
@@ -69,7 +68,7 @@ class StalledByFlowControl(Rule):
         used = len(before) + sum(one.timestamp_ns <= since for one in ended)
         if used < at.receiver.receive_maximum or at.timestamp_ns - free > RELEASED_NS:
             return None
-        if free - since < patience_ns(self):
+        if free - since < self.nanoseconds("timeout"):
             return None
         who = "client" if at.from_client else "server"
         first = ended[0].answer

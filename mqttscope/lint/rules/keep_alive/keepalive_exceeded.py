@@ -1,9 +1,9 @@
 """KAL201."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.rules import V3_1, V3_1_1, V5, Confidence, Findings, Needs, Rule, Severity, examples, packet_name
+from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Connection, Findings, Needs, Rule, RuleContext, examples, packet_name
 from mqttscope.mqtt import ControlPacket, Direction
-from mqttscope.session.connection import REFUSED, Connection
+from mqttscope.session.connection import REFUSED
 
 SECOND = 1_000_000_000
 

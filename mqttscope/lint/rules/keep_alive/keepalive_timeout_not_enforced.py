@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.rules import V3_1, V3_1_1, V5, Confidence, Findings, Needs, Report, Rule, Severity, examples
-from mqttscope.lint.waiting import C2S, S2C, SECOND_NS, has_closed
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.rules import C2S, S2C, SECOND_NS, Confidence, Connection, Report, RuleContext, Severity, examples
+from mqttscope.lint.waiting import has_closed
 from mqttscope.mqtt.packets import Connack
-from mqttscope.session.connection import Connection
 
 PROOF_NS = 60 * SECOND_NS
 """How long a sign of the server is waited for that it has not closed out of sight."""

@@ -1,12 +1,11 @@
 """KAL505."""
 
 from mqttscope.events import PacketEvent
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.rules import V3_1, V3_1_1, V5, Confidence, Findings, Needs, Related, Rule, Severity, examples
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.rules import C2S, SECOND_NS, Confidence, Connection, Related, RuleContext, Severity, examples
 from mqttscope.lint.rules.keep_alive.pingreq_unanswered import Ping, follow, waits
-from mqttscope.lint.waiting import C2S, SECOND_NS, has_arrived, is_over, patience_ns
+from mqttscope.lint.waiting import has_arrived, is_over
 from mqttscope.mqtt.packets import Disconnect, Pingreq
-from mqttscope.session.connection import Connection
 
 
 class MissingPingrespTolerated(Rule):
@@ -61,7 +60,7 @@ class MissingPingrespTolerated(Rule):
         ping: Ping = at.memory(self)
         if is_over(at) or not waits(ping, at):
             return None
-        due_ns = ping.timestamp_ns + patience_ns(self)
+        due_ns = ping.timestamp_ns + self.nanoseconds("timeout")
         if at.timestamp_ns < due_ns:
             at.ask(self, due_ns)
             return None

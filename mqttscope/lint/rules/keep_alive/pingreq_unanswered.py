@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.rules import V3_1, V3_1_1, V5, Confidence, Findings, Needs, Related, Rule, Severity, examples
-from mqttscope.lint.waiting import C2S, S2C, SECOND_NS, has_arrived, is_over, patience_ns
+from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.rules import C2S, S2C, SECOND_NS, Confidence, Connection, Related, RuleContext, Severity, examples
+from mqttscope.lint.waiting import has_arrived, is_over
 from mqttscope.mqtt import PacketType, Pingreq
-from mqttscope.session.connection import Connection
 
 
 @dataclass(slots=True)
@@ -31,7 +30,7 @@ def follow(rule: Rule, at: RuleContext) -> None:
         return
     ping.packet, ping.frame, ping.timestamp_ns = at.number, at.event.frame, at.timestamp_ns
     ping.position, ping.answers, ping.reported = at.history.client.position, answers, False
-    at.ask(rule, at.timestamp_ns + patience_ns(rule))
+    at.ask(rule, at.timestamp_ns + rule.nanoseconds("timeout"))
 
 
 def waits(ping: Ping, at: RuleContext) -> bool:
@@ -93,8 +92,8 @@ class PingreqUnanswered(Rule):
         ping: Ping = at.memory(self)
         if is_over(at) or not waits(ping, at):
             return None
-        if at.timestamp_ns < ping.timestamp_ns + patience_ns(self):
-            at.ask(self, ping.timestamp_ns + patience_ns(self))
+        if at.timestamp_ns < ping.timestamp_ns + self.nanoseconds("timeout"):
+            at.ask(self, ping.timestamp_ns + self.nanoseconds("timeout"))
             return None
         if not has_arrived(at.history.client, ping.position):
             return None

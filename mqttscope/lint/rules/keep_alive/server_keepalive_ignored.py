@@ -1,6 +1,6 @@
 """KAL202."""
 
-from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Rule, RuleContext, Severity, examples
+from mqttscope.lint.rules import V5, Confidence, Connection, Findings, Needs, Rule, RuleContext, Severity, examples
 from mqttscope.lint.rules.keep_alive.keepalive_exceeded import (
     SECOND,
     allowed_ns,
@@ -9,7 +9,6 @@ from mqttscope.lint.rules.keep_alive.keepalive_exceeded import (
     server_value_ignored,
 )
 from mqttscope.mqtt import ControlPacket, Direction
-from mqttscope.session.connection import Connection
 
 
 class ServerKeepaliveIgnored(Rule):

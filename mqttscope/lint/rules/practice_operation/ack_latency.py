@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from mqttscope.lint.rules import Findings, Report, Rule, RuleContext, Severity, examples
+from mqttscope.lint.rules import Connection, Findings, Report, Rule, RuleContext, Severity, examples
 from mqttscope.lint.shared_checks import Spread, duration
 from mqttscope.mqtt import Connack, ControlPacket, Direction, PacketType, Pingresp, Puback, Pubcomp, Pubrec
-from mqttscope.session.connection import Connection
 from mqttscope.session.inflight import SENT
 
 

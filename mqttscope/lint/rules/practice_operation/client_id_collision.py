@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from mqttscope.lint.rules import Confidence, Findings, Rule, RuleContext, Severity, examples
-from mqttscope.lint.session_model import SECOND_NS, SessionModel
+from mqttscope.lint.rules import SECOND_NS, Confidence, Findings, Rule, RuleContext, Severity, examples
+from mqttscope.lint.session_model import SessionModel
 from mqttscope.mqtt import Connack, Direction
 
 MAX_TAKEOVERS = 64
@@ -89,7 +89,7 @@ class ClientIdCollision(Rule):
         if not model.live and not thrown_out:
             return None
         now_ns, memory = at.timestamp_ns, at.memory(self)
-        window_ns = round(float(self.set["seconds"]) * SECOND_NS)
+        window_ns = self.nanoseconds("seconds")
         loser, winner = (one.rpartition(":")[0] for one in (model.client, at.connection.client))
         rows = [one for one in memory.found if abs(now_ns - one.timestamp_ns) <= window_ns][-MAX_TAKEOVERS + 1 :]
         memory.found = [*rows, Takeover(now_ns, loser, winner)]

@@ -1,10 +1,7 @@
 """OPS216."""
 
-from mqttscope.lint.rules import V5, Findings, Rule, RuleContext, Severity, examples
-from mqttscope.mqtt.constants import Direction
-from mqttscope.session.connection import DISCONNECTED, REFUSED, Connection
-
-C2S, S2C = Direction.CLIENT_TO_SERVER, Direction.SERVER_TO_CLIENT
+from mqttscope.lint.rules import C2S, S2C, V5, Connection, Findings, Rule, RuleContext, Severity, examples
+from mqttscope.session.connection import DISCONNECTED, REFUSED
 
 
 class CloseWithoutDisconnect(Rule):

@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from mqttscope.lint.context import RuleContext
+from mqttscope.lint.examples import examples
 from mqttscope.lint.message_model import Messages
-from mqttscope.lint.rules import ALL_VERSIONS, Confidence, Findings, Needs, Related, Rule, Severity, examples
-from mqttscope.lint.strings import shown
+from mqttscope.lint.rules import ALL_VERSIONS, Confidence, Findings, Needs, Related, Rule, RuleContext, Severity, shown
 from mqttscope.mqtt import Direction, Publish
 
 MAX_TOLD = 10_000

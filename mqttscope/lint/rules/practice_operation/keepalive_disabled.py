@@ -1,8 +1,7 @@
 """OPS101."""
 
-from mqttscope.lint.rules import V5, Confidence, Findings, Related, Rule, RuleContext, Severity, examples
+from mqttscope.lint.rules import V5, Confidence, Connection, Findings, Related, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt import Connack, Connect, Direction
-from mqttscope.session.connection import Connection
 
 _WHY = "Keep Alive 0, a dead peer is never noticed"
 

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from mqttscope.lint.rules import V5, Findings, Rule, RuleContext, Severity, examples
-from mqttscope.lint.strings import shown
+from mqttscope.lint.rules import V5, Findings, Rule, RuleContext, Severity, examples, shown
 from mqttscope.mqtt import Direction, Puback, Pubrec
 
 MAX_TOPICS = 10_000

@@ -2,11 +2,9 @@
 
 from dataclasses import dataclass
 
-from mqttscope.lint.rules import Findings, Needs, Rule, RuleContext, Severity, examples
+from mqttscope.lint.rules import C2S, S2C, Connection, Findings, Needs, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt import Direction, Pingreq
-from mqttscope.session.connection import DISCONNECTED, Connection
-
-C2S, S2C = Direction.CLIENT_TO_SERVER, Direction.SERVER_TO_CLIENT
+from mqttscope.session.connection import DISCONNECTED
 
 
 @dataclass(slots=True)

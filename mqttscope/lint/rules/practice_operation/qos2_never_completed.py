@@ -2,15 +2,13 @@
 
 from collections.abc import Iterator
 
-from mqttscope.lint.rules import Confidence, Needs, Report, Rule, RuleContext, Severity, examples
-from mqttscope.lint.strings import shown
+from mqttscope.lint.rules import Confidence, Needs, Report, Rule, RuleContext, Severity, examples, shown
 from mqttscope.mqtt.constants import Direction
-from mqttscope.session.connection import DISCONNECTED, Connection
+from mqttscope.session.connection import C2S, DISCONNECTED, S2C, Connection
 from mqttscope.session.inflight import RECEIVED, RELEASED, SENT, Exchange
 
 FAILURE = 0x80
 """A side that takes leave with a reason from here on has said why it does not continue."""
-C2S, S2C = Direction.CLIENT_TO_SERVER, Direction.SERVER_TO_CLIENT
 _STEPS = {SENT: "PUBLISH", RECEIVED: "PUBREC", RELEASED: "PUBREL"}
 
 

@@ -3,8 +3,7 @@
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from mqttscope.lint.rules import Confidence, Findings, Rule, RuleContext, Severity, examples
-from mqttscope.lint.session_model import SECOND_NS
+from mqttscope.lint.rules import SECOND_NS, Confidence, Findings, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt import Connack, Direction
 
 MAX_CONNECTS = 256
@@ -85,7 +84,7 @@ class ReconnectStorm(Rule):
         if at.history.connack is not None or connect is None or sent is None or not connect.client_identifier:
             return None
         memory, now_ns = at.memory(self), sent.timestamp_ns
-        window_ns = round(float(self.set["seconds"]) * SECOND_NS)
+        window_ns = self.nanoseconds("seconds")
         memory.times = [one for one in memory.times if abs(now_ns - one) <= window_ns][-MAX_CONNECTS + 1 :]
         if not memory.times:
             memory.addresses = {}
@@ -109,7 +108,7 @@ class ReconnectStorm(Rule):
         pauses = [later - one for one, later in pairwise(times)]
         third = max(1, len(pauses) // 3)
         first, last = sum(pauses[:third]), sum(pauses[-third:])
-        return last >= 1.5 * first or last >= third * float(self.set["pause"]) * SECOND_NS
+        return last >= 1.5 * first or last >= third * self.nanoseconds("pause")
 
     def _told(self, times: list[int], how: str, at: RuleContext) -> Findings:
         seconds = (times[-1] - times[0]) / SECOND_NS

@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from mqttscope.lint.rules import Findings, Rule, RuleContext, Severity, examples
+from mqttscope.lint.rules import Findings, Rule, RuleContext, Severity, examples, shown
 from mqttscope.lint.shared_checks import duration
-from mqttscope.lint.strings import shown
 from mqttscope.mqtt import Direction, Publish
 
 MAX_TOPICS = 10_000

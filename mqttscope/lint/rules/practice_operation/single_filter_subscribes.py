@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 
-from mqttscope.lint.rules import Findings, Rule, RuleContext, Severity, examples
+from mqttscope.lint.rules import Connection, Findings, Rule, RuleContext, Severity, examples
 from mqttscope.lint.shared_checks import duration
 from mqttscope.mqtt import Direction, Subscribe
-from mqttscope.session.connection import Connection
 
 
 @dataclass(slots=True)

@@ -2,11 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from mqttscope.lint.rules import Confidence, Findings, Needs, Rule, RuleContext, Severity, examples
-from mqttscope.lint.strings import shown
+from mqttscope.lint.rules import Confidence, Connection, Findings, Needs, Rule, RuleContext, Severity, examples, shown
 from mqttscope.mqtt import ControlPacket, Direction, Disconnect, PacketType, Suback, Subscribe, Unsubscribe
 from mqttscope.mqtt.constants import reason_name
-from mqttscope.session.connection import Connection
 
 MAX_FAILURES = 16
 """Failures that are remembered."""

@@ -3,11 +3,9 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from mqttscope.lint.rules import Findings, Report, Rule, RuleContext, Severity, examples
-from mqttscope.mqtt import ControlPacket, Direction
-from mqttscope.session.connection import Connection
+from mqttscope.lint.rules import C2S, S2C, Connection, Findings, Report, Rule, RuleContext, Severity, examples
+from mqttscope.mqtt import ControlPacket
 
-C2S, S2C = Direction.CLIENT_TO_SERVER, Direction.SERVER_TO_CLIENT
 SMALL = 536
 """Bytes that every path takes in one segment; a packet that is longer may be split for good reasons."""
 

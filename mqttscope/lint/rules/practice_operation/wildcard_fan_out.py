@@ -4,11 +4,9 @@ from dataclasses import dataclass, field
 
 from mqttscope.lint.context import ConnectionKey, RuleContext
 from mqttscope.lint.message_model import Messages
-from mqttscope.lint.rules import ALL_VERSIONS, Findings, Needs, Related, Rule, Severity, examples
+from mqttscope.lint.rules import ALL_VERSIONS, Connection, Findings, Needs, Related, Rule, Severity, examples, shown
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
-from mqttscope.lint.strings import shown
 from mqttscope.mqtt import Direction, Publish, Suback
-from mqttscope.session.connection import Connection
 
 MAX_CLIENTS = 10_000
 """Connections whose deliveries are counted; later ones are not."""

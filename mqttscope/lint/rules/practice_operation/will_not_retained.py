@@ -1,7 +1,6 @@
 """OPS104."""
 
-from mqttscope.lint.rules import Findings, Related, Rule, RuleContext, Severity, examples
-from mqttscope.lint.strings import shown
+from mqttscope.lint.rules import Findings, Related, Rule, RuleContext, Severity, examples, shown
 from mqttscope.lint.topics import Seen
 from mqttscope.mqtt import Direction, Publish
 

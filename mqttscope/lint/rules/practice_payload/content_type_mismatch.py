@@ -3,8 +3,7 @@
 import json
 import re
 
-from mqttscope.lint.rules import V5, Confidence, Findings, Rule, RuleContext, Severity, examples
-from mqttscope.lint.strings import shown
+from mqttscope.lint.rules import V5, Confidence, Findings, Rule, RuleContext, Severity, examples, shown
 from mqttscope.mqtt.packets import Publish
 
 MAX_PARSED = 1_048_576

@@ -1,7 +1,6 @@
 """PAY102."""
 
-from mqttscope.lint.rules import Findings, Rule, RuleContext, Severity, examples, properties_lost
-from mqttscope.lint.strings import shown
+from mqttscope.lint.rules import Findings, Rule, RuleContext, Severity, examples, properties_lost, shown
 from mqttscope.mqtt.packets import Publish
 
 

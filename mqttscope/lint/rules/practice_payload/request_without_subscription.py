@@ -1,7 +1,6 @@
 """PAY205."""
 
-from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Rule, RuleContext, Severity, examples
-from mqttscope.lint.strings import shown
+from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Rule, RuleContext, Severity, examples, shown
 from mqttscope.lint.topics import Seen
 from mqttscope.mqtt import Direction, Publish
 from mqttscope.mqtt.topics import is_valid_topic_name

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from mqttscope.lint.rules import V5, Confidence, Findings, Rule, RuleContext, Severity, examples
-from mqttscope.lint.strings import shown
+from mqttscope.lint.rules import V5, Confidence, Findings, Rule, RuleContext, Severity, examples, shown
 from mqttscope.lint.topics import Seen
 from mqttscope.mqtt.packets import Publish
 

@@ -1,9 +1,8 @@
 """SEC102."""
 
-from mqttscope.lint.rules import Confidence, Findings, Related, Rule, RuleContext, Severity, examples
+from mqttscope.lint.rules import Confidence, Connection, Findings, Related, Rule, RuleContext, Severity, examples
 from mqttscope.lint.shared_checks import is_plain
 from mqttscope.mqtt import Connack, Connect, Direction
-from mqttscope.session.connection import Connection
 
 _NONE = "no user name, password, certificate or authentication method"
 

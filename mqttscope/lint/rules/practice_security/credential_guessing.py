@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from mqttscope.lint.finding import Confidence, Scope, Severity
-from mqttscope.lint.rules import V3_1, V3_1_1, V5, ConnectionKey, Findings, Rule, RuleContext, examples
+from mqttscope.lint.rules import SECOND_NS, V3_1, V3_1_1, V5, ConnectionKey, Findings, Rule, RuleContext, examples
 from mqttscope.lint.shared_checks import count
 from mqttscope.mqtt import Connack, Connect, Direction
 from mqttscope.session.connection import Connection
@@ -20,7 +20,6 @@ MAX_ASKED = 1_000
 """CONNECT packets with a password that wait for their answer; that of an older one is not told from others."""
 CLASSES = 16
 """Passwords are told apart by so many classes: enough to see that there are several, too few to know one again."""
-SECOND_NS = 1_000_000_000
 _REFUSALS = {V3_1: (4, 5), V3_1_1: (4, 5), V5: (0x86, 0x87)}
 """Bad user name or password, and not authorized."""
 
@@ -121,7 +120,7 @@ class CredentialGuessing(Rule):
         address = at.connection.client.rpartition(":")[0]
         sources = memory.found
         one = sources.pop(address, None)
-        limit, window_ns = int(self.set["refusals"]), round(float(self.set["seconds"]) * SECOND_NS)
+        limit, window_ns = int(self.set["refusals"]), self.nanoseconds("seconds")
         now_ns = at.timestamp_ns
         if one is None or abs(now_ns - one.times[-1]) > window_ns:
             one = Source()

@@ -2,8 +2,7 @@
 
 import re
 
-from mqttscope.lint.rules import V5, Confidence, Findings, Rule, RuleContext, Severity, examples, packet_name
-from mqttscope.lint.strings import shown
+from mqttscope.lint.rules import V5, Confidence, Findings, Rule, RuleContext, Severity, examples, packet_name, shown
 from mqttscope.mqtt import Auth, Connack, ControlPacket, Disconnect, Puback, Pubcomp, Pubrec, Pubrel, Suback, Unsuback
 from mqttscope.secrets.forms import masked
 

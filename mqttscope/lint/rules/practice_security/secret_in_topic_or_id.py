@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from mqttscope.lint.rules import Confidence, Findings, Report, Rule, RuleContext, Severity, examples
-from mqttscope.lint.strings import shown, strings_of
+from mqttscope.lint.rules import Confidence, Findings, Report, Rule, RuleContext, Severity, examples, shown
+from mqttscope.lint.strings import strings_of
 from mqttscope.lint.topics import Seen
 from mqttscope.mqtt import ControlPacket, Pingreq, Pingresp, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from mqttscope.secrets.forms import Secret, find_secret, is_secret_name

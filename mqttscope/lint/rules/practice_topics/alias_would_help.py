@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from mqttscope.lint.rules import V5, Findings, Needs, Report, Rule, RuleContext, Severity, examples, properties_lost
-from mqttscope.lint.strings import shown
+from mqttscope.lint.finding import Report, Severity
+from mqttscope.lint.rules import V5, Connection, Findings, Needs, Rule, RuleContext, examples, properties_lost, shown
 from mqttscope.mqtt import Direction, Publish
 from mqttscope.mqtt.topics import utf8_length
-from mqttscope.session.connection import Connection
 
 MAX_TOPICS = 1_000
 """Topics that are counted of each side; those that come later are not."""

@@ -4,8 +4,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from mqttscope.lint.rules import Confidence, Findings, Rule, RuleContext, Severity, examples
-from mqttscope.lint.strings import shown
+from mqttscope.lint.rules import Confidence, Findings, Rule, RuleContext, Severity, examples, shown
 from mqttscope.mqtt.packets import Publish
 
 T = TypeVar("T")

@@ -5,8 +5,7 @@ import unicodedata
 from collections.abc import Iterator
 from typing import ClassVar
 
-from mqttscope.lint.rules import V3_1, Findings, Report, Rule, RuleContext, Severity, examples, packet_name
-from mqttscope.lint.strings import shown
+from mqttscope.lint.rules import V3_1, Findings, Report, Rule, RuleContext, Severity, examples, packet_name, shown
 from mqttscope.lint.topics import NAMING, Named, Seen, named_topics, plain
 from mqttscope.mqtt import ControlPacket, Publish
 from mqttscope.mqtt.topics import utf8_length

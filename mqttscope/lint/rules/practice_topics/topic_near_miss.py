@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from mqttscope.lint.rules import Confidence, Findings, Report, Rule, RuleContext, Severity, examples
-from mqttscope.lint.strings import shown
+from mqttscope.lint.rules import Confidence, Findings, Report, Rule, RuleContext, Severity, examples, shown
 from mqttscope.lint.topics import NAMING, difference, fold, named_topics, plain
 from mqttscope.mqtt import ControlPacket, Publish
 

@@ -2,8 +2,8 @@
 
 from typing import ClassVar
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.rules import V5, Findings, Report, Rule, Severity, examples, packet_name, properties_lost
+from mqttscope.lint.examples import examples
+from mqttscope.lint.rules import V5, Findings, Report, Rule, RuleContext, Severity, packet_name, properties_lost
 from mqttscope.mqtt import Connect, ControlPacket, Direction, Publish, Subscribe
 from mqttscope.mqtt.topics import matches, utf8_length
 

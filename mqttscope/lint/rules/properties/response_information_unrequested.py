@@ -1,7 +1,6 @@
 """PRP208."""
 
-from mqttscope.lint.rules import V5, Findings, Needs, Rule, RuleContext, Severity, examples
-from mqttscope.lint.strings import shown
+from mqttscope.lint.rules import V5, Findings, Needs, Rule, RuleContext, Severity, examples, shown
 from mqttscope.mqtt import Connack, Direction
 
 

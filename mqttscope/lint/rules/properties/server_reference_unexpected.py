@@ -1,7 +1,6 @@
 """PRP109."""
 
-from mqttscope.lint.rules import V5, Findings, Rule, RuleContext, Severity, examples, packet_name
-from mqttscope.lint.strings import shown
+from mqttscope.lint.rules import V5, Findings, Rule, RuleContext, Severity, examples, packet_name, shown
 from mqttscope.mqtt.constants import reason_name
 from mqttscope.mqtt.packets import Connack, Disconnect
 

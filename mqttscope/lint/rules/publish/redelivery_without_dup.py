@@ -1,9 +1,8 @@
 """PUB311."""
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.rules import V3_1, V3_1_1, V5, Confidence, Findings, Needs, Related, Rule, Severity, examples
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Confidence, Findings, Needs, Related, Rule, Severity, examples, shown
 from mqttscope.lint.session_model import SessionModel, doubted
-from mqttscope.lint.strings import shown
 from mqttscope.mqtt.packets import Publish
 from mqttscope.session.inflight import SENT
 

@@ -2,9 +2,10 @@
 
 import zlib
 
-from mqttscope.lint.broker_watch import SECOND_NS, doubt
+from mqttscope.lint.broker_watch import doubt
+from mqttscope.lint.examples import examples
 from mqttscope.lint.retained_store import RetainedStore
-from mqttscope.lint.rules import ALL_VERSIONS, V3_1, V3_1_1, Findings, Related, RuleContext, Severity, examples
+from mqttscope.lint.rules import ALL_VERSIONS, SECOND_NS, V3_1, V3_1_1, Findings, Related, RuleContext, Severity
 from mqttscope.lint.rules.delivery import DeliveryRule
 from mqttscope.lint.rules.retained import askers
 from mqttscope.mqtt.packets import Publish

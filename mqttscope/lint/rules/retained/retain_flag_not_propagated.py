@@ -2,9 +2,9 @@
 
 import zlib
 
-from mqttscope.lint.broker_watch import SECOND_NS, doubt
+from mqttscope.lint.broker_watch import doubt
 from mqttscope.lint.retained_store import RetainedStore
-from mqttscope.lint.rules import V5, Findings, Related, RuleContext, Severity, examples
+from mqttscope.lint.rules import SECOND_NS, V5, Findings, Related, RuleContext, Severity, examples
 from mqttscope.lint.rules.delivery import DeliveryRule, filters_of
 from mqttscope.mqtt.packets import Publish
 
@@ -76,7 +76,7 @@ class RetainFlagNotPropagated(DeliveryRule):
         live = None if topic is None else store.live.get(topic)
         if topic is None or live is None or packet.retain or packet.dup or packet.missing:
             return None
-        window_ns = round(float(self.set["window"]) * SECOND_NS)
+        window_ns = self.nanoseconds("window")
         if at.timestamp_ns - live.timestamp_ns > window_ns or at.is_apart(live.capture):
             return None
         match = at.history.subscriptions.match(topic)

@@ -1,8 +1,8 @@
 """RET202."""
 
-from mqttscope.lint.context import RuleContext
+from mqttscope.lint.context import SECOND_NS, RuleContext
 from mqttscope.lint.rules import V3_1, V3_1_1, V5, Confidence, Findings, Needs, Related, Rule, Severity, examples
-from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, SECOND_NS, filters_of
+from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, filters_of
 from mqttscope.mqtt import Direction, Publish
 
 

@@ -1,9 +1,9 @@
 """RET410."""
 
 from mqttscope.lint.broker_watch import doubt
-from mqttscope.lint.context import RuleContext
+from mqttscope.lint.examples import examples
 from mqttscope.lint.retained_store import Judged, RetainedStore, Vain, WaitingRule, waited_s
-from mqttscope.lint.rules import ALL_VERSIONS, V3_1_1, Confidence, Findings, Needs, Report, Severity, examples
+from mqttscope.lint.rules import ALL_VERSIONS, V3_1_1, Confidence, Findings, Needs, Report, RuleContext, Severity
 from mqttscope.mqtt import Direction, Subscribe
 
 

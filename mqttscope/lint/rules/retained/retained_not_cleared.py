@@ -3,8 +3,8 @@
 import zlib
 from dataclasses import dataclass, field
 
-from mqttscope.lint.broker_watch import MAX_TOPICS, SECOND_NS, BrokerRule, Watch
-from mqttscope.lint.context import RuleContext
+from mqttscope.lint.broker_watch import MAX_TOPICS, BrokerRule, Watch
+from mqttscope.lint.context import SECOND_NS, RuleContext
 from mqttscope.lint.rules import ALL_VERSIONS, V3_1, V3_1_1, V5, Confidence, Findings, Related, Severity, examples
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
 from mqttscope.lint.rules.retained import askers
@@ -181,7 +181,7 @@ class RetainedNotCleared(BrokerRule):
             return None
         if not found.accepted_ns:
             return None
-        after_ns = found.accepted_ns + round(float(self.set["grace"]) * SECOND_NS)
+        after_ns = found.accepted_ns + self.nanoseconds("grace")
         if any(one.timestamp_ns < after_ns for one in asked):
             return None  # it may have been under way already
         if store.waits_behind_a_hole(at):

@@ -3,8 +3,8 @@
 import zlib
 from dataclasses import dataclass, field
 
-from mqttscope.lint.broker_watch import MAX_TOPICS, SECOND_NS, doubt
-from mqttscope.lint.context import RuleContext
+from mqttscope.lint.broker_watch import MAX_TOPICS, doubt
+from mqttscope.lint.context import SECOND_NS, RuleContext
 from mqttscope.lint.retained_store import Judged, RetainedStore, Vain, WaitingRule
 from mqttscope.lint.rules import ALL_VERSIONS, V3_1_1, V5, Confidence, Findings, Related, Report, Severity, examples
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
@@ -120,7 +120,7 @@ class RetainedNotStored(WaitingRule):
         if store.hides(topic) or not store.witnessed(kept.timestamp_ns) or kept.until_ns <= at.timestamp_ns:
             return None
         asked = askers(topic, at)
-        after_ns = kept.accepted_ns + round(float(self.set["grace"]) * SECOND_NS)
+        after_ns = kept.accepted_ns + self.nanoseconds("grace")
         if asked is None or any(one.timestamp_ns < after_ns for one in asked):
             return None
         if store.waits_behind_a_hole(at) or store.heard_since(topic, kept.before, kept.timestamp_ns, at):

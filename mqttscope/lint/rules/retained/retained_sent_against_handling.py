@@ -1,7 +1,7 @@
 """RET201."""
 
 from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Related, Rule, RuleContext, Severity, examples
-from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, SECOND_NS
+from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
 from mqttscope.mqtt import Direction, Publish
 from mqttscope.session.matching import Subscribed
 
@@ -62,7 +62,7 @@ class RetainedSentAgainstHandling(Rule):
         found = table.found.get(topic) or table.match(topic)
         if not found.subscriptions or found.retain_as_published or not found.known:
             return None
-        window = float(self.set["window"]) * SECOND_NS
+        window = self.nanoseconds("window")
         blamed = None
         for one in found.subscriptions:
             if one.asks_for_retained or one.is_shared:

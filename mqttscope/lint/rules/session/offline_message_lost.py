@@ -3,8 +3,7 @@
 from typing import Any
 
 from mqttscope.lint.awaiting import AwaitingRule, Timers
-from mqttscope.lint.broker_watch import SECOND_NS
-from mqttscope.lint.context import RuleContext
+from mqttscope.lint.context import SECOND_NS, RuleContext
 from mqttscope.lint.message_model import Expected, Messages
 from mqttscope.lint.rules import ALL_VERSIONS, V3_1_1, V5, Confidence, Findings, Needs, Report, Severity, examples
 from mqttscope.mqtt.packets import Connack
@@ -105,7 +104,7 @@ class OfflineMessageLost(AwaitingRule):
         if not packet.reason_code and at.model(Messages).owed.get(at.client_name):
             timers: Timers = at.memory(self)
             timers.asked[at.key] = True
-            at.ask(self, at.timestamp_ns + self.patience_ns)
+            at.ask(self, at.timestamp_ns + self.nanoseconds("timeout"))
         return None
 
     def waiting(self, model: Messages, at: RuleContext) -> dict[tuple[str, int], Expected] | None:

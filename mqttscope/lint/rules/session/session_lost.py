@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
-from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Needs, Report, Rule, RuleContext, Severity, examples
-from mqttscope.lint.session_model import ENDLESS, SECOND_NS, SessionModel, doubted
+from mqttscope.lint.examples import examples
+from mqttscope.lint.rules import SECOND_NS, V3_1_1, V5, Confidence, Findings, Needs, Report, Rule, RuleContext, Severity
+from mqttscope.lint.session_model import ENDLESS, SessionModel, doubted
 from mqttscope.mqtt import Connack, ControlPacket, Direction, Pubcomp, Unsuback
 from mqttscope.session.inflight import RECEIVED
 

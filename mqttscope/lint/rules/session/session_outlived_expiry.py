@@ -1,7 +1,8 @@
 """SES305."""
 
-from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Needs, Rule, RuleContext, Severity, examples
-from mqttscope.lint.session_model import SECOND_NS, TOLERANCE_SECONDS, SessionModel, doubted
+from mqttscope.lint.examples import examples
+from mqttscope.lint.rules import SECOND_NS, V3_1_1, V5, Confidence, Findings, Needs, Rule, RuleContext, Severity
+from mqttscope.lint.session_model import TOLERANCE_SECONDS, SessionModel, doubted
 from mqttscope.mqtt import Connack, Direction
 
 

@@ -1,7 +1,8 @@
 """SES303."""
 
-from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Needs, Report, Rule, RuleContext, Severity, examples
-from mqttscope.lint.session_model import SECOND_NS, SessionModel
+from mqttscope.lint.examples import examples
+from mqttscope.lint.rules import SECOND_NS, V3_1_1, V5, Confidence, Findings, Needs, Report, Rule, RuleContext, Severity
+from mqttscope.lint.session_model import SessionModel
 from mqttscope.mqtt import Connack, Direction
 
 

@@ -2,14 +2,13 @@
 
 from dataclasses import dataclass, field
 
-from mqttscope.lint.rule import ALL_VERSIONS, V3_1, V3_1_1, V5, Findings, Needs, Rule
-from mqttscope.lint.rules import Confidence, ConnectionKey, Related, RuleContext, Severity, examples
+from mqttscope.lint.context import SECOND_NS, ConnectionKey, RuleContext
+from mqttscope.lint.finding import Confidence, Related, Severity
+from mqttscope.lint.rules import ALL_VERSIONS, V3_1, V3_1_1, V5, Connection, Findings, Needs, Rule, examples
 from mqttscope.mqtt import Connack, Direction, Disconnect
-from mqttscope.session.connection import Connection
 
 MAX_LIVE = 16
 """Connections of one client that are followed; beyond them the one that was taken over first is forgotten."""
-SECOND_NS = 1_000_000_000
 
 
 @dataclass(slots=True)
@@ -104,15 +103,11 @@ class SessionTakeoverNotClosed(Rule):
             if one.user_name == connect.user_name and not one.taken_ns and key != at.key:
                 one.taken_ns, one.taken_by, one.taken_in = event.timestamp_ns, connection.client, event.capture
                 one.connack = Related("the other CONNACK", at.number, event.frame, event.timestamp_ns)
-                at.ask(self, one.taken_ns + self._patience_ns, key)
+                at.ask(self, one.taken_ns + self.nanoseconds("timeout"), key)
         live[at.key] = Live(connect.user_name)
         if len(live) > MAX_LIVE:
             del live[next(iter(live))]
         return None
-
-    @property
-    def _patience_ns(self) -> int:
-        return round(float(self.set["timeout"]) * SECOND_NS)
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
         """Look whether the server, which has had its time, still speaks here."""

@@ -1,7 +1,7 @@
 """SES202."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Related, Rule, Severity, examples, packet_name
+from mqttscope.lint.examples import examples
+from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Related, Rule, RuleContext, Severity, packet_name
 from mqttscope.mqtt.packets import Pubcomp, Pubrel
 from mqttscope.session.inflight import RECEIVED, RELEASED
 

@@ -1,7 +1,7 @@
 """SUB210."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, Needs, Related, Rule, Severity, examples, packet_name
+from mqttscope.lint.examples import examples
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, Needs, Related, Rule, RuleContext, Severity, packet_name
 from mqttscope.lint.rules.subscription import request_of
 from mqttscope.mqtt import Direction, Suback, Unsuback
 

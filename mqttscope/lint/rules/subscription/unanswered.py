@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 from typing import ClassVar
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.rules import V3_1, V3_1_1, V5, Confidence, Needs, Related, Report, Rule, Severity, examples
+from mqttscope.lint.finding import Confidence, Related, Report, Severity
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Connection, Needs, Rule, RuleContext, examples
 from mqttscope.mqtt.constants import Direction
-from mqttscope.session.connection import Connection
 
 
 class UnansweredRequestRule(Rule):

@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from mqttscope.lint.context import ConnectionKey, RuleContext
-from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Rule, Severity, examples, packet_name
+from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.rules import V5, ConnectionKey, Findings, Needs, Rule, RuleContext, examples, packet_name, shown
 from mqttscope.lint.session_model import SessionModel, doubted
-from mqttscope.lint.strings import shown
 from mqttscope.mqtt import Direction, Puback, Publish, Pubrec
 
 MAX_WAITING = 64

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterable
 
-from mqttscope.lint.rules import V3_1_1, V5, Report, Rule, RuleContext, Severity, examples
+from mqttscope.lint.rules import V3_1_1, V5, Connection, Report, Rule, RuleContext, Severity, examples
 from mqttscope.lint.shared_checks import problems
 from mqttscope.mqtt.constants import Direction
-from mqttscope.session.connection import Connection
 
 
 class WebsocketNonBinaryFrame(Rule):

@@ -1,6 +1,6 @@
 """WIL408."""
 
-from mqttscope.lint.broker_watch import SECOND_NS, doubt
+from mqttscope.lint.broker_watch import doubt
 from mqttscope.lint.rules import ALL_VERSIONS, V3_1_1, V5, Findings, Report, RuleContext, Severity, examples
 from mqttscope.lint.rules.delivery import DeliveryRule
 from mqttscope.lint.rules.will import was_there, will_in
@@ -76,7 +76,7 @@ class WillMessageAltered(DeliveryRule):
         key, will, match = found
         phase, ended_ns = at.model(Wills).phase_of(key, will, at)
         since_ns = at.timestamp_ns - max(ended_ns, will.due_ns)
-        if phase != DUE or since_ns > float(self.set["window"]) * SECOND_NS or not was_there(ended_ns, at):
+        if phase != DUE or since_ns > self.nanoseconds("window") or not was_there(ended_ns, at):
             return None
         if match.ended or match.replaces or any(one.granted is None for one in match.subscriptions):
             return None
