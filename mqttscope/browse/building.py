@@ -76,7 +76,6 @@ class TemporarySpool:
             self._file.write(data)
 
     def close(self) -> None:
-        """Let go of the file."""
         with self._lock:
             self._file.close()
 
@@ -241,7 +240,6 @@ class Builder:
         return self._passed + self._fast_path.base
 
     def start(self) -> None:
-        """Begin to read."""
         self._thread.start()
 
     def stop(self) -> None:

@@ -168,7 +168,6 @@ class FoundRows:
         return found
 
     def of_row(self, row: int) -> list[Finding]:
-        """Those about a row."""
         return [self[at] for at in range(bisect_left(self.rows, row), bisect_right(self.rows, row))]
 
 

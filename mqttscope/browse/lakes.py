@@ -499,7 +499,6 @@ class LakeBuilder:
         self.index.feed(event)
 
     def _known(self, record: Record, number: int) -> Connection:
-        """The connection of a row, in the state that the row says."""
         made = self.index.connections[number]
         made.version, made.version_known = version_of(record), record["version_known"]
         return made

@@ -40,7 +40,6 @@ class _Nowhere:
     """A sink for reports that only make lines."""
 
     def write(self, data: bytes, /) -> object:
-        """Drop the bytes."""
         return len(data)
 
 

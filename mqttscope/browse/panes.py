@@ -236,13 +236,11 @@ class BytesPane(LinePane):
         """Bytes that belong to the cursor of the other pane."""
 
     def show_bytes(self, raw: bytes, hidden: list[tuple[int, int]]) -> None:
-        """Show the bytes of another packet."""
         self.raw, self.hidden, self.offset_at, self.marked = raw, hidden, 0, range(0)
         self.show(lambda: -(-len(self.raw) // self.per_row), lambda at: "")
 
     @property
     def per_row(self) -> int:
-        """Bytes of a row."""
         room = self.columns - 6
         return next((count for count in (16, 8, 4) if room >= count * 4 + 1), 2)
 
@@ -292,7 +290,6 @@ class BytesPane(LinePane):
         self.post_message(self.Moved(self))
 
     def action_step(self, by: int) -> None:
-        """Move the cursor by bytes."""
         self._step_to(self.offset_at + by)
 
     def action_move(self, by: int) -> None:
@@ -302,7 +299,6 @@ class BytesPane(LinePane):
         self._step_to(self.offset_at + by * self.per_row * max(1, self.scrollable_content_region.height - 1))
 
     def action_to(self, line: int) -> None:
-        """Move the cursor to the first or the last byte."""
         self._step_to(0 if line >= 0 else len(self.raw) - 1)
 
     def on_click(self, event: events.Click) -> None:

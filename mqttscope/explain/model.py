@@ -191,12 +191,10 @@ class Explanation:
 
     @property
     def first(self) -> Candidate:
-        """The most probable cause."""
         return self.candidates[0]
 
     @property
     def cause(self) -> Cause:
-        """The most probable cause."""
         return self.candidates[0].cause
 
     @property

@@ -210,7 +210,6 @@ class Story:
                 self._size(max(event.unparsed.length, announced(event.unparsed.raw)), event.unparsed.packet_type)
 
     def gap(self, direction: Direction) -> None:
-        """Take note of bytes that the capture lacks."""
         self.gaps["client" if direction is C2S else "server"] = "missing"
 
     def clock_step(self, step: ClockStep) -> None:
@@ -241,7 +240,6 @@ class Story:
         return tuple(sorted(moments, key=lambda one: (one.timestamp_ns, one.frame)))
 
     def last_of(self, side: str) -> Moment | None:
-        """The last packet of a side before the end."""
         return next((one for one in reversed(self.last[side]) if self.is_before(one, side)), None)
 
     @property
@@ -251,7 +249,6 @@ class Story:
         return None if before is None else self.until_end(before)
 
     def evidence(self, moment: Moment, text: str = "") -> Evidence:
-        """A moment as evidence."""
         return Evidence(text or moment.what, moment.frame, moment.timestamp_ns, moment.capture or None)
 
     def _note(self, moment: Moment) -> None:

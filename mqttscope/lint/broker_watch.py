@@ -212,17 +212,14 @@ class BrokerRule(Rule):
         return None
 
     def check_gap(self, event: GapEvent, at: RuleContext) -> Findings:
-        """Take note of lost bytes."""
         at.memory(self).gap(event, at)
         return None
 
     def check_unparsed(self, unparsed: Unparsed, at: RuleContext) -> Findings:
-        """Take note of bytes that hold no packet."""
         at.memory(self).unparsed(unparsed, at)
         return None
 
     def check_damaged(self, found: Malformed, at: RuleContext) -> Findings:
-        """Take note of a packet that could not be read to its end."""
         at.memory(self).damaged(found, at)
         return None
 

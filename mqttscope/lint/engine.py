@@ -746,9 +746,7 @@ class Withheld:
         self._runs[key] = tuple(known)
 
     def of(self, connection: Connection) -> tuple[bytes, ...]:
-        """What is hidden of a connection."""
         return self._runs.get(id(connection), ())
 
     def forget(self, connection: Connection) -> None:
-        """The connection has ended."""
         self._runs.pop(id(connection), None)

@@ -240,7 +240,6 @@ class Quality:
 
     @property
     def is_usable(self) -> bool:
-        """Whether nothing is missing inside the captures."""
         return not self.causes(QualityLevel.USABLE)
 
     def lacks(self) -> list[Lack]:
@@ -290,7 +289,6 @@ class Quality:
         return tuple(lack.text for lack in self.lacks() if lack.place in _REFUSED[level])
 
     def as_json(self) -> dict[str, Any]:
-        """The counts by name."""
         counts = {count.name: getattr(self, count.name) for count in fields(self) if count.name != "errors"}
         return {**counts, "capture_errors": len(self.errors)}
 

@@ -492,7 +492,6 @@ class WaitingRule(Rule):
 
 
 def waited_s(one: Expected, at: RuleContext) -> float:
-    """Seconds since the SUBSCRIBE."""
     return (at.timestamp_ns - one.timestamp_ns) / SECOND_NS
 
 

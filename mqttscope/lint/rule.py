@@ -91,6 +91,7 @@ class Rule:
     slug: ClassVar[str]
     """Names the pattern, not the cure: the name of the class with dashes, unless given."""
     severity: ClassVar[Severity]
+    """The first of ``severities``, unless given."""
     confidence: ClassVar[Confidence] = Confidence.CERTAIN
     severities: ClassVar[tuple[Severity, ...]] = ()
     """All severities that findings may have, worst first, where that is not the one severity alone."""
@@ -154,6 +155,8 @@ class Rule:
         """The settings in force."""
 
     def __init_subclass__(cls) -> None:
+        if cls.severities and isinstance(cls.severities, tuple) and not hasattr(cls, "severity"):
+            cls.severity = cls.severities[0]
         if "code" not in cls.__dict__:
             return
         if not isinstance(cls.code, str) or not _CODE.fullmatch(cls.code):

@@ -72,7 +72,6 @@ class MalformedRule(Rule):
 class AnnouncedLimitRule(Rule):
     """What a server announced in CONNACK and a client ignores, which may be before the CONNACK has reached it."""
 
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.INFO)
     versions = (V5,)
     needs = Needs.OPENING

@@ -598,7 +598,6 @@ def dumps(value: Any) -> bytes:
 
 
 def dumps_text(value: Any) -> str:
-    """Compact JSON."""
     return _dumps(value).decode()
 
 

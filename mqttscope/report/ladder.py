@@ -106,7 +106,6 @@ class Tags:
         return number
 
     def forget(self, connection: int) -> None:
-        """The connection is over."""
         found = self._running.pop(connection, {})
         self._count -= len(found)
         self._circle.difference_update(found.values())
@@ -207,7 +206,6 @@ class Ladder(PublicReport):
         return f"({number})"
 
     def _tag(self, event: PacketEvent) -> tuple[int, str] | None:
-        """Number and style of the exchange that a packet belongs to."""
         number = self._number(event)
         return None if number is None else (number, f"tag{number % 5}")
 

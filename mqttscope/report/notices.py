@@ -124,7 +124,6 @@ def _details(connection: Connection) -> list[str]:
 
 
 def _is_read(connection: Connection) -> bool:
-    """Whether the packets of a connection can be seen."""
     return connection.transport != "tls" or connection.decrypted
 
 
@@ -254,7 +253,6 @@ def _spoken_instead(event: MalformedEvent | UnparsedEvent) -> str:
 
 
 def malformed_type(event: MalformedEvent) -> str:
-    """Type name of a malformed packet for the type column."""
     return (event.type or "packet").upper()
 
 

@@ -237,7 +237,6 @@ class _Lines:
         self.kept: list[bytes] = []
 
     def write(self, data: bytes, /) -> object:
-        """Keep the bytes."""
         self.kept.append(data)
         return len(data)
 

@@ -82,7 +82,6 @@ class Heads:
 
     @property
     def name_width(self) -> int:
-        """Columns of the name column, which grows with the names."""
         return self._name_width
 
     def who(self, connection: Connection, direction: Direction) -> tuple[str, int]:
@@ -142,7 +141,6 @@ class Heads:
             self.introduced.add(connection.number)
 
     def forget(self, connection: Connection) -> None:
-        """A connection ended."""
         self.introduced.discard(connection.number)
         self._kept.pop(connection.number * 2, None)
         self._kept.pop(connection.number * 2 + 1, None)

@@ -439,7 +439,6 @@ class Tree(PublicReport):
         return str(line).rstrip(" ")
 
     def _octets(self, value: bytes) -> str:
-        """Bytes of a field; of many the first and the last."""
         most = self._bytes_shown
         if len(value) <= most:
             return value.hex(" ")

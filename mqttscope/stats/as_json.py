@@ -157,7 +157,6 @@ def _of_traffic(kind: doc.ValueType) -> doc.ValueType:
 
 
 def _sums(place: int) -> doc.ValueType:
-    """Sums over all types of packets."""
     return _PAIR.at(lambda row: [sum(row.traffic.counts[first : first + 16]) for first in (place, place + 16)])
 
 

@@ -195,7 +195,6 @@ class Window:
             self.peak_bytes = self.bytes
 
     def merge(self, other: Window) -> None:
-        """Keep the higher peaks."""
         self.peak_packets = max(self.peak_packets, other.peak_packets)
         self.peak_bytes = max(self.peak_bytes, other.peak_bytes)
 
@@ -231,12 +230,10 @@ class Traffic:
 
     @property
     def packets(self) -> int:
-        """Packets of both directions."""
         return sum(self.counts[PACKETS:BYTES])
 
     @property
     def bytes(self) -> int:
-        """Bytes of these packets."""
         return sum(self.counts[BYTES:QOS])
 
     @property

@@ -36,7 +36,6 @@ class Case:
 
     @property
     def connection(self) -> Connection:
-        """The connection."""
         return self.story.connection
 
     @property
@@ -90,17 +89,14 @@ class Case:
 
     @property
     def how(self) -> str:
-        """How the transport ended."""
         return self.connection.closed_how or "capture_end"
 
     @property
     def ended_ns(self) -> int:
-        """When it ended."""
         return self.story.ended_ns
 
     @property
     def is_closed(self) -> bool:
-        """Whether a FIN or RST ended it."""
         return self.how in ("fin", "reset") and not self.story.finished
 
     def half(self, side: str) -> Half | None:
@@ -203,7 +199,6 @@ def in_frames(found: Iterable[Evidence]) -> tuple[Evidence, ...]:
 
 
 def other_side(side: str) -> str:
-    """The other one."""
     return "server" if side == "client" else "client"
 
 

@@ -307,7 +307,6 @@ def _went_on(case: Case, found: Broken) -> bool:
 
 
 def _is_about_end(found: Broken, case: Case) -> bool:
-    """Whether it is about the end itself, which is no reason for it."""
     return found.frame == case.story.ended_frame and not any(
         one.frame == found.frame for one in (*case.story.last["client"], *case.story.last["server"])
     )

@@ -39,7 +39,6 @@ def lawful_elsewhere(at: RuleContext) -> bool:
 
 
 def may_be_3_1(at: RuleContext) -> bool:
-    """Whether MQTT 3.1 may be spoken as well."""
     return at.version is not ProtocolVersion.V5 and not at.connection.version_known
 
 

@@ -62,7 +62,6 @@ class _Nowhere:
     """A sink for a reporter that only makes lines."""
 
     def write(self, data: bytes, /) -> object:
-        """Drop the bytes."""
         return len(data)
 
 

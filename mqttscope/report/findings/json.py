@@ -90,13 +90,11 @@ class Document:
         self._between = b'{"schema": 1, "findings": [\n'
 
     def feed(self, shown: ShownFinding, suppressed: Suppression | None = None) -> None:
-        """Write one finding."""
         if suppressed is None:
             self.sink.write(self._between + line(FINDING.view(shown.finding)))
             self._between = b",\n"
 
     def close(self, summary: Summary) -> None:
-        """Write the end of the document."""
         opening = self._between if self._between != b",\n" else b"\n"
         self.sink.write(opening + b'], "summary": ' + line(SUMMARY.view(summary)) + b"}\n")
 
@@ -109,7 +107,6 @@ class JsonLines:
         self.view = view
 
     def feed(self, shown: ShownFinding, suppressed: Suppression | None = None) -> None:
-        """Write one finding."""
         if suppressed is None:
             self.sink.write(line(FINDING.view(shown.finding)) + b"\n")
 

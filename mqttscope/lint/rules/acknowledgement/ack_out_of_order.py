@@ -31,7 +31,6 @@ class AckOutOfOrder(Rule):
     """
 
     code = "ACK205"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.INFO)
     statements = {
         V5: {"MQTT-4.6.0-2": "client puback", "MQTT-4.6.0-3": "client pubrec", "MQTT-4.6.0-4": "client pubrel"},

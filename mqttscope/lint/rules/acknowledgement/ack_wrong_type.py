@@ -118,7 +118,6 @@ def _had(running: Exchange, kind: int, at: RuleContext) -> bool:
 
 
 def _earlier(identifier: int, at: RuleContext) -> bool:
-    """Whether the identifier had an exchange before."""
     request = at.history.subscriptions.requests.get(identifier)
     return identifier in at.other.ended or (request is not None and request.answers > 0)
 

@@ -15,7 +15,6 @@ class InflightDroppedOnExpiry(ResumptionRule):
     """
 
     code = "ACK314"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.HEURISTIC
     versions = (V5,)
@@ -50,7 +49,6 @@ class InflightDroppedOnExpiry(ResumptionRule):
     """)
 
     def blames(self, one: Carried, direction: Direction, at: RuleContext) -> bool:
-        """QoS 2 whose time was over."""
         return one.qos == 2 and one.expires_ns <= at.timestamp_ns
 
     def tell(self, one: Carried) -> str:

@@ -15,7 +15,6 @@ class PacketIdZero(Rule):
     """
 
     code = "ACK101"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.INFO)
     statements = {
         V3_1_1: {"MQTT-2.3.1-1": "publish,subscribe,unsubscribe"},

@@ -24,7 +24,6 @@ class PublishUnacknowledged(AnswerRule):
     """
 
     code = "ACK515"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
     statements = {

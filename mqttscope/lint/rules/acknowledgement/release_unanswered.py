@@ -20,11 +20,9 @@ class ReleaseRule(AnswerRule):
     answer: ClassVar[str]
 
     def owed(self, at: RuleContext, debtor: Direction) -> Iterator[tuple[int, int]]:
-        """Packets that a side has not answered."""
         yield from getattr(at.history.party(debtor), f"owes_{self.answer.lower()}").items()
 
     def describe(self, one: Overdue, at: RuleContext) -> Report | None:
-        """Name the answer that is missing."""
         name = f"{self.packet} with packet identifier {one.identifier}"
         return self.overdue(one, f"{name} got no {self.answer} within {self.set['timeout']} s", "the PUBLISH")
 

@@ -17,7 +17,6 @@ class ResendOnLiveConnection(Rule):
     """
 
     code = "ACK206"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.INFO)
     confidence = Confidence.LIKELY
     statements = {V5: {"MQTT-4.4.0-1": ""}}

@@ -17,7 +17,6 @@ class ResendOrder(Rule):
     """
 
     code = "ACK312"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
     statements = {

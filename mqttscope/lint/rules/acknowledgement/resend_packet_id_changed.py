@@ -17,7 +17,6 @@ class ResendPacketIdChanged(Rule):
     """
 
     code = "ACK313"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.HEURISTIC
     statements = {V3_1_1: {"MQTT-2.3.1-3": "client", "MQTT-2.3.1-4": "server"}}

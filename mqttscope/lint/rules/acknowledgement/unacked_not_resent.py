@@ -19,7 +19,6 @@ class UnackedNotResent(ResumptionRule):
     """
 
     code = "ACK311"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING)
     statements = {
         V5: {"MQTT-4.4.0-1": "", "MQTT-4.8.2-4": "server"},

@@ -33,7 +33,6 @@ class AuthFailureNotClosed(Rule):
     """
 
     code = "AUT507"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.INFO)
     confidence = Confidence.LIKELY
     versions = (V5,)

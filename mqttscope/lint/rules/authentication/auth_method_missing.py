@@ -14,7 +14,6 @@ class AuthMethodMissing(Rule):
     """
 
     code = "AUT102"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING)
     reason_code = 0x82
     versions = (V5,)

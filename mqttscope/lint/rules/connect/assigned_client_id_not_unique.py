@@ -22,7 +22,6 @@ class AssignedClientIdNotUnique(Rule):
     """
 
     code = "CON426"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
     versions = (V5,)

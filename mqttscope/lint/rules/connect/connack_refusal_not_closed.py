@@ -77,7 +77,6 @@ class ConnackRefusalNotClosed(Rule):
     """)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
-        """Begin to wait."""
         if at.history.connack is None:
             at.ask(self, at.timestamp_ns + self.nanoseconds("timeout"))
         return None

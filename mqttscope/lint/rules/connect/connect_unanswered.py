@@ -19,7 +19,6 @@ class ConnectUnanswered(Rule):
     """
 
     code = "CON527"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.INFO)
     confidence = Confidence.LIKELY
     statements = {V5: {"MQTT-3.1.4-5": ""}, V3_1_1: {"MQTT-3.1.4-4": ""}}
@@ -52,7 +51,6 @@ class ConnectUnanswered(Rule):
     """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
-        """Begin to wait."""
         if at.history.connect is None and packet.protocol_level in KNOWN_LEVELS:
             at.ask(self, at.timestamp_ns + self.nanoseconds("timeout"))
         return None

@@ -34,7 +34,6 @@ class EmptyClientIdWithoutCleanSession(Rule):
     """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
-        """Compare identifier and flag."""
         if not keeps_nameless_session(packet):
             return None
         return self.report("client_identifier", "CONNECT: empty Client Identifier with CleanSession 0")

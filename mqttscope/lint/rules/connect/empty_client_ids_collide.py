@@ -33,7 +33,6 @@ class EmptyClientIdsCollide(Rule):
     """
 
     code = "CON432"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
     versions = (V3_1_1, V5)

@@ -43,7 +43,6 @@ class FirstPacketNotConnect(Rule):
     """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
-        """Nothing came before."""
         if at.history.connect_sent is not None or packet.packet_type == PacketType.CONNECT or not _is_first(at):
             return None
         return self.report("", f"the first packet of the client is {packet_name(packet)}, must be CONNECT")

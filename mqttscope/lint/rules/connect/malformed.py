@@ -93,7 +93,6 @@ class ConnectReservedFlag(MalformedRule):
     """)
 
     def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
-        """Show the flags."""
         packet = at.event.malformed.packet if isinstance(at.event, MalformedEvent) else None
         return self.report(fault.field, _sentence(packet if isinstance(packet, Connect) else Connect()))
 

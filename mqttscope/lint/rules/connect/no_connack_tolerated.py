@@ -49,7 +49,6 @@ class NoConnackTolerated(Rule):
     """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
-        """Begin to wait."""
         if at.history.connect is None:
             at.ask(self, at.timestamp_ns + self.nanoseconds("timeout"))
         return None

@@ -19,7 +19,6 @@ class UnsupportedVersionNotRefused(Rule):
     """
 
     code = "CON529"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.INFO)
     confidence = Confidence.LIKELY
     versions = (V3_1_1, V5)
@@ -77,7 +76,6 @@ class UnsupportedVersionNotRefused(Rule):
 
     @staticmethod
     def _concerns(at: RuleContext) -> bool:
-        """Whether the client asked for a version that nobody knows."""
         connect = at.history.connect
         return connect is not None and connect.protocol_level not in (None, *KNOWN_LEVELS)
 

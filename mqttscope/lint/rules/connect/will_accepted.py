@@ -87,7 +87,6 @@ class WillRetainAcceptedUnsupported(AcceptedWillRule):
     """)
 
     def contradiction(self, will: Will, announced: Properties) -> tuple[str, str]:
-        """Compare with Retain Available."""
         is_wrong = announced.retain_available == 0 and will.will_retain
         message = "CONNACK accepts Will Retain 1 and announces Retain Available 0"
         return "properties.retain_available", message if is_wrong else ""

@@ -19,7 +19,6 @@ class ExpiredMessageDelivered(Rule):
     """
 
     code = "DLV415"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
     versions = (V5,)

@@ -34,11 +34,9 @@ class Waiting(Watch):
     published: dict[str, dict[tuple[int, int], list[Published]]] = field(default_factory=dict)
 
     def forget(self) -> None:
-        """Nothing is certain any more."""
         self.published.clear()
 
     def forget_topic(self, topic: str) -> None:
-        """Nothing is certain of this topic."""
         self.published.pop(topic, None)
 
 
@@ -55,7 +53,6 @@ class MessageExpiryNotDecremented(BrokerRule):
     """
 
     code = "DLV416"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
     versions = (V5,)

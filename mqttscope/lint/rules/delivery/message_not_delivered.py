@@ -18,7 +18,6 @@ class MessageNotDelivered(AwaitingRule):
     """
 
     code = "DLV410"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
     versions = ALL_VERSIONS

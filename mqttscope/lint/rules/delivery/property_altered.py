@@ -17,7 +17,6 @@ class PropertyAltered(Rule):
     """
 
     code = "DLV413"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
     versions = (V5,)

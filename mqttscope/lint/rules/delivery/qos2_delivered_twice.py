@@ -18,7 +18,6 @@ class Qos2DeliveredTwice(Rule):
     """
 
     code = "DLV417"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
     versions = ALL_VERSIONS

@@ -115,7 +115,6 @@ class StaleSubscriptionUsed(DeliveryRule):
         )
 
     def _has_another(self, qos: int, one: Subscribed, found: Match) -> bool:
-        """Whether another subscription explains the QoS."""
         return bool(found.ended or found.extended) or any(
             qos <= max(other.qos, other.former_qos)
             for other in found.subscriptions

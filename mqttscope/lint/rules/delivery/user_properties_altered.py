@@ -19,7 +19,6 @@ class UserPropertiesAltered(Rule):
     """
 
     code = "DLV414"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING, Severity.INFO)
     confidence = Confidence.LIKELY
     versions = (V5,)

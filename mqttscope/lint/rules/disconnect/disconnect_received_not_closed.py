@@ -46,7 +46,6 @@ class DisconnectReceivedNotClosed(Rule):
     """)
 
     def check(self, packet: Disconnect, at: RuleContext) -> Findings:
-        """Begin to wait."""
         if at.from_client or at.version is V5:
             at.ask(self, at.timestamp_ns + self.nanoseconds("timeout"))
         return None

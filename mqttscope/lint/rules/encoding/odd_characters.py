@@ -19,13 +19,11 @@ class CharacterRule(Rule):
     pattern: ClassVar[re.Pattern[str]]
 
     def check(self, packet: Any, at: RuleContext) -> Iterable[Report]:
-        """Look at every string."""
         for hit in find(packet, self.pattern):
             text = f"{packet_name(packet)} {hit.field} {shown(hit.text)} has {self.describe(hit)}"
             yield self.report(hit.field, text)
 
     def describe(self, hit: Hit) -> str:
-        """The character, and where it is."""
         raise NotImplementedError
 
 
@@ -66,7 +64,6 @@ class Utf8ControlCharacter(CharacterRule):
     """)
 
     def describe(self, hit: Hit) -> str:
-        """The character, and whether it ends the string."""
         where = "at its end" if hit.index == len(hit.text) - 1 else f"at character {hit.index}"
         return f"the control character {hit.code_point} {where}"
 
@@ -106,7 +103,6 @@ class Utf8NonCharacter(CharacterRule):
     """)
 
     def describe(self, hit: Hit) -> str:
-        """The code point and its place."""
         return f"{hit.code_point}, which is no character, at character {hit.index}"
 
 
@@ -138,5 +134,4 @@ class Utf8BomPresent(CharacterRule):
     """)
 
     def describe(self, hit: Hit) -> str:
-        """The place."""
         return f"U+FEFF at character {hit.index}: legal, but invisible and part of the string"

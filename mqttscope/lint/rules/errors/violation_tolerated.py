@@ -57,7 +57,6 @@ class ViolationTolerated(Rule):
     """
 
     code = "ERR501"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
     statements = {

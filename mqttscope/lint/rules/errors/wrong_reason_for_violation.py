@@ -80,7 +80,6 @@ class WrongReasonForViolation(Rule):
     """)
 
     def check_damaged(self, found: Malformed, at: RuleContext) -> Findings:
-        """Remember it for the answer."""
         due = 0x81 if all(fault.reason in NAMED for fault in found.faults) else 0
         at.memory(self).last[str(at.direction)] = (at.number, due)
         return None

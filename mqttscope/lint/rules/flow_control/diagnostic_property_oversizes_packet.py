@@ -23,7 +23,6 @@ class DiagnosticPropertyOversizesPacket(Rule):
     """
 
     code = "FLW203"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.INFO)
     reason_code = 0x95
     versions = (V5,)

@@ -15,7 +15,6 @@ class OversizeMessageStallsDelivery(AwaitingRule):
     """
 
     code = "FLW404"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.HEURISTIC
     versions = (V5,)

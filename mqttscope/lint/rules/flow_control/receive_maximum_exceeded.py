@@ -22,7 +22,6 @@ class ReceiveMaximumExceeded(Rule):
     """
 
     code = "FLW201"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.INFO)
     reason_code = 0x93
     versions = (V5,)
@@ -109,7 +108,6 @@ class ReceiveMaximumExceeded(Rule):
 
 
 def _identifiers(side: Side) -> str:
-    """The first identifiers in flight."""
     found = (str(one.packet_identifier) for one in side.exchanges.values() if one.kind == "publish")
     shown = list(islice(found, MAX_SHOWN + 1))
     return ", ".join(shown[:MAX_SHOWN]) + (", …" if len(shown) > MAX_SHOWN else "")

@@ -20,7 +20,6 @@ class VersionMixedEncoding(Rule):
     """
 
     code = "HDR205"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.INFO)
     confidence = Confidence.LIKELY
     also = {V5: ("MQTT-2.2.2-1",)}

@@ -35,7 +35,6 @@ class KeepaliveTimeoutNotEnforced(Rule):
     """
 
     code = "KAL503"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
     statements = {

@@ -51,7 +51,6 @@ class MissingPingrespTolerated(Rule):
     """)
 
     def check(self, packet: Pingreq, at: RuleContext) -> Findings:
-        """Begin to wait."""
         follow(self, at)
         return None
 

@@ -83,7 +83,6 @@ class PingreqUnanswered(Rule):
     """)
 
     def check(self, packet: Pingreq, at: RuleContext) -> Findings:
-        """Begin to wait."""
         follow(self, at)
         return None
 

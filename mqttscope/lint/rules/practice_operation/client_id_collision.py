@@ -42,7 +42,6 @@ class ClientIdCollision(Rule):
     """
 
     code = "OPS324"
-    severity = Severity.WARNING
     severities = (Severity.WARNING, Severity.INFO)
     confidence = Confidence.LIKELY
     looks_at = Connack

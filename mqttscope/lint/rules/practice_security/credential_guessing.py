@@ -61,7 +61,6 @@ class CredentialGuessing(Rule):
 
     code = "SEC305"
     scope: ClassVar[Scope] = Scope.BROKER  # many Client Identifiers may come from one address
-    severity = Severity.WARNING
     severities = (Severity.WARNING, Severity.INFO)
     confidence = Confidence.LIKELY
     looks_at = (Connect, Connack)
@@ -138,7 +137,6 @@ class CredentialGuessing(Rule):
         return self._told(address, one)
 
     def check_close(self, connection: Connection, at: RuleContext) -> Findings:
-        """No answer will come."""
         if at.history.connect is not None and at.history.connack is None:
             at.memory(self).asked.pop(at.key, None)
         return None

@@ -15,7 +15,6 @@ class PasswordInClear(Rule):
     """
 
     code = "SEC101"
-    severity = Severity.WARNING
     severities = (Severity.WARNING, Severity.INFO)
     looks_at = Connect
     sender = Direction.CLIENT_TO_SERVER

@@ -50,7 +50,6 @@ class TopicNameRule(Rule):
         raise NotImplementedError
 
     def judge(self, named: Named, topic: str, message: str, at: RuleContext) -> Report:
-        """The report."""
         return self.report(named.field, message)
 
 
@@ -85,11 +84,9 @@ class TopicLeadingSlash(TopicNameRule):
     """)
 
     def is_fine(self, topic: str) -> bool:
-        """Look at the first character."""
         return topic[:1] != "/"
 
     def describe(self, topic: str) -> str:
-        """The place."""
         return "begins with '/' (empty first level)"
 
 
@@ -130,7 +127,6 @@ class TopicEmptyLevel(TopicNameRule):
         return "//" not in topic and topic[-1:] != "/"
 
     def describe(self, topic: str) -> str:
-        """The places."""
         places = [*(["inside"] if "//" in topic else ()), *(["at the end"] if topic.endswith("/") else ())]
         return f"has an empty level ({' and '.join(places)})"
 
@@ -169,11 +165,9 @@ class TopicAwkwardCharacters(TopicNameRule):
     """)
 
     def is_fine(self, topic: str) -> bool:
-        """Look for any such character."""
         return _AWKWARD.search(topic) is None
 
     def describe(self, topic: str) -> str:
-        """The kinds of characters."""
         what = "" if _ILL_FORMED.search(topic) else _what(topic)
         return what and f"contains {what}"
 
@@ -236,7 +230,6 @@ class TopicOversize(TopicNameRule):
         return bool(len(topic) * 4 <= self.set["bytes"] and topic.count("/") < self.set["levels"])
 
     def describe(self, topic: str) -> str:
-        """Both measures."""
         levels, length = topic.count("/") + 1, utf8_length(topic)
         is_large = levels > self.set["levels"] or length > self.set["bytes"]
         return f"has {levels} levels / {length} bytes" if is_large else ""

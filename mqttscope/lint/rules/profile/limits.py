@@ -135,7 +135,6 @@ class TopicLimitRule(ProfileLimitRule):
         ]
 
     def count(self, topic: str) -> int:
-        """Number of units of a topic."""
         raise NotImplementedError
 
 
@@ -196,7 +195,6 @@ class ProfileTopicLength(TopicLimitRule):
     """)
 
     def count(self, topic: str) -> int:
-        """Bytes in UTF-8."""
         return utf8_length(topic)
 
 
@@ -223,7 +221,6 @@ class ProfileWillQos(ProfileLimitRule):
     """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
-        """Compare the Will QoS."""
         qos, limit = 0 if packet.will is None else packet.will.will_qos, self.set["maximum_will_qos"]
         return self.above("will.will_qos", f"CONNECT: Will QoS {qos}", limit) if qos > limit else None
 
@@ -357,7 +354,6 @@ class ProfileSubscriptionsPerPacket(ProfileLimitRule):
     """)
 
     def check(self, packet: Subscribe, at: RuleContext) -> Findings:
-        """Count the topic filters."""
         count, limit = len(packet.subscriptions or ()), self.set["maximum_subscriptions_per_packet"]
         return self.above("subscriptions", f"SUBSCRIBE with {count:,} topic filters", limit) if count > limit else None
 

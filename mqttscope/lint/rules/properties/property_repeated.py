@@ -26,7 +26,6 @@ class PropertyRepeated(Rule):
     """
 
     code = "PRP105"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING)
     reason_code = 0x82
     versions = (V5,)

@@ -18,7 +18,6 @@ class RedeliveryWithoutDup(Rule):
     """
 
     code = "PUB311"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
     statements = {

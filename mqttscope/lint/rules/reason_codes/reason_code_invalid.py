@@ -20,7 +20,6 @@ class ReasonCodeInvalid(Rule):
     """
 
     code = "RSN101"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.INFO)
     statements = {
         V5: {

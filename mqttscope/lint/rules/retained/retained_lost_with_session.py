@@ -18,7 +18,6 @@ class RetainedLostWithSession(WaitingRule):
     """
 
     code = "RET410"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING, Severity.INFO)
     confidence = Confidence.HEURISTIC
     versions = ALL_VERSIONS
@@ -55,7 +54,6 @@ class RetainedLostWithSession(WaitingRule):
     """)
 
     def check(self, packet: Subscribe, at: RuleContext) -> Findings:
-        """Look again when what it asks for should have come."""
         self.await_answer(at)
         return None
 

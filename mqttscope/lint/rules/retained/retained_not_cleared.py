@@ -49,12 +49,10 @@ class Store(Watch):
             found.accepted_ns = now_ns
 
     def forget(self) -> None:
-        """Nothing is certain any more."""
         self.held.clear()
         self.cleared.clear()
 
     def forget_topic(self, topic: str) -> None:
-        """Nothing is certain of this topic."""
         self.held.pop(topic, None)
         self.cleared.pop(topic, None)
 
@@ -71,7 +69,6 @@ class RetainedNotCleared(BrokerRule):
     """
 
     code = "RET407"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
     versions = ALL_VERSIONS

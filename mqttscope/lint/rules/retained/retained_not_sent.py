@@ -20,7 +20,6 @@ class RetainedNotSent(WaitingRule):
     """
 
     code = "RET406"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
     versions = ALL_VERSIONS
@@ -106,7 +105,6 @@ class RetainedNotSent(WaitingRule):
     """)
 
     def check(self, packet: Subscribe, at: RuleContext) -> Findings:
-        """Look again when what it asks for should have come."""
         self.await_answer(at)
         return None
 

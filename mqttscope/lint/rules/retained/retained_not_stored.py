@@ -38,7 +38,6 @@ class RetainedNotStored(WaitingRule):
     """
 
     code = "RET405"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING, Severity.INFO)
     confidence = Confidence.LIKELY
     versions = ALL_VERSIONS

@@ -22,7 +22,6 @@ class CleanStartIgnored(Rule):
     """
 
     code = "SES306"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
     statements = {

@@ -20,7 +20,6 @@ class OfflineMessageLost(AwaitingRule):
     """
 
     code = "SES411"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
     versions = ALL_VERSIONS
@@ -108,7 +107,6 @@ class OfflineMessageLost(AwaitingRule):
         return None
 
     def waiting(self, model: Messages, at: RuleContext) -> dict[tuple[str, int], Expected] | None:
-        """What was published while the client was away."""
         return model.owed_to.get(at.key)
 
     def judge(self, one: Expected, model: Messages, at: RuleContext) -> Report | None:

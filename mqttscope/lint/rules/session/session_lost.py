@@ -26,7 +26,6 @@ class SessionLost(Rule):
     """
 
     code = "SES304"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
     versions = (V3_1_1, V5)

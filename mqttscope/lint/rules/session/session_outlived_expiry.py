@@ -20,7 +20,6 @@ class SessionOutlivedExpiry(Rule):
     """
 
     code = "SES305"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
     versions = (V3_1_1, V5)

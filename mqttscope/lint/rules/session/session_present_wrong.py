@@ -20,7 +20,6 @@ class SessionPresentWrong(Rule):
     """
 
     code = "SES303"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING, Severity.INFO)
     confidence = Confidence.LIKELY
     versions = (V3_1_1, V5)

@@ -47,7 +47,6 @@ class SessionTakeoverNotClosed(Rule):
     """
 
     code = "SES307"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
     versions = ALL_VERSIONS
@@ -136,7 +135,6 @@ class SessionTakeoverNotClosed(Rule):
         )
 
     def check_close(self, connection: Connection, at: RuleContext) -> Findings:
-        """The connection is gone."""
         if at.history.connack is not None and connection.client_identifier:
             at.memory(self).live.pop(at.key, None)
         return None

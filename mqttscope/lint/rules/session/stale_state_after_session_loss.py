@@ -16,7 +16,6 @@ class StaleStateAfterSessionLoss(Rule):
     """
 
     code = "SES201"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.INFO)
     confidence = Confidence.LIKELY
     versions = (V3_1_1, V5)

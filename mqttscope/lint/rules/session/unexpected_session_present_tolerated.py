@@ -19,7 +19,6 @@ class UnexpectedSessionPresentTolerated(Rule):
     """
 
     code = "SES510"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.INFO)
     confidence = Confidence.LIKELY
     versions = (V3_1_1, V5)

@@ -51,7 +51,6 @@ class OptionRule(FilterRule):
                 )
 
     def is_odd(self, row: Subscription) -> bool:
-        """Whether the option is wrong."""
         raise NotImplementedError
 
 
@@ -255,7 +254,6 @@ class TopicFilterEmpty(FilterRule):
     """)
 
     def check(self, packet: Subscribe | Unsubscribe, at: RuleContext) -> Iterator[Report]:
-        """Each filter."""
         for field, name in topic_filters(packet):
             if name == "":
                 yield self.report(field, f"{packet_name(packet)} with an empty topic filter")

@@ -31,7 +31,6 @@ class TopicAliasCarriedOver(Rule):
     """
 
     code = "ALS305"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
     reason_code = 0x82

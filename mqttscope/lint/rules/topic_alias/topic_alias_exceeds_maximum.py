@@ -15,7 +15,6 @@ class TopicAliasExceedsMaximum(Rule):
     """
 
     code = "ALS202"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING, Severity.INFO)
     reason_code = 0x94
     versions = (V5,)

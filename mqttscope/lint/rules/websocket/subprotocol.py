@@ -25,7 +25,6 @@ class SubprotocolRule(Rule):
         return self.judge(connection, at, Confidence.LIKELY) if at.history.connect_sent is None else None
 
     def judge(self, connection: Connection, at: RuleContext, confidence: Confidence | None) -> Findings:
-        """Judge the upgrade."""
         raise NotImplementedError
 
 

@@ -55,7 +55,6 @@ class WillFlagsWithoutWill(MalformedRule):
     """)
 
     def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
-        """Say which bits."""
         packet = at.event.malformed.packet if isinstance(at.event, MalformedEvent) else None
         return self._about((packet.connect_flags or 0) if isinstance(packet, Connect) else 0, at, Severity.ERROR)
 
@@ -105,5 +104,4 @@ class WillQosInvalid(MalformedRule):
     """)
 
     def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
-        """Say the value."""
         return self.report(fault.field, "CONNECT: Will QoS is 3")

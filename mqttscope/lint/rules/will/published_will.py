@@ -47,7 +47,6 @@ class PublishedWillRule(DeliveryRule):
         raise NotImplementedError
 
     def related(self, will: StoredWill) -> tuple[Related, ...]:
-        """The packet with the will."""
         return (will.connect,)
 
 

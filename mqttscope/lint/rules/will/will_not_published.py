@@ -59,7 +59,6 @@ class WillNotPublished(Rule):
     """
 
     code = "WIL404"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING, Severity.INFO)
     confidence = Confidence.LIKELY
     versions = ALL_VERSIONS
