@@ -1,5 +1,3 @@
-"""ACK205."""
-
 from dataclasses import dataclass, field
 from itertools import islice
 

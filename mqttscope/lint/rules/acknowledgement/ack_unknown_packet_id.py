@@ -1,5 +1,3 @@
-"""ACK203."""
-
 from mqttscope.lint.examples import examples
 from mqttscope.lint.rules import V3_1, V3_1_1, V5, Confidence, Findings, Needs, Rule, RuleContext, Severity, packet_name
 from mqttscope.mqtt import ControlPacket, PacketType, Puback, Pubcomp, Pubrec, Pubrel, Suback, Unsuback

@@ -1,5 +1,3 @@
-"""ACK204."""
-
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, Needs, Rule, RuleContext, examples, packet_name
 from mqttscope.mqtt import ControlPacket, PacketType, Puback, Pubcomp, Pubrec, Pubrel, Suback, Unsuback

@@ -1,5 +1,3 @@
-"""ACK210."""
-
 from mqttscope.lint.rules import Confidence, Findings, Needs, Rule, RuleContext, Severity, examples, packet_name
 from mqttscope.mqtt import ControlPacket, PacketType, Puback, Pubcomp, Pubrec
 from mqttscope.session.inflight import SENT

@@ -1,5 +1,3 @@
-"""ACK314."""
-
 from mqttscope.lint.rules import V5, Confidence, RuleContext, Severity, examples
 from mqttscope.lint.session_model import Carried, ResumptionRule
 from mqttscope.mqtt.constants import Direction

@@ -1,5 +1,3 @@
-"""ACK101."""
-
 from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, Rule, RuleContext, Severity, examples, packet_name
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel, Suback, Subscribe, Unsuback, Unsubscribe

@@ -1,5 +1,3 @@
-"""ACK207."""
-
 from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Needs, Related, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt.packets import Publish
 from mqttscope.session.inflight import RELEASED

@@ -1,5 +1,3 @@
-"""ACK515."""
-
 from collections.abc import Iterator
 
 from mqttscope.lint.context import SECOND_NS, RuleContext

@@ -1,5 +1,3 @@
-"""ACK208."""
-
 from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Related, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt.constants import PacketType, reason_name
 from mqttscope.mqtt.packets import Pubrel

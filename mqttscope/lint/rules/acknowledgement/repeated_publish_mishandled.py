@@ -1,5 +1,3 @@
-"""ACK518."""
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,5 +1,3 @@
-"""ACK209."""
-
 from mqttscope.lint.rules import V5, Findings, Needs, Related, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt.constants import PacketType, reason_name
 from mqttscope.mqtt.packets import Publish

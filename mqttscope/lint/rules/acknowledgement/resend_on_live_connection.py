@@ -1,5 +1,3 @@
-"""ACK206."""
-
 from mqttscope.lint.examples import examples
 from mqttscope.lint.rules import V3_1, V5, Confidence, Findings, Needs, Related, Rule, RuleContext, Severity, may_be_3_1
 from mqttscope.mqtt.packets import Publish, Pubrel

@@ -1,5 +1,3 @@
-"""ACK312."""
-
 from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Needs, Rule, RuleContext, Severity, examples
 from mqttscope.lint.session_model import SessionModel, doubted
 from mqttscope.mqtt.packets import Publish

@@ -1,5 +1,3 @@
-"""ACK311."""
-
 from mqttscope.lint.rules import V3_1, V3_1_1, V5, RuleContext, Severity, examples, shown
 from mqttscope.lint.session_model import Carried, ResumptionRule
 from mqttscope.mqtt.constants import Direction

@@ -1,5 +1,3 @@
-"""AUT101."""
-
 from mqttscope.lint.rules import V5, Findings, Rule, RuleContext, Severity, examples, packet_name
 from mqttscope.mqtt.packets import Connack, Connect
 

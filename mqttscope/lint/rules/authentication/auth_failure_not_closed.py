@@ -1,5 +1,3 @@
-"""AUT507."""
-
 from dataclasses import dataclass
 
 from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Related, Report, Rule, RuleContext, Severity, examples

@@ -1,5 +1,3 @@
-"""AUT204."""
-
 from mqttscope.lint.rules import V5, Findings, Related, Rule, RuleContext, Severity, examples, packet_name
 from mqttscope.mqtt.packets import Auth, Connack
 

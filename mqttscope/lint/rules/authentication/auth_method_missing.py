@@ -1,5 +1,3 @@
-"""AUT102."""
-
 from mqttscope.lint.rules import V5, Findings, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt.packets import Auth
 

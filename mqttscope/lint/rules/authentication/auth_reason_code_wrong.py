@@ -1,5 +1,3 @@
-"""AUT205."""
-
 from mqttscope.lint.rules import V5, Findings, Needs, Rule, RuleContext, Severity, examples
 from mqttscope.lint.rules.authentication.packet_during_auth import saw_all
 from mqttscope.mqtt.constants import PacketType, reason_name

@@ -1,5 +1,3 @@
-"""AUT203."""
-
 from mqttscope.lint.rules import V5, Findings, Related, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt.packets import Auth, Connack
 

@@ -1,5 +1,3 @@
-"""AUT206."""
-
 from mqttscope.lint.rules import V5, Findings, Related, Rule, RuleContext, Severity, examples, packet_name
 from mqttscope.mqtt import ControlPacket, Direction, PacketType
 

@@ -1,5 +1,3 @@
-"""CON426."""
-
 from mqttscope.lint.live_clients import InUse, LiveClients
 from mqttscope.lint.rules import SECOND_NS, V5, Confidence, Findings, Needs, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt import Connack, Direction

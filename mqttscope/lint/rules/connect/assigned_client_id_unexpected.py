@@ -1,5 +1,3 @@
-"""CON218."""
-
 from mqttscope.lint.rules import V5, Findings, Related, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt import Connack, Direction
 

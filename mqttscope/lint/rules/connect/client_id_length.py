@@ -1,5 +1,3 @@
-"""CON108."""
-
 from mqttscope.lint.rules import V3_1, Findings, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt import Connect, Direction
 from mqttscope.mqtt.topics import utf8_length

@@ -1,5 +1,3 @@
-"""CON220."""
-
 from mqttscope.lint.rules import V3_1_1, Confidence, Findings, Related, Rule, RuleContext, Severity, examples
 from mqttscope.lint.rules.connect.password_without_username import lacks_user_name
 from mqttscope.lint.rules.will.will_topic_invalid import PROBLEMS, will_topic_faults

@@ -1,5 +1,3 @@
-"""CON528."""
-
 from mqttscope.lint.context import SECOND_NS, RuleContext
 from mqttscope.lint.rules import C2S, S2C, V3_1_1, V5, Connection, Findings, Needs, Related, Rule, Severity, examples
 from mqttscope.lint.waiting import has_arrived, has_closed

@@ -1,5 +1,3 @@
-"""CON104."""
-
 from mqttscope.events import MalformedEvent
 from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, RuleContext, examples
 from mqttscope.lint.shared_checks import MalformedRule

@@ -1,5 +1,3 @@
-"""CON527."""
-
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rules import S2C, SECOND_NS, V3_1_1, V5, Connection, Findings, Needs, Rule, RuleContext, examples
 from mqttscope.lint.waiting import has_arrived, is_over

@@ -1,5 +1,3 @@
-"""CON225."""
-
 from mqttscope.lint.rules import Findings, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt.constants import Direction, PacketType, reason_name
 from mqttscope.mqtt.packets import Connack

@@ -1,5 +1,3 @@
-"""CON219."""
-
 from mqttscope.lint.rules import V3_1, V3_1_1, Connection, Findings, Related, Rule, RuleContext, Severity, examples
 from mqttscope.lint.rules.connect.empty_client_id_without_clean_session import keeps_nameless_session
 from mqttscope.mqtt.constants import Direction, PacketType, reason_name

@@ -1,5 +1,3 @@
-"""CON106."""
-
 from mqttscope.lint.rules import V3_1_1, Findings, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import LEVELS_3_1_1, Connect

@@ -1,5 +1,3 @@
-"""CON432."""
-
 from dataclasses import dataclass
 
 from mqttscope.lint.context import SECOND_NS, ConnectionKey, RuleContext

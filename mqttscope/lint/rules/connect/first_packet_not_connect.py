@@ -1,5 +1,3 @@
-"""CON211."""
-
 from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, Needs, Rule, RuleContext, Severity, examples, packet_name
 from mqttscope.mqtt import ControlPacket, Direction, Malformed, PacketType
 

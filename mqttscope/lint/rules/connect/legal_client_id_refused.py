@@ -1,5 +1,3 @@
-"""CON216."""
-
 from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Related, Rule, RuleContext, Severity, examples
 from mqttscope.lint.rules.connect.client_id_length import MAX_LENGTH, is_plain
 from mqttscope.mqtt.constants import Direction, PacketType, reason_name

@@ -1,5 +1,3 @@
-"""CON224."""
-
 from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Related, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt import Direction, Disconnect
 

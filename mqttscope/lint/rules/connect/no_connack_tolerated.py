@@ -1,5 +1,3 @@
-"""CON531."""
-
 from mqttscope.lint.context import SECOND_NS, RuleContext
 from mqttscope.lint.rules import C2S, V3_1, V3_1_1, V5, Connection, Findings, Needs, Related, Rule, Severity, examples
 from mqttscope.lint.waiting import has_arrived, is_over

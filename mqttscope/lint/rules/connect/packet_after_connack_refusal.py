@@ -1,5 +1,3 @@
-"""CON221."""
-
 from dataclasses import dataclass
 
 from mqttscope.lint.rules import V3_1_1, V5, Findings, Related, Rule, RuleContext, Severity, examples, packet_name

@@ -1,5 +1,3 @@
-"""CON105."""
-
 from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt import Connect, Direction
 from mqttscope.session.connection import KNOWN_LEVELS

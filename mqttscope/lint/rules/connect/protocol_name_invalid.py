@@ -1,5 +1,3 @@
-"""CON101."""
-
 from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, Rule, RuleContext, Severity, examples
 from mqttscope.lint.signs import PROTOCOL_NAMES
 from mqttscope.mqtt import Connect, Direction, MalformedReason

@@ -1,5 +1,3 @@
-"""CON110."""
-
 from mqttscope.lint.rules import V3_1_1, V5, Findings, Rule, RuleContext, Severity, examples, may_be_3_1
 from mqttscope.mqtt.constants import Direction, PacketType, reason_name
 from mqttscope.mqtt.packets import Connack

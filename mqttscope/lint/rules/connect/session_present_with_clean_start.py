@@ -1,5 +1,3 @@
-"""CON215."""
-
 from mqttscope.lint.rules import V3_1_1, V5, Findings, Related, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt import Connack, Direction
 

@@ -1,5 +1,3 @@
-"""CON529."""
-
 from mqttscope.lint.examples import examples
 from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Needs, Related, Report, Rule, RuleContext, Severity
 from mqttscope.lint.waiting import has_arrived, is_over

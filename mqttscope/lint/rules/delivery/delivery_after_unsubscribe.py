@@ -1,5 +1,3 @@
-"""DLV207."""
-
 import zlib
 
 from mqttscope.lint.context import SECOND_NS, RuleContext

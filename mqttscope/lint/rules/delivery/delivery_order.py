@@ -1,5 +1,3 @@
-"""DLV412."""
-
 from dataclasses import dataclass, field
 
 from mqttscope.lint.message_model import SETTLE_NS, Messages

@@ -1,5 +1,3 @@
-"""DLV411."""
-
 import zlib
 from dataclasses import dataclass, field
 

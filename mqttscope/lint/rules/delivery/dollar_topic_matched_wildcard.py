@@ -1,5 +1,3 @@
-"""DLV206."""
-
 from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, RuleContext, Severity, examples
 from mqttscope.lint.rules.delivery import DeliveryRule
 from mqttscope.mqtt.packets import Publish

@@ -1,5 +1,3 @@
-"""DLV415."""
-
 from mqttscope.lint.examples import examples
 from mqttscope.lint.message_model import Messages
 from mqttscope.lint.rules import SECOND_NS, V5, Confidence, Findings, Needs, Related, Rule, RuleContext, Severity

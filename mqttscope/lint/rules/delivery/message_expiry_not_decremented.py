@@ -1,5 +1,3 @@
-"""DLV416."""
-
 import zlib
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,5 +1,3 @@
-"""DLV410."""
-
 from mqttscope.lint.awaiting import AwaitingRule
 from mqttscope.lint.examples import examples
 from mqttscope.lint.message_model import Expected, Messages

@@ -1,5 +1,3 @@
-"""DLV205."""
-
 import zlib
 
 from mqttscope.lint.rules import SECOND_NS, V5, Confidence, Findings, RuleContext, examples

@@ -1,5 +1,3 @@
-"""DLV201."""
-
 from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Rule, RuleContext, Severity, examples
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
 from mqttscope.mqtt import Direction, Publish

@@ -1,5 +1,3 @@
-"""DLV417."""
-
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.message_model import SETTLE_NS, Messages
 from mqttscope.lint.rules import ALL_VERSIONS, V3_1, V3_1_1, V5, Findings, Needs, Rule, RuleContext, examples

@@ -1,5 +1,3 @@
-"""DLV419."""
-
 from mqttscope.lint.message_model import Messages, share_of
 from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Related, Rule, RuleContext, Severity, examples
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, paired

@@ -1,5 +1,3 @@
-"""DLV418."""
-
 from dataclasses import dataclass, field
 
 from mqttscope.lint.message_model import Messages, share_of

@@ -1,5 +1,3 @@
-"""DLV208."""
-
 import zlib
 
 from mqttscope.lint.rules import SECOND_NS, V3_1_1, V5, Confidence, Findings, Related, RuleContext, examples

@@ -1,5 +1,3 @@
-"""DLV204."""
-
 from collections.abc import Iterator
 
 from mqttscope.lint.rules import V5, Confidence, Report, Rule, RuleContext, Severity, examples

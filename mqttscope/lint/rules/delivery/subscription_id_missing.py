@@ -1,5 +1,3 @@
-"""DLV203."""
-
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -1,5 +1,3 @@
-"""DLV209."""
-
 from mqttscope.lint.rules import V3_1_1, V5, Findings, RuleContext, examples
 from mqttscope.lint.rules.delivery import DeliveryRule
 from mqttscope.mqtt.packets import Publish

@@ -1,5 +1,3 @@
-"""DLV414."""
-
 from collections import Counter
 
 from mqttscope.lint.message_model import Messages

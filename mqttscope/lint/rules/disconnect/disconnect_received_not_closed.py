@@ -1,5 +1,3 @@
-"""DIS504."""
-
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.lint.rules import C2S, S2C, SECOND_NS, Connection, Related, RuleContext, Severity, examples
 from mqttscope.lint.waiting import has_arrived, has_closed, side_name

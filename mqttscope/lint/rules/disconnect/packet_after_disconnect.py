@@ -1,5 +1,3 @@
-"""DIS201."""
-
 from mqttscope.lint.examples import examples
 from mqttscope.lint.rules import V3_1_1, V5, Findings, Needs, Related, Report, Rule, RuleContext, Severity, packet_name
 from mqttscope.mqtt import ControlPacket, Malformed, PacketType

@@ -1,5 +1,3 @@
-"""ENC109."""
-
 from mqttscope.events import MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.lint.foreign import ANSWERS
 from mqttscope.lint.rules import Confidence, Connection, Findings, Report, Rule, RuleContext, Severity, examples

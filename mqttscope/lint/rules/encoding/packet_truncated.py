@@ -1,5 +1,3 @@
-"""ENC107."""
-
 from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, RuleContext, examples, nothing_understood
 from mqttscope.lint.shared_checks import MalformedRule
 from mqttscope.mqtt.constants import MalformedReason

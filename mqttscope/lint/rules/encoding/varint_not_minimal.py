@@ -1,5 +1,3 @@
-"""ENC105."""
-
 from mqttscope.lint.rules import V5, Findings, RuleContext, Severity, examples
 from mqttscope.lint.shared_checks import MalformedRule
 from mqttscope.mqtt.constants import MalformedReason, type_name

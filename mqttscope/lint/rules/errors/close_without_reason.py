@@ -1,5 +1,3 @@
-"""ERR503."""
-
 from mqttscope.lint.examples import examples
 from mqttscope.lint.rules import C2S, S2C, V5, Connection, Findings, Needs, Related, Rule, RuleContext, Severity
 from mqttscope.lint.waiting import side_name

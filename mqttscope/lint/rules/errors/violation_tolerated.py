@@ -1,5 +1,3 @@
-"""ERR501."""
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 

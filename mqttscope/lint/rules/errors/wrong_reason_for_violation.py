@@ -1,5 +1,3 @@
-"""ERR202."""
-
 from dataclasses import dataclass, field
 
 from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Rule, RuleContext, Severity, examples, packet_name

@@ -1,5 +1,3 @@
-"""FLW203."""
-
 import dataclasses
 from collections.abc import Iterator
 from typing import Any

@@ -1,5 +1,3 @@
-"""FLW202."""
-
 from mqttscope.lint.rules import V5, Findings, RuleContext, examples, packet_name
 from mqttscope.lint.rules.flow_control.diagnostic_property_oversizes_packet import droppable
 from mqttscope.lint.shared_checks import AnnouncedLimitRule

@@ -1,5 +1,3 @@
-"""FLW404."""
-
 from mqttscope.lint.awaiting import AwaitingRule
 from mqttscope.lint.message_model import Expected, Messages
 from mqttscope.lint.rules import SECOND_NS, V5, Confidence, Needs, Related, Report, RuleContext, Severity, examples

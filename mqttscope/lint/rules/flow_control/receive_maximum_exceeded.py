@@ -1,5 +1,3 @@
-"""FLW201."""
-
 from itertools import islice
 
 from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Rule, RuleContext, Severity, examples

@@ -1,5 +1,3 @@
-"""FLW505."""
-
 from mqttscope.lint.context import SECOND_NS, RuleContext
 from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Related, Rule, Severity, examples, packet_name
 from mqttscope.mqtt.packets import Puback, Pubrec

@@ -1,5 +1,3 @@
-"""HDR102."""
-
 from mqttscope.lint.finding import Severity
 from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, RuleContext, examples, lawful_elsewhere, packet_name
 from mqttscope.lint.shared_checks import MalformedRule

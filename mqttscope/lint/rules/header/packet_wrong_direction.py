@@ -1,5 +1,3 @@
-"""HDR103."""
-
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule, packet_name
 from mqttscope.lint.rules import Confidence, RuleContext, Severity, examples, nothing_understood, sides_guessed
 from mqttscope.mqtt import Connack, Connect, Disconnect, Pingreq, Pingresp, Suback, Subscribe, Unsuback, Unsubscribe

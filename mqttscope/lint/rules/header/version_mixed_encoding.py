@@ -1,5 +1,3 @@
-"""HDR205."""
-
 from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Related, Rule, RuleContext, Severity, examples
 from mqttscope.lint.shared_checks import REFUSAL_OF_3_1_1, other_layout
 from mqttscope.mqtt import Malformed, MalformedReason, ProtocolVersion, Suback, decode

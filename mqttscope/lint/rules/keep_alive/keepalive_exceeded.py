@@ -1,5 +1,3 @@
-"""KAL201."""
-
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rules import V3_1, V3_1_1, V5, Connection, Findings, Needs, Rule, RuleContext, examples, packet_name
 from mqttscope.mqtt import ControlPacket, Direction

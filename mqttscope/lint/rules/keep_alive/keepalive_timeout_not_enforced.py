@@ -1,5 +1,3 @@
-"""KAL503."""
-
 from dataclasses import dataclass
 
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule

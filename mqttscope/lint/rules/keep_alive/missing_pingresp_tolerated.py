@@ -1,5 +1,3 @@
-"""KAL505."""
-
 from mqttscope.events import PacketEvent
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.lint.rules import C2S, SECOND_NS, Confidence, Connection, Related, RuleContext, Severity, examples

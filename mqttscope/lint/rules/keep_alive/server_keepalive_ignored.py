@@ -1,5 +1,3 @@
-"""KAL202."""
-
 from mqttscope.lint.rules import V5, Confidence, Connection, Findings, Needs, Rule, RuleContext, Severity, examples
 from mqttscope.lint.rules.keep_alive.keepalive_exceeded import (
     SECOND,

@@ -1,5 +1,3 @@
-"""KAL206."""
-
 from mqttscope.lint.rules import Findings, Needs, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt import Direction, Pingresp
 

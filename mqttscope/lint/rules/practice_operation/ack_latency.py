@@ -1,5 +1,3 @@
-"""OPS213."""
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 

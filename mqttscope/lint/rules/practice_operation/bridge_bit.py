@@ -1,5 +1,3 @@
-"""OPS109."""
-
 from mqttscope.lint.rules import V3_1, V3_1_1, Findings, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt import Connect, Direction
 

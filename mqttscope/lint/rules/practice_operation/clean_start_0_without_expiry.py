@@ -1,5 +1,3 @@
-"""OPS106."""
-
 from mqttscope.lint.rules import V5, Findings, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt import Connect, Direction
 

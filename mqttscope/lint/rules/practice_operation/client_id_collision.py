@@ -1,5 +1,3 @@
-"""OPS324."""
-
 from dataclasses import dataclass, field
 
 from mqttscope.lint.rules import SECOND_NS, Confidence, Findings, Rule, RuleContext, Severity, examples

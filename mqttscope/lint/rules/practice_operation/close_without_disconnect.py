@@ -1,5 +1,3 @@
-"""OPS216."""
-
 from mqttscope.lint.rules import C2S, S2C, V5, Connection, Findings, Rule, RuleContext, Severity, examples
 from mqttscope.session.connection import DISCONNECTED, REFUSED
 

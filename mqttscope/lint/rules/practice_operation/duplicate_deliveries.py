@@ -1,5 +1,3 @@
-"""OPS427."""
-
 from dataclasses import dataclass, field
 
 from mqttscope.lint.examples import examples

@@ -1,5 +1,3 @@
-"""OPS219."""
-
 from collections.abc import Iterator
 
 from mqttscope.lint.rules import Related, Report, Rule, RuleContext, Severity, examples

@@ -1,5 +1,3 @@
-"""OPS101."""
-
 from mqttscope.lint.rules import V5, Confidence, Connection, Findings, Related, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt import Connack, Connect, Direction
 

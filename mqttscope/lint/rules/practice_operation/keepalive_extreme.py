@@ -1,5 +1,3 @@
-"""OPS102."""
-
 from mqttscope.lint.rules import Findings, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt import Connect, Direction
 

@@ -1,5 +1,3 @@
-"""OPS108."""
-
 from mqttscope.lint.rules import Findings, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt import Connect, Direction
 

@@ -1,5 +1,3 @@
-"""OPS103."""
-
 from mqttscope.lint.rules import Findings, Related, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt import Direction, Publish
 

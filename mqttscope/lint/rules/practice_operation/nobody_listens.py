@@ -1,5 +1,3 @@
-"""OPS428."""
-
 from dataclasses import dataclass, field
 
 from mqttscope.lint.rules import V5, Findings, Rule, RuleContext, Severity, examples, shown

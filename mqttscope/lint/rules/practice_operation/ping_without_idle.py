@@ -1,5 +1,3 @@
-"""OPS212."""
-
 from dataclasses import dataclass
 
 from mqttscope.lint.rules import C2S, S2C, Connection, Findings, Needs, Rule, RuleContext, Severity, examples

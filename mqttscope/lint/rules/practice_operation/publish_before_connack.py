@@ -1,5 +1,3 @@
-"""OPS217."""
-
 from mqttscope.lint.rules import Findings, Rule, RuleContext, Severity, examples, packet_name
 from mqttscope.lint.topics import Seen
 from mqttscope.mqtt import ControlPacket, Direction, Pingreq, Publish, Subscribe, Unsubscribe

@@ -1,5 +1,3 @@
-"""OPS214."""
-
 from collections.abc import Iterator
 
 from mqttscope.lint.rules import Confidence, Needs, Report, Rule, RuleContext, Severity, examples, shown

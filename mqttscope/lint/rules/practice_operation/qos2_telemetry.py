@@ -1,5 +1,3 @@
-"""OPS223."""
-
 from dataclasses import dataclass, field
 
 from mqttscope.lint.rules import Confidence, Findings, Rule, RuleContext, Severity, examples, shown

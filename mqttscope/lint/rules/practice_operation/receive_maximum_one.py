@@ -1,5 +1,3 @@
-"""OPS110."""
-
 from mqttscope.lint.rules import V5, Findings, Rule, RuleContext, Severity, examples, packet_name
 from mqttscope.lint.shared_checks import duration
 from mqttscope.mqtt.packets import Connack, Connect

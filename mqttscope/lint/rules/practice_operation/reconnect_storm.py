@@ -1,5 +1,3 @@
-"""OPS325."""
-
 from dataclasses import dataclass, field
 from itertools import pairwise
 

@@ -1,5 +1,3 @@
-"""OPS218."""
-
 from mqttscope.lint.rules import V5, Confidence, Findings, Rule, RuleContext, Severity, examples
 from mqttscope.lint.shared_checks import count
 from mqttscope.lint.topics import Seen

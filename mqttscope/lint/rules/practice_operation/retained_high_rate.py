@@ -1,5 +1,3 @@
-"""OPS426."""
-
 from dataclasses import dataclass, field
 
 from mqttscope.lint.rules import Findings, Rule, RuleContext, Severity, examples, shown

@@ -1,5 +1,3 @@
-"""OPS105."""
-
 import re
 from itertools import pairwise
 

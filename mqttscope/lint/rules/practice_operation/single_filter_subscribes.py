@@ -1,5 +1,3 @@
-"""OPS222."""
-
 from dataclasses import dataclass
 
 from mqttscope.lint.rules import Connection, Findings, Rule, RuleContext, Severity, examples

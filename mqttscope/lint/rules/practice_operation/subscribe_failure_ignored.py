@@ -1,5 +1,3 @@
-"""OPS220."""
-
 from dataclasses import dataclass, field
 
 from mqttscope.lint.rules import Confidence, Connection, Findings, Needs, Rule, RuleContext, Severity, examples, shown

@@ -1,5 +1,3 @@
-"""OPS221."""
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 

@@ -1,5 +1,3 @@
-"""OPS215."""
-
 from collections.abc import Iterator
 
 from mqttscope.lint.rules import C2S, S2C, V5, Connection, Needs, Report, Rule, RuleContext, Severity, examples

@@ -1,5 +1,3 @@
-"""OPS211."""
-
 from mqttscope.lint.rules import V5, Findings, Needs, Rule, RuleContext, Severity, examples, shown
 from mqttscope.lint.topics import Seen
 from mqttscope.mqtt import Direction, Subscribe

@@ -1,5 +1,3 @@
-"""OPS429."""
-
 from dataclasses import dataclass, field
 
 from mqttscope.lint.context import ConnectionKey, RuleContext

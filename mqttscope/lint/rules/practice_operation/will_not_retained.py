@@ -1,5 +1,3 @@
-"""OPS104."""
-
 from mqttscope.lint.rules import Findings, Related, Rule, RuleContext, Severity, examples, shown
 from mqttscope.lint.topics import Seen
 from mqttscope.mqtt import Direction, Publish

@@ -1,5 +1,3 @@
-"""PAY103."""
-
 import json
 import re
 

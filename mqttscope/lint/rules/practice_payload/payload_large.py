@@ -1,5 +1,3 @@
-"""PAY102."""
-
 from mqttscope.lint.rules import Findings, Rule, RuleContext, Severity, examples, properties_lost, shown
 from mqttscope.mqtt.packets import Publish
 

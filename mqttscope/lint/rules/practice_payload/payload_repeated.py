@@ -1,5 +1,3 @@
-"""PAY204."""
-
 from dataclasses import dataclass, field
 from zlib import crc32
 

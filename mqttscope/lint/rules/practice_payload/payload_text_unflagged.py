@@ -1,5 +1,3 @@
-"""PAY101."""
-
 import re
 
 from mqttscope.lint.rules import V5, Confidence, Findings, Rule, RuleContext, Severity, examples, shown

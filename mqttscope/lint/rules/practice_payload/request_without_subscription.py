@@ -1,5 +1,3 @@
-"""PAY205."""
-
 from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Rule, RuleContext, Severity, examples, shown
 from mqttscope.lint.topics import Seen
 from mqttscope.mqtt import Direction, Publish

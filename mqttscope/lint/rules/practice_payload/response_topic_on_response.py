@@ -1,5 +1,3 @@
-"""PAY207."""
-
 from dataclasses import dataclass, field
 
 from mqttscope.lint.rules import V5, Confidence, Findings, Rule, RuleContext, Severity, examples, shown

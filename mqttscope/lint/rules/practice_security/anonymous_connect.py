@@ -1,5 +1,3 @@
-"""SEC102."""
-
 from mqttscope.lint.rules import Confidence, Connection, Findings, Related, Rule, RuleContext, Severity, examples
 from mqttscope.lint.shared_checks import is_plain
 from mqttscope.mqtt import Connack, Connect, Direction

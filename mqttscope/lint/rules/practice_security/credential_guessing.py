@@ -1,5 +1,3 @@
-"""SEC305."""
-
 from __future__ import annotations
 
 import zlib

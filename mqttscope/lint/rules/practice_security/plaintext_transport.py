@@ -1,5 +1,3 @@
-"""SEC103."""
-
 from mqttscope.lint.rules import Findings, Rule, RuleContext, Severity, examples
 from mqttscope.lint.shared_checks import is_loopback, is_plain
 from mqttscope.mqtt import Connect, Direction

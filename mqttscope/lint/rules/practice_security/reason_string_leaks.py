@@ -1,5 +1,3 @@
-"""SEC206."""
-
 import re
 
 from mqttscope.lint.rules import V5, Confidence, Findings, Rule, RuleContext, Severity, examples, packet_name, shown

@@ -1,5 +1,3 @@
-"""SEC104."""
-
 from collections.abc import Iterator
 
 from mqttscope.lint.rules import Confidence, Findings, Report, Rule, RuleContext, Severity, examples, shown

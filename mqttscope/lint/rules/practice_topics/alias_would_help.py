@@ -1,5 +1,3 @@
-"""TOP209."""
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 

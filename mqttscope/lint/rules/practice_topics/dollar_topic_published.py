@@ -1,5 +1,3 @@
-"""TOP105."""
-
 from mqttscope.lint.rules import V3_1_1, V5, Findings, Rule, RuleContext, Severity, examples, shown
 from mqttscope.lint.topics import Seen
 from mqttscope.mqtt import Connect, Direction, Publish

@@ -1,5 +1,3 @@
-"""TOP108."""
-
 import re
 from dataclasses import dataclass, field
 from typing import TypeVar

@@ -1,5 +1,3 @@
-"""TOP213."""
-
 from collections.abc import Iterator
 from itertools import islice
 

@@ -1,5 +1,3 @@
-"""TOP210."""
-
 from collections.abc import Iterator
 
 from mqttscope.lint.rules import V5, Related, Report, Rule, RuleContext, Severity, examples

@@ -1,5 +1,3 @@
-"""TOP107."""
-
 import re
 from collections.abc import Iterator
 

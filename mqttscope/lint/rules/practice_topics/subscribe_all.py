@@ -1,5 +1,3 @@
-"""TOP106."""
-
 from collections.abc import Iterator
 
 from mqttscope.lint.rules import Report, Rule, RuleContext, Severity, examples

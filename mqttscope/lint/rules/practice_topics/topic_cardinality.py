@@ -1,5 +1,3 @@
-"""TOP412."""
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import zip_longest

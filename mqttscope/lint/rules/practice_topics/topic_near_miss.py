@@ -1,5 +1,3 @@
-"""TOP211."""
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 

@@ -1,5 +1,3 @@
-"""PRP207."""
-
 from typing import Any
 
 from mqttscope.lint.rules import V5, Findings, Needs, Related, Rule, RuleContext, Severity, examples, packet_name

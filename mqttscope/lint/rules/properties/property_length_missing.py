@@ -1,5 +1,3 @@
-"""PRP101."""
-
 from mqttscope.lint.rules import V5, Confidence, Findings, RuleContext, examples
 from mqttscope.lint.shared_checks import REFUSAL_OF_3_1_1, MalformedRule, other_layout
 from mqttscope.mqtt.constants import MalformedReason, PacketType, type_name

@@ -1,5 +1,3 @@
-"""PRP105."""
-
 from collections.abc import Iterable
 from typing import Any
 

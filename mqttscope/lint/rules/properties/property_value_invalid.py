@@ -1,5 +1,3 @@
-"""PRP106."""
-
 from typing import Any
 
 from mqttscope.lint.rules import V5, Findings, Report, Rule, RuleContext, Severity, examples, packet_name

@@ -1,5 +1,3 @@
-"""PRP208."""
-
 from mqttscope.lint.rules import V5, Findings, Needs, Rule, RuleContext, Severity, examples, shown
 from mqttscope.mqtt import Connack, Direction
 

@@ -1,5 +1,3 @@
-"""PRP109."""
-
 from mqttscope.lint.rules import V5, Findings, Rule, RuleContext, Severity, examples, packet_name, shown
 from mqttscope.mqtt.constants import reason_name
 from mqttscope.mqtt.packets import Connack, Disconnect

@@ -1,5 +1,3 @@
-"""PUB208."""
-
 from mqttscope.lint.rules import V3_1, V3_1_1, V5, Confidence, Findings, Needs, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt.packets import Publish
 

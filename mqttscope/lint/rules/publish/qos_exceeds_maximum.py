@@ -1,5 +1,3 @@
-"""PUB209."""
-
 from mqttscope.lint.rules import V5, Findings, RuleContext, examples
 from mqttscope.lint.shared_checks import AnnouncedLimitRule
 from mqttscope.mqtt import Direction, Publish

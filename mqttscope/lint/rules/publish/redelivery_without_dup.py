@@ -1,5 +1,3 @@
-"""PUB311."""
-
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.rules import V3_1, V3_1_1, V5, Confidence, Findings, Needs, Related, Rule, Severity, examples, shown
 from mqttscope.lint.session_model import SessionModel, doubted

@@ -1,5 +1,3 @@
-"""PUB106."""
-
 from mqttscope.lint.rules import V5, Findings, Rule, RuleContext, Severity, examples, sides_guessed
 from mqttscope.mqtt import Direction, Publish
 from mqttscope.mqtt.properties import SUBSCRIPTION_IDENTIFIER

@@ -1,5 +1,3 @@
-"""PUB104."""
-
 from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, Rule, RuleContext, Severity, examples, properties_lost
 from mqttscope.mqtt.packets import Publish
 

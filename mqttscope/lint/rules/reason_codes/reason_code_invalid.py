@@ -1,5 +1,3 @@
-"""RSN101."""
-
 from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, Rule, RuleContext, Severity, examples, lawful_elsewhere
 from mqttscope.lint.shared_checks import REFUSAL_OF_3_1_1
 from mqttscope.mqtt.constants import REASON_CODES, MalformedReason

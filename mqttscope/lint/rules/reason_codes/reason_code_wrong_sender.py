@@ -1,5 +1,3 @@
-"""RSN102."""
-
 from mqttscope.lint.rules import V5, Findings, Rule, RuleContext, Severity, examples, packet_name, sides_guessed
 from mqttscope.lint.rules.authentication.auth_reason_code_wrong import follows
 from mqttscope.mqtt.constants import reason_name

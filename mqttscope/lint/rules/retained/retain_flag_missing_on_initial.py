@@ -1,5 +1,3 @@
-"""RET411."""
-
 import zlib
 
 from mqttscope.lint.broker_watch import doubt

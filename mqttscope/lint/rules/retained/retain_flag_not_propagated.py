@@ -1,5 +1,3 @@
-"""RET409."""
-
 import zlib
 
 from mqttscope.lint.broker_watch import doubt

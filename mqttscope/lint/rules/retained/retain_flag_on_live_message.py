@@ -1,5 +1,3 @@
-"""RET202."""
-
 from mqttscope.lint.context import SECOND_NS, RuleContext
 from mqttscope.lint.rules import V3_1, V3_1_1, V5, Confidence, Findings, Needs, Related, Rule, Severity, examples
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, filters_of

@@ -1,5 +1,3 @@
-"""RET407."""
-
 import zlib
 from dataclasses import dataclass, field
 

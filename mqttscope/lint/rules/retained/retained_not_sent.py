@@ -1,5 +1,3 @@
-"""RET406."""
-
 from mqttscope.lint.broker_watch import doubt
 from mqttscope.lint.examples import examples
 from mqttscope.lint.retained_store import Judged, RetainedStore, Vain, WaitingRule, waited_s

@@ -1,5 +1,3 @@
-"""RET405."""
-
 import zlib
 from dataclasses import dataclass, field
 

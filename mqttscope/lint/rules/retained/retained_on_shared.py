@@ -1,5 +1,3 @@
-"""RET204."""
-
 from mqttscope.lint.rules import V5, Findings, Related, RuleContext, examples
 from mqttscope.lint.rules.delivery import DeliveryRule, filters_of
 from mqttscope.mqtt.packets import Publish

@@ -1,5 +1,3 @@
-"""RET408."""
-
 import zlib
 
 from mqttscope.lint.broker_watch import doubt

@@ -1,5 +1,3 @@
-"""SES411."""
-
 from typing import Any
 
 from mqttscope.lint.awaiting import AwaitingRule, Timers

@@ -1,5 +1,3 @@
-"""SES109."""
-
 from mqttscope.lint.rules import V5, Findings, Rule, RuleContext, Severity, examples, sides_guessed
 from mqttscope.mqtt import Direction, Disconnect
 

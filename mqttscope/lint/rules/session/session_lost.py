@@ -1,5 +1,3 @@
-"""SES304."""
-
 from collections.abc import Iterator
 
 from mqttscope.lint.examples import examples

@@ -1,5 +1,3 @@
-"""SES303."""
-
 from mqttscope.lint.examples import examples
 from mqttscope.lint.rules import SECOND_NS, V3_1_1, V5, Confidence, Findings, Needs, Report, Rule, RuleContext, Severity
 from mqttscope.lint.session_model import SessionModel

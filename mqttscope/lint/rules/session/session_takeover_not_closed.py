@@ -1,5 +1,3 @@
-"""SES307."""
-
 from dataclasses import dataclass, field
 
 from mqttscope.lint.context import SECOND_NS, ConnectionKey, RuleContext

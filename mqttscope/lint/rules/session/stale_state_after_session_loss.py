@@ -1,5 +1,3 @@
-"""SES201."""
-
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Needs, Related, Rule, Severity, examples, packet_name
 from mqttscope.mqtt import ControlPacket, Direction, PacketType, Puback, Pubcomp, Publish, Pubrec, Pubrel

@@ -1,5 +1,3 @@
-"""SES202."""
-
 from mqttscope.lint.examples import examples
 from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Related, Rule, RuleContext, Severity, packet_name
 from mqttscope.mqtt.packets import Pubcomp, Pubrel

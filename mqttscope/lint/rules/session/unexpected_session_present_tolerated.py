@@ -1,5 +1,3 @@
-"""SES510."""
-
 from mqttscope.events import PacketEvent
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule, packet_name
 from mqttscope.lint.rules import C2S, S2C, Confidence, Connection, Related, Report, RuleContext, Severity, examples

@@ -1,5 +1,3 @@
-"""SUB211."""
-
 from collections.abc import Iterator
 
 from mqttscope.lint.rules import V3_1_1, V5, Needs, Related, Report, Rule, RuleContext, Severity, examples

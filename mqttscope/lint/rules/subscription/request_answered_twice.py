@@ -1,5 +1,3 @@
-"""SUB212."""
-
 from mqttscope.lint.examples import examples
 from mqttscope.lint.rules import V3_1_1, V5, Findings, Needs, Related, Rule, RuleContext, Severity, packet_name
 from mqttscope.lint.rules.subscription import request_of

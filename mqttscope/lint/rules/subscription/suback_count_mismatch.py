@@ -1,5 +1,3 @@
-"""SUB210."""
-
 from mqttscope.lint.examples import examples
 from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, Needs, Related, Rule, RuleContext, Severity, packet_name
 from mqttscope.lint.rules.subscription import request_of

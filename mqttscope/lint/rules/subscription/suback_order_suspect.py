@@ -1,5 +1,3 @@
-"""SUB218."""
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 

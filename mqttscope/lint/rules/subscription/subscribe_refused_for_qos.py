@@ -1,5 +1,3 @@
-"""SUB216."""
-
 from mqttscope.lint.rules import V5, Findings, Needs, Related, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt import Direction, Disconnect
 

@@ -1,5 +1,3 @@
-"""SUB217."""
-
 from collections.abc import Iterator
 
 from mqttscope.lint.rules import V5, Confidence, Needs, Related, Report, Rule, RuleContext, Severity, examples

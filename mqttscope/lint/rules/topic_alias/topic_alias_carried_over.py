@@ -1,5 +1,3 @@
-"""ALS305."""
-
 from dataclasses import dataclass, field
 
 from mqttscope.lint.finding import Confidence, Severity

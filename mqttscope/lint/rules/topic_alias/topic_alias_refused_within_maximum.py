@@ -1,5 +1,3 @@
-"""ALS204."""
-
 from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt.packets import Disconnect
 

@@ -1,5 +1,3 @@
-"""ALS203."""
-
 from mqttscope.lint.rules import V5, Findings, Needs, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt.packets import Publish
 

@@ -1,5 +1,3 @@
-"""ALS101."""
-
 from mqttscope.lint.rules import V5, Findings, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt.packets import Publish
 

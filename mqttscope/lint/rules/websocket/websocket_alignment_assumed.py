@@ -1,5 +1,3 @@
-"""WSK504."""
-
 from mqttscope.lint.examples import examples
 from mqttscope.lint.rules import C2S, S2C, V3_1_1, V5, Confidence, Connection, Findings, Rule, RuleContext, Severity
 from mqttscope.lint.waiting import side_name

@@ -1,5 +1,3 @@
-"""WSK201."""
-
 from collections.abc import Iterable
 
 from mqttscope.lint.rules import V3_1_1, V5, Connection, Report, Rule, RuleContext, Severity, examples

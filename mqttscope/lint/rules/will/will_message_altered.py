@@ -1,5 +1,3 @@
-"""WIL408."""
-
 from mqttscope.lint.broker_watch import doubt
 from mqttscope.lint.rules import ALL_VERSIONS, V3_1_1, V5, Findings, Report, RuleContext, Severity, examples
 from mqttscope.lint.rules.delivery import DeliveryRule

@@ -1,5 +1,3 @@
-"""WIL404."""
-
 import zlib
 from dataclasses import dataclass, field
 from itertools import islice

@@ -1,5 +1,3 @@
-"""WIL103."""
-
 from collections.abc import Iterator
 
 from mqttscope.lint.rules import V3_1_1, V5, Findings, Rule, RuleContext, Severity, examples
