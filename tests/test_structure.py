@@ -87,7 +87,7 @@ def test_every_module_says_what_it_is_for() -> None:
 
     def says(path: Path) -> bool:
         rules = [node for node in tree(path).body if isinstance(node, ast.ClassDef) and "code = " in ast.unparse(node)]
-        nodes = [tree(path), *(rules if len(rules) == 1 else [])]
+        nodes: list[ast.Module | ast.ClassDef] = [tree(path), *(rules if len(rules) == 1 else [])]
         return any((ast.get_docstring(node) or "").split() for node in nodes)
 
     assert broken(says) == []

@@ -18,7 +18,7 @@ from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.finding import Finding
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.wire import counted
-from mqttscope.report.base import View
+from mqttscope.report.base import Collected, View
 from mqttscope.report.findings.shown import make_reporter
 from mqttscope.report.ladder import Ladder
 from mqttscope.report.payload import KINDS, PayloadView
@@ -36,17 +36,6 @@ MAX_RUNGS: Final = 600
 """Rows of a connection that its ladder shows around the one that was chosen."""
 BEFORE: Final = 200
 """So many of them before it."""
-
-
-class Collected:
-    """A sink that keeps lines."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def write(self, data: bytes, /) -> object:
-        self.lines += data.decode("utf-8", "replace").split("\n")[:-1]
-        return len(data)
 
 
 @dataclass(slots=True)
@@ -80,11 +69,6 @@ def detail(index: Index, number: int, view: View) -> Detail:
     return Detail(event, raw, hidden, [TreeLine(one) for one in sink.lines])
 
 
-def remark_lines(remark: str, view: View) -> list[TreeLine]:
-    """What has to be said of a row before it is shown."""
-    return said_lines(remark, view)
-
-
 def said_lines(told: str, view: View, style: str = "dim", place: tuple[int, int] = (-1, -1)) -> list[TreeLine]:
     """A sentence in as many lines as it needs; ``place``: the bytes that it is about."""
     painter = Painter(view)
@@ -107,13 +91,7 @@ def payload_lines(event: Event, view: View, lacks: str = "") -> list[TreeLine]:
     if packet.missing and not packet.payload:
         return said_lines(f"{whole}, none {view.held}" + (f": {lacks}" if lacks else ""), view)
     block = packet.properties
-    shown = PayloadView(
-        view.payload,
-        limit=view.payload_limit,
-        unicode=view.unicode,
-        show_secrets=view.show_secrets,
-        held=view.held,
-    ).show(
+    shown = PayloadView.of(view).show(
         packet.payload,
         content_type=None if block is None else block.content_type,
         indicator=None if block is None else block.payload_format_indicator,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import replace
+from io import BytesIO
 from typing import Final
 
 from mqttscope.browse.decoding import with_payload
@@ -36,13 +37,6 @@ CLOSED: Final = {
 """How connections ended, in a word."""
 
 
-class _Nowhere:
-    """A sink for reports that only make lines."""
-
-    def write(self, data: bytes, /) -> object:
-        return len(data)
-
-
 class RowLines:
     """The lines of a table of rows, as ``inspect`` would write them, with what the browser knows before them.
 
@@ -53,7 +47,7 @@ class RowLines:
     def __init__(self, index: Index, view: View) -> None:
         self.index = index
         self.view = view
-        self.text = TextLines(_Nowhere(), replace(view, width=view.width - 2 if view.width > 2 else view.width))
+        self.text = TextLines(BytesIO(), replace(view, width=view.width - 2 if view.width > 2 else view.width))
         self.painter = self.text.painter
         self._decoders = view.decoders()
         self._kept: OrderedDict[tuple[int, int, int, bool], str] = OrderedDict()
@@ -109,7 +103,7 @@ class ConnectionLines:
     def __init__(self, index: Index, view: View) -> None:
         self.index = index
         self.view = view
-        self.painter = TextLines(_Nowhere(), view).painter
+        self.painter = TextLines(BytesIO(), view).painter
 
     def heading(self) -> str:
         return f"{'#':>6} {'state':<12} {'findings':<11} {'packets':>8}  client {self.painter.to_server} broker"

@@ -55,6 +55,18 @@ def _console(kind: Any) -> Any:
     return _consoles[0]
 
 
+class CursorMessage(Message):
+    """What a pane says about its cursor."""
+
+    def __init__(self, pane: LinePane) -> None:
+        super().__init__()
+        self.pane = pane
+
+    @property
+    def control(self) -> LinePane:
+        return self.pane
+
+
 class LinePane(ScrollView, can_focus=True):
     """Lines with a cursor.  Only those that can be seen are made."""
 
@@ -71,27 +83,11 @@ class LinePane(ScrollView, can_focus=True):
     class Fitted(Message):
         """The pane has other columns or lines now."""
 
-    class Moved(Message):
+    class Moved(CursorMessage):
         """The cursor has moved."""
 
-        def __init__(self, pane: LinePane) -> None:
-            super().__init__()
-            self.pane = pane
-
-        @property
-        def control(self) -> LinePane:
-            return self.pane
-
-    class Chosen(Message):
+    class Chosen(CursorMessage):
         """The line of the cursor was chosen."""
-
-        def __init__(self, pane: LinePane) -> None:
-            super().__init__()
-            self.pane = pane
-
-        @property
-        def control(self) -> LinePane:
-            return self.pane
 
     def __init__(self, title: str, *, id: str) -> None:  # noqa: A002 - textual's word
         super().__init__(id=id)

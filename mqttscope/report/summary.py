@@ -122,13 +122,7 @@ class Summary:
     def __init__(self, view: View, painter: Painter, *, alone: bool = False) -> None:
         self.painter = painter
         self.alone = alone
-        self.payload = PayloadView(
-            view.payload,
-            limit=view.payload_limit,
-            unicode=view.unicode,
-            show_secrets=view.show_secrets,
-            held=view.held,
-        )
+        self.payload = PayloadView.of(view)
         self.show_secrets = view.show_secrets
         self.names = TopicNames(painter)
         self._keep = NARROW_PAYLOAD if 0 < view.width < NARROW_LINE else MIN_PAYLOAD

@@ -282,13 +282,7 @@ class Tree(PublicReport):
         self._bare = bare
         self.lines = TextLines(sink, view)
         self.painter = self.lines.painter
-        self.payload = PayloadView(
-            view.payload,
-            limit=view.payload_limit,
-            unicode=view.unicode,
-            show_secrets=view.show_secrets,
-            held=view.held,
-        )
+        self.payload = PayloadView.of(view)
         width = view.width
         self._bytes_shown = 8 if width <= 0 or width >= 110 else 4 if width >= 70 else 2
         self._name_cells = 34 if width <= 0 or width >= 110 else 26 if width >= 70 else 20 if bare else 14

@@ -24,6 +24,7 @@ folded in the same way, so that nothing is omitted silently.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from io import BytesIO
 
 from mqttscope.events import MalformedEvent, PacketEvent
 from mqttscope.lint.catalogue import all_rules, all_statements
@@ -57,15 +58,8 @@ _COMPRESSED = (b"\x1f", b"\x78", b"\x28")
 """First bytes of gzip, zlib and zstd."""
 
 
-class _Nowhere:
-    """A sink for a reporter that only makes lines."""
-
-    def write(self, data: bytes, /) -> object:
-        return len(data)
-
-
 def _lines(view: View) -> TextLines:
-    text = TextLines(_Nowhere(), view)
+    text = TextLines(BytesIO(), view)
     text.summary = PacketSummary(view, text.painter, alone=True)
     return text
 
