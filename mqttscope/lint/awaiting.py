@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from mqttscope.lint.context import SECOND_NS, ConnectionKey, RuleContext
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
 from mqttscope.lint.message_model import EXPECT_NS, NARROW, Expected, Messages, fits
-from mqttscope.lint.rule import Findings, Rule
+from mqttscope.lint.rule import Findings, Needs, Rule
 from mqttscope.mqtt import ControlPacket, Direction, Puback, Pubcomp
 from mqttscope.session.connection import Connection
 from mqttscope.session.subscriptions import FLOOD_PAUSE_NS
@@ -30,6 +30,8 @@ class Timers:
 class AwaitingRule(Rule):
     """A rule about messages that did not come, with a setting ``timeout`` in seconds."""
 
+    severities = (Severity.ERROR, Severity.WARNING)
+    needs = Needs.OPENING | Needs.WHOLE
     models = (Messages,)
     looks_at: ClassVar[type[ControlPacket] | tuple[type[ControlPacket], ...]] = (Puback, Pubcomp)
     sender = Direction.SERVER_TO_CLIENT

@@ -201,6 +201,9 @@ class Watch(Model):
 class BrokerRule(Rule):
     """A rule whose ``Memory`` is a `Watch`, and which calls `watch` for each CONNECT, CONNACK and PUBLISH it gets."""
 
+    severities = (Severity.ERROR, Severity.WARNING)
+    confidence = Confidence.LIKELY
+
     def watch(self, packet: Any, at: RuleContext) -> Watch:
         """The memory, after it has taken note of the packet."""
         memory: Watch = at.memory(self)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from mqttscope.lint.broker_watch import MAX_TOPICS, Watch
 from mqttscope.lint.context import SECOND_NS, ConnectionKey, RuleContext
 from mqttscope.lint.finding import Related, Report, Scope
-from mqttscope.lint.rule import V5, Findings, Rule
+from mqttscope.lint.rule import ALL_VERSIONS, V5, Findings, Needs, Rule
 from mqttscope.mqtt import Connack, Connect, ControlPacket, Puback, Pubcomp, Publish, Pubrec, Subscribe
 from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.topics import compile_filter
@@ -458,12 +458,21 @@ class WaitingRule(Rule):
     Its ``Memory`` is `Judged`, its model `RetainedStore`, and it looks at SUBSCRIBE.
     """
 
+    versions = ALL_VERSIONS
+    looks_at: ClassVar[type[ControlPacket] | tuple[type[ControlPacket], ...]] = Subscribe
+    needs = Needs.OPENING | Needs.WHOLE
+    settings: ClassVar[dict[str, int | float | str | list[str]]] = {"timeout": 30}
+    models = (RetainedStore,)
+    Memory = Judged
+
     def judge(self, vain: Vain, store: RetainedStore, at: RuleContext) -> Report | None:
         raise NotImplementedError
 
-    def await_answer(self, at: RuleContext) -> None:
+    def check(self, packet: Any, at: RuleContext) -> Findings:
+        """Look again when what it asks for should have come."""
         if at.model(RetainedStore).kept:
             at.ask(self, at.timestamp_ns + self.nanoseconds("timeout"))
+        return None
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
         """Judge what has not come in time."""

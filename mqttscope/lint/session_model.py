@@ -449,6 +449,7 @@ class ResumptionRule(Rule):
     (it may send one at a time), and of what the other side takes no more.
     """
 
+    severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
     looks_at = Connack
     sender = S2C

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.finding import Related, Report, Severity
-from mqttscope.lint.rule import Findings, Rule
+from mqttscope.lint.finding import Confidence, Related, Report, Severity
+from mqttscope.lint.rule import Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
 from mqttscope.session.connection import C2S, S2C, Connection
 from mqttscope.session.history import PeerHistory
@@ -93,6 +93,10 @@ class Overdue:
 class AnswerRule(Rule):
     """A rule about packets that are to be answered within ``timeout`` seconds; its ``Memory`` is `Waiting`."""
 
+    confidence = Confidence.LIKELY
+    needs = Needs.BOTH_DIRECTIONS | Needs.WHOLE
+    settings: ClassVar[dict[str, int | float | str | list[str]]] = {"timeout": 30}
+    Memory = Waiting
     waits = True
     begun_by_debtor: ClassVar[bool] = False
     """Whether who owes the answer is who began the exchange."""

@@ -1,4 +1,4 @@
-from mqttscope.lint.rules import V5, Confidence, RuleContext, Severity, examples
+from mqttscope.lint.rules import V5, Confidence, RuleContext, examples
 from mqttscope.lint.session_model import Carried, ResumptionRule
 from mqttscope.mqtt.constants import Direction
 
@@ -13,7 +13,6 @@ class InflightDroppedOnExpiry(ResumptionRule):
     """
 
     code = "ACK314"
-    severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.HEURISTIC
     versions = (V5,)
     statements = {V5: {"MQTT-4.3.3-7": ""}}

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import ClassVar
 
-from mqttscope.lint.rules import V3_1_1, V5, Confidence, Needs, Report, RuleContext, Severity, examples
-from mqttscope.lint.waiting import AnswerRule, Overdue, Waiting
+from mqttscope.lint.rules import V3_1_1, V5, Report, RuleContext, Severity, examples
+from mqttscope.lint.waiting import AnswerRule, Overdue
 from mqttscope.mqtt import Direction, Pubrec, Pubrel
 
 
@@ -12,10 +12,6 @@ class ReleaseRule(AnswerRule):
     """A packet of an exchange of QoS 2 without the packet that follows it."""
 
     severity = Severity.ERROR
-    confidence = Confidence.LIKELY
-    needs = Needs.BOTH_DIRECTIONS | Needs.WHOLE
-    settings = {"timeout": 30}
-    Memory = Waiting
     packet: ClassVar[str]
     answer: ClassVar[str]
 

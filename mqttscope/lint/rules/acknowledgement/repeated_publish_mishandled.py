@@ -1,9 +1,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from mqttscope.lint.finding import Confidence, Related, Report, Severity
-from mqttscope.lint.rules import V3_1_1, V5, Findings, Needs, RuleContext, examples, packet_name
-from mqttscope.lint.waiting import AnswerRule, Overdue, Waiting
+from mqttscope.lint.rules import V3_1_1, V5, Findings, Related, Report, RuleContext, Severity, examples, packet_name
+from mqttscope.lint.waiting import AnswerRule, Overdue
 from mqttscope.mqtt import Direction, PacketType, Puback, Publish, Pubrec
 from mqttscope.session.inflight import RECEIVED
 
@@ -27,7 +26,6 @@ class RepeatedPublishMishandled(AnswerRule):
 
     code = "ACK518"
     severity = Severity.ERROR
-    confidence = Confidence.LIKELY
     statements = {
         V5: {"MQTT-4.3.2-5": "puback", "MQTT-4.3.3-9": "pubrec", "MQTT-4.3.3-10": "", "MQTT-4.3.3-12": "pubrec"},
         V3_1_1: {"MQTT-4.3.3-2": ""},
@@ -36,9 +34,6 @@ class RepeatedPublishMishandled(AnswerRule):
     looks_at = (Publish, Puback, Pubrec)
     waits = False
     when = {Publish: "dup", Puback: "reason_code", Pubrec: "reason_code"}
-    needs = Needs.BOTH_DIRECTIONS | Needs.WHOLE
-    settings = {"timeout": 30}
-    Memory = Waiting
 
     good = examples("""
         PUBREC again

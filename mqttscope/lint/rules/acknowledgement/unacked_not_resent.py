@@ -1,4 +1,4 @@
-from mqttscope.lint.rules import V3_1, V3_1_1, V5, RuleContext, Severity, examples, shown
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, RuleContext, examples, shown
 from mqttscope.lint.session_model import Carried, ResumptionRule
 from mqttscope.mqtt.constants import Direction
 
@@ -17,7 +17,6 @@ class UnackedNotResent(ResumptionRule):
     """
 
     code = "ACK311"
-    severities = (Severity.ERROR, Severity.WARNING)
     statements = {
         V5: {"MQTT-4.4.0-1": "", "MQTT-4.8.2-4": "server"},
         V3_1_1: {"MQTT-4.4.0-1": ""},

@@ -12,6 +12,16 @@ ALL_SUBSCRIPTIONS = Needs.OPENING | Needs.SESSION_BIRTH | Needs.WHOLE_RECEIVER
 _SHOWN = 3
 
 
+class MessageRule(Rule):
+    """A delivery of a message whose publication was captured."""
+
+    confidence = Confidence.LIKELY
+    looks_at = Publish
+    sender = Direction.SERVER_TO_CLIENT
+    models = (Messages,)
+    about = (Messages, "topics")
+
+
 class DeliveryRule(Rule):
     """A message to a subscriber that its subscriptions do not explain; the capture may lack what does."""
 

@@ -1,10 +1,10 @@
 from dataclasses import dataclass, field
 
-from mqttscope.lint.message_model import SETTLE_NS, Messages
-from mqttscope.lint.rule import ALL_VERSIONS, V3_1_1, V5, Findings, Needs, Rule
-from mqttscope.lint.rules import SECOND_NS, Confidence, ConnectionKey, Related, RuleContext, Severity, examples
-from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, paired, steady_match
-from mqttscope.mqtt import Direction, Publish
+from mqttscope.lint.context import SECOND_NS, ConnectionKey, RuleContext
+from mqttscope.lint.message_model import SETTLE_NS
+from mqttscope.lint.rules import ALL_VERSIONS, V3_1_1, V5, Findings, Needs, Related, Severity, examples
+from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, MessageRule, paired, steady_match
+from mqttscope.mqtt import Publish
 
 MAX_LAST = 10_000
 """Subscribers and topics whose last message is remembered, each with its publisher."""
@@ -27,7 +27,7 @@ class Newest:
     last: dict[tuple[str, str, ConnectionKey, int], Last] = field(default_factory=dict)
 
 
-class DeliveryOrder(Rule):
+class DeliveryOrder(MessageRule):
     """A client gets two messages of one publisher and topic in the wrong order.
 
     Whoever keeps the last value of a topic then keeps the wrong one.  What counts is the first time that each message
@@ -39,14 +39,9 @@ class DeliveryOrder(Rule):
 
     code = "DLV412"
     severity = Severity.ERROR
-    confidence = Confidence.LIKELY
     versions = ALL_VERSIONS
     statements = {V5: {"MQTT-4.6.0-5": "", "MQTT-4.6.0-6": ""}, V3_1_1: {"MQTT-4.6.0-5": "", "MQTT-4.6.0-6": ""}}
-    looks_at = Publish
-    sender = Direction.SERVER_TO_CLIENT
     needs = ALL_SUBSCRIPTIONS | Needs.WHOLE_SENDER
-    models = (Messages,)
-    about = (Messages, "topics")
     Memory = Newest
 
     good = examples("""

@@ -1,11 +1,10 @@
-from mqttscope.lint.examples import examples
 from mqttscope.lint.message_model import Messages
-from mqttscope.lint.rules import SECOND_NS, V5, Confidence, Findings, Needs, Related, Rule, RuleContext, Severity
-from mqttscope.lint.rules.delivery import paired, waited_until_ns
-from mqttscope.mqtt import Direction, Publish
+from mqttscope.lint.rules import SECOND_NS, V5, Confidence, Findings, Needs, Related, RuleContext, Severity, examples
+from mqttscope.lint.rules.delivery import MessageRule, paired, waited_until_ns
+from mqttscope.mqtt import Publish
 
 
-class ExpiredMessageDelivered(Rule):
+class ExpiredMessageDelivered(MessageRule):
     """A server delivers a message whose Message Expiry Interval has passed.
 
     The interval says for how long a message is of use; a command that comes after it may do harm.  Time counts until
@@ -18,15 +17,10 @@ class ExpiredMessageDelivered(Rule):
 
     code = "DLV415"
     severities = (Severity.ERROR, Severity.WARNING)
-    confidence = Confidence.LIKELY
     versions = (V5,)
     statements = {V5: {"MQTT-3.3.2-5": ""}}
-    looks_at = Publish
-    sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING | Needs.WHOLE_SENDER
     settings = {"tolerance": 2}
-    models = (Messages,)
-    about = (Messages, "topics")
 
     good = examples("""
         in time

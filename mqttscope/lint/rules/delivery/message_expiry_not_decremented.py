@@ -3,7 +3,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mqttscope.lint.broker_watch import MAX_TOPICS, BrokerRule, Watch
-from mqttscope.lint.rules import SECOND_NS, V5, Confidence, Findings, Needs, Related, RuleContext, Severity, examples
+from mqttscope.lint.rules import SECOND_NS, V5, Findings, Needs, Related, RuleContext, examples
 from mqttscope.lint.rules.delivery import waited_until_ns
 from mqttscope.mqtt import Connack, Connect, ControlPacket, Publish
 from mqttscope.mqtt.properties import MESSAGE_EXPIRY_INTERVAL
@@ -51,8 +51,6 @@ class MessageExpiryNotDecremented(BrokerRule):
     """
 
     code = "DLV416"
-    severities = (Severity.ERROR, Severity.WARNING)
-    confidence = Confidence.LIKELY
     versions = (V5,)
     statements = {V5: {"MQTT-3.3.2-6": ""}}
     looks_at = (Publish, Connect, Connack)

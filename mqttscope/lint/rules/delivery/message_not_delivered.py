@@ -1,7 +1,6 @@
 from mqttscope.lint.awaiting import AwaitingRule
-from mqttscope.lint.examples import examples
 from mqttscope.lint.message_model import Expected, Messages
-from mqttscope.lint.rules import ALL_VERSIONS, SECOND_NS, V3_1_1, V5, Confidence, Needs, Report, RuleContext, Severity
+from mqttscope.lint.rules import ALL_VERSIONS, SECOND_NS, V3_1_1, V5, Confidence, Report, RuleContext, examples
 
 
 class MessageNotDelivered(AwaitingRule):
@@ -16,7 +15,6 @@ class MessageNotDelivered(AwaitingRule):
     """
 
     code = "DLV410"
-    severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
     versions = ALL_VERSIONS
     statements = {
@@ -27,7 +25,6 @@ class MessageNotDelivered(AwaitingRule):
         V5: ("MQTT-3.1.2-5", "MQTT-3.8.4-4", "MQTT-4.1.0-1", "MQTT-4.3.2-5", "MQTT-4.3.3-12", "MQTT-4.7.3-4"),
         V3_1_1: ("MQTT-3.3.1-10", "MQTT-3.8.4-3", "MQTT-4.1.0-1", "MQTT-4.7.3-4"),
     }
-    needs = Needs.OPENING | Needs.WHOLE
 
     good = examples("""
         it is delivered

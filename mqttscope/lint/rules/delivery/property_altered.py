@@ -1,10 +1,10 @@
-from mqttscope.lint.message_model import Messages
 from mqttscope.lint.properties_passed_on import altered, doubt_of
-from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Related, Rule, RuleContext, Severity, examples
-from mqttscope.mqtt import Direction, Publish
+from mqttscope.lint.rules import V5, Findings, Needs, Related, RuleContext, Severity, examples
+from mqttscope.lint.rules.delivery import MessageRule
+from mqttscope.mqtt import Publish
 
 
-class PropertyAltered(Rule):
+class PropertyAltered(MessageRule):
     """A server changes what a message was published with: content type, response topic, correlation data, format.
 
     These are for the receiver alone.  A response that goes to another topic, or without its Correlation Data, never
@@ -16,7 +16,6 @@ class PropertyAltered(Rule):
 
     code = "DLV413"
     severities = (Severity.ERROR, Severity.WARNING)
-    confidence = Confidence.LIKELY
     versions = (V5,)
     statements = {
         V5: {
@@ -26,11 +25,7 @@ class PropertyAltered(Rule):
             "MQTT-3.3.2-20": "publish.properties.content_type",
         }
     }
-    looks_at = Publish
-    sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING | Needs.WHOLE_SENDER
-    models = (Messages,)
-    about = (Messages, "topics")
 
     good = examples("""
         as they came, in another order

@@ -1,11 +1,11 @@
 from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.message_model import SETTLE_NS, Messages
-from mqttscope.lint.rules import ALL_VERSIONS, V3_1, V3_1_1, V5, Findings, Needs, Rule, RuleContext, examples
-from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, paired, steady_match
-from mqttscope.mqtt import Direction, Publish
+from mqttscope.lint.rules import ALL_VERSIONS, V3_1, V3_1_1, V5, Findings, Needs, RuleContext, examples
+from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, MessageRule, paired, steady_match
+from mqttscope.mqtt import Publish
 
 
-class Qos2DeliveredTwice(Rule):
+class Qos2DeliveredTwice(MessageRule):
     """A message that was published once with QoS 2 reaches a subscriber twice.
 
     QoS 2 is what one pays four packets for so that this does not happen.  It is an error where the publisher has sent
@@ -17,16 +17,11 @@ class Qos2DeliveredTwice(Rule):
 
     code = "DLV417"
     severities = (Severity.ERROR, Severity.WARNING)
-    confidence = Confidence.LIKELY
     versions = ALL_VERSIONS
     statements = {V3_1: {"V31-PUBLISH-qos2-hold": ""}}
     also = {V5: ("MQTT-4.3.3-10",), V3_1_1: ("MQTT-4.3.3-2",)}
-    looks_at = Publish
-    sender = Direction.SERVER_TO_CLIENT
     when = "qos"
     needs = ALL_SUBSCRIPTIONS | Needs.WHOLE_SENDER
-    models = (Messages,)
-    about = (Messages, "topics")
 
     good = examples("""
         sent again by the publisher, delivered once

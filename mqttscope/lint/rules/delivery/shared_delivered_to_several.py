@@ -1,14 +1,14 @@
 from mqttscope.lint.message_model import Messages, share_of
-from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Related, Rule, RuleContext, Severity, examples
-from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, paired
-from mqttscope.mqtt import Direction, Publish
+from mqttscope.lint.rules import V5, Findings, Needs, Related, RuleContext, Severity, examples
+from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, MessageRule, paired
+from mqttscope.mqtt import Publish
 from mqttscope.session.matching import FAILURE
 
 _SHOWN = 4
 """Members that a message names."""
 
 
-class SharedDeliveredToSeveral(Rule):
+class SharedDeliveredToSeveral(MessageRule):
     """A message of a Shared Subscription goes to more than one of its members.
 
     The members of a share divide the work, so each message is for one of them: what two of them do is done twice.
@@ -20,14 +20,9 @@ class SharedDeliveredToSeveral(Rule):
 
     code = "DLV419"
     severity = Severity.ERROR
-    confidence = Confidence.LIKELY
     versions = (V5,)
     statements = {V5: {"V5-SHARED-exactly-one": ""}}
-    looks_at = Publish
-    sender = Direction.SERVER_TO_CLIENT
     needs = ALL_SUBSCRIPTIONS | Needs.WHOLE_SENDER
-    models = (Messages,)
-    about = (Messages, "topics")
 
     good = examples("""
         one member

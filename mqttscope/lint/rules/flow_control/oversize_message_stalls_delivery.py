@@ -1,6 +1,6 @@
 from mqttscope.lint.awaiting import AwaitingRule
 from mqttscope.lint.message_model import Expected, Messages
-from mqttscope.lint.rules import SECOND_NS, V5, Confidence, Needs, Related, Report, RuleContext, Severity, examples
+from mqttscope.lint.rules import SECOND_NS, V5, Confidence, Related, Report, RuleContext, examples
 
 
 class OversizeMessageStallsDelivery(AwaitingRule):
@@ -13,11 +13,9 @@ class OversizeMessageStallsDelivery(AwaitingRule):
     """
 
     code = "FLW404"
-    severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.HEURISTIC
     versions = (V5,)
     statements = {V5: {"MQTT-3.1.2-25": ""}}
-    needs = Needs.OPENING | Needs.WHOLE
 
     good = examples("""
         the next one is delivered

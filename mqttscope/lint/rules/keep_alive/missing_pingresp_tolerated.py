@@ -1,12 +1,12 @@
 from mqttscope.events import PacketEvent
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
-from mqttscope.lint.rules import C2S, SECOND_NS, Confidence, Connection, Related, RuleContext, Severity, examples
-from mqttscope.lint.rules.keep_alive.pingreq_unanswered import Ping, follow, waits
+from mqttscope.lint.examples import examples
+from mqttscope.lint.rules import C2S, SECOND_NS, V3_1, V3_1_1, V5, Connection, Findings, Related, RuleContext, Severity
+from mqttscope.lint.rules.keep_alive.pingreq_unanswered import Ping, PingRule, waits
 from mqttscope.lint.waiting import has_arrived, is_over
-from mqttscope.mqtt.packets import Disconnect, Pingreq
+from mqttscope.mqtt.packets import Disconnect
 
 
-class MissingPingrespTolerated(Rule):
+class MissingPingrespTolerated(PingRule):
     """A client continues with a connection on which its PINGREQ was not answered.
 
     The server may be gone, or take the client for gone: what is sent then is lost.  The finding comes when the client
@@ -17,17 +17,12 @@ class MissingPingrespTolerated(Rule):
 
     code = "KAL505"
     severity = Severity.WARNING
-    confidence = Confidence.LIKELY
     statements = {V5: {"V5-PINGRESP-timeout": ""}, V3_1_1: {"V311-PINGRESP-timeout": ""}}
     also = {V3_1: ("V31-PINGREQ-answer",)}
-    looks_at = Pingreq
-    sender = C2S
-    needs = Needs.BOTH_DIRECTIONS | Needs.WHOLE
     settings = {
         # Many clients look once in a Keep Alive, which is 60 seconds by default.
         "timeout": 60
     }
-    Memory = Ping
 
     good = examples("""
         answered
@@ -47,10 +42,6 @@ class MissingPingrespTolerated(Rule):
         in 3.1
             opened 3.1; > pingreq; < ack; +40 > publish a; +40 > publish a !!
     """)
-
-    def check(self, packet: Pingreq, at: RuleContext) -> Findings:
-        follow(self, at)
-        return None
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
         """Look whether the client continues without an answer."""

@@ -20,15 +20,25 @@ class Ping:
     reported: bool = False
 
 
-def follow(rule: Rule, at: RuleContext) -> None:
-    """Take note of a PINGREQ: of those that wait for an answer the first one."""
-    ping: Ping = at.memory(rule)
-    answers = at.history.server.counts[PacketType.PINGRESP]
-    if ping.packet >= 0 and at.history.client.pings and answers == ping.answers:
-        return
-    ping.packet, ping.frame, ping.timestamp_ns = at.number, at.event.frame, at.timestamp_ns
-    ping.position, ping.answers, ping.reported = at.history.client.position, answers, False
-    at.ask(rule, at.timestamp_ns + rule.nanoseconds("timeout"))
+class PingRule(Rule):
+    """A PINGREQ that is not answered within ``timeout`` seconds."""
+
+    confidence = Confidence.LIKELY
+    looks_at = Pingreq
+    sender = C2S
+    needs = Needs.BOTH_DIRECTIONS | Needs.WHOLE
+    Memory = Ping
+
+    def check(self, packet: Pingreq, at: RuleContext) -> Findings:
+        """Take note of a PINGREQ: of those that wait for an answer the first one."""
+        ping: Ping = at.memory(self)
+        answers = at.history.server.counts[PacketType.PINGRESP]
+        if ping.packet >= 0 and at.history.client.pings and answers == ping.answers:
+            return None
+        ping.packet, ping.frame, ping.timestamp_ns = at.number, at.event.frame, at.timestamp_ns
+        ping.position, ping.answers, ping.reported = at.history.client.position, answers, False
+        at.ask(self, at.timestamp_ns + self.nanoseconds("timeout"))
+        return None
 
 
 def waits(ping: Ping, at: RuleContext) -> bool:
@@ -39,7 +49,7 @@ def waits(ping: Ping, at: RuleContext) -> bool:
     return history.server.counts[PacketType.PINGRESP] == ping.answers
 
 
-class PingreqUnanswered(Rule):
+class PingreqUnanswered(PingRule):
     """A PINGREQ gets no PINGRESP.
 
     The client takes the server for dead, closes and connects again, over and over.  The finding comes when the answer
@@ -51,13 +61,8 @@ class PingreqUnanswered(Rule):
 
     code = "KAL504"
     severity = Severity.ERROR
-    confidence = Confidence.LIKELY
     statements = {V5: {"MQTT-3.12.4-1": ""}, V3_1_1: {"MQTT-3.12.4-1": ""}, V3_1: {"V31-PINGREQ-answer": ""}}
-    looks_at = Pingreq
-    sender = C2S
-    needs = Needs.BOTH_DIRECTIONS | Needs.WHOLE
     settings = {"timeout": 30}
-    Memory = Ping
 
     good = examples("""
         answered
@@ -79,10 +84,6 @@ class PingreqUnanswered(Rule):
         in 3.1, after one that was answered
             opened 3.1; > pingreq; < pingresp; +30 > pingreq; < ack; @1 opened client=c2; +50 @1 > fin !
     """)
-
-    def check(self, packet: Pingreq, at: RuleContext) -> Findings:
-        follow(self, at)
-        return None
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
         """Look whether the answer has come."""

@@ -1,8 +1,7 @@
 from mqttscope.lint.broker_watch import doubt
-from mqttscope.lint.examples import examples
-from mqttscope.lint.retained_store import Judged, RetainedStore, Vain, WaitingRule, waited_s
-from mqttscope.lint.rules import ALL_VERSIONS, V3_1_1, Confidence, Findings, Needs, Report, RuleContext, Severity
-from mqttscope.mqtt import Direction, Subscribe
+from mqttscope.lint.retained_store import RetainedStore, Vain, WaitingRule, waited_s
+from mqttscope.lint.rules import V3_1_1, Confidence, Report, RuleContext, Severity, examples
+from mqttscope.mqtt import Direction
 
 
 class RetainedLostWithSession(WaitingRule):
@@ -18,13 +17,7 @@ class RetainedLostWithSession(WaitingRule):
     code = "RET410"
     severities = (Severity.ERROR, Severity.WARNING, Severity.INFO)
     confidence = Confidence.HEURISTIC
-    versions = ALL_VERSIONS
     statements = {V3_1_1: {"MQTT-3.1.2-7": ""}}
-    looks_at = Subscribe
-    needs = Needs.OPENING | Needs.WHOLE
-    settings = {"timeout": 30}
-    models = (RetainedStore,)
-    Memory = Judged
 
     good = examples("""
         it is still there
@@ -50,10 +43,6 @@ class RetainedLostWithSession(WaitingRule):
             @1 < suback 1 0; @1 < publish a 21 retain; > disconnect; > fin; @1 > subscribe 2 a:0; @1 < suback 2 0
             +31 @1 > pingreq !!
     """)
-
-    def check(self, packet: Subscribe, at: RuleContext) -> Findings:
-        self.await_answer(at)
-        return None
 
     def judge(self, vain: Vain, store: RetainedStore, at: RuleContext) -> Report | None:
         """Look whether the end of the publisher's session is all that has happened."""

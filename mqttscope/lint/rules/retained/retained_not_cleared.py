@@ -2,8 +2,7 @@ import zlib
 from dataclasses import dataclass, field
 
 from mqttscope.lint.broker_watch import MAX_TOPICS, BrokerRule, Watch
-from mqttscope.lint.context import SECOND_NS, RuleContext
-from mqttscope.lint.rules import ALL_VERSIONS, V3_1, V3_1_1, V5, Confidence, Findings, Related, Severity, examples
+from mqttscope.lint.rules import ALL_VERSIONS, SECOND_NS, V3_1, V3_1_1, V5, Findings, Related, RuleContext, examples
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
 from mqttscope.lint.rules.retained import askers
 from mqttscope.mqtt import Connack, Connect, ControlPacket, Puback, Pubcomp, Publish, Pubrec
@@ -67,8 +66,6 @@ class RetainedNotCleared(BrokerRule):
     """
 
     code = "RET407"
-    severities = (Severity.ERROR, Severity.WARNING)
-    confidence = Confidence.LIKELY
     versions = ALL_VERSIONS
     statements = {
         V5: {"MQTT-3.3.1-6": ""},

@@ -2,9 +2,9 @@ import zlib
 from dataclasses import dataclass, field
 
 from mqttscope.lint.broker_watch import MAX_TOPICS, doubt
-from mqttscope.lint.context import SECOND_NS, RuleContext
+from mqttscope.lint.examples import examples
 from mqttscope.lint.retained_store import Judged, RetainedStore, Vain, WaitingRule
-from mqttscope.lint.rules import ALL_VERSIONS, V3_1_1, V5, Confidence, Findings, Related, Report, Severity, examples
+from mqttscope.lint.rules import SECOND_NS, V3_1_1, V5, Confidence, Findings, Related, Report, RuleContext, Severity
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
 from mqttscope.lint.rules.retained import askers
 from mqttscope.mqtt import Direction, Publish, Subscribe
@@ -38,13 +38,11 @@ class RetainedNotStored(WaitingRule):
     code = "RET405"
     severities = (Severity.ERROR, Severity.WARNING, Severity.INFO)
     confidence = Confidence.LIKELY
-    versions = ALL_VERSIONS
     statements = {V5: {"MQTT-3.3.1-5": ""}, V3_1_1: {"MQTT-3.3.1-5": ""}}
     looks_at = (Publish, Subscribe)
     when = {Publish: "retain"}
     needs = ALL_SUBSCRIPTIONS
     settings = {"grace": 5, "timeout": 30}
-    models = (RetainedStore,)
     Memory = Asked
 
     good = examples("""
@@ -105,8 +103,7 @@ class RetainedNotStored(WaitingRule):
     def check(self, packet: Publish | Subscribe, at: RuleContext) -> Findings:
         """Look whether a subscriber gets what was replaced."""
         if isinstance(packet, Subscribe):
-            self.await_answer(at)
-            return None
+            return super().check(packet, at)
         topic = at.topic
         store = at.model(RetainedStore)
         kept = None if topic is None or at.from_client else store.kept.get(topic)

@@ -1,9 +1,9 @@
 from typing import Any
 
 from mqttscope.lint.awaiting import AwaitingRule, Timers
-from mqttscope.lint.context import SECOND_NS, RuleContext
+from mqttscope.lint.examples import examples
 from mqttscope.lint.message_model import Expected, Messages
-from mqttscope.lint.rules import ALL_VERSIONS, V3_1_1, V5, Confidence, Findings, Needs, Report, Severity, examples
+from mqttscope.lint.rules import ALL_VERSIONS, SECOND_NS, V3_1_1, V5, Confidence, Findings, Report, RuleContext
 from mqttscope.mqtt.packets import Connack
 
 
@@ -18,13 +18,11 @@ class OfflineMessageLost(AwaitingRule):
     """
 
     code = "SES411"
-    severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
     versions = ALL_VERSIONS
     statements = {V3_1_1: {"MQTT-3.1.2-5": ""}}
     also = {V5: ("MQTT-4.5.0-1",), V3_1_1: ("MQTT-4.5.0-1",)}
     looks_at = (Connack,)
-    needs = Needs.OPENING | Needs.WHOLE
 
     good = examples("""
         it is delivered
