@@ -470,18 +470,9 @@ def _head(traffic: Traffic, capture: str, painter: Painter) -> list[str]:
 
 def _comings(traffic: Traffic, painter: Painter) -> tuple[tuple[str, str], ...]:
     """How clients come and go, trouble first; how often lately where there is room for it."""
-    return next(
-        (
-            parts
-            for parts in (_parts(traffic, painter, rates=rates) for rates in (True, False))
-            if _fits(parts, painter)
-        ),
-        _parts(traffic, painter, rates=False),
-    )
-
-
-def _fits(parts: tuple[tuple[str, str], ...], painter: Painter) -> bool:
-    return sum(len(text) + 1 for text, _ in parts) - 1 <= painter.width
+    parts = _parts(traffic, painter, rates=True)
+    fits = sum(len(text) + 1 for text, _ in parts) - 1 <= painter.width
+    return parts if fits else _parts(traffic, painter, rates=False)
 
 
 def _parts(traffic: Traffic, painter: Painter, *, rates: bool) -> tuple[tuple[str, str], ...]:

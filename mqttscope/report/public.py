@@ -19,21 +19,7 @@ from mqttscope.events import (
     PacketEvent,
     UnparsedEvent,
 )
-from mqttscope.mqtt import ControlPacket, Direction, ProtocolVersion, Span, trace
-from mqttscope.mqtt.packets import (
-    Connect,
-    Pingreq,
-    Pingresp,
-    Puback,
-    Pubcomp,
-    Publish,
-    Pubrec,
-    Pubrel,
-    Suback,
-    Subscribe,
-    Unsuback,
-    Unsubscribe,
-)
+from mqttscope.mqtt import Connect, ControlPacket, Direction, ProtocolVersion, Publish, Span, packets, trace
 from mqttscope.secrets.addresses import public_details
 from mqttscope.secrets.credentials import starred_name
 from mqttscope.secrets.forms import REACH, SHORTEST, suspicions
@@ -95,7 +81,12 @@ class PublicUnparsed(UnparsedEvent):
     """As in `PublicMalformed`."""
 
 
-_NO_SECRETS = frozenset((Puback, Pubrec, Pubrel, Pubcomp, Subscribe, Suback, Unsubscribe, Unsuback, Pingreq, Pingresp))
+_NO_SECRETS = frozenset(
+    (
+        packets.Puback, packets.Pubrec, packets.Pubrel, packets.Pubcomp, packets.Subscribe, packets.Suback,
+        packets.Unsubscribe, packets.Unsuback, packets.Pingreq, packets.Pingresp,
+    )
+)  # fmt: skip
 """Packets that hold none where they have no fault and no properties."""
 
 

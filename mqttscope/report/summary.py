@@ -369,7 +369,7 @@ def _property(number: int, value: Any) -> str:
     words = name.replace("_", " ") if name not in LISTS else "subscription"
     if name.endswith("_interval"):
         return f"{words.removesuffix(' interval')} {seconds(value)}" if isinstance(value, int) else words
-    if name in _NO_WHEN_ZERO and value in (0, 1):
+    if name in YES_OR_NO and value in (0, 1):
         return words if value else f"no {words.removesuffix(' available')}"
     if isinstance(value, bytes):
         return f"{words} ({counted(len(value), 'byte')})"
@@ -379,7 +379,7 @@ def _property(number: int, value: Any) -> str:
     return f"{words} {value[:200] if isinstance(value, str) else value}"
 
 
-_NO_WHEN_ZERO = {
+YES_OR_NO = {
     "retain_available",
     "wildcard_subscription_available",
     "subscription_identifier_available",
@@ -387,6 +387,7 @@ _NO_WHEN_ZERO = {
     "request_problem_information",
     "request_response_information",
 }
+"""Properties whose value is yes (1) or no (0)."""
 
 
 def _reason_text(kind: int, code: int, version: ProtocolVersion) -> str:
