@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from mqttscope.lint.broker_watch import MAX_TOPICS, Watch
 from mqttscope.lint.context import SECOND_NS, ConnectionKey, RuleContext
 from mqttscope.lint.finding import Related, Report, Scope
-from mqttscope.lint.rule import ALL_VERSIONS, V5, Findings, Needs, Rule
+from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.mqtt import Connack, Connect, ControlPacket, Puback, Pubcomp, Publish, Pubrec, Subscribe
 from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.topics import compile_filter
@@ -458,7 +458,6 @@ class WaitingRule(Rule):
     Its ``Memory`` is `Judged`, its model `RetainedStore`, and it looks at SUBSCRIBE.
     """
 
-    versions = ALL_VERSIONS
     looks_at: ClassVar[type[ControlPacket] | tuple[type[ControlPacket], ...]] = Subscribe
     needs = Needs.OPENING | Needs.WHOLE
     settings: ClassVar[dict[str, int | float | str | list[str]]] = {"timeout": 30}

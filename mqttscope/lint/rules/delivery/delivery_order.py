@@ -1,8 +1,8 @@
 from dataclasses import dataclass, field
 
-from mqttscope.lint.context import SECOND_NS, ConnectionKey, RuleContext
+from mqttscope.lint.examples import examples
 from mqttscope.lint.message_model import SETTLE_NS
-from mqttscope.lint.rules import ALL_VERSIONS, V3_1_1, V5, Findings, Needs, Related, Severity, examples
+from mqttscope.lint.rules import SECOND_NS, V3_1_1, V5, ConnectionKey, Findings, Needs, Related, RuleContext, Severity
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, MessageRule, paired, steady_match
 from mqttscope.mqtt import Publish
 
@@ -39,7 +39,6 @@ class DeliveryOrder(MessageRule):
 
     code = "DLV412"
     severity = Severity.ERROR
-    versions = ALL_VERSIONS
     statements = {V5: {"MQTT-4.6.0-5": "", "MQTT-4.6.0-6": ""}, V3_1_1: {"MQTT-4.6.0-5": "", "MQTT-4.6.0-6": ""}}
     needs = ALL_SUBSCRIPTIONS | Needs.WHOLE_SENDER
     Memory = Newest

@@ -1,11 +1,11 @@
 import zlib
 from dataclasses import dataclass, field
 
-from mqttscope.lint.context import ConnectionKey, RuleContext
 from mqttscope.lint.message_model import MAX_WAITING, SETTLE_NS, Messages, Sent
-from mqttscope.lint.rules import ALL_VERSIONS, V3_1, V3_1_1, V5, Connection, Findings, Related, Report, examples
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, ConnectionKey, Findings, Related, Report, RuleContext, examples
 from mqttscope.lint.rules.delivery import DeliveryRule, filters_of, paired, steady_match
 from mqttscope.mqtt.packets import Publish
+from mqttscope.session.connection import Connection
 
 MAX_LOWER = 64
 """Deliveries of one connection that may be followed by one with the right QoS."""
@@ -43,7 +43,6 @@ class DeliveryQosWrong(DeliveryRule):
     """
 
     code = "DLV411"
-    versions = ALL_VERSIONS
     statements = {
         V5: {"MQTT-3.3.4-2": ""},
         V3_1_1: {"MQTT-3.3.5-1": ""},

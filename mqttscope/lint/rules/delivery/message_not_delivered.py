@@ -1,6 +1,6 @@
 from mqttscope.lint.awaiting import AwaitingRule
 from mqttscope.lint.message_model import Expected, Messages
-from mqttscope.lint.rules import ALL_VERSIONS, SECOND_NS, V3_1_1, V5, Confidence, Report, RuleContext, examples
+from mqttscope.lint.rules import SECOND_NS, V3_1_1, V5, Confidence, Report, RuleContext, examples
 
 
 class MessageNotDelivered(AwaitingRule):
@@ -16,7 +16,6 @@ class MessageNotDelivered(AwaitingRule):
 
     code = "DLV410"
     confidence = Confidence.LIKELY
-    versions = ALL_VERSIONS
     statements = {
         V5: {"MQTT-4.5.0-1": ""},
         V3_1_1: {"MQTT-3.8.3-2": "", "MQTT-4.1.0-2": "", "MQTT-4.5.0-1": ""},

@@ -1,6 +1,5 @@
-from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.message_model import SETTLE_NS, Messages
-from mqttscope.lint.rules import ALL_VERSIONS, V3_1, V3_1_1, V5, Findings, Needs, RuleContext, examples
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Confidence, Findings, Needs, Related, RuleContext, Severity, examples
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, MessageRule, paired, steady_match
 from mqttscope.mqtt import Publish
 
@@ -17,7 +16,6 @@ class Qos2DeliveredTwice(MessageRule):
 
     code = "DLV417"
     severities = (Severity.ERROR, Severity.WARNING)
-    versions = ALL_VERSIONS
     statements = {V3_1: {"V31-PUBLISH-qos2-hold": ""}}
     also = {V5: ("MQTT-4.3.3-10",), V3_1_1: ("MQTT-4.3.3-2",)}
     when = "qos"

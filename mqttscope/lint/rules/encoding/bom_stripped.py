@@ -1,7 +1,7 @@
-from mqttscope.lint.finding import Confidence, Related, Report, Severity
+from mqttscope.lint.context import SECOND_NS, RuleContext
 from mqttscope.lint.message_model import Messages, Sent
 from mqttscope.lint.properties_passed_on import altered
-from mqttscope.lint.rules import ALL_VERSIONS, SECOND_NS, V3_1_1, V5, Findings, Needs, Rule, RuleContext, examples
+from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Needs, Related, Report, Rule, Severity, examples
 from mqttscope.mqtt import Direction, Publish
 
 RECENT_NS = 30 * SECOND_NS
@@ -20,7 +20,6 @@ class BomStripped(Rule):
     code = "ENC411"
     severity = Severity.ERROR
     confidence = Confidence.LIKELY
-    versions = ALL_VERSIONS
     statements = {V5: {"MQTT-1.5.4-3": ""}, V3_1_1: {"MQTT-1.5.3-3": ""}}
     looks_at = Publish
     sender = Direction.SERVER_TO_CLIENT

@@ -1,8 +1,7 @@
 from dataclasses import dataclass, field
 
-from mqttscope.lint.examples import examples
 from mqttscope.lint.message_model import Messages
-from mqttscope.lint.rules import ALL_VERSIONS, Confidence, Findings, Needs, Related, Rule, RuleContext, Severity, shown
+from mqttscope.lint.rules import Confidence, Findings, Needs, Related, Rule, RuleContext, Severity, examples, shown
 from mqttscope.mqtt import Direction, Publish
 
 MAX_TOLD = 10_000
@@ -29,7 +28,6 @@ class DuplicateDeliveries(Rule):
     code = "OPS427"
     severity = Severity.INFO
     confidence = Confidence.LIKELY
-    versions = ALL_VERSIONS
     looks_at = Publish
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING

@@ -1,10 +1,10 @@
 from dataclasses import dataclass, field
 
-from mqttscope.lint.context import ConnectionKey, RuleContext
 from mqttscope.lint.message_model import Messages
-from mqttscope.lint.rules import ALL_VERSIONS, Connection, Findings, Needs, Related, Rule, Severity, examples, shown
+from mqttscope.lint.rules import ConnectionKey, Findings, Needs, Related, Rule, RuleContext, Severity, examples, shown
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
 from mqttscope.mqtt import Direction, Publish, Suback
+from mqttscope.session.connection import Connection
 
 MAX_CLIENTS = 10_000
 """Connections whose deliveries are counted; later ones are not."""
@@ -41,7 +41,6 @@ class WildcardFanOut(Rule):
 
     code = "OPS429"
     severity = Severity.INFO
-    versions = ALL_VERSIONS
     looks_at = (Publish, Suback)
     sender = Direction.SERVER_TO_CLIENT
     needs = ALL_SUBSCRIPTIONS & ~Needs.WHOLE

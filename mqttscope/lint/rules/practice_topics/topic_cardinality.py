@@ -2,7 +2,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
-from mqttscope.lint.rules import ALL_VERSIONS, Findings, Rule, RuleContext, Severity, examples
+from mqttscope.lint.rules import Findings, Rule, RuleContext, Severity, examples
 from mqttscope.lint.shared_checks import duration
 from mqttscope.mqtt import Direction, Publish
 
@@ -42,7 +42,6 @@ class TopicCardinality(Rule):
 
     code = "TOP412"
     severity = Severity.INFO
-    versions = ALL_VERSIONS
     looks_at = Publish
     sender = Direction.CLIENT_TO_SERVER
     settings = {"topics": 1_000}

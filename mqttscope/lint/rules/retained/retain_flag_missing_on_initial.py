@@ -1,9 +1,8 @@
 import zlib
 
 from mqttscope.lint.broker_watch import doubt
-from mqttscope.lint.examples import examples
 from mqttscope.lint.retained_store import RetainedStore
-from mqttscope.lint.rules import ALL_VERSIONS, SECOND_NS, V3_1, V3_1_1, Findings, Related, RuleContext, Severity
+from mqttscope.lint.rules import SECOND_NS, V3_1, V3_1_1, Findings, Related, RuleContext, Severity, examples
 from mqttscope.lint.rules.delivery import DeliveryRule
 from mqttscope.lint.rules.retained import askers
 from mqttscope.mqtt.packets import Publish
@@ -22,7 +21,6 @@ class RetainFlagMissingOnInitial(DeliveryRule):
 
     code = "RET411"
     severities = (Severity.ERROR, Severity.WARNING, Severity.INFO)
-    versions = ALL_VERSIONS
     statements = {V3_1_1: {"MQTT-3.3.1-8": ""}}
     also = {V3_1: ("V31-PUBLISH-retain-on-subscribe",)}
     settings = {"grace": 5, "window": 2}

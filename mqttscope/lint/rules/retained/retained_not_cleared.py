@@ -2,7 +2,7 @@ import zlib
 from dataclasses import dataclass, field
 
 from mqttscope.lint.broker_watch import MAX_TOPICS, BrokerRule, Watch
-from mqttscope.lint.rules import ALL_VERSIONS, SECOND_NS, V3_1, V3_1_1, V5, Findings, Related, RuleContext, examples
+from mqttscope.lint.rules import SECOND_NS, V3_1, V3_1_1, V5, Findings, Related, RuleContext, examples
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
 from mqttscope.lint.rules.retained import askers
 from mqttscope.mqtt import Connack, Connect, ControlPacket, Puback, Pubcomp, Publish, Pubrec
@@ -66,7 +66,6 @@ class RetainedNotCleared(BrokerRule):
     """
 
     code = "RET407"
-    versions = ALL_VERSIONS
     statements = {
         V5: {"MQTT-3.3.1-6": ""},
         V3_1_1: {"MQTT-3.3.1-7": "", "MQTT-3.3.1-10": ""},

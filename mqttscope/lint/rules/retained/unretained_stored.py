@@ -2,7 +2,7 @@ import zlib
 
 from mqttscope.lint.broker_watch import doubt
 from mqttscope.lint.retained_store import RetainedStore
-from mqttscope.lint.rules import ALL_VERSIONS, V3_1_1, V5, Findings, Related, RuleContext, Severity, examples
+from mqttscope.lint.rules import V3_1_1, V5, Findings, Related, RuleContext, Severity, examples
 from mqttscope.lint.rules.delivery import DeliveryRule
 from mqttscope.lint.rules.retained import askers
 from mqttscope.mqtt.packets import Publish
@@ -20,7 +20,6 @@ class UnretainedStored(DeliveryRule):
 
     code = "RET408"
     severities = (Severity.ERROR, Severity.WARNING, Severity.INFO)
-    versions = ALL_VERSIONS
     statements = {V5: {"MQTT-3.3.1-8": ""}, V3_1_1: {"MQTT-3.3.1-12": ""}}
     also = {V5: ("MQTT-3.1.2-14",), V3_1_1: ("MQTT-3.1.2-16",)}
     when = "retain"

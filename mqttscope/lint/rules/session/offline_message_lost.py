@@ -1,9 +1,8 @@
 from typing import Any
 
 from mqttscope.lint.awaiting import AwaitingRule, Timers
-from mqttscope.lint.examples import examples
 from mqttscope.lint.message_model import Expected, Messages
-from mqttscope.lint.rules import ALL_VERSIONS, SECOND_NS, V3_1_1, V5, Confidence, Findings, Report, RuleContext
+from mqttscope.lint.rules import SECOND_NS, V3_1_1, V5, Confidence, Findings, Report, RuleContext, examples
 from mqttscope.mqtt.packets import Connack
 
 
@@ -19,7 +18,6 @@ class OfflineMessageLost(AwaitingRule):
 
     code = "SES411"
     confidence = Confidence.LIKELY
-    versions = ALL_VERSIONS
     statements = {V3_1_1: {"MQTT-3.1.2-5": ""}}
     also = {V5: ("MQTT-4.5.0-1",), V3_1_1: ("MQTT-4.5.0-1",)}
     looks_at = (Connack,)

@@ -1,9 +1,9 @@
 from dataclasses import dataclass, field
 
 from mqttscope.lint.context import SECOND_NS, ConnectionKey, RuleContext
-from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rules import ALL_VERSIONS, V3_1, V3_1_1, V5, Connection, Findings, Needs, Rule, examples
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Confidence, Findings, Needs, Related, Rule, Severity, examples
 from mqttscope.mqtt import Connack, Direction, Disconnect
+from mqttscope.session.connection import Connection
 
 MAX_LIVE = 16
 """Connections of one client that are followed; beyond them the one that was taken over first is forgotten."""
@@ -47,7 +47,6 @@ class SessionTakeoverNotClosed(Rule):
     code = "SES307"
     severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
-    versions = ALL_VERSIONS
     statements = {
         V5: {"MQTT-3.1.4-3": ""},
         V3_1_1: {"MQTT-3.1.4-2": ""},

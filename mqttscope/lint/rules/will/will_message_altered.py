@@ -1,5 +1,5 @@
 from mqttscope.lint.broker_watch import doubt
-from mqttscope.lint.rules import ALL_VERSIONS, V3_1_1, V5, Findings, Report, RuleContext, Severity, examples
+from mqttscope.lint.rules import V3_1_1, V5, Findings, Report, RuleContext, Severity, examples
 from mqttscope.lint.rules.delivery import DeliveryRule
 from mqttscope.lint.rules.will import was_there, will_in
 from mqttscope.lint.wills import DUE, KEPT, StoredWill, Wills, summaries
@@ -19,7 +19,6 @@ class WillMessageAltered(DeliveryRule):
 
     code = "WIL408"
     severities = (Severity.ERROR, Severity.WARNING, Severity.INFO)
-    versions = ALL_VERSIONS
     statements = {
         V5: {"MQTT-3.1.2-14": "", "MQTT-3.1.2-15": "", "MQTT-3.1.3-10": ""},
         V3_1_1: {"MQTT-3.1.2-16": "", "MQTT-3.1.2-17": ""},

@@ -4,10 +4,10 @@ from itertools import islice
 
 from mqttscope.lint.broker_watch import doubt
 from mqttscope.lint.context import SECOND_NS, ConnectionKey, RuleContext
-from mqttscope.lint.finding import Confidence, Report, Severity
-from mqttscope.lint.rules import ALL_VERSIONS, V3_1, V3_1_1, V5, Connection, Findings, Needs, Rule, examples
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Confidence, Findings, Needs, Report, Rule, Severity, examples
 from mqttscope.lint.wills import DUE, MAX_SAME, StoredWill, Wills
 from mqttscope.mqtt import Direction, Publish
+from mqttscope.session.connection import Connection
 from mqttscope.session.history import MAX_RECENT, History
 from mqttscope.session.matching import FAILURE, Subscribed
 
@@ -59,7 +59,6 @@ class WillNotPublished(Rule):
     code = "WIL404"
     severities = (Severity.ERROR, Severity.WARNING, Severity.INFO)
     confidence = Confidence.LIKELY
-    versions = ALL_VERSIONS
     statements = {
         V5: {"MQTT-3.1.2-7": "", "MQTT-3.1.2-8": "", "V5-WILL-takeover": ""},
         V3_1_1: {"MQTT-3.1.2-8": ""},
