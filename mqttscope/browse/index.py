@@ -23,6 +23,7 @@ from mqttscope.events import (
     ConnectionClosed,
     ConnectionEnding,
     ConnectionOpened,
+    Damage,
     DiscardedEvent,
     Event,
     GapEvent,
@@ -198,7 +199,7 @@ class Index:
         made: int | None = None
         if type(event) is PacketEvent:
             made = self._packet(event, locate)
-        elif isinstance(event, MalformedEvent | GapEvent | UnparsedEvent | DiscardedEvent):
+        elif isinstance(event, Damage):
             made = self._special(event)
         elif isinstance(event, ConnectionOpened):
             self.connections.open(event.connection)
@@ -258,7 +259,7 @@ class Index:
             number=event.number, root=_root(event), header=raw[0] if raw else 0, flags=_flags(event),
         )  # fmt: skip
 
-    def _special(self, event: MalformedEvent | GapEvent | UnparsedEvent | DiscardedEvent) -> int:
+    def _special(self, event: Damage) -> int:
         """The row of an event that is kept as it is."""
         number, header = self.packets, 0
         what: Any
@@ -444,7 +445,7 @@ class Index:
         return made
 
 
-def _flags(event: PacketEvent | MalformedEvent | GapEvent | UnparsedEvent | DiscardedEvent) -> int:
+def _flags(event: PacketEvent | Damage) -> int:
     connection, direction = event.connection, event.direction
     version = connection.version
     if type(event) is PacketEvent and type(event.packet) is Connect:

@@ -84,7 +84,7 @@ class RowLines:
             if time.mode == "relative":
                 time.text(self.index.first_ns)
         if isinstance(event, PacketEvent):
-            return str(self.text.packet(event)).rstrip(" ")
+            return self.text.packet_text(event)
         if isinstance(event, ConnectionEnding | ConnectionClosed):
             text = self.text.heads.rule(event.timestamp_ns)
             notices.closed(text, event, self.painter)

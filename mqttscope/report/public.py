@@ -10,15 +10,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from mqttscope.events import (
-    ConnectionClosed,
-    ConnectionEnding,
-    ConnectionOpened,
-    Event,
-    MalformedEvent,
-    PacketEvent,
-    UnparsedEvent,
-)
+from mqttscope import events
 from mqttscope.mqtt import Connect, ControlPacket, Direction, ProtocolVersion, Publish, Span, packets, trace
 from mqttscope.secrets.addresses import public_details
 from mqttscope.secrets.credentials import starred_name
@@ -43,7 +35,7 @@ MAX_TRACED_BYTES = 65_536
 
 
 @dataclass(slots=True)
-class PublicPacket(PacketEvent):
+class PublicPacket(events.PacketEvent):
     """A packet of which something is hidden."""
 
     hidden: Ranges = field(default_factory=list)
@@ -60,7 +52,7 @@ class DecodedPacket(PublicPacket):
 
 
 @dataclass(slots=True)
-class PublicMalformed(MalformedEvent):
+class PublicMalformed(events.MalformedEvent):
     """A malformed packet as it may be shown."""
 
     hidden: Ranges = field(default_factory=list)
@@ -73,7 +65,7 @@ class PublicMalformed(MalformedEvent):
 
 
 @dataclass(slots=True)
-class PublicUnparsed(UnparsedEvent):
+class PublicUnparsed(events.UnparsedEvent):
     """Bytes that are no packet, as they may be shown."""
 
     hidden: Ranges = field(default_factory=list)
@@ -90,22 +82,22 @@ _NO_SECRETS = frozenset(
 """Packets that hold none where they have no fault and no properties."""
 
 
-def public_event(event: Event, *, spans: bool = False) -> Event:
+def public_event(event: events.Event, *, spans: bool = False) -> events.Event:
     """An event without its secrets; itself where it has none.  Its connection is in the state before it."""
     if isinstance(event, PublicPacket | PublicMalformed | PublicUnparsed):
         return event
-    if isinstance(event, PacketEvent):
+    if isinstance(event, events.PacketEvent):
         return public_packet(event, spans=spans)
-    if isinstance(event, MalformedEvent):
+    if isinstance(event, events.MalformedEvent):
         return public_malformed(event, spans=spans)
-    if isinstance(event, UnparsedEvent):
+    if isinstance(event, events.UnparsedEvent):
         return public_unparsed(event)
-    if isinstance(event, ConnectionOpened | ConnectionEnding | ConnectionClosed):
+    if isinstance(event, events.ConnectionOpened | events.ConnectionEnding | events.ConnectionClosed):
         return _public_connection(event)
     return event
 
 
-def public_packet(event: PacketEvent, shown: int | None = None, *, spans: bool = False) -> PacketEvent:
+def public_packet(event: events.PacketEvent, shown: int | None = None, *, spans: bool = False) -> events.PacketEvent:
     """A packet without its secrets; itself where it has none, as nearly all.
 
     ``shown``: bytes of a payload that anybody is shown, where these are not all.  With ``spans`` it has the places of
@@ -136,13 +128,13 @@ def public_packet(event: PacketEvent, shown: int | None = None, *, spans: bool =
     )  # fmt: skip
 
 
-def with_decoded(event: Event, decoded: Decoded, *, show_secrets: bool, spans: bool = False) -> Event:
+def with_decoded(event: events.Event, decoded: Decoded, *, show_secrets: bool, spans: bool = False) -> events.Event:
     """A PUBLISH, as it may be shown, with what a decoder made of its payload.
 
     Where that has secrets which asterisks in the payload would not hide, all bytes of the payload are hidden.  With
     ``spans`` it has the places of its fields.
     """
-    if not isinstance(event, PacketEvent):
+    if not isinstance(event, events.PacketEvent):
         return event
     packet = event.packet
     hidden = hidden_of(event)
@@ -161,12 +153,12 @@ def with_decoded(event: Event, decoded: Decoded, *, show_secrets: bool, spans: b
     )  # fmt: skip
 
 
-def decoded_of(event: Event) -> Decoded | None:
+def decoded_of(event: events.Event) -> Decoded | None:
     """What a decoder made of the payload of an event."""
     return event.decoded if isinstance(event, DecodedPacket) else None
 
 
-def with_public_names(event: Event, *, spans: bool = False) -> Event:
+def with_public_names(event: events.Event, *, spans: bool = False) -> events.Event:
     """An event without credentials in the Client Identifier and in topics; itself where they have none."""
     connection: Any = getattr(event, "connection", None)
     identifier = None if connection is None else connection.client_identifier
@@ -176,7 +168,7 @@ def with_public_names(event: Event, *, spans: bool = False) -> Event:
             known = copy(connection)
             known.client_identifier = shown
             event = replace(cast(Any, event), connection=known)
-    if not isinstance(event, PacketEvent):
+    if not isinstance(event, events.PacketEvent):
         return event
     packet, topic = without_names_of(event.packet), event.topic and starred_name(event.topic)
     if packet is event.packet and topic == event.topic:
@@ -191,7 +183,7 @@ def with_public_names(event: Event, *, spans: bool = False) -> Event:
     )  # fmt: skip
 
 
-def public_malformed(event: MalformedEvent, *, spans: bool = False) -> PublicMalformed:
+def public_malformed(event: events.MalformedEvent, *, spans: bool = False) -> PublicMalformed:
     """A malformed packet without what may be of a secret; with the places of its fields where ``spans`` are wanted."""
     found, connection = event.malformed, event.connection
     version = connection.version
@@ -205,7 +197,7 @@ def public_malformed(event: MalformedEvent, *, spans: bool = False) -> PublicMal
     )  # fmt: skip
 
 
-def public_unparsed(event: UnparsedEvent) -> PublicUnparsed:
+def public_unparsed(event: events.UnparsedEvent) -> PublicUnparsed:
     """Bytes that are no packet without what may be of a secret."""
     found, connection = event.unparsed, event.connection
     hidden = hidden_in_unparsed(found, connection.version, connection.side(event.direction).doubt)
@@ -217,8 +209,8 @@ def public_unparsed(event: UnparsedEvent) -> PublicUnparsed:
 
 
 def _public_connection(
-    event: ConnectionOpened | ConnectionEnding | ConnectionClosed,
-) -> ConnectionOpened | ConnectionEnding | ConnectionClosed:
+    event: events.ConnectionOpened | events.ConnectionEnding | events.ConnectionClosed,
+) -> events.ConnectionOpened | events.ConnectionEnding | events.ConnectionClosed:
     """What opened or ended, without what may be a token in the HTTP request that it began with."""
     connection = event.connection
     if not connection.details or connection.transport == "tcp":
@@ -244,21 +236,21 @@ def spans_of(raw: bytes, packet: ControlPacket | None, version: ProtocolVersion)
     return [*spans, Span("unparsed", MAX_TRACED_BYTES, len(raw))]
 
 
-def hidden_of(event: PacketEvent | MalformedEvent | UnparsedEvent) -> Ranges:
+def hidden_of(event: events.PacketEvent | events.MalformedEvent | events.UnparsedEvent) -> Ranges:
     """Ranges of the bytes of an event that are asterisks."""
     return event.hidden if isinstance(event, PublicPacket | PublicMalformed | PublicUnparsed) else []
 
 
-def fields_shown(event: MalformedEvent) -> tuple[str, ...]:
+def fields_shown(event: events.MalformedEvent) -> tuple[str, ...]:
     """The fields of a malformed packet that were read and may be shown."""
     return event.visible if isinstance(event, PublicMalformed) else tuple(event.malformed.fields_read)
 
 
-def protocol_of(event: MalformedEvent | UnparsedEvent) -> str:
+def protocol_of(event: events.MalformedEvent | events.UnparsedEvent) -> str:
     """Which other protocol the bytes of an event are of, empty where they may be MQTT."""
     if isinstance(event, PublicMalformed | PublicUnparsed):
         return event.protocol
-    raw = event.malformed.raw if isinstance(event, MalformedEvent) else event.unparsed.raw
+    raw = event.malformed.raw if isinstance(event, events.MalformedEvent) else event.unparsed.raw
     return _protocol(raw, event.direction)
 
 

@@ -80,7 +80,7 @@ class PacketView:
         text = self.bare if isinstance(event, PacketEvent) and self._unpacks_secret(event.packet) else self.text
         text.heads.forget(event.connection)
         if isinstance(event, PacketEvent):
-            made = [str(text.packet(event)).rstrip(" ")]
+            made = [text.packet_text(event)]
         else:
             made = text.other(event)
         return [" " * INDENT + one for one in made]
