@@ -138,8 +138,8 @@ class AwaitingRule(Rule):
         """The message, and the subscription."""
         sent, held = one.sent, one.held
         return (
-            Related("the message as published", sent.packet, sent.frame, sent.timestamp_ns),
-            Related("the SUBSCRIBE", held.packet, held.frame, held.timestamp_ns),
+            Related.to("the message as published", sent),
+            Related.to("the SUBSCRIBE", held),
         )
 
     def check_close(self, connection: Connection, at: RuleContext) -> Findings:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mqttscope.events import GapEvent
-from mqttscope.lint.context import SECOND_NS, ConnectionKey, RuleContext
+from mqttscope.lint.context import SECOND_NS, ConnectionKey, RuleContext, forget_oldest
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.model import Model
 from mqttscope.lint.rule import V3_1, Findings, Rule
@@ -72,8 +72,7 @@ class Watch(Model):
         """A message is evidence about its topic only when the server has accepted it."""
         if packet.packet_identifier is not None:
             self.unanswered[at.key, packet.packet_identifier] = topic
-            if len(self.unanswered) > MAX_UNANSWERED:
-                del self.unanswered[next(iter(self.unanswered))]
+            forget_oldest(self.unanswered, MAX_UNANSWERED)
 
     def take_answer(self, packet: Puback | Pubrec | Pubcomp, at: RuleContext) -> None:
         """The server has answered: PUBACK and PUBCOMP accept, a Reason Code from 0x80 on refuses."""

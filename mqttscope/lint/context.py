@@ -217,6 +217,14 @@ def connection_key(connection: Connection) -> ConnectionKey:
     return connection.capture, connection.number, 0
 
 
+def forget_oldest(table: dict[Any, Any], most: int) -> bool:
+    """Take the first entry out of a table that has more than ``most``; whether it had."""
+    if len(table) <= most:
+        return False
+    del table[next(iter(table))]
+    return True
+
+
 SECOND_NS: Final = 1_000_000_000
 
 Looked = PacketEvent | MalformedEvent | GapEvent | UnparsedEvent | ConnectionOpened | ConnectionDue | ConnectionClosed

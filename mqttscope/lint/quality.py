@@ -16,17 +16,7 @@ from dataclasses import dataclass, field, fields
 from enum import Enum, StrEnum, auto
 from typing import Any, Final
 
-from mqttscope.events import (
-    ClockStep,
-    ConnectionClosed,
-    ConnectionOpened,
-    DiscardedEvent,
-    Event,
-    GapEvent,
-    MalformedEvent,
-    PacketEvent,
-    UnparsedEvent,
-)
+from mqttscope import events
 from mqttscope.mqtt.constants import MalformedReason, PacketType
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.net.segment import INCOMPLETE_FRAGMENTS, MALFORMED, TRUNCATED, UNREAD
@@ -155,30 +145,30 @@ class Quality:
     errors: list[str] = field(default_factory=list)
     """Captures that could not be read to their end."""
 
-    def feed(self, event: Event) -> None:
+    def feed(self, event: events.Event) -> None:
         """Count one event that is not a well-formed packet."""
-        if isinstance(event, ConnectionOpened):
+        if isinstance(event, events.ConnectionOpened):
             self.connections += 1
-        elif isinstance(event, ConnectionClosed):
+        elif isinstance(event, events.ConnectionClosed):
             self.note_beginning(event.connection, event.timestamp_ns)
             self.note_end(event.connection)
-        elif isinstance(event, GapEvent):
+        elif isinstance(event, events.GapEvent):
             self.gapped += event.connection.gaps == 1 and not _is_encrypted(event.connection)
             self.lost_bytes += event.length
             self.cut_bytes += event.length if event.reason == "cut" else 0
-        elif isinstance(event, UnparsedEvent):
+        elif isinstance(event, events.UnparsedEvent):
             self._unparsed(event)
-        elif isinstance(event, DiscardedEvent):
+        elif isinstance(event, events.DiscardedEvent):
             self.discarded_segments += event.reason == _UNTAKEN
             self.early_segments += event.reason == _BEFORE
         elif isinstance(event, CaptureDrops):
             self.dropped_frames += event.dropped
-        elif isinstance(event, ClockStep):
+        elif isinstance(event, events.ClockStep):
             self.clock_steps += event.by_ns != 0
         elif isinstance(event, CaptureError):
             self.errors.append(event.capture)
 
-    def _unparsed(self, event: UnparsedEvent) -> None:
+    def _unparsed(self, event: events.UnparsedEvent) -> None:
         reason, length, connection = event.unparsed.reason, event.unparsed.length, event.connection
         if reason in _NOTHING_MISSING:
             return
@@ -325,14 +315,14 @@ class QualityLedger:
             quality = self.of(capture)
             setattr(quality, name, getattr(quality, name) + frames)
 
-    def feed(self, event: Event) -> None:
+    def feed(self, event: events.Event) -> None:
         """Count one event."""
-        if isinstance(event, ConnectionClosed):
+        if isinstance(event, events.ConnectionClosed):
             self.close(event)
         else:
             self.of(event.capture).feed(event)
 
-    def close(self, event: ConnectionClosed, end_ns: int | None = None) -> None:
+    def close(self, event: events.ConnectionClosed, end_ns: int | None = None) -> None:
         """Count the end of a connection; ``end_ns``: time of the latest segment of the capture.
 
         What is true of the whole connection belongs to the capture in which the connection began.
@@ -397,16 +387,16 @@ def _counted_segments(connection: Connection, counter: str) -> int:
     return sum(side[counter] for side in counters.values()) if isinstance(counters, dict) else -1
 
 
-def is_whole_packet(event: Event) -> bool:
+def is_whole_packet(event: events.Event) -> bool:
     """Whether an event is an MQTT packet that came to its end; what another protocol sends is none."""
-    if isinstance(event, MalformedEvent):
+    if isinstance(event, events.MalformedEvent):
         found, history = event.malformed, event.connection.history
         if found.reason is MalformedReason.TRUNCATED or any(
             fault.reason is MalformedReason.TRUNCATED for fault in found.faults
         ):
             return False
         return history is None or not history.foreign
-    return isinstance(event, PacketEvent)
+    return isinstance(event, events.PacketEvent)
 
 
 def _count(number: int, noun: str) -> str:

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any, ClassVar
 
 from mqttscope.lint.broker_watch import MAX_TOPICS, Watch
-from mqttscope.lint.context import SECOND_NS, ConnectionKey, RuleContext
+from mqttscope.lint.context import SECOND_NS, ConnectionKey, RuleContext, forget_oldest
 from mqttscope.lint.finding import Related, Report, Scope
 from mqttscope.lint.rule import V5, Findings, Needs, Rule
 from mqttscope.mqtt import Connack, Connect, ControlPacket, Puback, Pubcomp, Publish, Pubrec, Subscribe
@@ -86,7 +86,7 @@ class Kept:
 
     @property
     def related(self) -> Related:
-        return Related("the retained message", self.packet, self.frame, self.timestamp_ns)
+        return Related.to("the retained message", self)
 
 
 @dataclass(slots=True)
@@ -144,7 +144,7 @@ class Vain:
     @property
     def related(self) -> tuple[Related, ...]:
         one = self.expected
-        return Related("the SUBSCRIBE", one.packet, one.frame, one.timestamp_ns), self.kept.related
+        return Related.to("the SUBSCRIBE", one), self.kept.related
 
 
 @dataclass(slots=True)
@@ -218,11 +218,9 @@ class RetainedStore(Watch):
             return
         place = (event.timestamp_ns, at.number, event.frame, event.capture)
         self.live[topic] = Live(checksum, *place, at.key)
-        if len(self.live) > MAX_LIVE:
-            del self.live[next(iter(self.live))]
+        forget_oldest(self.live, MAX_LIVE)
         self.held[topic] = Held(checksum, *place, name, proven=False, accepted=False)
-        if len(self.held) > MAX_TOPICS:
-            del self.held[next(iter(self.held))]
+        forget_oldest(self.held, MAX_TOPICS)
         if not packet.payload or not 0 < packet.qos < 3 or self.hides(topic):
             return
         expiry = None if packet.properties is None else packet.properties.message_expiry_interval
@@ -241,8 +239,7 @@ class RetainedStore(Watch):
         elif known is not None and known.checksum != checksum and known.client == name:
             kept.before = known.checksum
         self.wait_for_answer(at, packet, topic)
-        if len(self.kept) > MAX_TOPICS:
-            del self.kept[next(iter(self.kept))]
+        forget_oldest(self.kept, MAX_TOPICS)
 
     def _deliver(self, packet: Publish, topic: str, at: RuleContext) -> None:
         """Take a message with RETAIN 1 that the server sent: the server does have it, and it is no longer awaited."""
@@ -261,8 +258,7 @@ class RetainedStore(Watch):
                 event = at.event
                 place = (event.timestamp_ns, at.number, event.frame, event.capture)
                 self.held[topic] = Held(checksum, *place, "", proven=True, accepted=False)
-                if len(self.held) > MAX_TOPICS:
-                    del self.held[next(iter(self.held))]
+                forget_oldest(self.held, MAX_TOPICS)
             else:
                 held.proven = True
         kept = self.kept.get(topic)
@@ -328,8 +324,7 @@ class RetainedStore(Watch):
             block = will.properties
             delayed = block is not None and bool(block.will_delay_interval)
             self.stirred[will.will_topic] = NEVER_NS if delayed else max(self.now_ns, at.timestamp_ns) + WILL_NS
-            if len(self.stirred) > MAX_TOPICS:
-                del self.stirred[next(iter(self.stirred))]
+            forget_oldest(self.stirred, MAX_TOPICS)
         for party in (at.history.client, at.history.server):
             if len(party.recent) >= MAX_RECENT:
                 self.lost_ns = max(self.lost_ns, party.recent[0].timestamp_ns)

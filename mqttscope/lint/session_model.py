@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from mqttscope.lint.context import SECOND_NS, ConnectionKey, RuleContext
+from mqttscope.lint.context import SECOND_NS, ConnectionKey, RuleContext, forget_oldest
 from mqttscope.lint.finding import Confidence, Related, Report, Scope, Severity
 from mqttscope.lint.model import Model
 from mqttscope.lint.rule import V3_1, V5, Findings, Needs, Rule
@@ -82,7 +82,7 @@ class Carried:
 
     @property
     def related(self) -> Related:
-        return Related(f"PUBLISH {self.packet_identifier}", self.packet, self.frame, self.timestamp_ns)
+        return Related.to(f"PUBLISH {self.packet_identifier}", self)
 
     def is_message(self, packet: Publish, topic: str | None) -> bool:
         """Whether a PUBLISH has the same topic, QoS and payload; never, where one of them is not known."""
@@ -368,8 +368,7 @@ class SessionModel(Model):
                 self.filters[name] = one.granted
             else:
                 self.filters_known = False
-            if len(self.filters) > MAX_FILTERS:
-                del self.filters[next(iter(self.filters))]
+            if forget_oldest(self.filters, MAX_FILTERS):
                 self.filters_known = False
         for request in table.requests.values():
             asked: Request | None = request

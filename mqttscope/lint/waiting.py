@@ -173,9 +173,7 @@ class AnswerRule(Rule):
             "",
             message,
             sender=one.sender.opposite,
-            related=()
-            if exchange is None
-            else (Related(what, exchange.packet, exchange.frame, exchange.timestamp_ns),),
+            related=() if exchange is None else (Related.to(what, exchange),),
             overdue=True,
             topic=None if exchange is None else exchange.topic,
             **more,

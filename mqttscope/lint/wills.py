@@ -164,7 +164,7 @@ class Wills(Watch):
             len(will.will_topic) * 3 + len(will.will_payload) + (0 if block is None else 16 + len(connect.raw)),
             None if at.version is not V5 else summaries(block),
             event.capture,
-            Related("the CONNECT with the will", sent.packet, sent.frame, sent.timestamp_ns),
+            Related.to("the CONNECT with the will", sent),
         )
         if self.fresh is not None:
             self.fresh[at.key] = True

@@ -1,7 +1,7 @@
 """The rules by area, the words that they are declared with, and what several ask before they conclude something."""
 
 from mqttscope.events import MalformedEvent
-from mqttscope.lint.context import SECOND_NS, ConnectionKey, RuleContext
+from mqttscope.lint.context import SECOND_NS, ConnectionKey, RuleContext, forget_oldest
 from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
 from mqttscope.lint.rule import ALL_VERSIONS, V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
@@ -12,7 +12,7 @@ from mqttscope.session.connection import C2S, S2C, Connection
 __all__ = [
     "ALL_VERSIONS", "C2S", "S2C", "SECOND_NS", "V3_1", "V3_1_1", "V5", "Confidence", "Connection",
     "ConnectionKey", "Findings", "Needs", "Related", "Report", "Rule", "RuleContext", "Severity", "examples",
-    "lawful_elsewhere", "may_be_3_1", "nothing_understood", "packet_name", "properties_lost", "shown",
+    "forget_oldest", "lawful_elsewhere", "may_be_3_1", "nothing_understood", "packet_name", "properties_lost", "shown",
     "sides_guessed",
 ]  # fmt: skip
 

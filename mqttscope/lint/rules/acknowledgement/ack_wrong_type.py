@@ -88,7 +88,7 @@ class AckWrongType(Rule):
             return None  # an answer to the exchange that had the identifier before
         began = running.kind.upper() + (f" of QoS {running.qos}" if running.kind == "publish" else "")
         told = f"{packet_name(packet)} with identifier {identifier} answers a {began}, which waits for {wanted}"
-        first = Related(f"{running.kind.upper()} {identifier}", running.packet, running.frame, running.timestamp_ns)
+        first = Related.to(f"{running.kind.upper()} {identifier}", running)
         return self.report(
             "", told, confidence=None if sure else Confidence.LIKELY, related=(first,), statements=_cited(running, at)
         )

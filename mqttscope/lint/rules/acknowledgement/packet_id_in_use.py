@@ -89,13 +89,12 @@ class PacketIdInUse(Rule):
         other = running.kind.upper()
         name = f"{packet_name(packet)} {at.topic!r}" if isinstance(packet, Publish) else packet_name(packet)
         seconds = (at.timestamp_ns - running.timestamp_ns) / 1e9
-        earlier = Related(f"{other} {identifier}", running.packet, running.frame, running.timestamp_ns)
         return self.report(
             "packet_identifier",
             f"{name} takes packet identifier {identifier}, still in use by the {other} sent {seconds:.3g} s before"
             + (", before its PUBCOMP" if running.phase is not SENT else ""),
             confidence=Confidence.LIKELY if unsure else None,
-            related=(earlier,),
+            related=(Related.to(f"{other} {identifier}", running),),
             statements=self._cited(packet, at, running),
         )
 

@@ -51,5 +51,4 @@ class PublishResentAfterPubrel(Rule):
             return self.report("", told, confidence=Confidence.LIKELY)
         if running.phase is not RELEASED or not at.party.repeats(packet, at.topic, running):
             return None
-        first = Related("the first PUBLISH", running.packet, running.frame, running.timestamp_ns)
-        return self.report("", told, related=(first,))
+        return self.report("", told, related=(Related.to("the first PUBLISH", running),))

@@ -42,12 +42,11 @@ class PubrelAfterNegativePubrec(Rule):
         if identifier in at.party.owes_pubrel or identifier in at.party.shared or not at.party.in_step():
             return None
         answer, code = ended.answer, ended.reason_code
-        refusal = Related("the PUBREC", answer.packet, answer.frame, answer.timestamp_ns)
         return self.report(
             "",
             f"PUBREL with identifier {identifier} follows PUBREC 0x{code:02x} "
             f"({reason_name(PacketType.PUBREC, code, V5)}), which ended the exchange",
             confidence=None if at.knew(answer) else Confidence.LIKELY,
-            related=(refusal,),
+            related=(Related.to("the PUBREC", answer),),
             statements=("MQTT-4.3.3-4",),
         )

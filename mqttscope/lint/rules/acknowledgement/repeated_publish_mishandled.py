@@ -78,7 +78,7 @@ class RepeatedPublishMishandled(AnswerRule):
             "reason_code",
             f"{packet_name(packet)} refuses a PUBLISH {told} with 0x91 (Packet Identifier in use), expected "
             f"{packet_name(packet)} as for {'the first one' if one is running else 'a new message'}",
-            related=(Related("the PUBLISH before", one.packet, one.frame, one.timestamp_ns),),
+            related=(Related.to("the PUBLISH before", one),),
             statements=(broken,),
         )
 

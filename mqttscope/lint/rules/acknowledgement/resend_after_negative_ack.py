@@ -46,10 +46,9 @@ class ResendAfterNegativeAck(Rule):
         if not at.knew(ended.answer) or not at.party.repeats(packet, at.topic, ended.exchange):
             return None
         name, code = PacketType(ended.by).name, ended.reason_code
-        refusal = Related(f"the {name}", ended.answer.packet, ended.answer.frame, ended.answer.timestamp_ns)
         return self.report(
             "dup",
             f"PUBLISH {at.topic!r} with identifier {identifier} is sent again although {name} 0x{code:02x} "
             f"({reason_name(ended.by, code, V5)}) refused it",
-            related=(refusal,),
+            related=(Related.to(f"the {name}", ended.answer),),
         )

@@ -73,9 +73,8 @@ class ResendOnLiveConnection(Rule):
         if not at.party.repeats(packet, at.topic, before):
             return None
         seconds = (at.timestamp_ns - before.timestamp_ns) / 1e9
-        first = Related("sent for the first time", before.packet, before.frame, before.timestamp_ns)
         told = (
             f"PUBLISH {at.topic!r} with identifier {identifier} is sent again after {seconds:.3g} s "
             f"on a live connection; MQTT {after}"
         )
-        return self.report("dup", told, severity=severity, related=(first,))
+        return self.report("dup", told, severity=severity, related=(Related.to("sent for the first time", before),))

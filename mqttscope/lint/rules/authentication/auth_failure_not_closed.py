@@ -115,7 +115,7 @@ class AuthFailureNotClosed(Rule):
         return self._told("was never finished", waits_for, memory, Severity.INFO)
 
     def _told(self, sign: str, sender: Direction, memory: Reauthentication, severity: Severity | None = None) -> Report:
-        begun = Related("the AUTH that began it", memory.packet, memory.frame, memory.timestamp_ns)
+        begun = Related.to("the AUTH that began it", memory)
         memory.packet = -1
         return self.report(
             "",

@@ -52,7 +52,7 @@ class AuthMethodMismatch(Rule):
         found = None if block is None else block.authentication_method
         if found == wanted or (isinstance(packet, Connack) and packet.reason_code):
             return None
-        request = Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns)
+        request = Related.to("the CONNECT", sent)
         if found is None:
             if isinstance(packet, Auth):
                 return None

@@ -41,7 +41,7 @@ class AuthUnsolicited(Rule):
             return None
         if connect.properties is not None and connect.properties.authentication_method is not None:
             return None
-        request = Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns)
+        request = Related.to("the CONNECT", sent)
         why = "although CONNECT had no Authentication Method"
         if isinstance(packet, Auth):
             who = "the client" if at.from_client else "the server"

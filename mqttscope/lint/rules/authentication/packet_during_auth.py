@@ -53,11 +53,10 @@ class PacketDuringAuth(Rule):
         method = connect.properties.authentication_method
         if method is None or packet.packet_type in (PacketType.CONNECT, PacketType.AUTH, PacketType.DISCONNECT):
             return None
-        request = Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns)
         return self.report(
             "",
             f"the client sent {packet_name(packet)} before CONNACK although it named Authentication Method {method!r}",
-            related=(request,),
+            related=(Related.to("the CONNECT", sent),),
         )
 
 

@@ -46,7 +46,7 @@ class AssignedClientIdMissing(Rule):
         assigned = None if block is None else block.assigned_client_identifier
         if assigned:
             return None
-        request = Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns)
+        request = Related.to("the CONNECT", sent)
         if assigned is None:
             message = "CONNACK accepts an empty Client Identifier without an Assigned Client Identifier"
             return self.report("properties" if block is not None else "", message, related=(request,))

@@ -40,9 +40,8 @@ class AssignedClientIdUnexpected(Rule):
         assigned = packet.properties.assigned_client_identifier if packet.properties else None
         if assigned is None or connect is None or sent is None or not connect.client_identifier:
             return None
-        request = Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns)
         return self.report(
             "properties.assigned_client_identifier",
             f"CONNACK assigns Client Identifier {assigned!r} although the client gave {connect.client_identifier!r}",
-            related=(request,),
+            related=(Related.to("the CONNECT", sent),),
         )

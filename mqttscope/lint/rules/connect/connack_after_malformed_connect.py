@@ -56,7 +56,7 @@ class ConnackAfterMalformedConnect(Rule):
             "reason_code",
             f"malformed CONNECT ({why}) is answered with CONNACK 0x{packet.reason_code:02x} ({name}); "
             "MQTT 3.1.1 wants a close without CONNACK",
-            related=(Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns),),
+            related=(Related.to("the CONNECT", sent),),
         )
 
 

@@ -93,7 +93,7 @@ class ConnackRefusalNotClosed(Rule):
             "",
             f"{told} ({reason_name(PacketType.CONNACK, code, at.version)})",
             sender=S2C,
-            related=(Related("the CONNACK", sent.packet, sent.frame, sent.timestamp_ns),),
+            related=(Related.to("the CONNACK", sent),),
             statements=self._broken(code, at.version),
             overdue=True,
         )

@@ -65,7 +65,7 @@ class ConnectUnanswered(Rule):
             "",
             f"CONNECT of {at.client_name!r} got no CONNACK within {seconds:.0f} s",
             sender=S2C,
-            related=(Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns),),
+            related=(Related.to("the CONNECT", sent),),
             overdue=True,
         )
 
@@ -83,7 +83,7 @@ class ConnectUnanswered(Rule):
             f"CONNECT of {at.client_name!r} got no CONNACK: the server closed the connection",
             severity=Severity.INFO,
             sender=S2C,
-            related=(Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns),),
+            related=(Related.to("the CONNECT", sent),),
             statements=(),
         )
 

@@ -70,4 +70,4 @@ def _asked(at: RuleContext) -> bool:
 
 def _request(at: RuleContext) -> tuple[Related, ...]:
     sent = at.history.connect_sent
-    return () if sent is None else (Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns),)
+    return () if sent is None else (Related.to("the CONNECT", sent),)

@@ -52,9 +52,8 @@ class LegalClientIdRefused(Rule):
         if not 1 <= len(identifier) <= MAX_LENGTH or not is_plain(identifier):
             return None
         name = reason_name(PacketType.CONNACK, code, at.version)
-        request = Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns)
         return self.report(
             "reason_code",
             f"Client Identifier {identifier!r}, which every server has to allow, is refused with 0x{code:02x} ({name})",
-            related=(request,),
+            related=(Related.to("the CONNECT", sent),),
         )

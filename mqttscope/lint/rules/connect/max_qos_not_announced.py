@@ -49,5 +49,5 @@ class MaxQosNotAnnounced(Rule):
             "reason_code",
             f"the server disconnects with 0x9b (QoS not supported) but CONNACK announced {what}; "
             f"the client published with QoS {highest} at most",
-            related=(Related("the CONNACK", sent.packet, sent.frame, sent.timestamp_ns),),
+            related=(Related.to("the CONNACK", sent),),
         )

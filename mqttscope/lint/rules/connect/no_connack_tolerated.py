@@ -62,6 +62,6 @@ class NoConnackTolerated(Rule):
             "",
             f"client waited {(at.timestamp_ns - sent.timestamp_ns) / SECOND_NS:.0f} s for CONNACK without closing",
             sender=C2S,
-            related=(Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns),),
+            related=(Related.to("the CONNECT", sent),),
             overdue=True,
         )

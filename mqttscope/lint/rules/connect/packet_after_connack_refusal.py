@@ -72,12 +72,11 @@ class PacketAfterConnackRefusal(Rule):
                 return None
             memory.server, who = True, "the server"
         code = connack.reason_code
-        refusal = Related("the refusal", sent.packet, sent.frame, sent.timestamp_ns)
         name = reason_name(PacketType.CONNACK, code, at.version)
         return self.report(
             "",
             f"{who} sent {packet_name(packet)} after the refusing CONNACK 0x{code:02x} ({name})",
             # The statements bind the server alone; a client only speaks to nobody.
             severity=Severity.WARNING if at.from_client else None,
-            related=(refusal,),
+            related=(Related.to("the refusal", sent),),
         )

@@ -15,8 +15,7 @@ class SecondPacketRule(Rule):
         """The report, if there was a first one."""
         if first is None:
             return None
-        earlier = Related(f"the first {name}", first.packet, first.frame, first.timestamp_ns)
-        return self.report("", f"second {name} on one connection", related=(earlier,))
+        return self.report("", f"second {name} on one connection", related=(Related.to(f"the first {name}", first),))
 
 
 class SecondConnect(SecondPacketRule):

@@ -44,9 +44,8 @@ class SessionPresentWithCleanStart(Rule):
             return None
         assert sent is not None
         name = "Clean Start" if at.version is V5 else "CleanSession"
-        request = Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns)
         return self.report(
             "session_present",
             f"CONNACK: Session Present 1 although CONNECT of {at.client_name!r} has {name} 1",
-            related=(request,),
+            related=(Related.to("the CONNECT", sent),),
         )

@@ -88,6 +88,6 @@ class UnsupportedVersionNotRefused(Rule):
             "the end of the connection",
             severity=severity,
             sender=S2C,
-            related=() if sent is None else (Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns),),
+            related=() if sent is None else (Related.to("the CONNECT", sent),),
             overdue=overdue,
         )

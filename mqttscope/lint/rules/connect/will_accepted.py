@@ -19,8 +19,7 @@ class AcceptedWillRule(Rule):
         if packet.reason_code or packet.properties is None or connect is None or sent is None or connect.will is None:
             return None
         field, message = self.contradiction(connect.will, packet.properties)
-        request = Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns)
-        return self.report(field, message, related=(request,)) if message else None
+        return self.report(field, message, related=(Related.to("the CONNECT", sent),)) if message else None
 
     def contradiction(self, will: Will, announced: Properties) -> tuple[str, str]:
         """The property that contradicts the will, and a message; an empty message if none does."""

@@ -77,7 +77,7 @@ class DeliveryAfterUnsubscribe(Rule):
             f"PUBLISH {topic!r} to {at.client_name!r} {since / SECOND_NS:.1f} s after the UNSUBACK for "
             f"{last.topic_filter!r}{why}",
             confidence=Confidence.LIKELY if own else None,
-            related=(Related("the SUBSCRIBE", last.packet, last.frame, last.timestamp_ns),),
+            related=(Related.to("the SUBSCRIBE", last),),
         )
 
     def _own(self, packet: Publish, ended_ns: int, at: RuleContext) -> bool:

@@ -1,8 +1,8 @@
 from dataclasses import dataclass, field
 
-from mqttscope.lint.examples import examples
+from mqttscope.lint.context import SECOND_NS, ConnectionKey, RuleContext
 from mqttscope.lint.message_model import SETTLE_NS
-from mqttscope.lint.rules import SECOND_NS, V3_1_1, V5, ConnectionKey, Findings, Needs, Related, RuleContext, Severity
+from mqttscope.lint.rules import V3_1_1, V5, Findings, Needs, Related, Severity, examples, forget_oldest
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, MessageRule, paired, steady_match
 from mqttscope.mqtt import Publish
 
@@ -113,13 +113,12 @@ class DeliveryOrder(MessageRule):
                 f"{owner!r} gets a message on {sent.topic!r} (QoS {packet.qos}) after one that {sent.publisher!r} "
                 f"published {apart:,.3f} s later",
                 related=(
-                    Related("the message as published", sent.packet, sent.frame, sent.timestamp_ns),
+                    Related.to("the message as published", sent),
                     Related("the later one as published", *last.published),
                     Related("the later one as delivered", *last.delivered),
                 ),
             )
         now = (at.number, at.event.frame, at.timestamp_ns)
         memory.last[name] = Last(sent.number, (sent.packet, sent.frame, sent.timestamp_ns), now)
-        if len(memory.last) > MAX_LAST:
-            del memory.last[next(iter(memory.last))]
+        forget_oldest(memory.last, MAX_LAST)
         return None

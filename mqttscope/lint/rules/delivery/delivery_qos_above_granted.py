@@ -74,5 +74,5 @@ class DeliveryQosAboveGranted(Rule):
             f"PUBLISH {topic!r} to {at.client_name!r} has QoS {packet.qos}, granted was at most "
             f"{found.highest_qos} ({filters_of(found.subscriptions)})",
             statements=broken,
-            related=(Related("the SUBSCRIBE", first.packet, first.frame, first.timestamp_ns),),
+            related=(Related.to("the SUBSCRIBE", first),),
         )

@@ -152,10 +152,7 @@ class DeliveryQosWrong(DeliveryRule):
             "",
             f"message on {sent.topic!r} published with QoS {sent.qos} was delivered to {at.client_name!r} "
             f"({one.filters}) with QoS {one.qos}, not {one.expected}",
-            related=(
-                Related("the message as published", sent.packet, sent.frame, sent.timestamp_ns),
-                Related("the message as delivered", one.packet, one.frame, one.timestamp_ns),
-            ),
+            related=(Related.to("the message as published", sent), Related.to("the message as delivered", one)),
             sender=self.sender,
             overdue=True,
             topic=sent.topic,

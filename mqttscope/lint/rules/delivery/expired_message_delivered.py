@@ -98,7 +98,7 @@ class ExpiredMessageDelivered(MessageRule):
             "",
             f"message on {sent.topic!r} sent to {found.owner!r} {waited:,.0f} s after {sent.publisher!r} published it "
             f"with a Message Expiry Interval of {sent.expiry:,} s",
-            related=(Related("the message as published", sent.packet, sent.frame, sent.timestamp_ns),),
+            related=(Related.to("the message as published", sent),),
             severity=None if sure else Severity.WARNING,
             confidence=None if sure else Confidence.HEURISTIC,
         )

@@ -3,7 +3,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mqttscope.lint.broker_watch import MAX_TOPICS, BrokerRule, Watch
-from mqttscope.lint.rules import SECOND_NS, V5, Findings, Needs, Related, RuleContext, examples
+from mqttscope.lint.rules import SECOND_NS, V5, Findings, Needs, Related, RuleContext, examples, forget_oldest
 from mqttscope.lint.rules.delivery import waited_until_ns
 from mqttscope.mqtt import Connack, Connect, ControlPacket, Publish
 from mqttscope.mqtt.properties import MESSAGE_EXPIRY_INTERVAL
@@ -133,10 +133,8 @@ class MessageExpiryNotDecremented(BrokerRule):
             event = at.event
             if len(times) <= MAX_TIMES:
                 times.append(Published(event.timestamp_ns, expiry, at.number, event.frame, event.capture))
-            if len(messages) > MAX_PAYLOADS:
-                del messages[next(iter(messages))]
-            if len(memory.published) > MAX_TOPICS:
-                del memory.published[next(iter(memory.published))]
+            forget_oldest(messages, MAX_PAYLOADS)
+            forget_oldest(memory.published, MAX_TOPICS)
 
     def _delivered(self, packet: Publish, memory: Waiting, at: RuleContext) -> Findings:
         topic = at.topic
@@ -165,7 +163,7 @@ class MessageExpiryNotDecremented(BrokerRule):
         return self.report(
             "properties" if got is None else "properties.message_expiry_interval",
             f"{told} (published with {best.expiry:,})",
-            related=(Related("the message as published", best.packet, best.frame, best.timestamp_ns),),
+            related=(Related.to("the message as published", best),),
             **self._doubt(got, best, at),
         )
 

@@ -88,12 +88,11 @@ class PropertyAltered(MessageRule):
         if difference is None:
             return None
         sent = difference.sent
-        related = (Related("the message as published", sent.packet, sent.frame, sent.timestamp_ns),)
         return [
             self.report(
                 f"properties.{name}",
                 f"{name.replace('_', ' ')} of a message on {sent.topic!r} of {sent.publisher!r} is {what}",
-                related=related,
+                related=(Related.to("the message as published", sent),),
                 **doubt_of(difference, added=what == "added"),
             )
             for name, what in difference.changes()

@@ -84,7 +84,7 @@ class Qos2DeliveredTwice(MessageRule):
             severity=None if sent.resent else Severity.WARNING,
             confidence=None if sent.resent else Confidence.HEURISTIC,
             related=(
-                Related("the message as published", sent.packet, sent.frame, sent.timestamp_ns),
-                Related("the message as delivered before", first.packet, first.frame, first.timestamp_ns),
+                Related.to("the message as published", sent),
+                Related.to("the message as delivered before", first),
             ),
         )

@@ -91,7 +91,7 @@ class SharedDeliveredToSeveral(MessageRule):
             f"message on {sent.topic!r} is sent to {found.owner!r} as well as to {names}, all members of the shared "
             f"subscription {share!r}",
             related=(
-                Related("the message as published", sent.packet, sent.frame, sent.timestamp_ns),
-                Related("the message as delivered before", first.packet, first.frame, first.timestamp_ns),
+                Related.to("the message as published", sent),
+                Related.to("the message as delivered before", first),
             ),
         )

@@ -101,7 +101,7 @@ class StaleSubscriptionUsed(DeliveryRule):
             field,
             f"subscription {one.topic_filter!r} of {at.client_name!r} was replaced, but {what} {still}",
             confidence=Confidence.HEURISTIC if early else None,
-            related=(Related("the SUBSCRIBE that replaced it", one.packet, one.frame, one.timestamp_ns),),
+            related=(Related.to("the SUBSCRIBE that replaced it", one),),
         )
 
     def _is_of_another(self, number: int, one: Subscribed, found: Match) -> bool:

@@ -186,7 +186,7 @@ class SubscriptionIdMissing(Rule):
                 f"PUBLISH {copies.topic!r} to {at.client_name!r} lacks the Subscription Identifier of {filters} "
                 f"({', '.join(map(str, copies.missing))}), and no other copy brings it{more}",
                 sender=Direction.SERVER_TO_CLIENT,
-                related=(Related("the first such PUBLISH", copies.packet, copies.frame, copies.timestamp_ns),),
+                related=(Related.to("the first such PUBLISH", copies),),
             )
 
 

@@ -86,7 +86,7 @@ class UserPropertiesAltered(MessageRule):
             "properties.user_property",
             f"User Properties of a message on {sent.topic!r} of {sent.publisher!r}: {told}",
             statements=broken,
-            related=(Related("the message as published", sent.packet, sent.frame, sent.timestamp_ns),),
+            related=(Related.to("the message as published", sent),),
             **doubt,
         )
 

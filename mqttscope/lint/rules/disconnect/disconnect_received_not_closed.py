@@ -61,6 +61,6 @@ class DisconnectReceivedNotClosed(Rule):
             "",
             f"{side_name(direction.opposite)} kept the connection open {waited:.0f} s after receiving DISCONNECT",
             sender=direction.opposite,
-            related=(Related("the DISCONNECT", sent.packet, sent.frame, sent.timestamp_ns),),
+            related=(Related.to("the DISCONNECT", sent),),
             overdue=True,
         )

@@ -76,6 +76,6 @@ class DisconnectWithoutClose(Rule):
             "",
             f"{side_name(direction)} sent DISCONNECT{reason} but left the connection open for {waited:.0f} s",
             sender=direction,
-            related=(Related("the DISCONNECT", sent.packet, sent.frame, sent.timestamp_ns),),
+            related=(Related.to("the DISCONNECT", sent),),
             overdue=True,
         )

@@ -57,5 +57,5 @@ class PacketAfterDisconnect(Rule):
         left = at.party.disconnect
         assert left is not None
         who = "the client" if at.from_client else "the server"
-        leave = Related("the DISCONNECT", left.packet, left.frame, left.timestamp_ns)
+        leave = Related.to("the DISCONNECT", left)
         return self.report("", f"{who} sent {what} after its own DISCONNECT", related=(leave,))

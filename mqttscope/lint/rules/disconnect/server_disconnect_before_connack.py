@@ -54,5 +54,5 @@ class ServerDisconnectBeforeConnack(Rule):
         when = "before any CONNACK"
         if connack is not None and sent is not None:
             when = f"after the refusing CONNACK 0x{connack.reason_code:02x}"
-            related = (Related("the refusal", sent.packet, sent.frame, sent.timestamp_ns),)
+            related = (Related.to("the refusal", sent),)
         return self.report("", f"the server sent DISCONNECT 0x{code:02x} ({name}) {when}", related=related)

@@ -75,5 +75,5 @@ class BomStripped(Rule):
         return self.report(
             field,
             f"U+FEFF in the {what} of a message on {sent.topic!r} of {sent.publisher!r} is lost",
-            related=(Related("the message as published", sent.packet, sent.frame, sent.timestamp_ns),),
+            related=(Related.to("the message as published", sent),),
         )

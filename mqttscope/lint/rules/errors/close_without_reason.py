@@ -60,6 +60,6 @@ class CloseWithoutReason(Rule):
             "",
             f"{side_name(receiver)} closed after {last.rule} without a DISCONNECT reason, 0x{last.reason_code:02x}",
             sender=receiver,
-            related=(Related("the violation", last.packet, last.frame, last.timestamp_ns),),
+            related=(Related.to("the violation", last),),
             overdue=True,
         )

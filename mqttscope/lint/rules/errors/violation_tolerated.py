@@ -237,7 +237,7 @@ class ViolationTolerated(Rule):
             f"{'must' if must else 'should'} close the connection",
             severity=None if must else Severity.WARNING,
             sender=receiver,
-            related=(Related("the violation", violation.packet, violation.frame, violation.timestamp_ns),),
+            related=(Related.to("the violation", violation),),
             statements=self._broken(violation, at),
             overdue=True,
         )

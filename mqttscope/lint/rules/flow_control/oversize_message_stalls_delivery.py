@@ -61,10 +61,7 @@ class OversizeMessageStallsDelivery(AwaitingRule):
             f"{at.client_name!r} takes {at.client.maximum_packet_size:,} bytes and has got nothing since a message of "
             f"{too_long.size:,} bytes on {too_long.topic!r}: not the next one on {one.sent.topic!r} within "
             f"{waited:,.0f} s",
-            related=(
-                Related("the message that is too long", too_long.packet, too_long.frame, too_long.timestamp_ns),
-                *self.related(one),
-            ),
+            related=(Related.to("the message that is too long", too_long), *self.related(one)),
             sender=self.sender,
             overdue=True,
             topic=one.sent.topic,

@@ -74,8 +74,5 @@ class StalledByFlowControl(Rule):
             "",
             f"{who} answered nothing for {(free - since) / SECOND_NS:.0f} s while its send quota was 0, and sent "
             f"{packet_name(packet)} as soon as it had quota again",
-            related=(
-                Related("what it answers", answered.packet, answered.frame, answered.timestamp_ns),
-                Related("what gave quota back", first.packet, first.frame, first.timestamp_ns),
-            ),
+            related=(Related.to("what it answers", answered), Related.to("what gave quota back", first)),
         )

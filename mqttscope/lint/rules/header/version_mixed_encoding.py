@@ -70,7 +70,7 @@ class VersionMixedEncoding(Rule):
         self, kind: str, other: ProtocolVersion, at: RuleContext, remark: str = "", severity: Severity | None = None
     ) -> Findings:
         first = at.history.connect_sent
-        opening = () if first is None else (Related("the CONNECT", first.packet, first.frame, first.timestamp_ns),)
+        opening = () if first is None else (Related.to("the CONNECT", first),)
         return self.report(
             "",
             f"{kind} is laid out for MQTT {other.text} but the connection was opened as MQTT {at.version.text}{remark}",

@@ -64,6 +64,6 @@ class MissingPingrespTolerated(PingRule):
             f"client kept the connection {(at.timestamp_ns - ping.timestamp_ns) / SECOND_NS:.0f} s after an unanswered "
             "PINGREQ",
             sender=C2S,
-            related=(Related("the PINGREQ", ping.packet, ping.frame, ping.timestamp_ns),),
+            related=(Related.to("the PINGREQ", ping),),
             overdue=True,
         )

@@ -100,6 +100,6 @@ class PingreqUnanswered(PingRule):
             "",
             f"PINGREQ got no PINGRESP within {(at.timestamp_ns - ping.timestamp_ns) / SECOND_NS:.0f} s",
             sender=S2C,
-            related=(Related("the PINGREQ", ping.packet, ping.frame, ping.timestamp_ns),),
+            related=(Related.to("the PINGREQ", ping),),
             overdue=True,
         )

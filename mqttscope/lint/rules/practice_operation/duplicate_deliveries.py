@@ -1,7 +1,8 @@
 from dataclasses import dataclass, field
 
+from mqttscope.lint.examples import examples
 from mqttscope.lint.message_model import Messages
-from mqttscope.lint.rules import Confidence, Findings, Needs, Related, Rule, RuleContext, Severity, examples, shown
+from mqttscope.lint.rules import Confidence, Findings, Needs, Related, Rule, RuleContext, Severity, forget_oldest, shown
 from mqttscope.mqtt import Direction, Publish
 
 MAX_TOLD = 10_000
@@ -70,8 +71,7 @@ class DuplicateDeliveries(Rule):
         if not before or (found.owner, sent.topic) in told.topics:
             return None
         told.topics[found.owner, sent.topic] = True
-        if len(told.topics) > MAX_TOLD:
-            del told.topics[next(iter(told.topics))]
+        forget_oldest(told.topics, MAX_TOLD)
         matching = len(at.history.subscriptions.match(sent.topic).subscriptions)
         if packet.dup:
             why = "sent again, since it was not acknowledged"
@@ -84,8 +84,5 @@ class DuplicateDeliveries(Rule):
         return self.report(
             "",
             f"{found.owner!r} gets {len(before) + 1} copies of one message on {shown(sent.topic)}: {why}",
-            related=(
-                Related("the message as published", sent.packet, sent.frame, sent.timestamp_ns),
-                Related("the first copy", before[0].packet, before[0].frame, before[0].timestamp_ns),
-            ),
+            related=(Related.to("the message as published", sent), Related.to("the first copy", before[0])),
         )

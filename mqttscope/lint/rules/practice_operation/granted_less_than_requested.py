@@ -42,5 +42,5 @@ class GrantedLessThanRequested(Rule):
                 yield self.report(
                     f"reason_codes[{index}]",
                     f"SUBACK: {request.topic_filters[index]!r} granted QoS {code}, requested {wanted}",
-                    related=(Related("the SUBSCRIBE", request.packet, request.frame, request.timestamp_ns),),
+                    related=(Related.to("the SUBSCRIBE", request),),
                 )

@@ -55,7 +55,7 @@ class KeepaliveDisabled(Rule):
         return self.report(
             "",
             f"CONNECT of {at.client_name!r}: {_WHY}; the server sets no Server Keep Alive",
-            related=(Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns),),
+            related=(Related.to("the CONNECT", sent),),
             sender=Direction.CLIENT_TO_SERVER,
         )
 

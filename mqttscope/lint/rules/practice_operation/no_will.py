@@ -41,5 +41,5 @@ class NoWill(Rule):
         return self.report(
             "",
             f"CONNECT of {at.client_name!r}: no will message, but the client publishes",
-            related=(Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns),),
+            related=(Related.to("the CONNECT", sent),),
         )

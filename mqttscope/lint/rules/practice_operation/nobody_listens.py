@@ -1,6 +1,6 @@
 from dataclasses import dataclass, field
 
-from mqttscope.lint.rules import V5, Findings, Rule, RuleContext, Severity, examples, shown
+from mqttscope.lint.rules import V5, Findings, Rule, RuleContext, Severity, examples, forget_oldest, shown
 from mqttscope.mqtt import Direction, Puback, Pubrec
 
 MAX_TOPICS = 10_000
@@ -71,8 +71,7 @@ class NobodyListens(Rule):
         if number < 0:
             return None
         topics[topic] = number + 1
-        if len(topics) > MAX_TOPICS:
-            del topics[next(iter(topics))]
+        forget_oldest(topics, MAX_TOPICS)
         if number + 1 < float(self.set["messages"]):
             return None
         topics[topic] = -1

@@ -1,6 +1,6 @@
 from dataclasses import dataclass, field
 
-from mqttscope.lint.rules import Confidence, Findings, Rule, RuleContext, Severity, examples, shown
+from mqttscope.lint.rules import Confidence, Findings, Rule, RuleContext, Severity, examples, forget_oldest, shown
 from mqttscope.lint.shared_checks import duration
 from mqttscope.mqtt import Direction, Publish
 
@@ -83,8 +83,7 @@ class Qos2Telemetry(Rule):
         minute = topics.get(topic)
         if minute is None:
             minute = topics[topic] = Minute(0, at.timestamp_ns, 0)
-            if len(topics) > MAX_TOPICS:
-                del topics[next(iter(topics))]
+            forget_oldest(topics, MAX_TOPICS)
         if minute.reported:
             return None
         if at.timestamp_ns - minute.began_ns > MINUTE_NS:

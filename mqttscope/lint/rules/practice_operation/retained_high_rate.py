@@ -1,6 +1,6 @@
 from dataclasses import dataclass, field
 
-from mqttscope.lint.rules import Findings, Rule, RuleContext, Severity, examples, shown
+from mqttscope.lint.rules import Findings, Rule, RuleContext, Severity, examples, forget_oldest, shown
 from mqttscope.lint.shared_checks import duration
 from mqttscope.mqtt import Direction, Publish
 
@@ -80,8 +80,7 @@ class RetainedHighRate(Rule):
         minute = topics.get(topic)
         if minute is None:
             minute = topics[topic] = Minute(at.timestamp_ns)
-            if len(topics) > MAX_TOPICS:
-                del topics[next(iter(topics))]
+            forget_oldest(topics, MAX_TOPICS)
         if minute.reported:
             return None
         passed_ns = at.timestamp_ns - minute.began_ns

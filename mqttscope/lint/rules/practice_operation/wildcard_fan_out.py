@@ -115,7 +115,7 @@ class WildcardFanOut(Rule):
             "",
             f"{shown(one.topic_filter)} of {at.client_name!r} draws {percent:.0f} % of the messages ({number:,} of "
             f"{published:,}) with QoS {one.qos}",
-            related=(Related("the SUBSCRIBE", one.packet, one.frame, one.timestamp_ns),),
+            related=(Related.to("the SUBSCRIBE", one),),
         )
 
     def check_close(self, connection: Connection, at: RuleContext) -> Findings:

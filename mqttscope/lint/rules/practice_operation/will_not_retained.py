@@ -49,5 +49,5 @@ class WillNotRetained(Rule):
             "retain",
             f"CONNECT of {at.client_name!r}: will on {shown(at.topic)} is not retained, but messages there are: "
             "late subscribers miss it",
-            related=(Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns),),
+            related=(Related.to("the CONNECT", sent),),
         )

@@ -1,7 +1,7 @@
 from dataclasses import dataclass, field
 from zlib import crc32
 
-from mqttscope.lint.rules import Findings, Rule, RuleContext, Severity, examples, shown
+from mqttscope.lint.rules import Findings, Rule, RuleContext, Severity, examples, forget_oldest, shown
 from mqttscope.lint.shared_checks import duration
 from mqttscope.mqtt import Direction, Publish
 
@@ -80,8 +80,7 @@ class PayloadRepeated(Rule):
         run = topics.get(topic)
         if run is None:
             topics[topic] = Repetition(checksum, 1, at.timestamp_ns)
-            if len(topics) > MAX_TOPICS:
-                del topics[next(iter(topics))]
+            forget_oldest(topics, MAX_TOPICS)
             return None
         if run.reported:
             return None

@@ -1,6 +1,6 @@
 from dataclasses import dataclass, field
 
-from mqttscope.lint.rules import V5, Confidence, Findings, Rule, RuleContext, Severity, examples, shown
+from mqttscope.lint.rules import V5, Confidence, Findings, Rule, RuleContext, Severity, examples, forget_oldest, shown
 from mqttscope.mqtt.packets import Publish
 
 MAX_RESPONSE_TOPICS = 200
@@ -101,12 +101,10 @@ def _remember(topics: dict[str, Requests], wanted: str, data: bytes | None) -> N
     requests = topics.get(wanted)
     if requests is None:
         requests = topics[wanted] = Requests()
-        if len(topics) > MAX_RESPONSE_TOPICS:
-            del topics[next(iter(topics))]
+        forget_oldest(topics, MAX_RESPONSE_TOPICS)
     if data is None:
         requests.bare = True
     else:
         requests.data[data[:MAX_DATA]] = True
-        if len(requests.data) > MAX_REQUESTS:
-            del requests.data[next(iter(requests.data))]
+        if forget_oldest(requests.data, MAX_REQUESTS):
             requests.forgotten = True

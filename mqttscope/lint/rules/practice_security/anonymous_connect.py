@@ -52,7 +52,7 @@ class AnonymousConnect(Rule):
         return self.report(
             "",
             f"CONNECT of {at.client_name!r}: {_NONE}, and the server accepts it",
-            related=(Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns),),
+            related=(Related.to("the CONNECT", sent),),
             sender=Direction.CLIENT_TO_SERVER,
         )
 

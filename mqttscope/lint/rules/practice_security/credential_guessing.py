@@ -4,11 +4,11 @@ import zlib
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from mqttscope.lint.context import SECOND_NS, ConnectionKey, RuleContext
 from mqttscope.lint.finding import Confidence, Scope, Severity
-from mqttscope.lint.rules import SECOND_NS, V3_1, V3_1_1, V5, ConnectionKey, Findings, Rule, RuleContext, examples
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Connection, Findings, Rule, examples, forget_oldest
 from mqttscope.lint.shared_checks import count
 from mqttscope.mqtt import Connack, Connect, Direction
-from mqttscope.session.connection import Connection
 
 MAX_SOURCES = 1_000
 """Addresses whose refusals are counted, per server; the one refused longest ago is forgotten first."""
@@ -104,8 +104,7 @@ class CredentialGuessing(Rule):
             if packet.password is not None and at.history.connect is None:
                 asked = at.memory(self).asked
                 asked[at.key] = zlib.crc32(packet.password) % CLASSES
-                if len(asked) > MAX_ASKED:
-                    del asked[next(iter(asked))]
+                forget_oldest(asked, MAX_ASKED)
             return None
         code, connect = packet.reason_code or 0, at.history.connect
         if at.from_client or connect is None or at.history.connack is not None:
@@ -122,8 +121,7 @@ class CredentialGuessing(Rule):
         if one is None or abs(now_ns - one.times[-1]) > window_ns:
             one = Source()
         sources[address] = one
-        if len(sources) > MAX_SOURCES:
-            del sources[next(iter(sources))]
+        forget_oldest(sources, MAX_SOURCES)
         _count(one, code, connect, password)
         one.times = (
             [when_ns for when_ns in one.times if now_ns - when_ns <= window_ns][-limit + 1 :] if limit > 1 else []

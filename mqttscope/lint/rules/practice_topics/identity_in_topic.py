@@ -2,7 +2,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from mqttscope.lint.rules import Confidence, Findings, Rule, RuleContext, Severity, examples, shown
+from mqttscope.lint.rules import Confidence, Findings, Rule, RuleContext, Severity, examples, forget_oldest, shown
 from mqttscope.mqtt.packets import Publish
 
 T = TypeVar("T")
@@ -122,5 +122,4 @@ class IdentityInTopic(Rule):
 def _put(table: dict[str, T], key: str, value: T) -> None:
     """Remember, and forget the oldest where there are too many."""
     table[key] = value
-    if len(table) > MAX_SHAPES:
-        del table[next(iter(table))]
+    forget_oldest(table, MAX_SHAPES)

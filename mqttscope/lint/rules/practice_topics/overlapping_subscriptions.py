@@ -71,7 +71,7 @@ class OverlappingSubscriptions(Rule):
                 known = table.live.get(other)
                 related: tuple[Related, ...] = ()
                 if known is not None:
-                    related = (Related(f"SUBSCRIBE {other!r}", known.packet, known.frame, known.timestamp_ns),)
+                    related = (Related.to(f"SUBSCRIBE {other!r}", known),)
                 yield self.report(
                     f"subscriptions[{index}].topic_filter",
                     f"{at.client_name!r}: filters {other!r} and {name!r} overlap; a message may arrive twice",

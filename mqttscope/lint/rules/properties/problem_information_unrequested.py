@@ -56,7 +56,7 @@ class ProblemInformationUnrequested(Rule):
         if connect is None or connect.properties is None or connect.properties.request_problem_information != 0:
             return None
         first = at.history.connect_sent
-        asked = () if first is None else (Related("the CONNECT", first.packet, first.frame, first.timestamp_ns),)
+        asked = () if first is None else (Related.to("the CONNECT", first),)
         names = dict.fromkeys(_WORDS[number] for number, _ in packet.properties.items if number in _WORDS)
         return [
             self.report(

@@ -80,7 +80,7 @@ class RedeliveryWithoutDup(Rule):
             if running.qos != packet.qos or not party.repeats(packet, at.topic, running):
                 return None  # ACK202
             seconds = (at.timestamp_ns - running.timestamp_ns) / 1e9
-            first = Related(f"PUBLISH {identifier}", running.packet, running.frame, running.timestamp_ns)
+            first = Related.to(f"PUBLISH {identifier}", running)
             return self._told(at, identifier, f"{seconds:.3g} s after it was sent first", first)
         if not at.history.carries or party.has_sent(identifier):
             return None

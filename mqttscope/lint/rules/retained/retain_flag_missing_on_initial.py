@@ -85,6 +85,6 @@ class RetainFlagMissingOnInitial(DeliveryRule):
             "retain",
             f"PUBLISH {topic!r} to {at.client_name!r} answers SUBSCRIBE {one.topic_filter!r} with the retained message "
             "and has RETAIN 0",
-            related=(Related("the SUBSCRIBE", one.packet, one.frame, one.timestamp_ns), kept.related),
+            related=(Related.to("the SUBSCRIBE", one), kept.related),
             **doubt(at, doubtful=store.is_torn(at)),
         )

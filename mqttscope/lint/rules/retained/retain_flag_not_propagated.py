@@ -91,6 +91,6 @@ class RetainFlagNotPropagated(DeliveryRule):
             "retain",
             f"PUBLISH {topic!r} to {at.client_name!r} has RETAIN 0 although it was published with RETAIN 1 "
             f"{waited:,.3f} s before, and {filters_of(match.subscriptions)} has Retain As Published",
-            related=(Related("the PUBLISH of the publisher", live.packet, live.frame, live.timestamp_ns),),
+            related=(Related.to("the PUBLISH of the publisher", live),),
             **doubt(at, doubtful=store.is_torn(at)),
         )

@@ -90,5 +90,5 @@ class RetainFlagOnLiveMessage(Rule):
             "retain",
             f"PUBLISH {topic!r} to {at.client_name!r} has RETAIN 1 although it belongs to the established subscription "
             f"{filters_of(found.subscriptions)}: {why}",
-            related=(Related("the last SUBSCRIBE for it", last.packet, last.frame, last.timestamp_ns),),
+            related=(Related.to("the last SUBSCRIBE for it", last),),
         )

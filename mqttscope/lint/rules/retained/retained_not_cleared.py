@@ -2,7 +2,7 @@ import zlib
 from dataclasses import dataclass, field
 
 from mqttscope.lint.broker_watch import MAX_TOPICS, BrokerRule, Watch
-from mqttscope.lint.rules import SECOND_NS, V3_1, V3_1_1, V5, Findings, Related, RuleContext, examples
+from mqttscope.lint.rules import SECOND_NS, V3_1, V3_1_1, V5, Findings, Related, RuleContext, examples, forget_oldest
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
 from mqttscope.lint.rules.retained import askers
 from mqttscope.mqtt import Connack, Connect, ControlPacket, Puback, Pubcomp, Publish, Pubrec
@@ -148,16 +148,14 @@ class RetainedNotCleared(BrokerRule):
             return
         if packet.payload:
             store.held[topic] = Held(zlib.crc32(packet.payload), name)
-            if len(store.held) > MAX_TOPICS:
-                del store.held[next(iter(store.held))]
+            forget_oldest(store.held, MAX_TOPICS)
             return
         event = at.event
         accepted_ns = 0 if packet.qos else event.timestamp_ns
         place = (event.timestamp_ns, at.number, event.frame, event.capture)
         store.cleared[topic] = Cleared(*place, held, name, accepted_ns)
         store.wait_for_answer(at, packet, topic)
-        if len(store.cleared) > MAX_TOPICS:
-            del store.cleared[next(iter(store.cleared))]
+        forget_oldest(store.cleared, MAX_TOPICS)
 
     def _delivered(self, packet: Publish, store: Store, at: RuleContext) -> Findings:
         topic = at.topic
@@ -184,6 +182,6 @@ class RetainedNotCleared(BrokerRule):
             "retain",
             f"retained message {topic!r} sent to {at.client_name!r} although {found.client!r} cleared it "
             f"{waited:,.0f} s before",
-            related=(Related("the empty message", found.packet, found.frame, found.timestamp_ns),),
+            related=(Related.to("the empty message", found),),
             **self.doubt(at, doubtful=doubtful),
         )

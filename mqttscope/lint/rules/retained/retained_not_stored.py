@@ -2,9 +2,9 @@ import zlib
 from dataclasses import dataclass, field
 
 from mqttscope.lint.broker_watch import MAX_TOPICS, doubt
-from mqttscope.lint.examples import examples
+from mqttscope.lint.context import SECOND_NS, RuleContext
 from mqttscope.lint.retained_store import Judged, RetainedStore, Vain, WaitingRule
-from mqttscope.lint.rules import SECOND_NS, V3_1_1, V5, Confidence, Findings, Related, Report, RuleContext, Severity
+from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Related, Report, Severity, examples, forget_oldest
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
 from mqttscope.lint.rules.retained import askers
 from mqttscope.mqtt import Direction, Publish, Subscribe
@@ -124,7 +124,7 @@ class RetainedNotStored(WaitingRule):
             "payload",
             f"retained message {topic!r} sent to {at.client_name!r} is the one before that which {kept.client!r} "
             f"published {waited:,.0f} s ago and the server has accepted",
-            related=(Related("the newer message", kept.packet, kept.frame, kept.timestamp_ns),),
+            related=(Related.to("the newer message", kept),),
             **doubt(at, doubtful=store.is_torn(at)),
         )
 
@@ -138,8 +138,7 @@ class RetainedNotStored(WaitingRule):
         known = name in names
         names = names if known else (*names, name)[:MAX_NAMES]
         asked[vain.topic] = kept.timestamp_ns, names
-        if len(asked) > MAX_TOPICS:
-            del asked[next(iter(asked))]
+        forget_oldest(asked, MAX_TOPICS)
         if known or kept.proven or kept.readers or len(names) != FEWEST:
             return None
         return self.report(

@@ -51,5 +51,5 @@ class RetainedOnShared(DeliveryRule):
         return self.report(
             "retain",
             f"retained message {topic!r} sent to {at.client_name!r} for the Shared Subscription {filters_of(shared)}",
-            related=(Related("the SUBSCRIBE", first.packet, first.frame, first.timestamp_ns),),
+            related=(Related.to("the SUBSCRIBE", first),),
         )

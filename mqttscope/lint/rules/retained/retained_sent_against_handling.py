@@ -77,7 +77,7 @@ class RetainedSentAgainstHandling(Rule):
             f"retained message {topic!r} sent to {at.client_name!r} after SUBSCRIBE {blamed.topic_filter!r}{existed} "
             f"with Retain Handling {blamed.retain_handling}",
             statements=("MQTT-3.3.1-10",) if blamed.retain_handling == 1 else ("MQTT-3.3.1-11",),
-            related=(Related("the SUBSCRIBE", blamed.packet, blamed.frame, blamed.timestamp_ns),),
+            related=(Related.to("the SUBSCRIBE", blamed),),
         )
 
     def _may_come(self, before: Subscribed, at: RuleContext, window: float, sent: int) -> bool:

@@ -87,6 +87,6 @@ class UnretainedStored(DeliveryRule):
         return self.report(
             "retain",
             f"retained message {topic!r} sent to {at.client_name!r} was published by {name!r} with RETAIN 0",
-            related=(Related("the retained message before it", held.packet, held.frame, held.timestamp_ns),),
+            related=(Related.to("the retained message before it", held),),
             **doubt(at, doubtful=store.is_torn(at) or not (held.proven or held.accepted)),
         )

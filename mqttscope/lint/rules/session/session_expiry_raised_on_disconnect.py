@@ -46,6 +46,5 @@ class SessionExpiryRaisedOnDisconnect(Rule):
             return None
         if connect.properties is not None and connect.properties.session_expiry_interval:
             return None
-        first = Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns)
         told = f"DISCONNECT sets Session Expiry Interval {interval:,}, it was 0 in CONNECT"
-        return self.report("properties.session_expiry_interval", told, related=(first,))
+        return self.report("properties.session_expiry_interval", told, related=(Related.to("the CONNECT", sent),))

@@ -1,9 +1,9 @@
 from dataclasses import dataclass, field
 
 from mqttscope.lint.context import SECOND_NS, ConnectionKey, RuleContext
-from mqttscope.lint.rules import V3_1, V3_1_1, V5, Confidence, Findings, Needs, Related, Rule, Severity, examples
+from mqttscope.lint.finding import Confidence, Related, Severity
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Connection, Findings, Needs, Rule, examples, forget_oldest
 from mqttscope.mqtt import Connack, Direction, Disconnect
-from mqttscope.session.connection import Connection
 
 MAX_LIVE = 16
 """Connections of one client that are followed; beyond them the one that was taken over first is forgotten."""
@@ -101,8 +101,7 @@ class SessionTakeoverNotClosed(Rule):
                 one.connack = Related("the other CONNACK", at.number, event.frame, event.timestamp_ns)
                 at.ask(self, one.taken_ns + self.nanoseconds("timeout"), key)
         live[at.key] = Live(connect.user_name)
-        if len(live) > MAX_LIVE:
-            del live[next(iter(live))]
+        forget_oldest(live, MAX_LIVE)
         return None
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:

@@ -78,5 +78,5 @@ class StaleStateAfterSessionLoss(Rule):
             field,
             f"client sends {what} and identifier {identifier} although CONNACK said Session Present 0",
             severity=Severity.INFO if at.version is V3_1_1 else None,
-            related=(Related("the CONNACK", connack.packet, connack.frame, connack.timestamp_ns),),
+            related=(Related.to("the CONNACK", connack),),
         )

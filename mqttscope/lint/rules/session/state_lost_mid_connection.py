@@ -51,10 +51,9 @@ class StateLostMidConnection(Rule):
         if not at.party.in_step():
             return None
         who = "client" if at.from_client else "server"
-        first = Related("the PUBLISH", running.packet, running.frame, running.timestamp_ns)
         return self.report(
             "reason_code",
             f"{who} answers {packet_name(packet)} 0x92 (Packet Identifier not found) for identifier {identifier}, "
             "whose exchange began on this connection",
-            related=(first,),
+            related=(Related.to("the PUBLISH", running),),
         )

@@ -84,6 +84,6 @@ class UnexpectedSessionPresentTolerated(Rule):
             f"client {what} after CONNACK with Session Present 1, though it asked for a clean start",
             severity=None if at.version is V5 else Severity.INFO,
             sender=C2S,
-            related=(Related("the CONNACK", sent.packet, sent.frame, sent.timestamp_ns),),
+            related=(Related.to("the CONNACK", sent),),
             overdue=True,
         )

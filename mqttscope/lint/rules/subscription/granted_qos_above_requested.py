@@ -47,5 +47,5 @@ class GrantedQosAboveRequested(Rule):
                     f"reason_codes[{index}]",
                     f"SUBACK with packet identifier {packet.packet_identifier} grants QoS {code} for "
                     f"{request.topic_filters[index]!r}, requested was QoS {asked}",
-                    related=(Related("the SUBSCRIBE", request.packet, request.frame, request.timestamp_ns),),
+                    related=(Related.to("the SUBSCRIBE", request),),
                 )

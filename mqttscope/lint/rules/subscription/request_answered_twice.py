@@ -51,5 +51,5 @@ class RequestAnsweredTwice(Rule):
             "",
             f"{kind.upper()} with packet identifier {packet.packet_identifier} and {len(request.topic_filters)} topic "
             f"filters gets {packet_name(packet)} number {request.answers + 1}",
-            related=(Related(f"the {kind.upper()}", request.packet, request.frame, request.timestamp_ns),),
+            related=(Related.to(f"the {kind.upper()}", request),),
         )

@@ -59,5 +59,5 @@ class SubackCountMismatch(Rule):
             "reason_codes",
             f"{packet_name(packet)} with packet identifier {packet.packet_identifier} has {len(codes)} reason codes, "
             f"the {kind.upper()} has {wanted} topic filters",
-            related=(Related(f"the {kind.upper()}", request.packet, request.frame, request.timestamp_ns),),
+            related=(Related.to(f"the {kind.upper()}", request),),
         )

@@ -68,7 +68,7 @@ class SubackOrderSuspect(Rule):
             "reason_codes",
             f"codes {list(codes)} of SUBACK with packet identifier {packet.packet_identifier} fit the requested QoS "
             f"{list(request.maximum_qos)} only in another order",
-            related=(Related("the SUBSCRIBE", request.packet, request.frame, request.timestamp_ns),),
+            related=(Related.to("the SUBSCRIBE", request),),
         )
 
     def _delivered(self, packet: Publish, at: RuleContext) -> Findings:
@@ -95,7 +95,7 @@ class SubackOrderSuspect(Rule):
             "qos",
             f"PUBLISH {at.topic!r} has QoS {packet.qos}, granted was {one.granted}; codes {list(request.codes)} of the "
             "SUBACK fit only in another order",
-            related=(Related("the SUBSCRIBE", request.packet, request.frame, request.timestamp_ns),),
+            related=(Related.to("the SUBSCRIBE", request),),
         )
 
 

@@ -53,5 +53,5 @@ class SubscribeRefusedForQos(Rule):
             "reason_code",
             f"DISCONNECT 0x9B (QoS not supported) answers a SUBSCRIBE for QoS {max(asked.maximum_qos)}, "
             f"the server's Maximum QoS is {maximum}",
-            related=(Related("the SUBSCRIBE", asked.packet, asked.frame, asked.timestamp_ns),),
+            related=(Related.to("the SUBSCRIBE", asked),),
         )

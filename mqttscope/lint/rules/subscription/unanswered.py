@@ -40,7 +40,7 @@ class UnansweredRequestRule(Rule):
                 "",
                 f"{message} within {waited:.0f} s",
                 confidence=None if is_received else Confidence.HEURISTIC,
-                related=(Related(f"the {name}", exchange.packet, exchange.frame, exchange.timestamp_ns),),
+                related=(Related.to(f"the {name}", exchange),),
                 sender=Direction.SERVER_TO_CLIENT,
             )
 

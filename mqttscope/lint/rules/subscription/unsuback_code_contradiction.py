@@ -72,7 +72,7 @@ class UnsubackCodeContradiction(Rule):
                     f"reason_codes[{index}]",
                     f"UNSUBACK with packet identifier {packet.packet_identifier} has {meaning} for {name!r}, but the "
                     f"subscription {what}",
-                    related=(Related("the UNSUBSCRIBE", request.packet, request.frame, request.timestamp_ns),),
+                    related=(Related.to("the UNSUBSCRIBE", request),),
                 )
 
 

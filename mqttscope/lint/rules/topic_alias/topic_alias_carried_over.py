@@ -1,7 +1,7 @@
 from dataclasses import dataclass, field
 
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rules import V5, ConnectionKey, Findings, Needs, Rule, RuleContext, examples, packet_name, shown
+from mqttscope.lint.rule import V5, Findings, Needs, Rule, packet_name
+from mqttscope.lint.rules import Confidence, ConnectionKey, RuleContext, Severity, examples, forget_oldest, shown
 from mqttscope.lint.session_model import SessionModel, doubted
 from mqttscope.mqtt import Direction, Puback, Publish, Pubrec
 
@@ -84,8 +84,7 @@ class TopicAliasCarriedOver(Rule):
         if packet.packet_identifier is not None:
             waiting: Waiting = at.memory(self)
             waiting.topics[at.key, at.from_client, packet.packet_identifier] = topic
-            if len(waiting.topics) > MAX_WAITING:
-                del waiting.topics[next(iter(waiting.topics))]
+            forget_oldest(waiting.topics, MAX_WAITING)
         return self.report(
             "properties.topic_alias",
             f"PUBLISH has only Topic Alias {alias:,}, which stood for {shown(topic)} on the connection before and is "
