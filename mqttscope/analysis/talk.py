@@ -143,7 +143,7 @@ def add_latency(report: model.FleetReport, lake: Lake) -> None:
     questions = lake.questions()
     words, selection = questions.words, questions.selection
     messages = selection.history(questions.table("messages"), "messages")
-    live = selection.since(questions.view(live_deliveries(words, messages)))
+    live = selection.since(questions.view(f"select * from ({deliveries(words, messages)}) where {LIVE}"))
     live = selection.clients(live, "client_identifier", "published.client_identifier")
     delivered = questions.keep(f"select topic, client_identifier, client, waited_ns, repeated from {live}")
     counted = selection.clients(selection.since(messages))
@@ -201,11 +201,6 @@ def buckets(answered: Sequence[Row], delivered: Sequence[Row]) -> list[model.Lat
 
 LIVE = "not (retain and (published is null or published.retain)) and not dup"
 """Condition on `deliveries`: of messages that were not kept as retained ones, and not sent again."""
-
-
-def live_deliveries(words: Words, messages: str) -> str:
-    """The `deliveries` that are live."""
-    return f"select * from ({deliveries(words, messages)}) where {LIVE}"
 
 
 def acknowledged(words: Words, messages: str) -> str:

@@ -204,7 +204,7 @@ class Quality:
             return
         self.gapped += connection.unseen_bytes > 0 and not connection.gaps
         self.lost_bytes += connection.unseen_bytes
-        self.ambiguous += _has_overlaps(connection)
+        self.ambiguous += _counted_segments(connection, "overlaps") > 0
         self.open_ended += connection.closed_how in _OPEN_ENDS and connection.disconnect_by is None
 
     def add(self, other: Quality) -> None:
@@ -374,11 +374,6 @@ def _ended_early(connection: Connection, end_ns: int) -> bool:
 def _is_attempt(connection: Connection) -> bool:
     """Whether nobody answered the attempts of one side to connect, so that there is nothing to capture of another."""
     return connection.one_sided is not None and _counted_segments(connection, "data_segments") == 0
-
-
-def _has_overlaps(connection: Connection) -> bool:
-    """Whether bytes of a side are in doubt: sent again with other content, or accepted with a wrong checksum."""
-    return _counted_segments(connection, "overlaps") > 0
 
 
 def _counted_segments(connection: Connection, counter: str) -> int:

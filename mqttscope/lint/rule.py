@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Iterable, Iterator
 from enum import Flag, auto
 from inspect import isfunction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 from mqttscope.errors import MqttscopeError
 from mqttscope.lint.finding import Confidence, Related, Report, Scope, Severity
@@ -110,7 +110,8 @@ class Rule:
     scope: ClassVar[Scope]
     """Follows from the code, unless a rule says otherwise."""
     looks_at: ClassVar[type[ControlPacket] | tuple[type[ControlPacket], ...]] = ()
-    """Packet classes that ``check`` is called for; ``ControlPacket`` for all."""
+    """Packet classes that ``check`` is called for, those that its annotation names unless given; ``ControlPacket`` for
+    all."""
     sender: ClassVar[Direction | None] = None
     """Call ``check`` only for packets in this direction."""
     when: ClassVar[str | dict[type[ControlPacket], str] | None] = None
@@ -157,6 +158,8 @@ class Rule:
     def __init_subclass__(cls) -> None:
         if cls.severities and isinstance(cls.severities, tuple) and not hasattr(cls, "severity"):
             cls.severity = cls.severities[0]
+        if not cls.looks_at and "check" in cls.__dict__:
+            cls.looks_at = _looked_at(cls.check)
         if "code" not in cls.__dict__:
             return
         if not isinstance(cls.code, str) or not _CODE.fullmatch(cls.code):
@@ -299,6 +302,15 @@ def _sentence(fault: FaultReport, kind: str | None) -> str:
     words = ["" if kind in (None, "reserved") else str(kind).upper(), "" if named else fault.field]
     place = " ".join(word for word in words if word)
     return f"{place}: {told}" if place else told
+
+
+def _looked_at(check: object) -> tuple[type[ControlPacket], ...] | type[ControlPacket]:
+    """The packet classes that the first parameter of a ``check`` is annotated with."""
+    named = next(iter(getattr(check, "__annotations__", {}).values()), None)
+    kinds = get_args(named) or (named,)
+    if not all(isinstance(one, type) and issubclass(one, ControlPacket) for one in kinds):
+        return ()
+    return kinds if len(kinds) > 1 else kinds[0]
 
 
 def packet_name(packet: ControlPacket) -> str:

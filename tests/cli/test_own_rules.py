@@ -149,7 +149,10 @@ def test_spark_refuses_them() -> None:
         (TEMPLATE.replace("Instead, publish", "Publish"), 'a last paragraph that begins with "Instead, "'),
         (TEMPLATE.replace("    severity = Severity.WARNING\n", ""), "it has no severity"),
         (TEMPLATE.replace("    def check(", "    def chek("), "it has no check"),
-        (TEMPLATE.replace("    looks_at = Publish\n", ""), "it does not say which packets it looks at"),
+        (
+            TEMPLATE.replace("    looks_at = Publish\n", "").replace(": Publish", ""),
+            "it does not say which packets it looks at",
+        ),
         (TEMPLATE.replace("ACME201", "PUB297"), "PUB297 has the letters of mqttscope's own area"),
         (TEMPLATE.replace("ACME201", "PUB103"), "PUB103 has the letters of mqttscope's own area: PUB103 wildcard-in"),
         (TEMPLATE.replace("class TooManyAlarms", "class WildcardInTopicName"), "as PUB103 of mqttscope is"),

@@ -470,7 +470,10 @@ def _object(value: Any, clock: Clock) -> dict[str, Any]:
         held = getattr(value, one.name)
         if isinstance(held, Percentiles):
             unit = "s" if one.name.endswith("_s") else "ns"
-            shown[one.name.removesuffix("_s")] = _percentiles(held, unit)
+            shown[one.name.removesuffix("_s")] = {
+                "count": held.count,
+                **{f"{name}_{unit}": getattr(held, name) for name in ("p50", "p90", "p99", "maximum")},
+            }
         elif one.name == "minutes":
             shown["timeline"] = [
                 {"from": clock.iso(start), "from_ns": start, "connects": count} for start, count in held
@@ -486,10 +489,3 @@ def _plain(value: Any, clock: Clock) -> Any:
     if is_dataclass(value):
         return _object(value, clock)
     return [_plain(one, clock) for one in value] if isinstance(value, list) else value
-
-
-def _percentiles(value: Percentiles, unit: str) -> dict[str, Any]:
-    return {
-        "count": value.count,
-        **{f"{name}_{unit}": getattr(value, name) for name in ("p50", "p90", "p99", "maximum")},
-    }

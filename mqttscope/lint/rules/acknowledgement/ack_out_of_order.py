@@ -35,7 +35,6 @@ class AckOutOfOrder(Rule):
         V3_1_1: {"MQTT-4.6.0-2": "client puback", "MQTT-4.6.0-3": "client pubrec", "MQTT-4.6.0-4": "client pubrel"},
     }
     also = {V3_1_1: ("MQTT-4.6.0-6",)}
-    looks_at = (Puback, Pubrec, Pubrel)
     signs = ("out_of_order",)
     needs = Needs.WHOLE
     Memory = Told

@@ -33,7 +33,6 @@ class PacketIdInUse(Rule):
         V3_1: {"V31-MSGID-in-flight": ""},
     }
     also = {V3_1_1: ("MQTT-2.3.1-3", "MQTT-2.3.1-4", "MQTT-4.3.3-1")}
-    looks_at = (Publish, Subscribe, Unsubscribe)
     when = "qos"
     always = (Subscribe, Unsubscribe)
     signs = ("taken",)

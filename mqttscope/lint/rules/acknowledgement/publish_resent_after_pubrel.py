@@ -15,7 +15,6 @@ class PublishResentAfterPubrel(Rule):
     code = "ACK207"
     severity = Severity.ERROR
     statements = {V5: {"MQTT-4.3.3-6": ""}, V3_1_1: {"MQTT-4.3.3-1": ""}}
-    looks_at = Publish
     when = "dup"
     needs = Needs.WHOLE
 

@@ -16,7 +16,6 @@ class PubrelAfterNegativePubrec(Rule):
     severity = Severity.ERROR
     versions = (V5,)
     also = {V5: ("MQTT-4.3.3-4",)}
-    looks_at = Pubrel
     signs = ("odd_answer",)
     needs = Needs.WHOLE
 

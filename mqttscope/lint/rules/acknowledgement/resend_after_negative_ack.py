@@ -16,7 +16,6 @@ class ResendAfterNegativeAck(Rule):
     severity = Severity.ERROR
     versions = (V5,)
     statements = {V5: {"MQTT-4.4.0-2": ""}}
-    looks_at = Publish
     when = "dup"
     needs = Needs.WHOLE_SENDER
 

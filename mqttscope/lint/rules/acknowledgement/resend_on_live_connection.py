@@ -18,7 +18,6 @@ class ResendOnLiveConnection(Rule):
     severities = (Severity.ERROR, Severity.INFO)
     confidence = Confidence.LIKELY
     statements = {V5: {"MQTT-4.4.0-1": ""}}
-    looks_at = (Publish, Pubrel)
     when = "dup"
     always = (Pubrel,)
     signs = {Pubrel: ("odd_answer",)}

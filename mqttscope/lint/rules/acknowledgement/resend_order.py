@@ -21,7 +21,6 @@ class ResendOrder(Rule):
         V5: {"MQTT-4.6.0-1": "client", "MQTT-4.6.0-5": "server"},
         V3_1_1: {"MQTT-4.6.0-1": "client", "MQTT-4.6.0-6": "server"},
     }
-    looks_at = Publish
     when = "dup"
     signs = ("carries",)
     needs = Needs.OPENING | Needs.WHOLE_SENDER

@@ -19,7 +19,6 @@ class ResendPacketIdChanged(Rule):
     confidence = Confidence.HEURISTIC
     statements = {V3_1_1: {"MQTT-2.3.1-3": "client", "MQTT-2.3.1-4": "server"}}
     also = {V5: ("MQTT-4.4.0-1",), V3_1_1: ("MQTT-4.4.0-1",)}
-    looks_at = Publish
     when = "dup"
     signs = ("carries",)
     needs = Needs.OPENING | Needs.WHOLE

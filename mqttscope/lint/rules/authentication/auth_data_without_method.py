@@ -16,7 +16,6 @@ class AuthDataWithoutMethod(Rule):
     reason_code = 0x82
     versions = (V5,)
     statements = {V5: {"V5-CONNECT-auth-data-alone": ""}}
-    looks_at = (Connect, Connack)
     when = "properties"
 
     good = examples("""

@@ -35,7 +35,6 @@ class AuthFailureNotClosed(Rule):
     confidence = Confidence.LIKELY
     versions = (V5,)
     statements = {V5: {"MQTT-4.12.1-2": ""}}
-    looks_at = (Auth, Disconnect)
     needs = Needs.OPENING | Needs.WHOLE
     settings = {"timeout": 30, "close_timeout": 5}
     Memory = Reauthentication

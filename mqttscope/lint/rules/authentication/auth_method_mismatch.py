@@ -16,7 +16,6 @@ class AuthMethodMismatch(Rule):
     versions = (V5,)
     statements = {V5: {"MQTT-4.12.0-5": "", "MQTT-4.12.1-1": "client auth"}}
     also = {V5: ("MQTT-4.12.0-1",)}
-    looks_at = (Auth, Connack)
 
     good = examples("""
         the same everywhere

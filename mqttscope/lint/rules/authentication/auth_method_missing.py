@@ -17,7 +17,6 @@ class AuthMethodMissing(Rule):
     versions = (V5,)
     statements = {V5: {"V5-AUTH-method-present": ""}}
     also = {V5: ("MQTT-4.12.0-5",)}
-    looks_at = Auth
 
     good = examples("""
         with a method

@@ -20,7 +20,6 @@ class AuthReasonCodeWrong(Rule):
     versions = (V5,)
     statements = {V5: {"MQTT-4.12.0-2": "server", "MQTT-4.12.0-3": "client"}}
     also = {V5: ("MQTT-4.12.1-1",)}
-    looks_at = Auth
     needs = Needs.WHOLE
 
     good = examples("""

@@ -15,7 +15,6 @@ class AuthUnsolicited(Rule):
     severity = Severity.ERROR
     versions = (V5,)
     statements = {V5: {"MQTT-4.12.0-6": "server", "MQTT-4.12.0-7": "client"}}
-    looks_at = (Auth, Connack)
     when = {Connack: "properties"}
 
     good = examples("""

@@ -15,7 +15,6 @@ class PacketDuringAuth(Rule):
     severity = Severity.ERROR
     versions = (V5,)
     statements = {V5: {"MQTT-3.1.2-30": ""}}
-    looks_at = ControlPacket
     signs = ("early",)
     settled = False
     sender = Direction.CLIENT_TO_SERVER

@@ -15,7 +15,6 @@ class AssignedClientIdMissing(Rule):
     severity = Severity.ERROR
     versions = (V5,)
     statements = {V5: {"MQTT-3.1.3-6": "", "MQTT-3.1.3-7": "", "MQTT-3.2.2-16": ""}}
-    looks_at = Connack
     sender = Direction.SERVER_TO_CLIENT
 
     good = examples("""

@@ -24,7 +24,6 @@ class AssignedClientIdNotUnique(Rule):
     confidence = Confidence.LIKELY
     versions = (V5,)
     also = {V5: ("MQTT-3.1.3-6", "MQTT-3.2.2-16")}
-    looks_at = Connack
     sender = Direction.SERVER_TO_CLIENT
     when = "properties"
     needs = Needs.OPENING

@@ -17,7 +17,6 @@ class AssignedClientIdUnexpected(Rule):
     versions = (V5,)
     statements = {V5: {"V5-CONNACK-assigned-id-only-empty": ""}}
     also = {V5: ("MQTT-3.1.3-2",)}
-    looks_at = Connack
     sender = Direction.SERVER_TO_CLIENT
     when = "properties"
 

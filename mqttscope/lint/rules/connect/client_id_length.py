@@ -20,7 +20,6 @@ class ClientIdLength(Rule):
     severities = (Severity.ERROR, Severity.INFO)
     once = Severity.INFO
     statements = {V3_1: {"V31-CONNECT-client-id-length": ""}}
-    looks_at = Connect
     sender = Direction.CLIENT_TO_SERVER
 
     good = examples("""

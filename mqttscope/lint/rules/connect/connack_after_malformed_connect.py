@@ -24,7 +24,6 @@ class ConnackAfterMalformedConnect(Rule):
     confidence = Confidence.LIKELY
     versions = (V3_1_1,)
     statements = {V3_1_1: {"MQTT-3.1.4-1": ""}}
-    looks_at = Connack
     sender = Direction.SERVER_TO_CLIENT
 
     good = examples("""

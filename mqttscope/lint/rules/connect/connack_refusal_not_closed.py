@@ -43,7 +43,6 @@ class ConnackRefusalNotClosed(Rule):
         V5: ("MQTT-3.1.2-1", "MQTT-3.2.2-12", "MQTT-3.2.2-13", "MQTT-4.13.2-1"),
         V3_1_1: ("MQTT-3.1.2-2", "MQTT-3.1.3-8"),
     }
-    looks_at = Connack
     sender = S2C
     when = "reason_code"
     needs = Needs.WHOLE

@@ -20,7 +20,6 @@ class ConnectUnanswered(Rule):
     severities = (Severity.ERROR, Severity.INFO)
     confidence = Confidence.LIKELY
     statements = {V5: {"MQTT-3.1.4-5": ""}, V3_1_1: {"MQTT-3.1.4-4": ""}}
-    looks_at = Connect
     sender = Direction.CLIENT_TO_SERVER
     needs = Needs.WHOLE
     settings = {"timeout": 30}

@@ -16,7 +16,6 @@ class EarlyDataRefused(Rule):
 
     code = "CON225"
     severity = Severity.INFO
-    looks_at = Connack
     when = "reason_code"
     sender = Direction.SERVER_TO_CLIENT
 

@@ -20,7 +20,6 @@ class EmptyClientIdNotRefused(Rule):
     versions = (V3_1_1,)
     statements = {V3_1_1: {"MQTT-3.1.3-8": ""}}
     also = {V3_1: ("V31-CONNECT-client-id-refused",)}
-    looks_at = Connack
     sender = Direction.SERVER_TO_CLIENT
 
     good = examples("""

@@ -16,7 +16,6 @@ class EmptyClientIdWithoutCleanSession(Rule):
     severity = Severity.ERROR
     versions = (V3_1_1,)
     statements = {V3_1_1: {"MQTT-3.1.3-7": ""}}
-    looks_at = Connect
     signs = ("odd_connect",)
     sender = Direction.CLIENT_TO_SERVER
 

@@ -15,7 +15,6 @@ class FirstPacketNotConnect(Rule):
     severity = Severity.ERROR
     version_matters = False
     statements = {V5: {"MQTT-3.1.0-1": ""}, V3_1_1: {"MQTT-3.1.0-1": ""}, V3_1: {"V31-CONNECT-first": ""}}
-    looks_at = ControlPacket
     signs = ("early",)
     settled = False
     sender = Direction.CLIENT_TO_SERVER

@@ -20,7 +20,6 @@ class LegalClientIdRefused(Rule):
     confidence = Confidence.LIKELY
     versions = (V3_1_1, V5)
     statements = {V5: {"MQTT-3.1.3-5": ""}, V3_1_1: {"MQTT-3.1.3-5": ""}}
-    looks_at = Connack
     when = "reason_code"
     sender = Direction.SERVER_TO_CLIENT
 

@@ -71,7 +71,6 @@ class ConnectReservedFlag(MalformedRule):
     severities = (Severity.ERROR, Severity.INFO)
     statements = {V5: {"MQTT-3.1.2-3": ""}, V3_1_1: {"MQTT-3.1.2-3": ""}}
     malformed = (MalformedReason.CONNECT_FLAGS_RESERVED,)
-    looks_at = Connect
     signs = ("odd_connect",)
     sender = Direction.CLIENT_TO_SERVER
 
@@ -160,7 +159,6 @@ class ConnackReservedFlags(MalformedRule):
         V3_1: {"V31-CONNACK-reserved-byte": ""},
     }
     malformed = (MalformedReason.CONNACK_FLAGS_RESERVED,)
-    looks_at = Connack
     when = "acknowledge_flags"
     sender = Direction.SERVER_TO_CLIENT
 

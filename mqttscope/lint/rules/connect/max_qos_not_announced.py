@@ -18,7 +18,6 @@ class MaxQosNotAnnounced(Rule):
     confidence = Confidence.LIKELY
     versions = (V5,)
     statements = {V5: {"MQTT-3.2.2-9": ""}}
-    looks_at = Disconnect
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING | Needs.WHOLE_RECEIVER
 

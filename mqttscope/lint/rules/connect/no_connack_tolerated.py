@@ -18,7 +18,6 @@ class NoConnackTolerated(Rule):
     severity = Severity.WARNING
     statements = {V5: {"V5-CONNACK-timeout": ""}, V3_1_1: {"V311-CONNACK-timeout": ""}}
     also = {V3_1: ("V31-CONNECT-timeout",)}
-    looks_at = Connect
     sender = C2S
     needs = Needs.WHOLE
     settings = {

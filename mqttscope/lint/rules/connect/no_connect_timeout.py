@@ -21,7 +21,6 @@ class NoConnectTimeout(Rule):
         V3_1_1: {"V311-CONNECT-timeout": ""},
         V3_1: {"V31-CONNECT-timeout": ""},
     }
-    looks_at = Connack
     sender = S2C
     version_matters = False
     settings = {"timeout": 60}

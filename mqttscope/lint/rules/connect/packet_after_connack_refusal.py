@@ -26,7 +26,6 @@ class PacketAfterConnackRefusal(Rule):
     code = "CON221"
     severities = (Severity.ERROR, Severity.WARNING)
     statements = {V5: {"MQTT-3.1.4-6": ""}, V3_1_1: {"MQTT-3.1.4-5": ""}}
-    looks_at = ControlPacket
     signs = ("refused",)
     settled = False
     Memory = _Memory

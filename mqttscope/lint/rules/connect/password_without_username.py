@@ -16,7 +16,6 @@ class PasswordWithoutUsername(Rule):
     severity = Severity.ERROR
     versions = (V3_1, V3_1_1)
     statements = {V3_1_1: {"MQTT-3.1.2-22": ""}, V3_1: {"V31-CONNECT-password-without-username": ""}}
-    looks_at = Connect
     signs = ("odd_connect",)
     sender = Direction.CLIENT_TO_SERVER
 

@@ -22,7 +22,6 @@ class ProtocolNameInvalid(Rule):
     }
     also = {V3_1_1: ("MQTT-3.1.2-1",)}
     malformed = (MalformedReason.PROTOCOL_NAME_INVALID,)
-    looks_at = Connect
     signs = ("odd_connect",)
     sender = Direction.CLIENT_TO_SERVER
 

@@ -30,7 +30,6 @@ class SecondConnect(SecondPacketRule):
     reason_code = 0x82
     statements = {V3_1: {"V31-CONNECT-second": ""}}
     also = {V5: ("MQTT-3.1.0-2",), V3_1_1: ("MQTT-3.1.0-2",)}
-    looks_at = Connect
     sender = Direction.CLIENT_TO_SERVER
 
     good = examples("""
@@ -70,7 +69,6 @@ class SecondConnack(SecondPacketRule):
 
     code = "CON214"
     statements = {V5: {"MQTT-3.2.0-2": ""}}
-    looks_at = Connack
     sender = Direction.SERVER_TO_CLIENT
 
     good = examples("""

@@ -24,7 +24,6 @@ class ServerPacketBeforeConnack(Rule):
     code = "CON213"
     severity = Severity.ERROR
     statements = {V5: {"MQTT-3.2.0-1": ""}, V3_1_1: {"MQTT-3.2.0-1": ""}, V3_1: {"V31-CONNACK-first": ""}}
-    looks_at = ControlPacket
     signs = ("early",)
     settled = False
     sender = Direction.SERVER_TO_CLIENT

@@ -16,7 +16,6 @@ class SessionPresentOnRefusal(Rule):
     severity = Severity.ERROR
     versions = (V3_1_1, V5)
     statements = {V5: {"MQTT-3.2.2-6": ""}, V3_1_1: {"MQTT-3.2.2-4": ""}}
-    looks_at = Connack
     when = "session_present"
     sender = Direction.SERVER_TO_CLIENT
 

@@ -16,7 +16,6 @@ class SessionPresentWithCleanStart(Rule):
     versions = (V3_1_1, V5)
     statements = {V5: {"MQTT-3.2.2-2": ""}, V3_1_1: {"MQTT-3.2.2-1": ""}}
     also = {V5: ("MQTT-3.1.2-4", "MQTT-3.1.4-4"), V3_1_1: ("MQTT-3.1.2-6", "MQTT-3.1.4-3")}
-    looks_at = Connack
     when = "session_present"
     sender = Direction.SERVER_TO_CLIENT
 

@@ -22,7 +22,6 @@ class UnsupportedVersionNotRefused(Rule):
     versions = (V3_1_1, V5)
     statements = {V3_1_1: {"MQTT-3.1.2-2": ""}}
     also = {V5: ("MQTT-3.1.2-2",)}
-    looks_at = (Connect, Connack)
     needs = Needs.WHOLE
     # That nobody can know the version is what it is about.
     version_matters = False

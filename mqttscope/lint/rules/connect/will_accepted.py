@@ -9,7 +9,6 @@ class AcceptedWillRule(Rule):
 
     severity = Severity.ERROR
     versions = (V5,)
-    looks_at = Connack
     sender = Direction.SERVER_TO_CLIENT
     when = "properties"
 

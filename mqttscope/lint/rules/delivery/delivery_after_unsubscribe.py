@@ -19,7 +19,6 @@ class DeliveryAfterUnsubscribe(Rule):
     confidence = Confidence.HEURISTIC
     statements = {V5: {"MQTT-3.10.4-2": ""}, V3_1_1: {"MQTT-3.10.4-1": "", "MQTT-3.10.4-2": ""}}
     also = {V5: ("MQTT-3.10.4-1",)}
-    looks_at = Publish
     signs = ("unmatched",)
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.SESSION_BIRTH | Needs.WHOLE_RECEIVER

@@ -18,7 +18,6 @@ class DeliveryQosAboveGranted(Rule):
     severity = Severity.ERROR
     statements = {V5: {"MQTT-3.8.4-8": "", "MQTT-4.8.2-3": ""}, V3_1_1: {"MQTT-3.8.4-6": ""}}
     also = {V5: ("MQTT-3.9.3-1",)}
-    looks_at = Publish
     sender = Direction.SERVER_TO_CLIENT
     when = "qos"
     signs = ("above_granted",)

@@ -1,6 +1,5 @@
 import zlib
 from dataclasses import dataclass, field
-from typing import Any
 
 from mqttscope.lint.broker_watch import MAX_TOPICS, BrokerRule, Watch
 from mqttscope.lint.rules import SECOND_NS, V5, Findings, Needs, Related, RuleContext, examples, forget_oldest
@@ -164,8 +163,5 @@ class MessageExpiryNotDecremented(BrokerRule):
             "properties" if got is None else "properties.message_expiry_interval",
             f"{told} (published with {best.expiry:,})",
             related=(Related.to("the message as published", best),),
-            **self._doubt(got, best, at),
+            **self.doubt(at, doubtful=got != best.expiry or at.is_apart(best.capture)),
         )
-
-    def _doubt(self, got: int | None, best: Published, at: RuleContext) -> dict[str, Any]:
-        return self.doubt(at, doubtful=got != best.expiry or at.is_apart(best.capture))

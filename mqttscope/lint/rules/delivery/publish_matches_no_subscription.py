@@ -21,7 +21,6 @@ class PublishMatchesNoSubscription(Rule):
         V5: {"MQTT-3.3.2-3": "", "V5-PUBLISH-unsolicited-qos": "client"},
         V3_1_1: {"MQTT-3.3.2-3": ""},
     }
-    looks_at = Publish
     signs = ("unmatched",)
     sender = Direction.SERVER_TO_CLIENT
     needs = ALL_SUBSCRIPTIONS

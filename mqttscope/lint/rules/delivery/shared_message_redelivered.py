@@ -45,7 +45,6 @@ class SharedMessageRedelivered(Rule):
     confidence = Confidence.LIKELY
     versions = (V5,)
     statements = {V5: {"MQTT-4.8.2-5": "", "MQTT-4.8.2-6": ""}}
-    looks_at = (Publish, Puback, Pubrec)
     when = {Puback: "reason_code", Pubrec: "reason_code"}
     needs = ALL_SUBSCRIPTIONS | Needs.WHOLE_SENDER
     models = (Messages,)

@@ -21,7 +21,6 @@ class SubscriptionIdForeign(Rule):
     severity = Severity.ERROR
     versions = (V5,)
     statements = {V5: {"V5-PUBLISH-foreign-subscription-id": ""}}
-    looks_at = Publish
     sender = Direction.SERVER_TO_CLIENT
     when = "properties"
     signs = ("foreign_identifier",)

@@ -52,7 +52,6 @@ class SubscriptionIdMissing(Rule):
     confidence = Confidence.LIKELY
     versions = (V5,)
     statements = {V5: {"MQTT-3.3.4-3": "", "MQTT-3.3.4-4": "", "MQTT-3.3.4-5": ""}}
-    looks_at = Publish
     signs = ("identified",)
     sender = Direction.SERVER_TO_CLIENT
     needs = ALL_SUBSCRIPTIONS | Needs.WHOLE_SENDER

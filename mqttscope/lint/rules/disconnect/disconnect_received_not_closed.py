@@ -20,7 +20,6 @@ class DisconnectReceivedNotClosed(Rule):
         V3_1_1: {"V311-DISCONNECT-server-closes": "server"},
         V3_1: {"V31-DISCONNECT-close": "server"},
     }
-    looks_at = Disconnect
     needs = Needs.WHOLE
     settings = {"timeout": 30}
 

@@ -22,7 +22,6 @@ class DisconnectWithoutClose(Rule):
         V3_1_1: {"MQTT-3.14.4-1": "client"},
     }
     also = {V5: ("MQTT-4.12.1-2",)}
-    looks_at = Disconnect
     needs = Needs.WHOLE
     settings = {"timeout": 5}
 

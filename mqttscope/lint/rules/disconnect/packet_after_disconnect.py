@@ -14,7 +14,6 @@ class PacketAfterDisconnect(Rule):
     code = "DIS201"
     severity = Severity.ERROR
     statements = {V5: {"MQTT-3.14.4-1": ""}, V3_1_1: {"MQTT-3.14.4-2": "client"}}
-    looks_at = ControlPacket
     signs = ("disconnected",)
     settled = False
     needs = Needs.WHOLE_SENDER

@@ -16,7 +16,6 @@ class ServerDisconnectBeforeConnack(Rule):
     severity = Severity.ERROR
     versions = (V5,)
     statements = {V5: {"MQTT-3.14.0-1": ""}}
-    looks_at = Disconnect
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.WHOLE_SENDER
 

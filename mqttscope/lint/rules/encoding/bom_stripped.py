@@ -21,7 +21,6 @@ class BomStripped(Rule):
     severity = Severity.ERROR
     confidence = Confidence.LIKELY
     statements = {V5: {"MQTT-1.5.4-3": ""}, V3_1_1: {"MQTT-1.5.3-3": ""}}
-    looks_at = Publish
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING | Needs.WHOLE_SENDER
     models = (Messages,)

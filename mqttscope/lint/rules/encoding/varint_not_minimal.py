@@ -17,7 +17,6 @@ class VarintNotMinimal(MalformedRule):
     code = "ENC105"
     severities = (Severity.ERROR, Severity.INFO)
     statements = {V5: {"MQTT-1.5.5-1": ""}}
-    looks_at = ControlPacket
     signs = ("not_minimal",)
     malformed = (MalformedReason.VARIABLE_BYTE_INTEGER_NOT_MINIMAL,)
 

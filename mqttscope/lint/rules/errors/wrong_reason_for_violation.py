@@ -58,7 +58,6 @@ class WrongReasonForViolation(Rule):
             "V5-PUBLISH-alias-receive-max-disconnect",
         )
     }
-    looks_at = (Disconnect, Connack)
     when = "reason_code"
     needs = Needs.WHOLE_RECEIVER
     reads_findings = True

@@ -18,7 +18,6 @@ class MaxPacketSizeExceeded(AnnouncedLimitRule):
     reason_code = 0x95
     statements = {V5: {"MQTT-3.1.2-24": "server", "MQTT-3.2.2-15": "client"}}
     also = {V5: ("MQTT-3.1.2-25",)}
-    looks_at = ControlPacket
     signs = ("oversized",)
 
     good = examples("""

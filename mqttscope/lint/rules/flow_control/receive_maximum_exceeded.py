@@ -31,7 +31,6 @@ class ReceiveMaximumExceeded(Rule):
         }
     }
     also = {V5: ("MQTT-4.9.0-1", "V5-PUBLISH-alias-receive-max-disconnect", "V5-QUOTA-per-connection")}
-    looks_at = (Publish, Connack)
     when = "qos"
     always = (Connack,)
     signs = {Publish: ("window_full",)}

@@ -23,7 +23,6 @@ class StalledByFlowControl(Rule):
     confidence = Confidence.HEURISTIC
     versions = (V5,)
     statements = {V5: {"MQTT-3.3.4-8": "client", "MQTT-3.3.4-10": "server", "MQTT-4.9.0-3": ""}}
-    looks_at = (Puback, Pubrec)
     needs = Needs.OPENING | Needs.BOTH_DIRECTIONS | Needs.WHOLE
     settings = {"timeout": 30}
 

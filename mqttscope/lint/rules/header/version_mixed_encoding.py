@@ -21,7 +21,6 @@ class VersionMixedEncoding(Rule):
     severities = (Severity.ERROR, Severity.INFO)
     confidence = Confidence.LIKELY
     also = {V5: ("MQTT-2.2.2-1",)}
-    looks_at = Suback
     signs = ("odd_count",)
 
     good = examples("""

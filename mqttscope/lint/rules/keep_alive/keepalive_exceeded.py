@@ -28,7 +28,6 @@ class KeepaliveExceeded(Rule):
         V3_1_1: {"MQTT-3.1.2-23": ""},
         V3_1: {"V31-KEEPALIVE-client": ""},
     }
-    looks_at = ControlPacket
     signs = ("silent",)
     sender = Direction.CLIENT_TO_SERVER
     needs = Needs.OPENING | Needs.WHOLE_SENDER

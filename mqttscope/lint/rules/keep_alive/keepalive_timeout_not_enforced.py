@@ -40,7 +40,6 @@ class KeepaliveTimeoutNotEnforced(Rule):
         V3_1_1: {"MQTT-3.1.2-24": ""},
         V3_1: {"V31-KEEPALIVE-server": ""},
     }
-    looks_at = Connack
     sender = S2C
     needs = Needs.OPENING | Needs.WHOLE
     settings = {"tolerance_percent": 10, "grace": 5}

@@ -24,7 +24,6 @@ class PingRule(Rule):
     """A PINGREQ that is not answered within ``timeout`` seconds."""
 
     confidence = Confidence.LIKELY
-    looks_at = Pingreq
     sender = C2S
     needs = Needs.BOTH_DIRECTIONS | Needs.WHOLE
     Memory = Ping

@@ -23,7 +23,6 @@ class ServerKeepaliveIgnored(Rule):
     reason_code = 0x8D
     versions = (V5,)
     statements = {V5: {"MQTT-3.1.2-21": "", "MQTT-3.2.2-21": ""}}
-    looks_at = ControlPacket
     signs = ("silent",)
     sender = Direction.CLIENT_TO_SERVER
     needs = Needs.OPENING | Needs.WHOLE_SENDER

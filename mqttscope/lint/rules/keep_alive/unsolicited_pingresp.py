@@ -13,7 +13,6 @@ class UnsolicitedPingresp(Rule):
 
     code = "KAL206"
     severity = Severity.WARNING
-    looks_at = Pingresp
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING | Needs.WHOLE
 

@@ -15,7 +15,6 @@ class BridgeBit(Rule):
     code = "OPS109"
     severity = Severity.INFO
     versions = (V3_1, V3_1_1)
-    looks_at = Connect
     sender = Direction.CLIENT_TO_SERVER
 
     good = examples("""

@@ -16,7 +16,6 @@ class CleanStart0WithoutExpiry(Rule):
     slug = "clean-start-0-without-expiry"
     severity = Severity.WARNING
     versions = (V5,)
-    looks_at = Connect
     sender = Direction.CLIENT_TO_SERVER
 
     good = examples("""

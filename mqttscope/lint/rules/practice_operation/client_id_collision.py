@@ -42,7 +42,6 @@ class ClientIdCollision(Rule):
     code = "OPS324"
     severities = (Severity.WARNING, Severity.INFO)
     confidence = Confidence.LIKELY
-    looks_at = Connack
     sender = Direction.SERVER_TO_CLIENT
     settled = False
     settings = {

@@ -29,7 +29,6 @@ class DuplicateDeliveries(Rule):
     code = "OPS427"
     severity = Severity.INFO
     confidence = Confidence.LIKELY
-    looks_at = Publish
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING
     models = (Messages,)

@@ -15,7 +15,6 @@ class GrantedLessThanRequested(Rule):
 
     code = "OPS219"
     severity = Severity.INFO
-    looks_at = Suback
     sender = Direction.SERVER_TO_CLIENT
 
     good = examples("""

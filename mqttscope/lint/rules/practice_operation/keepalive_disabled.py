@@ -16,7 +16,6 @@ class KeepaliveDisabled(Rule):
 
     code = "OPS101"
     severity = Severity.WARNING
-    looks_at = (Connect, Connack)
 
     good = examples("""
         60 seconds

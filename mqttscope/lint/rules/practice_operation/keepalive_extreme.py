@@ -13,7 +13,6 @@ class KeepaliveExtreme(Rule):
 
     code = "OPS102"
     severity = Severity.INFO
-    looks_at = Connect
     sender = Direction.CLIENT_TO_SERVER
     settings = {
         # Seconds, the shortest that is not reported; 0 is another rule's matter.

@@ -13,7 +13,6 @@ class LegacyVersion(Rule):
 
     code = "OPS108"
     severity = Severity.INFO
-    looks_at = Connect
     sender = Direction.CLIENT_TO_SERVER
     settings = {
         # Protocol level, the lowest that is not reported: 4 is MQTT 3.1.1; 5 reports MQTT 3.1.1 too.

@@ -13,7 +13,6 @@ class NoWill(Rule):
 
     code = "OPS103"
     severity = Severity.INFO
-    looks_at = Publish
     sender = Direction.CLIENT_TO_SERVER
 
     good = examples("""

@@ -27,7 +27,6 @@ class NobodyListens(Rule):
     code = "OPS428"
     severity = Severity.INFO
     versions = (V5,)
-    looks_at = (Puback, Pubrec)
     sender = Direction.SERVER_TO_CLIENT
     settings = {"messages": 10}
     Memory = Unheard

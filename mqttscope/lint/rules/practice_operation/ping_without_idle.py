@@ -28,7 +28,6 @@ class PingWithoutIdle(Rule):
 
     code = "OPS212"
     severity = Severity.INFO
-    looks_at = Pingreq
     sender = Direction.CLIENT_TO_SERVER
     needs = Needs.OPENING
     settings = {

@@ -41,7 +41,6 @@ class Qos2Telemetry(Rule):
     code = "OPS223"
     severity = Severity.INFO
     confidence = Confidence.HEURISTIC
-    looks_at = Publish
     sender = Direction.CLIENT_TO_SERVER
     when = "qos"
     settings = {

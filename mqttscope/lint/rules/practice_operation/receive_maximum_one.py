@@ -16,7 +16,6 @@ class ReceiveMaximumOne(Rule):
     code = "OPS110"
     severity = Severity.INFO
     versions = (V5,)
-    looks_at = (Connect, Connack)
 
     good = examples("""
         20

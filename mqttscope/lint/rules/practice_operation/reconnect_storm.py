@@ -35,7 +35,6 @@ class ReconnectStorm(Rule):
     code = "OPS325"
     severity = Severity.WARNING
     confidence = Confidence.LIKELY
-    looks_at = Connack
     sender = Direction.SERVER_TO_CLIENT
     settled = False
     settings = {

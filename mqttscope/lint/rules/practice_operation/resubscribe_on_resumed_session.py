@@ -16,7 +16,6 @@ class ResubscribeOnResumedSession(Rule):
 
     code = "OPS218"
     severity = Severity.INFO
-    looks_at = Subscribe
     sender = Direction.CLIENT_TO_SERVER
     settings = {
         # Seconds after the CONNACK in which a SUBSCRIBE is taken for what the client does after each connect.

@@ -37,7 +37,6 @@ class RetainedHighRate(Rule):
 
     code = "OPS426"
     severity = Severity.WARNING
-    looks_at = Publish
     sender = Direction.CLIENT_TO_SERVER
     when = "retain"
     version_matters = False

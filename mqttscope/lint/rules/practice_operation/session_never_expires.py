@@ -21,7 +21,6 @@ class SessionNeverExpires(Rule):
 
     code = "OPS105"
     severity = Severity.WARNING
-    looks_at = Connect
     sender = Direction.CLIENT_TO_SERVER
 
     good = examples("""

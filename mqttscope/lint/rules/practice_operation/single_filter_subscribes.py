@@ -27,7 +27,6 @@ class SingleFilterSubscribes(Rule):
 
     code = "OPS222"
     severity = Severity.INFO
-    looks_at = Subscribe
     sender = Direction.CLIENT_TO_SERVER
     settings = {
         # SUBSCRIBE packets in a row, the fewest that are reported.

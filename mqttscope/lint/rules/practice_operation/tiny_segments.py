@@ -36,7 +36,6 @@ class TinySegments(Rule):
 
     code = "OPS221"
     severity = Severity.INFO
-    looks_at = ControlPacket
     settings = {
         # Packets of a side that came split, the fewest that are reported.
         "packets": 5,

@@ -14,7 +14,6 @@ class VolatileSessionDurableSubscription(Rule):
 
     code = "OPS211"
     severity = Severity.WARNING
-    looks_at = Subscribe
     sender = Direction.CLIENT_TO_SERVER
     needs = Needs.OPENING
     Memory = Seen

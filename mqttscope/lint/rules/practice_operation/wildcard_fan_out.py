@@ -41,7 +41,6 @@ class WildcardFanOut(Rule):
 
     code = "OPS429"
     severity = Severity.INFO
-    looks_at = (Publish, Suback)
     sender = Direction.SERVER_TO_CLIENT
     needs = ALL_SUBSCRIPTIONS & ~Needs.WHOLE
     settings = {"messages": 1_000, "percent": 50}

@@ -14,7 +14,6 @@ class WillDelayBeyondExpiry(Rule):
     code = "OPS107"
     severity = Severity.INFO
     versions = (V5,)
-    looks_at = Connect
     sender = Direction.CLIENT_TO_SERVER
 
     good = examples("""

@@ -14,7 +14,6 @@ class WillNotRetained(Rule):
 
     code = "OPS104"
     severity = Severity.INFO
-    looks_at = Publish
     sender = Direction.CLIENT_TO_SERVER
     when = "retain"
     Memory = Seen

@@ -33,7 +33,6 @@ class ContentTypeMismatch(Rule):
     severity = Severity.INFO
     confidence = Confidence.HEURISTIC
     versions = (V5,)
-    looks_at = Publish
     when = "properties"
 
     good = examples("""

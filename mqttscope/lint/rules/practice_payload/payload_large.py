@@ -13,7 +13,6 @@ class PayloadLarge(Rule):
 
     code = "PAY102"
     severity = Severity.INFO
-    looks_at = Publish
     settings = {
         # Bytes, the largest payload that is not reported; AWS IoT Core takes 128 KiB.
         "bytes": 131_072,

@@ -37,7 +37,6 @@ class PayloadRepeated(Rule):
 
     code = "PAY204"
     severity = Severity.INFO
-    looks_at = Publish
     sender = Direction.CLIENT_TO_SERVER
     settings = {
         # Identical messages in a row on one topic, the fewest that are reported.

@@ -23,7 +23,6 @@ class PayloadTextUnflagged(Rule):
     severity = Severity.INFO
     confidence = Confidence.LIKELY
     versions = (V5,)
-    looks_at = Publish
     settings = {
         # Bytes, the shortest payload that counts as text.
         "bytes": 2,

@@ -17,7 +17,6 @@ class RequestWithoutSubscription(Rule):
     severity = Severity.WARNING
     confidence = Confidence.LIKELY
     versions = (V5,)
-    looks_at = Publish
     sender = Direction.CLIENT_TO_SERVER
     when = "properties"
     needs = Needs.OPENING | Needs.SESSION_BIRTH | Needs.WHOLE_SENDER

@@ -30,7 +30,6 @@ class ResponseTopicOnResponse(Rule):
     severity = Severity.INFO
     confidence = Confidence.LIKELY
     versions = (V5,)
-    looks_at = Publish
     when = "properties"
     Memory = Answers
 

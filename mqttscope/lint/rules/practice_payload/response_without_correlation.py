@@ -43,7 +43,6 @@ class ResponseWithoutCorrelation(Rule):
     confidence = Confidence.LIKELY
     versions = (V5,)
     statements = {V5: {"V5-RESPONSE-correlation": "publish"}}
-    looks_at = Publish
     Memory = Wanted
 
     good = examples("""

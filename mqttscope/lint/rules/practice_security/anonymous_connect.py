@@ -17,7 +17,6 @@ class AnonymousConnect(Rule):
 
     code = "SEC102"
     severity = Severity.INFO
-    looks_at = Connack
     sender = Direction.SERVER_TO_CLIENT
 
     good = examples("""

@@ -14,7 +14,6 @@ class PasswordInClear(Rule):
 
     code = "SEC101"
     severities = (Severity.WARNING, Severity.INFO)
-    looks_at = Connect
     sender = Direction.CLIENT_TO_SERVER
 
     good = examples("""

@@ -13,7 +13,6 @@ class PlaintextTransport(Rule):
 
     code = "SEC103"
     severity = Severity.INFO
-    looks_at = Connect
     sender = Direction.CLIENT_TO_SERVER
 
     good = examples("""

@@ -30,7 +30,6 @@ class SecretInTopicOrId(Rule):
     code = "SEC104"
     severity = Severity.WARNING
     confidence = Confidence.HEURISTIC
-    looks_at = ControlPacket
     settings = {
         # Characters, the shortest run of random hexadecimal digits or base64 that counts as a secret.
         "length": 40,

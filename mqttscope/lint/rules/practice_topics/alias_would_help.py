@@ -42,7 +42,6 @@ class AliasWouldHelp(Rule):
     code = "TOP209"
     severity = Severity.INFO
     versions = (V5,)
-    looks_at = Publish
     needs = Needs.OPENING
     settings = {
         # PUBLISH packets with the same spelled-out topic, the fewest that are reported.

@@ -16,7 +16,6 @@ class DollarTopicPublished(Rule):
     code = "TOP105"
     severity = Severity.WARNING
     statements = {V5: {"V5-DOLLAR-topics-clients": ""}, V3_1_1: {"V311-DOLLAR-topics-clients": ""}}
-    looks_at = (Connect, Publish)
     sender = Direction.CLIENT_TO_SERVER
     settings = {
         # Prefixes of topics that clients of your platform may publish to, for example $aws/, $iothub/, $dps/;

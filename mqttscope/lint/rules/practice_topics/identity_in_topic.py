@@ -49,7 +49,6 @@ class IdentityInTopic(Rule):
     code = "TOP108"
     severity = Severity.INFO
     confidence = Confidence.HEURISTIC
-    looks_at = Publish
     settings = {
         # Messages in a row whose topics count up by one before a number is taken for a counter.
         "counter": 20,

@@ -24,7 +24,6 @@ class LateFilterSyntax(Rule):
 
     code = "TOP213"
     severity = Severity.INFO
-    looks_at = (Unsubscribe, Unsuback)
 
     good = examples("""
         as it was subscribed

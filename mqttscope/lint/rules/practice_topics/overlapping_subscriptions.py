@@ -24,7 +24,6 @@ class OverlappingSubscriptions(Rule):
 
     code = "TOP210"
     severity = Severity.WARNING
-    looks_at = Subscribe
     sender = Direction.CLIENT_TO_SERVER
 
     good = examples("""

@@ -18,7 +18,6 @@ class SubscribeAll(Rule):
 
     code = "TOP106"
     severity = Severity.WARNING
-    looks_at = Subscribe
     sender = Direction.CLIENT_TO_SERVER
 
     good = examples("""

@@ -42,7 +42,6 @@ class TopicCardinality(Rule):
 
     code = "TOP412"
     severity = Severity.INFO
-    looks_at = Publish
     sender = Direction.CLIENT_TO_SERVER
     settings = {"topics": 1_000}
     Memory = Clients

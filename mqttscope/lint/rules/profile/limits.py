@@ -35,7 +35,6 @@ class ProfileQos(ProfileLimitRule):
     """
 
     code = "PRF101"
-    looks_at = Publish
     when = "qos"
     settings = {"maximum_qos": 2, **PROFILE}
 
@@ -65,7 +64,6 @@ class ProfilePacketSize(ProfileLimitRule):
     """
 
     code = "PRF102"
-    looks_at = ControlPacket
     settings = {"maximum_packet_bytes": 268_435_460, **PROFILE}
 
     good = examples("""
@@ -92,7 +90,6 @@ class ProfilePayloadSize(ProfileLimitRule):
     """
 
     code = "PRF103"
-    looks_at = Publish
     settings = {"maximum_payload_bytes": 268_435_455, **PROFILE}
 
     good = examples("""
@@ -115,7 +112,6 @@ class ProfilePayloadSize(ProfileLimitRule):
 class TopicLimitRule(ProfileLimitRule):
     """Limits of each Topic Name and Topic Filter."""
 
-    looks_at = (Publish, Subscribe)
     setting: ClassVar[str]
     """Name of the setting with the limit."""
     unit: ClassVar[str]
@@ -207,7 +203,6 @@ class ProfileWillQos(ProfileLimitRule):
     """
 
     code = "PRF106"
-    looks_at = Connect
     when = "will"
     settings = {"maximum_will_qos": 2, **PROFILE}
 
@@ -234,7 +229,6 @@ class ProfileRetain(ProfileLimitRule):
     """
 
     code = "PRF107"
-    looks_at = Publish
     when = "retain"
     settings = {"retain_available": True, **PROFILE}
 
@@ -265,7 +259,6 @@ class ProfileKeepAlive(ProfileLimitRule):
     """
 
     code = "PRF108"
-    looks_at = Connect
     settings = {"minimum_keep_alive": 0, "maximum_keep_alive": 65_535, **PROFILE}
 
     good = examples("""
@@ -300,7 +293,6 @@ class ProfileClientIdentifierLength(ProfileLimitRule):
     """
 
     code = "PRF109"
-    looks_at = Connect
     # The second limit holds for MQTT 3.1 and 3.1.1 in addition.
     settings = {
         "maximum_client_identifier_bytes": 65_535,
@@ -341,7 +333,6 @@ class ProfileSubscriptionsPerPacket(ProfileLimitRule):
     """
 
     code = "PRF110"
-    looks_at = Subscribe
     settings = {"maximum_subscriptions_per_packet": 268_435_455, **PROFILE}
 
     good = examples("""
@@ -367,7 +358,6 @@ class ProfileVersion(ProfileLimitRule):
     """
 
     code = "PRF111"
-    looks_at = Connect
     settings = {"versions": ["3.1", "3.1.1", "5.0"], **PROFILE}
 
     good = examples("""

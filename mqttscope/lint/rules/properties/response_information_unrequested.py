@@ -16,7 +16,6 @@ class ResponseInformationUnrequested(Rule):
     reason_code = 0x82
     versions = (V5,)
     statements = {V5: {"MQTT-3.1.2-28": ""}}
-    looks_at = Connack
     sender = Direction.SERVER_TO_CLIENT
     when = "properties"
     needs = Needs.OPENING

@@ -18,7 +18,6 @@ class ServerReferenceUnexpected(Rule):
     severity = Severity.WARNING
     versions = (V5,)
     statements = {V5: {"V5-SERVER-REFERENCE-codes": ""}}
-    looks_at = (Connack, Disconnect)
     when = "properties"
 
     good = examples("""

@@ -19,7 +19,6 @@ class DupOnFirstTransmission(Rule):
         V3_1_1: {"MQTT-3.3.1-3": "server"},
     }
     also = {V3_1_1: ("MQTT-4.3.2-1", "MQTT-4.3.3-1"), V3_1: ("V31-PUBLISH-dup-on-resend",)}
-    looks_at = Publish
     when = "dup"
     needs = Needs.OPENING | Needs.SESSION_BIRTH | Needs.WHOLE_SENDER
 

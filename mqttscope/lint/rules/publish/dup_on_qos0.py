@@ -19,7 +19,6 @@ class DupOnQos0(Rule):
         V3_1_1: {"MQTT-3.3.1-2": "", "MQTT-4.3.1-1": ""},
     }
     also = {V3_1: ("V31-PUBLISH-dup-qos0-unused",)}
-    looks_at = Publish
     when = "dup"
 
     good = examples("""

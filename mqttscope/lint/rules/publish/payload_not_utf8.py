@@ -16,7 +16,6 @@ class PayloadNotUtf8(Rule):
     reason_code = 0x99
     versions = (V5,)
     statements = {V5: {"V5-WILL-payload-utf8": "connect", "V5-PUBLISH-payload-utf8": "publish"}}
-    looks_at = (Publish, Connect)
     when = "properties"
     always = (Connect,)
     signs = {Publish: ("payload_format_indicator",)}

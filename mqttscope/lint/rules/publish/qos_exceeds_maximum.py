@@ -16,7 +16,6 @@ class QosExceedsMaximum(AnnouncedLimitRule):
     reason_code = 0x9B
     statements = {V5: {"MQTT-3.2.2-11": ""}}
     also = {V5: ("V5-PUBLISH-qos-above-max",)}
-    looks_at = Publish
     sender = Direction.CLIENT_TO_SERVER
     when = "qos"
     signs = ("above_maximum",)

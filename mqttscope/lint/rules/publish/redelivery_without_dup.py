@@ -23,7 +23,6 @@ class RedeliveryWithoutDup(Rule):
         V3_1_1: {"MQTT-3.3.1-1": ""},
         V3_1: {"V31-HEADER-dup-scope": "", "V31-PUBLISH-dup-on-resend": ""},
     }
-    looks_at = Publish
     when = "qos"
     signs = ("taken", "carries")
     needs = Needs.WHOLE

@@ -16,7 +16,6 @@ class RetainNotAvailable(AnnouncedLimitRule):
     reason_code = 0x9A
     statements = {V5: {"MQTT-3.2.2-14": ""}}
     also = {V5: ("V5-PUBLISH-retain-unavailable",)}
-    looks_at = Publish
     sender = Direction.CLIENT_TO_SERVER
     when = "retain"
 

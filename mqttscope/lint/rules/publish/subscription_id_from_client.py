@@ -17,7 +17,6 @@ class SubscriptionIdFromClient(Rule):
     reason_code = 0x82
     versions = (V5,)
     statements = {V5: {"MQTT-3.3.4-6": ""}}
-    looks_at = Publish
     sender = Direction.CLIENT_TO_SERVER
     when = "properties"
     signs = ("subscription_identifier",)

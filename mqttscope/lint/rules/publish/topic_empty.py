@@ -16,7 +16,6 @@ class TopicEmpty(Rule):
     reason_code = 0x82
     statements = {V5: {"MQTT-4.7.3-1": "", "V5-PUBLISH-empty-topic": ""}, V3_1_1: {"MQTT-4.7.3-1": ""}}
     also = {V3_1: ("V31-PUBLISH-topic-length",)}
-    looks_at = Publish
     when = "odd_strings"
     signs = ("nameless",)
 

@@ -16,7 +16,6 @@ class WildcardInResponseTopic(Rule):
     versions = (V5,)
     statements = {V5: {"MQTT-3.3.2-14": ""}}
     also = {V5: ("MQTT-4.7.0-1",)}
-    looks_at = (Publish, Connect)
     when = "properties"
     always = (Connect,)
     signs = {Publish: ("response_topic",)}

@@ -18,7 +18,6 @@ class WildcardInTopicName(Rule):
         V3_1_1: {"MQTT-3.3.2-2": "", "MQTT-4.7.1-1": ""},
         V3_1: {"V31-PUBLISH-no-wildcards": ""},
     }
-    looks_at = Publish
     when = "odd_strings"
     signs = ("wildcard",)
 

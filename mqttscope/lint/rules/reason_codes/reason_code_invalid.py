@@ -36,7 +36,6 @@ class ReasonCodeInvalid(Rule):
         V3_1: {"V31-CONNACK-codes": "connack", "V31-SUBACK-codes": "suback"},
     }
     malformed = (MalformedReason.REASON_CODE_INVALID,)
-    looks_at = Disconnect
     when = "reason_code"
 
     good = examples("""

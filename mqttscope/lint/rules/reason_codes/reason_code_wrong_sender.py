@@ -32,7 +32,6 @@ class ReasonCodeWrongSender(Rule):
     versions = (V5,)
     statements = {V5: {"V5-DISCONNECT-sender": "disconnect", "V5-AUTH-sender": "auth"}}
     also = {V5: ("MQTT-3.4.2-1", "MQTT-3.5.2-1", "MQTT-3.14.2-1", "MQTT-3.15.2-1")}
-    looks_at = (Disconnect, Auth, Puback, Pubrec)
     when = "reason_code"
     always = (Auth,)
 

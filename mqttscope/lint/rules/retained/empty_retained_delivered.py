@@ -17,7 +17,6 @@ class EmptyRetainedDelivered(Rule):
     severity = Severity.ERROR
     statements = {V5: {"MQTT-3.3.1-7": ""}, V3_1_1: {"MQTT-3.3.1-11": ""}}
     also = {V3_1_1: ("MQTT-3.3.1-9",)}
-    looks_at = Publish
     sender = Direction.SERVER_TO_CLIENT
     when = "retain"
     needs = Needs.OPENING | Needs.WHOLE_RECEIVER

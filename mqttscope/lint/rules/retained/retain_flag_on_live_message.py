@@ -24,7 +24,6 @@ class RetainFlagOnLiveMessage(Rule):
         V3_1_1: {"MQTT-3.3.1-9": ""},
         V3_1: {"V31-PUBLISH-retain-on-subscribe": ""},
     }
-    looks_at = Publish
     sender = Direction.SERVER_TO_CLIENT
     when = "retain"
     needs = ALL_SUBSCRIPTIONS | Needs.WHOLE_SENDER

@@ -19,7 +19,6 @@ class RetainedSentAgainstHandling(Rule):
     confidence = Confidence.LIKELY
     versions = (V5,)
     statements = {V5: {"MQTT-3.3.1-10": "", "MQTT-3.3.1-11": ""}}
-    looks_at = Publish
     sender = Direction.SERVER_TO_CLIENT
     when = "retain"
     needs = ALL_SUBSCRIPTIONS | Needs.WHOLE_SENDER

@@ -27,7 +27,6 @@ class CleanStartIgnored(Rule):
         V3_1_1: {"MQTT-3.1.2-6": "", "MQTT-3.1.4-3": "server"},
         V3_1: {"V31-CONNECT-clean-session": ""},
     }
-    looks_at = (Publish, Pubrel)
     signs = ("carries",)
     needs = Needs.OPENING | Needs.WHOLE_SENDER
     models = (SessionModel,)

@@ -15,7 +15,6 @@ class SessionExpiryFromServer(Rule):
     severity = Severity.ERROR
     versions = (V5,)
     statements = {V5: {"MQTT-3.14.2-2": ""}}
-    looks_at = Disconnect
     sender = Direction.SERVER_TO_CLIENT
     when = "properties"
 

@@ -16,7 +16,6 @@ class SessionExpiryRaisedOnDisconnect(Rule):
     reason_code = 0x82
     versions = (V5,)
     statements = {V5: {"V5-DISCONNECT-expiry-from-0": ""}}
-    looks_at = Disconnect
     sender = Direction.CLIENT_TO_SERVER
     when = "properties"
     needs = Needs.OPENING

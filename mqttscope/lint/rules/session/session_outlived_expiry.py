@@ -23,7 +23,6 @@ class SessionOutlivedExpiry(Rule):
     versions = (V3_1_1, V5)
     statements = {V5: {"MQTT-4.1.0-2": ""}}
     also = {V3_1_1: ("MQTT-3.1.2-6",)}
-    looks_at = Connack
     when = "session_present"
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING | Needs.WHOLE

@@ -26,7 +26,6 @@ class SessionPresentWrong(Rule):
         V3_1_1: {"MQTT-3.1.3-2": "", "MQTT-3.2.2-3": ""},
     }
     also = {V3_1_1: ("MQTT-3.1.2-4", "MQTT-3.2.2-2")}
-    looks_at = Connack
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING | Needs.WHOLE
     settings = {

@@ -52,7 +52,6 @@ class SessionTakeoverNotClosed(Rule):
         V3_1_1: {"MQTT-3.1.4-2": ""},
         V3_1: {"V31-CONNECT-client-id-unique": ""},
     }
-    looks_at = Connack
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING
     settings = {"timeout": 30}

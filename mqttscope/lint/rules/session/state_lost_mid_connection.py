@@ -19,7 +19,6 @@ class StateLostMidConnection(Rule):
     confidence = Confidence.LIKELY
     versions = (V5,)
     statements = {V5: {"MQTT-4.1.0-1": ""}}
-    looks_at = (Pubrel, Pubcomp)
     when = "reason_code"
     needs = Needs.WHOLE
 

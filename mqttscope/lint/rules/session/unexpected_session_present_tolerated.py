@@ -21,7 +21,6 @@ class UnexpectedSessionPresentTolerated(Rule):
     confidence = Confidence.LIKELY
     versions = (V3_1_1, V5)
     statements = {V5: {"MQTT-3.2.2-4": ""}}
-    looks_at = Connack
     sender = S2C
     when = "session_present"
     settled = False

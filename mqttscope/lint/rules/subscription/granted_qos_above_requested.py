@@ -17,7 +17,6 @@ class GrantedQosAboveRequested(Rule):
     code = "SUB211"
     severity = Severity.ERROR
     also = {V5: ("MQTT-3.8.4-7", "MQTT-3.9.3-1"), V3_1_1: ("MQTT-3.8.4-5", "MQTT-3.9.3-1")}
-    looks_at = Suback
     signs = ("above_requested",)
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING | Needs.WHOLE_RECEIVER

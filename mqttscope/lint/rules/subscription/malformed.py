@@ -23,7 +23,6 @@ class SubscriptionOptionsReserved(MalformedRule):
     severities = (Severity.ERROR, Severity.INFO)
     statements = {V5: {"MQTT-3.8.3-5": ""}, V3_1_1: {"MQTT-3.8.3-4": ""}}
     also = {V3_1: ("V31-SUBSCRIBE-qos",)}
-    looks_at = Subscribe
     signs = ("odd_filter",)
     sender = Direction.CLIENT_TO_SERVER
     malformed = (MalformedReason.SUBSCRIPTION_OPTIONS_RESERVED,)

@@ -19,7 +19,6 @@ class RequestAnsweredTwice(Rule):
         V5: {"MQTT-3.8.4-5": "suback", "MQTT-3.10.4-6": "unsuback"},
         V3_1_1: {"MQTT-3.8.4-4": "suback", "MQTT-3.10.4-6": "unsuback"},
     }
-    looks_at = (Suback, Unsuback)
     signs = ("again",)
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.WHOLE_RECEIVER

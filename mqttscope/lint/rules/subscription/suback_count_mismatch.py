@@ -21,7 +21,6 @@ class SubackCountMismatch(Rule):
         V3_1_1: ("MQTT-3.8.4-4",),
         V3_1: ("V31-SUBACK-answer",),
     }
-    looks_at = (Suback, Unsuback)
     signs = ("odd_count",)
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING | Needs.WHOLE_RECEIVER

@@ -32,7 +32,6 @@ class SubackOrderSuspect(Rule):
     confidence = Confidence.HEURISTIC
     statements = {V5: {"MQTT-3.9.3-1": ""}, V3_1_1: {"MQTT-3.9.3-1": ""}}
     also = {V3_1: ("V31-SUBACK-answer",)}
-    looks_at = (Suback, Publish)
     signs = {Publish: ("above_granted",), Suback: ("above_requested",)}
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.WHOLE_RECEIVER

@@ -15,7 +15,6 @@ class SubscribeRefusedForQos(Rule):
     severity = Severity.ERROR
     versions = (V5,)
     statements = {V5: {"MQTT-3.2.2-10": ""}}
-    looks_at = Disconnect
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING | Needs.WHOLE_RECEIVER
 

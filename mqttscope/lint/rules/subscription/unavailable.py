@@ -13,7 +13,6 @@ from mqttscope.mqtt.topics import parse_shared
 class UnavailableRule(AnnouncedLimitRule):
     """Topic filters that need what the server does not have."""
 
-    looks_at = Subscribe
     sender = Direction.CLIENT_TO_SERVER
     signs = ("unavailable",)
     announced: ClassVar[str]
@@ -87,7 +86,6 @@ class SubscriptionIdUnavailable(AnnouncedLimitRule):
     """
 
     code = "SUB214"
-    looks_at = Subscribe
     sender = Direction.CLIENT_TO_SERVER
     signs = ("unavailable",)
     reason_code = 0xA1

@@ -20,7 +20,6 @@ class UnsubackCodeContradiction(Rule):
     confidence = Confidence.LIKELY
     versions = (V5,)
     statements = {V5: {"MQTT-3.10.4-1": "", "MQTT-3.11.3-1": ""}}
-    looks_at = Unsuback
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING | Needs.SESSION_BIRTH | Needs.WHOLE
 

@@ -34,7 +34,6 @@ class TopicAliasCarriedOver(Rule):
     reason_code = 0x82
     versions = (V5,)
     statements = {V5: {"MQTT-3.3.2-7": ""}}
-    looks_at = (Publish, Puback, Pubrec)
     when = {Publish: "properties"}
     signs = {Publish: ("unresolved",), Puback: ("odd_aliases",), Pubrec: ("odd_aliases",)}
     needs = Needs.OPENING | Needs.WHOLE_SENDER

@@ -27,7 +27,6 @@ class TopicAliasExceedsMaximum(Rule):
             "V5-PUBLISH-alias-range": "",
         }
     }
-    looks_at = Publish
     when = "properties"
     signs = ("odd_alias",)
     needs = Needs.OPENING

@@ -16,7 +16,6 @@ class TopicAliasRefusedWithinMaximum(Rule):
     confidence = Confidence.LIKELY
     versions = (V5,)
     statements = {V5: {"MQTT-3.3.2-10": "client", "MQTT-3.3.2-12": "server"}}
-    looks_at = Disconnect
     needs = Needs.OPENING | Needs.WHOLE_RECEIVER
 
     good = examples("""

@@ -17,7 +17,6 @@ class TopicAliasUnmapped(Rule):
     versions = (V5,)
     statements = {V5: {"V5-PUBLISH-alias-unknown": ""}}
     also = {V5: ("MQTT-3.3.2-7",)}
-    looks_at = Publish
     when = "properties"
     signs = ("unresolved",)
     needs = Needs.OPENING | Needs.WHOLE_SENDER

@@ -16,7 +16,6 @@ class TopicAliasZero(Rule):
     versions = (V5,)
     statements = {V5: {"MQTT-3.3.2-8": ""}}
     also = {V5: ("V5-PUBLISH-alias-range",)}
-    looks_at = Publish
     when = "properties"
     signs = ("odd_alias",)
 

@@ -12,7 +12,6 @@ class SubprotocolRule(Rule):
     """The subprotocol, judged at the first CONNECT or at an end without any."""
 
     severity = Severity.ERROR
-    looks_at = Connect
     signs = ("websocket",)
     sender = Direction.CLIENT_TO_SERVER
 

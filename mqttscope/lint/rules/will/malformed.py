@@ -31,7 +31,6 @@ class WillFlagsWithoutWill(MalformedRule):
         V3_1_1: {"MQTT-3.1.2-11": "connect", "MQTT-3.1.2-13": "connect", "MQTT-3.1.2-15": "connect"},
     }
     malformed = (MalformedReason.WILL_FLAGS_WITHOUT_WILL,)
-    looks_at = Connect
     signs = ("odd_connect",)
     sender = Direction.CLIENT_TO_SERVER
 

@@ -65,7 +65,6 @@ class WillNotPublished(Rule):
         V3_1: {"V31-CONNECT-will-published": ""},
     }
     also = {V5: ("MQTT-3.1.2-22",), V3_1_1: ("MQTT-3.1.2-24",)}
-    looks_at = Publish
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING | Needs.WHOLE
     settings = {"timeout": 30}

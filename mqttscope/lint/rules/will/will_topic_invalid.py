@@ -35,7 +35,6 @@ class WillTopicInvalid(Rule):
         V5: ("MQTT-3.1.3-11", "MQTT-4.7.0-1", "MQTT-4.7.3-1"),
         V3_1_1: ("MQTT-3.1.3-10", "MQTT-4.7.1-1", "MQTT-4.7.3-1"),
     }
-    looks_at = Connect
     when = "will"
     sender = Direction.CLIENT_TO_SERVER
 
