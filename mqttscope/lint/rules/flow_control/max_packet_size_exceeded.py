@@ -39,7 +39,6 @@ class MaxPacketSizeExceeded(AnnouncedLimitRule):
     """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
-        """Compare the length with the receiver's limit."""
         limit = at.receiver.maximum_packet_size
         if not limit:
             return None

@@ -39,7 +39,6 @@ class WildcardInTopicName(Rule):
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """Look for either character."""
         topic = packet.topic_name
         if "+" not in topic and "#" not in topic:
             return None

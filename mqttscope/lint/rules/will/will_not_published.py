@@ -194,7 +194,6 @@ class WillNotPublished(Rule):
         return None
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
-        """Judge what has not come in time."""
         memory: Waiting = at.memory(self)
         waiting = memory.wills.get(at.key)
         if not waiting:

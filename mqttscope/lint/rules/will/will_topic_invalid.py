@@ -60,7 +60,6 @@ class WillTopicInvalid(Rule):
     """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
-        """Both topics of the will."""
         if packet.will is None:
             return None
         return (
