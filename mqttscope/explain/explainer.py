@@ -248,10 +248,7 @@ def _came_back(case: Case) -> Evidence | None:
     if back is None:
         return None
     after = describe.span(back.timestamp_ns - case.ended_ns)
-    return Evidence(
-        f"the client came back {after} later as #{back.connection} ({back.client})", back.frame, back.timestamp_ns,
-        back.capture,
-    )  # fmt: skip
+    return Evidence.at(f"the client came back {after} later as #{back.connection} ({back.client})", back)
 
 
 def ranked(found: Iterable[Candidate]) -> tuple[Candidate, ...]:

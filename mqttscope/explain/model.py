@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 
 class Cause(StrEnum):
@@ -102,6 +103,11 @@ class Evidence:
     timestamp_ns: int | None = None
     capture: str | None = None
     """Where it is not the capture of the explanation."""
+
+    @classmethod
+    def at(cls, text: str, place: Any) -> Evidence:
+        """A sentence about anything that has a frame, a time and a capture."""
+        return cls(text, place.frame, place.timestamp_ns, place.capture)
 
 
 @dataclass(slots=True, frozen=True)
