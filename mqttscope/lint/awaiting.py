@@ -132,13 +132,23 @@ class AwaitingRule(Rule):
             return None  # before 5.0 a server acknowledges what it drops
         return {"severity": Severity.WARNING, "confidence": Confidence.HEURISTIC}
 
-    @staticmethod
-    def related(one: Expected) -> tuple[Related, ...]:
-        """The message, and the subscription."""
-        sent, held = one.sent, one.held
-        return (
-            Related.to("the message as published", sent),
-            Related.to("the SUBSCRIBE", held),
+    def lost(self, one: Expected, model: Messages, at: RuleContext, what: str, *before: Related) -> Report | None:
+        """The report of a message that has not come, unless `doubt` withholds it."""
+        doubt = self.doubt(one, model, at)
+        if doubt is None:
+            return None
+        return self.report(
+            "",
+            what,
+            related=(
+                *before,
+                Related.to("the message as published", one.sent),
+                Related.to("the SUBSCRIBE", one.held),
+            ),
+            sender=self.sender,
+            overdue=True,
+            topic=one.sent.topic,
+            **doubt,
         )
 
     def check_close(self, connection: Connection, at: RuleContext) -> Findings:

@@ -136,18 +136,12 @@ class MessageNotDelivered(AwaitingRule):
             recent = at.history.server.recent
             if not recent or recent[-1].timestamp_ns <= too_long.timestamp_ns:
                 return None  # FLW404
-        doubt = self.doubt(one, model, at)
-        if doubt is None:
-            return None
         sent, held = one.sent, one.held
         waited = (at.timestamp_ns - one.since_ns) / SECOND_NS
-        return self.report(
-            "",
+        return self.lost(
+            one,
+            model,
+            at,
             f"message on {sent.topic!r} of {sent.publisher!r} (QoS {sent.qos}) did not reach {at.client_name!r} within "
             f"{waited:,.0f} s, which has subscribed to {held.topic_filter!r} with QoS {held.qos}",
-            related=self.related(one),
-            sender=self.sender,
-            overdue=True,
-            topic=sent.topic,
-            **doubt,
         )

@@ -52,18 +52,13 @@ class OversizeMessageStallsDelivery(AwaitingRule):
         recent = at.history.server.recent
         if recent and recent[-1].timestamp_ns > too_long.timestamp_ns:
             return None
-        doubt = self.doubt(one, model, at)
-        if doubt is None:
-            return None
         waited = (at.timestamp_ns - one.since_ns) / SECOND_NS
-        return self.report(
-            "",
+        return self.lost(
+            one,
+            model,
+            at,
             f"{at.client_name!r} takes {at.client.maximum_packet_size:,} bytes and has got nothing since a message of "
             f"{too_long.size:,} bytes on {too_long.topic!r}: not the next one on {one.sent.topic!r} within "
             f"{waited:,.0f} s",
-            related=(Related.to("the message that is too long", too_long), *self.related(one)),
-            sender=self.sender,
-            overdue=True,
-            topic=one.sent.topic,
-            **doubt,
+            Related.to("the message that is too long", too_long),
         )

@@ -108,17 +108,11 @@ class OfflineMessageLost(AwaitingRule):
         sent = one.sent
         if not model.witnessed(sent.timestamp_ns) or model.waits_behind_a_hole(at):
             return None
-        doubt = self.doubt(one, model, at)
-        if doubt is None:
-            return None
         waited = (at.timestamp_ns - one.since_ns) / SECOND_NS
-        return self.report(
-            "",
+        return self.lost(
+            one,
+            model,
+            at,
             f"message on {sent.topic!r} of {sent.publisher!r} (QoS {sent.qos}), published while {at.client_name!r} "
             f"was away, did not reach it within {waited:,.0f} s after it came back",
-            related=self.related(one),
-            sender=self.sender,
-            overdue=True,
-            topic=sent.topic,
-            **doubt,
         )
