@@ -174,7 +174,6 @@ class Filling(ABC):
     """Fills an index in a thread of its own, while the screens show it."""
 
     index: Index
-    """What it fills."""
     position: int
     """How much of `Opened.size` was read."""
 

@@ -47,7 +47,6 @@ class Detail:
     """Its bytes, with an asterisk for each that is hidden; empty for events that have none."""
     hidden: list[tuple[int, int]]
     lines: list[TreeLine]
-    """Its fields."""
 
 
 def detail(index: Index, number: int, view: View) -> Detail:
@@ -124,7 +123,6 @@ class Rung:
 
     text: str
     row: int
-    """The row that it is about."""
 
 
 def ladder_lines(index: Index, connection: int, around: int, view: View) -> list[Rung]:

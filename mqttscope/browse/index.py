@@ -186,7 +186,6 @@ class Index:
         self.packets = 0
         """Packets so far, malformed ones included."""
         self.first_ns = 0
-        """Time of the first row."""
         self._ended: set[int] = set()
         """Open connections of which a row says that they end."""
         self._shown: OrderedDict[tuple[int, int, int], Connection] = OrderedDict()

@@ -20,7 +20,6 @@ from mqttscope.session.connection import Connection
 TIMES: Final = ("iso", "local", "relative", "delta", "epoch")
 """How times can be shown, in the order in which a key goes through them."""
 MAX_LINES: Final = 4_096
-"""Lines that are kept ready."""
 WIDE_ENOUGH: Final = 100
 """Columns from which on a line has room for the endpoint of a client that has a name."""
 SIGNS: Final = (" ", "i", "W", "E")

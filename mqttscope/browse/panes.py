@@ -20,7 +20,6 @@ MAX_STRIPS: Final = 2_048
 """Painted lines that are kept as the screen takes them."""
 CURSOR: Final = Style(reverse=True)
 RESTING: Final = Style(bold=True, underline=True)
-"""The cursor of a pane that has no keys."""
 LINKED: Final = Style(bold=True)
 """Lines and bytes that belong to the cursor of the other pane."""
 

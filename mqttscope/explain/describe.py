@@ -13,7 +13,6 @@ from mqttscope.secrets.packets import DISGUISED
 MAX_NAME = 80
 """Characters of a topic, a Client Identifier or a Reason String that are shown."""
 MAX_FILTERS = 3
-"""Topic Filters of a SUBSCRIBE that are named."""
 _SECOND = 1_000_000_000
 
 

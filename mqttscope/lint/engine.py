@@ -116,7 +116,6 @@ class Linter:
         self.end_ns = end_ns
         self.internal_errors: list[InternalError] = []
         self.failures: Counter[str] = Counter()
-        """How often each rule failed."""
         self.withheld: Counter[str] = Counter()
         """Findings that the capture is not good enough for, by rule."""
         self.dropping: set[str] = set()

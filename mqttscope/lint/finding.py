@@ -146,7 +146,6 @@ class Finding:
     topic: str | None = None
     related: tuple[Related, ...] = ()
     raw: bytes = dataclasses.field(default=b"", repr=False)
-    """The bytes of the packet."""
     missing: int = 0
     """Bytes of the packet that the capture does not have."""
     sender: str | None = None

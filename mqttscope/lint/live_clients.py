@@ -45,7 +45,6 @@ class Unnamed:
     """An open connection whose CONNECT has an empty Client Identifier."""
 
     timestamp_ns: int
-    """When it was accepted."""
     assigned: str | None
     """The identifier that the server assigned, which is possible in 5.0 alone."""
     user_name: str | None

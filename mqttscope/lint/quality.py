@@ -139,7 +139,6 @@ class Quality:
     incomplete_fragments: int = 0
     """IP fragments of TCP whose other fragments are missing."""
     malformed_frames: int = 0
-    """Frames with malformed headers."""
     truncated_frames: int = 0
     """Frames that the snap length cut inside their headers."""
     errors: list[str] = field(default_factory=list)

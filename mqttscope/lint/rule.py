@@ -52,7 +52,6 @@ TIME_SETTINGS = frozenset(
         "tolerance_percent", "very_slow", "window",
     )
 )  # fmt: skip
-"""Settings of rules that measure durations."""
 
 _SCOPES = {"1": Scope.PACKET, "2": Scope.CONNECTION, "3": Scope.SESSION, "4": Scope.BROKER, "5": Scope.CONNECTION}
 
@@ -151,9 +150,7 @@ class Rule:
 
     def __init__(self, settings: dict[str, Any] | None = None) -> None:
         self.is_timed = not TIME_SETTINGS.isdisjoint(self.settings)
-        """Whether it measures durations."""
         self.set = {**self.settings, **(settings or {})}
-        """The settings in force."""
 
     def __init_subclass__(cls) -> None:
         if cls.severities and isinstance(cls.severities, tuple) and not hasattr(cls, "severity"):

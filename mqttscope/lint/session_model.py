@@ -125,7 +125,6 @@ class SessionModel(Model):
     lasting: bool = False
     """Whether CONNECT and CONNACK let the session outlive it."""
     ended_ns: int = 0
-    """When it ended."""
     ended_how: str = ""
     """``fin`` or ``reset``, ``taken over`` where it was still open then, empty where the capture does not show it."""
     ended_by: str | None = None

@@ -54,7 +54,6 @@ class Row:
     packets: int = 0
     octets: int = 0
     packet_rate: float = 0.0
-    """Packets per second, lately."""
     octet_rate: float = 0.0
     connects: int = 0
     """CONNECT packets of a client."""
@@ -84,7 +83,6 @@ class Traffic:
     qos: Counter[int] = field(default_factory=Counter)
     """PUBLISH packets by QoS."""
     open: int = 0
-    """Connections open now."""
     opened: int = 0
     connecting: Row = field(default_factory=Row)
     """CONNECT packets."""

@@ -578,7 +578,6 @@ TABLES = ("capture", "connection", "client", "topic")
 SORTS = (
     "packets", "bytes", "rate", "latency", "trouble", "reconnects", "refused", "disconnects", "silence", "name",
 )  # fmt: skip
-"""What tables are sorted by."""
 DEFAULT_SORTS = {"client": "trouble"}
 """What a table is sorted by unless it is said; the others by packets."""
 

@@ -13,7 +13,6 @@ from mqttscope.explain.model import Cause, Certainty, Evidence, Explanation
 from mqttscope.report.base import Sink
 
 MAX_NAMED = 8
-"""Clients of an event that are named."""
 _COUNTED = re.compile(r"it ended (?:\d+ connections together|the connection)")
 
 

@@ -19,7 +19,6 @@ from mqttscope.report.jsonl import dumps, harmless
 
 JUDGED = {"severity": doc.word(Severity), "confidence": doc.word(Confidence)}
 SETTINGS = doc.mapping(doc.any_of(doc.NUMBER, doc.BOOL, doc.TEXT, doc.each(doc.TEXT)))
-"""Settings of a rule."""
 _SPAN = {"offset": doc.maybe(doc.COUNT), "length": doc.maybe(doc.COUNT)}
 
 
@@ -47,7 +46,6 @@ FINDING = doc.record(
     },
 )  # fmt: skip
 FAILURE = doc.record({"rule": doc.TEXT, "capture": doc.NAME, "frame": doc.COUNT, "error": doc.ESCAPED})
-"""A rule that failed."""
 _BY_SEVERITY = doc.counts(*ORDER)
 _QUALITY = doc.ValueType(doc.record(dict.fromkeys(Quality().as_json(), doc.COUNT)), Quality.as_json)
 SUMMARY = doc.record({

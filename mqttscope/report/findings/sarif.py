@@ -43,7 +43,6 @@ TOOL = {
     # Semantic Versioning has a hyphen before what Python calls .dev0.
     "semanticVersion": __version__.replace(".dev", "-dev."),
 }
-"""The first properties of a driver."""
 LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 PRECISIONS = {Confidence.CERTAIN: "very-high", Confidence.LIKELY: "high", Confidence.HEURISTIC: "medium"}
 PROBLEMS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "recommendation"}

@@ -98,13 +98,11 @@ DIFFERENCE = doc.record({
     "follows": doc.COUNT, "because_of": doc.maybe(doc.record({"option": doc.TEXT, "certain": doc.BOOL})),
     "cause": doc.unless_empty(doc.TEXT), "recorded": _PACKET, "live": _PACKET,
 })  # fmt: skip
-"""The object of a difference."""
 _VERIFIED = doc.record({
     "schema": doc.VERSION_1, "event": doc.constant("verified_connection"),
     "connection": doc.COUNT.at("script.connection.number"), "name": _CONCEALED,
 })  # fmt: skip
 VERIFIED = doc.record({**_VERIFIED["properties"], **COMPARED})
-"""The object of a connection."""
 _VERIFICATION = {
     "schema": doc.VERSION_1, "event": doc.constant("verification"),
     "connections": doc.COUNT.at(lambda found: len(found.tallies)), "connections_judged": doc.COUNT.at("judged"),
@@ -119,4 +117,3 @@ VERIFICATION = doc.reordered(
     doc.merged((_VERIFICATION, doc.itself), (COMPARED, attrgetter("tallies"))),
     "schema", "event", "connections", "connections_judged", "differences", "counting",
 )  # fmt: skip
-"""The object of the whole comparison."""

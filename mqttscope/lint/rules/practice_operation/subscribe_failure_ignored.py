@@ -5,7 +5,6 @@ from mqttscope.mqtt import ControlPacket, Direction, Disconnect, PacketType, Sub
 from mqttscope.mqtt.constants import reason_name
 
 MAX_FAILURES = 16
-"""Failures that are remembered."""
 
 
 @dataclass(slots=True)

@@ -5,7 +5,6 @@ from mqttscope.lint.shared_checks import count
 from mqttscope.session.connection import DISCONNECTED
 
 MAX_SHOWN = 8
-"""Packet identifiers that a message lists."""
 
 
 class UnackedAtClose(Rule):

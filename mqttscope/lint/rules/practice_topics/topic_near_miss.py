@@ -7,7 +7,6 @@ from mqttscope.lint.topics import NAMING, difference, fold, named_topics, plain
 from mqttscope.mqtt import ControlPacket, Publish
 
 MAX_TOPICS = 1_000
-"""Topics that are remembered of a connection."""
 
 
 @dataclass(slots=True)
