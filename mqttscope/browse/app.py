@@ -186,6 +186,7 @@ class Browser(App[None]):
         self.prompt = Prompt()
 
     def compose(self) -> ComposeResult:
+        """The panes."""
         yield self.title_line
         yield self.connections
         yield self.packets
@@ -196,6 +197,7 @@ class Browser(App[None]):
         yield self.status_line
 
     def on_mount(self) -> None:
+        """Show what there is, and begin to read."""
         self.packets.focus()
         self.builder.start()
         self._resized()

@@ -119,6 +119,7 @@ class ExportScreen(ModalScreen[tuple[str, str] | None]):
             yield Static(self._without_frames, id="said", markup=False)
 
     def on_mount(self) -> None:
+        """Begin with the forms."""
         if not self.query("#forms"):
             return  # a key that was typed ahead has closed it
         frame = self.query_one("#export")

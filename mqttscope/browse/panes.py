@@ -168,6 +168,7 @@ class LinePane(ScrollView, can_focus=True):
         return True
 
     def render_line(self, y: int) -> Strip:
+        """One line of the screen."""
         at = self.scroll_offset.y + y
         width = self.columns
         base = self.rich_style
@@ -248,6 +249,7 @@ class BytesPane(LinePane):
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
+        """One row of bytes."""
         at, width, count = self.scroll_offset.y + y, self.columns, self.per_row
         base = self.rich_style
         if not 0 <= at < self._shown:

@@ -58,6 +58,7 @@ class AwaitingRule(Rule):
         return model.expected.get(at.key)
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
+        """Judge what has not come in time."""
         timers: Timers = at.memory(self)
         timers.asked.pop(at.key, None)
         model = at.model(Messages)
@@ -152,6 +153,7 @@ class AwaitingRule(Rule):
         )
 
     def check_close(self, connection: Connection, at: RuleContext) -> Findings:
+        """What was due by now has been judged."""
         timers: Timers = at.memory(self)
         timers.asked.pop(at.key, None)
         timers.judged.pop(at.key, None)

@@ -70,6 +70,7 @@ class LiveClients(Model):
     """When something was seen last."""
 
     def follow(self, packet: Connack, at: RuleContext) -> None:
+        """A connection is accepted."""
         self._pass_time(at.timestamp_ns)
         connect, history = at.history.connect, at.history
         if packet.reason_code or connect is None or history.connack is not None:

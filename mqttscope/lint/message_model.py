@@ -261,6 +261,7 @@ class Messages(Watch):
         self.table.strange(at.key)
 
     def unparsed(self, unparsed: Unparsed, at: RuleContext) -> None:
+        """Bytes of a connection belong to no packet."""
         Watch.unparsed(self, unparsed, at)
 
     def damaged(self, found: Malformed, at: RuleContext) -> None:
@@ -285,6 +286,7 @@ class Messages(Watch):
     # What packets say
 
     def follow(self, packet: Any, at: RuleContext) -> None:
+        """Move on by a packet."""
         if type(packet) is Publish:
             if at.from_client:
                 self.publish(packet, at)

@@ -181,6 +181,7 @@ class RetainedStore(Watch):
         self.live.pop(topic, None)
 
     def accept(self, topic: str, now_ns: int) -> None:
+        """The server has the message."""
         kept, held = self.kept.get(topic), self.held.get(topic)
         if kept is not None:
             kept.accepted_ns = kept.accepted_ns or now_ns
@@ -468,6 +469,7 @@ class WaitingRule(Rule):
         return None
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
+        """Judge what has not come in time."""
         store, memory = at.model(RetainedStore), at.memory(self)
         waiting = store.waiting.get(at.key)
         if waiting is None:

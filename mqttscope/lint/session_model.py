@@ -202,6 +202,7 @@ class SessionModel(Model):
         return self.owner is not None and self.user_name == connect.user_name
 
     def follow(self, packet: Any, at: RuleContext) -> None:
+        """Move on by a packet."""
         if isinstance(packet, Connack):
             self._connack(packet, at)
         elif isinstance(packet, Disconnect):

@@ -109,6 +109,7 @@ class AnswerRule(Rule):
         raise NotImplementedError
 
     def check(self, packet: Any, at: RuleContext) -> Findings:
+        """Begin to wait."""
         if not at.history.is_asked(self.code):
             memory: Waiting = at.memory(self)
             memory.marks = [mark(at, at.number)]

@@ -28,6 +28,7 @@ class PublicReport(ABC):
 
     @final
     def feed(self, event: Event) -> None:
+        """Write one event."""
         decoded = None if self._decoders is None else self._decoders.decode(event)
         if not self.view.show_secrets:
             if type(event) is PacketEvent:

@@ -186,6 +186,7 @@ class EventLines(PublicReport):
         self.summary = Summary(view, self.painter)
 
     def show(self, event: events.Event) -> None:
+        """Write one event."""
         lines = self.preambles.of(event)
         if isinstance(event, events.PacketEvent):
             lines.append(self.packet_text(event))

@@ -21,6 +21,7 @@ class Markdown(Folding):
         self._clock = Clock()
 
     def tell_restart(self, event: Restart) -> None:
+        """Write one stop of a server."""
         first = event.first.first
         names = [
             f"{safe('#')}{one.connection} {self._safe(one.client_identifier or one.client)}" for one in event.named
@@ -78,6 +79,7 @@ class Markdown(Folding):
         self.sink.write("".join([*out, "\n"]).encode("utf-8", "replace"))
 
     def trace(self, trace: Trace) -> None:
+        """Write why a message arrived or did not."""
         out = []
         for message in trace.messages:
             out.append(f"### {self._safe(message.topic)}: {self._safe(message.said)}\n\n")
@@ -93,6 +95,7 @@ class Markdown(Folding):
         self.sink.write("".join(out).encode("utf-8", "replace"))
 
     def close(self, totals: Totals | None, *, asked: str = "") -> None:
+        """Write the end."""
         self.tell_restarts()
         told = " ".join(self._safe(one) for one in verdict(totals, self.shown, asked))
         self.sink.write(f"{told}\n".encode("utf-8", "replace"))

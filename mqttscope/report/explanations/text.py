@@ -57,6 +57,7 @@ class Text(Folding):
             self.sink.write(encoded([*self._line(explanation), ""]))
 
     def block(self, one: Explanation) -> list[str]:
+        """The lines of one explanation."""
         painter, first = self.painter, one.first
         head = Wrapped(painter.line(), most=MAX_LINES)
         head.add(f"#{one.connection} ", "dim")
@@ -89,6 +90,7 @@ class Text(Folding):
         return out
 
     def trace(self, trace: Trace) -> None:
+        """Write why a message arrived or did not."""
         out = []
         for message in trace.messages:
             head = Wrapped(self.painter.line(), most=MAX_LINES)
@@ -111,6 +113,7 @@ class Text(Folding):
         self.sink.write(encoded(out))
 
     def close(self, totals: Totals | None, *, asked: str = "") -> None:
+        """Write the end."""
         self.tell_restarts()
         out: list[str] = []
         for (name, cause), count in self._again.items():
@@ -125,6 +128,7 @@ class Text(Folding):
         self.sink.write(encoded(out))
 
     def tell_restart(self, event: Restart) -> None:
+        """Write one stop of a server."""
         first = event.first.first
         head = Wrapped(self.painter.line(), most=MAX_LINES)
         head.add(event.title, "client")

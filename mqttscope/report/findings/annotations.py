@@ -39,6 +39,7 @@ class GitHub(FileFormat):
         self.counts = counts
 
     def write(self, shown: ShownFinding) -> None:
+        """Write one finding."""
         finding, repeats = shown.finding, shown.repeats(self.painter)
         counts = self.counts(finding)
         sure = "" if finding.confidence is Confidence.CERTAIN else f" ({finding.confidence})"
@@ -103,6 +104,7 @@ class GitLab(FileFormat):
         self._between = b",\n"
 
     def issue(self, shown: ShownFinding) -> dict[str, Any]:
+        """The issue of a finding."""
         finding, repeats = shown.finding, shown.repeats(self.painter)
         known = shown.cause or finding.fingerprint
         self._seen[known] += 1

@@ -25,6 +25,7 @@ class Concise(FindingFormat):
         self.sink.write(encoded(self.lines(shown, again=True)))
 
     def lines(self, shown: ShownFinding, *, again: bool = False) -> list[str]:
+        """The line of a finding."""
         finding = shown.finding
         text = Wrapped(self.painter.line(), most=MAX_LINES)
         text.add(f"{place(finding, self.painter)}: ", "dim")

@@ -145,6 +145,7 @@ class Full(FindingFormat):
         self.sink.write(encoded([*text.texts(), ""]))
 
     def block(self, shown: ShownFinding) -> list[str]:
+        """The lines of a finding."""
         painter, finding = self.painter, shown.finding
         style = STYLES[finding.severity]
         text = Wrapped(painter.line(), most=MAX_LINES)

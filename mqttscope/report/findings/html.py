@@ -58,6 +58,7 @@ class Html(FindingFormat):
         self._clock = Clock()
 
     def write(self, shown: ShownFinding) -> None:
+        """Write one finding."""
         self.page.begin(f"findings in {utf8(public_name(shown.capture))}")
         finding = shown.finding
         self._count(shown)

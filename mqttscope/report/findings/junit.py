@@ -63,6 +63,7 @@ class JUnit(FileFormat):
         self.found: dict[str, dict[str, _Case]] = {}
 
     def feed(self, shown: ShownFinding, suppressed: Suppression | None = None) -> None:
+        """Keep the words of one finding."""
         cases = self.found.setdefault(shown.capture, {})
         if suppressed is not None:
             return
@@ -82,6 +83,7 @@ class JUnit(FileFormat):
             )
 
     def close(self, summary: Summary) -> None:
+        """Write the document."""
         rules = {rule.code: rule.slug for rule in summary.rules}
         for capture in summary.captures:
             if not any(covers(capture, known) for known in self.found):

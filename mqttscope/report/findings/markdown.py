@@ -43,6 +43,7 @@ class Markdown(FileFormat):
         self.found: dict[str, _Rule] = {}
 
     def feed(self, shown: ShownFinding, suppressed: Suppression | None = None) -> None:
+        """Keep one finding."""
         row = self.found.get(shown.rule)
         if row is None:
             row = self.found[shown.rule] = _Rule(shown.rule, shown.slug, shown.severity)
@@ -64,6 +65,7 @@ class Markdown(FileFormat):
         return f"* {safe(message(finding, self.painter))}{sure}{statements}<br>{where}{more}\n"
 
     def close(self, summary: Summary) -> None:
+        """Write the page."""
         order = sorted(self.found, key=lambda code: (-self.found[code].severity.rank, -self.found[code].findings, code))
         heading = summary.counted
         if summary.nothing and not summary.packets and not summary.counts.total():

@@ -71,6 +71,7 @@ class Sarif(FileFormat):
         self._between = b",\n"
 
     def result(self, one: ShownFinding, suppressed: Suppression | None) -> dict[str, Any]:
+        """The result of a finding."""
         finding, repeats = one.finding, one.repeats(self.painter)
         known = one.cause or finding.fingerprint
         self._seen[known] += 1

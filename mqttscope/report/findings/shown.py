@@ -291,6 +291,7 @@ class Entrance(FindingReporter):
                 self.format.again(shown)
 
     def close(self, summary: Summary) -> None:
+        """End the report."""
         if self._groups is not None:
             self._end(everything=True)
             summary = replace(summary, causes=self.causes)

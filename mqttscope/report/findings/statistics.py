@@ -29,6 +29,7 @@ class Statistics(FindingFormat):
         self.rows: dict[str, _Row] = {}
 
     def feed(self, shown: ShownFinding, suppressed: Suppression | None = None) -> None:
+        """Count one finding."""
         row = self.rows.get(shown.rule)
         if row is None:
             row = self.rows[shown.rule] = _Row(shown.rule, shown.slug, shown.severity)
@@ -38,6 +39,7 @@ class Statistics(FindingFormat):
             row.add(shown)
 
     def close(self, summary: Summary) -> None:
+        """Write the table and the end."""
         rows = self.ordered(summary)
         if rows:
             page = Page(self.view)
@@ -73,6 +75,7 @@ class JsonStatistics(Statistics):
         self.lines = lines
 
     def close(self, summary: Summary) -> None:
+        """Write the counts."""
         shown = map(COUNTED_RULE.view, self.ordered(summary))
         if self.lines:
             self.sink.write(b"".join(line({"schema": SCHEMA, **row}) + b"\n" for row in shown))

@@ -32,6 +32,7 @@ class AuthDataWithoutMethod(Rule):
     """)
 
     def check(self, packet: Connect | Connack, at: RuleContext) -> Findings:
+        """Look for both properties."""
         block = packet.properties
         if block is None or block.authentication_data is None or block.authentication_method is not None:
             return None

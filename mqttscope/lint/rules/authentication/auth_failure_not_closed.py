@@ -72,6 +72,7 @@ class AuthFailureNotClosed(Rule):
     """)
 
     def check(self, packet: Auth | Disconnect, at: RuleContext) -> Findings:
+        """Follow the exchange."""
         memory: Reauthentication = at.memory(self)
         if isinstance(packet, Auth):
             if at.from_client and packet.reason_code == REAUTHENTICATE and at.history.settled:
@@ -87,6 +88,7 @@ class AuthFailureNotClosed(Rule):
         return None
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
+        """Look whether it is over, and how."""
         memory: Reauthentication = at.memory(self)
         if memory.packet < 0 or has_closed(at, C2S) or has_closed(at, S2C):
             return None

@@ -37,6 +37,7 @@ class AuthMethodMissing(Rule):
     """)
 
     def check(self, packet: Auth, at: RuleContext) -> Findings:
+        """Look for the property."""
         block = packet.properties
         if block is not None and block.authentication_method is not None:
             return None

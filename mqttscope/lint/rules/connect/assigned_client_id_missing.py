@@ -37,6 +37,7 @@ class AssignedClientIdMissing(Rule):
     """)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
+        """Compare with the CONNECT."""
         connect, sent = at.history.connect, at.history.connect_sent
         if packet.reason_code or connect is None or sent is None or connect.client_identifier != "":
             return None

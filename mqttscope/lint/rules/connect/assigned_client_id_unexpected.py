@@ -34,6 +34,7 @@ class AssignedClientIdUnexpected(Rule):
     """)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
+        """Compare with the CONNECT."""
         connect, sent = at.history.connect, at.history.connect_sent
         assigned = packet.properties.assigned_client_identifier if packet.properties else None
         if assigned is None or connect is None or sent is None or not connect.client_identifier:

@@ -44,6 +44,7 @@ class ConnackAfterMalformedConnect(Rule):
     """)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
+        """Find what is wrong with the CONNECT."""
         if packet.reason_code in _OWN_ANSWERS or at.history.connack is not None:
             return None
         why, sent = _problem(at), at.history.connect_sent

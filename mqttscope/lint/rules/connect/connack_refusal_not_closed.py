@@ -79,6 +79,7 @@ class ConnackRefusalNotClosed(Rule):
         return None
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
+        """Look whether anybody has closed."""
         connack, sent = at.history.connack, at.history.connack_sent
         if connack is None or sent is None or not has_arrived(at.history.server, sent.position):
             return None

@@ -53,6 +53,7 @@ class ConnectUnanswered(Rule):
         return None
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
+        """Look whether anything has come."""
         sent = at.history.connect_sent
         if sent is None or is_over(at) or not self._waits(connection, at):
             return None
@@ -68,6 +69,7 @@ class ConnectUnanswered(Rule):
         )
 
     def check_close(self, connection: Connection, at: RuleContext) -> Findings:
+        """A silent refusal."""
         sent, connect = at.history.connect_sent, at.history.connect
         if sent is None or connect is None or connect.protocol_level not in KNOWN_LEVELS:
             return None

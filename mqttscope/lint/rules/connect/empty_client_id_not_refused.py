@@ -51,6 +51,7 @@ class EmptyClientIdNotRefused(Rule):
         return self.report("reason_code", message, related=_request(at))
 
     def check_close(self, connection: Connection, at: RuleContext) -> Findings:
+        """The server closed without an answer."""
         history = at.history
         if history.connack is not None or history.connack_malformed is not None or not _asked(at):
             return None

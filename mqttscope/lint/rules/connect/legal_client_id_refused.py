@@ -43,6 +43,7 @@ class LegalClientIdRefused(Rule):
     """)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
+        """Compare with the CONNECT."""
         code, connect, sent = packet.reason_code, at.history.connect, at.history.connect_sent
         if code != _REJECTED[at.version] or connect is None or sent is None or at.history.connect_malformed is not None:
             return None

@@ -53,6 +53,7 @@ class NoConnectTimeout(Rule):
         return None
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
+        """Look whether anything has come."""
         if connection.transport == "tls" and not connection.decrypted:
             return None
         if connection.gaps or at.client.packets or at.history.client.malformed:
@@ -62,6 +63,7 @@ class NoConnectTimeout(Rule):
         return self._told(at.timestamp_ns - connection.opened_ns)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
+        """Look how long the server has waited."""
         sent, opened_ns = at.history.connect_sent, at.connection.opened_ns
         if sent is None or at.history.connack is not None or not at.connection.handshake_seen or at.connection.gaps:
             return None

@@ -54,6 +54,7 @@ class PacketAfterConnackRefusal(Rule):
     """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
+        """After a refusal."""
         connack = at.history.connack
         if connack is None or not connack.reason_code:
             return None

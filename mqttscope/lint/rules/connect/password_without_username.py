@@ -39,6 +39,7 @@ class PasswordWithoutUsername(Rule):
     """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
+        """Look at the flags."""
         if not lacks_user_name(packet):
             return None
         return self.report(

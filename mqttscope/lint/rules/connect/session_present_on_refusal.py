@@ -33,6 +33,7 @@ class SessionPresentOnRefusal(Rule):
     """)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
+        """Compare flag and code."""
         code = packet.reason_code
         if not packet.session_present or not code or may_be_3_1(at):
             return None

@@ -37,6 +37,7 @@ class SessionPresentWithCleanStart(Rule):
     """)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
+        """Compare with the CONNECT."""
         connect, sent = at.history.connect, at.history.connect_sent
         if not packet.session_present or packet.reason_code or connect is None or not connect.clean_start:
             return None

@@ -55,6 +55,7 @@ class UnsupportedVersionNotRefused(Rule):
         return self._told("reason_code", "accepted", at)
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
+        """Look whether anything has come."""
         sent = at.history.connect_sent
         if sent is None or is_over(at) or not self._concerns(at) or at.server.packets:
             return None

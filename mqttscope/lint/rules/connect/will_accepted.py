@@ -13,6 +13,7 @@ class AcceptedWillRule(Rule):
     when = "properties"
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
+        """Compare with the will of the CONNECT."""
         connect, sent = at.history.connect, at.history.connect_sent
         if packet.reason_code or packet.properties is None or connect is None or sent is None or connect.will is None:
             return None

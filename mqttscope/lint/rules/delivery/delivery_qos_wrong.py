@@ -159,6 +159,7 @@ class DeliveryQosWrong(DeliveryRule):
         )
 
     def check_close(self, connection: Connection, at: RuleContext) -> Findings:
+        """What was due by now has been judged."""
         memory: Others = at.memory(self)
         memory.by_connection.pop(at.key, None)
         return None

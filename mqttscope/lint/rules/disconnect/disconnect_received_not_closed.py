@@ -48,6 +48,7 @@ class DisconnectReceivedNotClosed(Rule):
         return None
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
+        """Look whether the receiver has closed."""
         client, server = at.history.client.disconnect, at.history.server.disconnect
         sent, direction = (client, C2S) if client is not None else (server, S2C)
         if sent is None or (client is not None and server is not None) or has_closed(at, direction.opposite):

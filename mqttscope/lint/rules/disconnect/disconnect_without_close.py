@@ -54,6 +54,7 @@ class DisconnectWithoutClose(Rule):
         return None
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
+        """Look whether anybody has closed."""
         if has_closed(at, C2S) or has_closed(at, S2C):
             return None
         left = [

@@ -92,6 +92,7 @@ class NotMqtt(Rule):
         )
 
     def check_close(self, connection: Connection, at: RuleContext) -> Findings:
+        """Nothing was sent."""
         if connection.transport != "tcp" or not connection.handshake_seen or connection.gaps:
             return None
         if connection.closed_how not in ("fin", "reset") or _bytes_seen(connection):

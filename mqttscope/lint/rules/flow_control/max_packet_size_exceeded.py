@@ -39,6 +39,7 @@ class MaxPacketSizeExceeded(AnnouncedLimitRule):
     """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
+        """Compare the length with the receiver's limit."""
         limit = at.receiver.maximum_packet_size
         if not limit:
             return None

@@ -70,6 +70,7 @@ class KeepaliveTimeoutNotEnforced(Rule):
     """)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
+        """Begin to wait."""
         if not packet.reason_code and at.history.connack is None:
             # The Server Keep Alive that it may bring counts from the next look on.
             at.ask(self, at.timestamp_ns + SECOND_NS)

@@ -85,6 +85,7 @@ class PingreqUnanswered(PingRule):
     """)
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
+        """Look whether the answer has come."""
         ping: Ping = at.memory(self)
         if is_over(at) or not waits(ping, at):
             return None

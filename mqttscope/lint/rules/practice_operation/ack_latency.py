@@ -59,6 +59,7 @@ class AckLatency(Rule):
     """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
+        """Measure and count."""
         kind, owner = packet.packet_type, 0
         if kind == PacketType.PINGRESP:
             began = None if at.client.ping_packet is None else at.client.ping_timestamp_ns

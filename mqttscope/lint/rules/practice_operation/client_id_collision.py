@@ -74,6 +74,7 @@ class ClientIdCollision(Rule):
     """)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
+        """Count a takeover."""
         connect, sent = at.history.connect, at.history.connect_sent
         if packet.reason_code or at.history.connack is not None or connect is None or sent is None:
             return None

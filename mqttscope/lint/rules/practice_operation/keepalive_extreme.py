@@ -39,6 +39,7 @@ class KeepaliveExtreme(Rule):
     """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
+        """Compare with both limits."""
         keep_alive = packet.keep_alive
         if not keep_alive or self.set["shortest"] <= keep_alive <= self.set["longest"]:
             return None

@@ -53,6 +53,7 @@ class NobodyListens(Rule):
     """)
 
     def check(self, packet: Puback | Pubrec, at: RuleContext) -> Findings:
+        """Count the answers of each topic."""
         topics: dict[str, int] = at.memory(self).topics
         unheard = packet.reason_code == NO_MATCHING_SUBSCRIBERS
         if not unheard and not topics:

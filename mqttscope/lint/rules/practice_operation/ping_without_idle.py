@@ -64,6 +64,7 @@ class PingWithoutIdle(Rule):
     """)
 
     def check(self, packet: Pingreq, at: RuleContext) -> Findings:
+        """Count."""
         keep_alive = at.connection.keep_alive
         if keep_alive:
             memory: Early = at.memory(self)
@@ -77,6 +78,7 @@ class PingWithoutIdle(Rule):
         return None
 
     def check_close(self, connection: Connection, at: RuleContext) -> Findings:
+        """Say how many."""
         if self.code not in at.history.memories:
             return None
         memory: Early = at.memory(self)

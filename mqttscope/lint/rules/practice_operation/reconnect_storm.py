@@ -76,6 +76,7 @@ class ReconnectStorm(Rule):
     """)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
+        """Count the CONNECT that this answers."""
         connect, sent = at.history.connect, at.history.connect_sent
         if at.history.connack is not None or connect is None or sent is None or not connect.client_identifier:
             return None

@@ -71,6 +71,7 @@ class RetainedHighRate(Rule):
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
+        """Count the messages of the topic."""
         topic = at.topic
         if topic is None or packet.dup:
             return None

@@ -73,6 +73,7 @@ class SingleFilterSubscribes(Rule):
     """)
 
     def check(self, packet: Subscribe, at: RuleContext) -> Findings:
+        """Follow the run."""
         memory: Burst = at.memory(self)
         if len(packet.subscriptions or ()) != 1:
             memory.number = 0

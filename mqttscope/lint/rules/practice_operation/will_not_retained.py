@@ -35,6 +35,7 @@ class WillNotRetained(Rule):
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
+        """Compare the topic with that of the will."""
         connect, sent = at.history.connect, at.history.connect_sent
         if connect is None or sent is None or connect.will is None:
             return None

@@ -39,6 +39,7 @@ class RequestWithoutSubscription(Rule):
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
+        """Look for a subscription that matches."""
         block = packet.properties
         wanted = None if block is None else block.response_topic
         if not wanted or not is_valid_topic_name(wanted):

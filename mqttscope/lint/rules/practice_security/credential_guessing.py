@@ -99,6 +99,7 @@ class CredentialGuessing(Rule):
     """)
 
     def check(self, packet: Connect | Connack, at: RuleContext) -> Findings:
+        """Count a refusal."""
         if isinstance(packet, Connect):
             if packet.password is not None and at.history.connect is None:
                 asked = at.memory(self).asked

@@ -65,6 +65,7 @@ class ReasonStringLeaks(Rule):
     """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
+        """Search the text."""
         text = packet.properties.reason_string  # type: ignore[attr-defined]
         if not text:
             return None

@@ -51,6 +51,7 @@ class OverlappingSubscriptions(Rule):
     """)
 
     def check(self, packet: Subscribe, at: RuleContext) -> Iterator[Report]:
+        """Compare each new filter with those before it; the first that overlaps is named."""
         table = at.history.subscriptions
         added = FilterIndex()  # the new filters of this packet
         left = MAX_PACKET_STEPS

@@ -37,6 +37,7 @@ class SubscribeAll(Rule):
     """)
 
     def check(self, packet: Subscribe, at: RuleContext) -> Iterator[Report]:
+        """Each filter of the packet."""
         for index, row in enumerate(packet.subscriptions or ()):
             if plain(row.topic_filter) in _EVERYTHING:
                 how = "every topic of one level" if plain(row.topic_filter) == "+" else "everything"

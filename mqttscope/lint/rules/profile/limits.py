@@ -117,6 +117,7 @@ class TopicLimitRule(ProfileLimitRule):
     unit: ClassVar[str]
 
     def check(self, packet: Publish | Subscribe, at: RuleContext) -> Findings:
+        """Compare each topic with the limit."""
         if isinstance(packet, Publish):
             topics = [("topic_name", packet.topic_name or "")]
         else:
@@ -313,6 +314,7 @@ class ProfileClientIdentifierLength(ProfileLimitRule):
     """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
+        """Compare the length in UTF-8."""
         limit = self.set["maximum_client_identifier_bytes"]
         if at.version < V5:
             limit = min(limit, self.set["maximum_client_identifier_bytes_3x"])
@@ -368,6 +370,7 @@ class ProfileVersion(ProfileLimitRule):
     """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
+        """Look the version up."""
         spoken, versions = packet.version.text, self.set["versions"]
         if spoken in versions:
             return None

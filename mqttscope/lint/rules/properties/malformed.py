@@ -102,6 +102,7 @@ class PropertyNotAllowed(MalformedPropertiesRule):
     """)
 
     def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
+        """Name the property by its number too."""
         kind = (at.event.type or "packet").upper()  # type: ignore[union-attr]
         name = fault.field.rpartition(".")[2]
         number = BY_NAME[name].identifier

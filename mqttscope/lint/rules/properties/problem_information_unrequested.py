@@ -51,6 +51,7 @@ class ProblemInformationUnrequested(Rule):
     """)
 
     def check(self, packet: Any, at: RuleContext) -> Findings:
+        """Look at what CONNECT asked for."""
         connect = at.history.connect
         if connect is None or connect.properties is None or connect.properties.request_problem_information != 0:
             return None

@@ -76,6 +76,7 @@ class PropertyValueInvalid(Rule):
     """)
 
     def check(self, packet: Any, at: RuleContext) -> Findings:
+        """Look at each value, of the packet and of its Will."""
         if isinstance(packet, Connect):
             will = None if packet.will is None else packet.will.properties
             return self._block(packet.properties, "", "CONNECT") + self._block(will, "will.", "Will")

@@ -34,6 +34,7 @@ class ResponseInformationUnrequested(Rule):
     """)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
+        """Look at what CONNECT asked for."""
         connect = at.history.connect
         told = None if packet.properties is None else packet.properties.response_information
         if told is None or connect is None:

@@ -37,6 +37,7 @@ class PayloadNotUtf8(Rule):
     """)
 
     def check(self, packet: Publish | Connect, at: RuleContext) -> Findings:
+        """Decode the payload as strictly as Python does."""
         if isinstance(packet, Publish):
             block, payload, field, name = packet.properties, packet.payload, "payload", f"PUBLISH {at.topic!r}"
         elif packet.will is not None:

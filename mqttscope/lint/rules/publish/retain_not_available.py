@@ -37,6 +37,7 @@ class RetainNotAvailable(AnnouncedLimitRule):
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
+        """Compare with what CONNACK announced."""
         if at.connection.retain_available:
             return None
         message = f"PUBLISH {at.topic!r} has RETAIN 1, the server announced Retain Available 0"

@@ -33,6 +33,7 @@ class SubscriptionIdFromClient(Rule):
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
+        """The property must not be there."""
         identifier = packet.properties.first(SUBSCRIPTION_IDENTIFIER) if packet.properties is not None else None
         if identifier is None or sides_guessed(at):
             return None

@@ -39,6 +39,7 @@ class WildcardInTopicName(Rule):
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
+        """Look for either character."""
         topic = packet.topic_name
         if "+" not in topic and "#" not in topic:
             return None

@@ -30,6 +30,7 @@ class SessionExpiryFromServer(Rule):
     """)
 
     def check(self, packet: Disconnect, at: RuleContext) -> Findings:
+        """The property must not be there."""
         interval = packet.properties.session_expiry_interval if packet.properties is not None else None
         if interval is None or sides_guessed(at):
             return None

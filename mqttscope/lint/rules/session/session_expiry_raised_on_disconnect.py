@@ -38,6 +38,7 @@ class SessionExpiryRaisedOnDisconnect(Rule):
     """)
 
     def check(self, packet: Disconnect, at: RuleContext) -> Findings:
+        """Compare with CONNECT."""
         interval = packet.properties.session_expiry_interval if packet.properties is not None else None
         connect, sent = at.history.connect, at.history.connect_sent
         if not interval or connect is None or sent is None:

@@ -93,4 +93,5 @@ class SubscribeQosInvalid(MalformedRule):
     """)
 
     def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
+        """The decoder's words, with the filter."""
         return self.report(fault.field, f"SUBSCRIBE{faulty_filter(fault.field, at)}: {fault.detail}")

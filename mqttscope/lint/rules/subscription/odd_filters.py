@@ -41,6 +41,7 @@ class OptionRule(FilterRule):
     words: ClassVar[str]
 
     def check(self, packet: Subscribe, at: RuleContext) -> Iterator[Report]:
+        """The options byte of each filter."""
         for index, row in enumerate(packet.subscriptions or ()):
             if self.is_odd(row):
                 yield self.report(
@@ -299,6 +300,7 @@ class SharedFilterInvalid(FilterRule):
     """)
 
     def check(self, packet: Subscribe, at: RuleContext) -> Iterator[Report]:
+        """Each filter that begins with ``$share``."""
         for field, name in topic_filters(packet):
             problem = topic_filter_problem(name) if name[:6] == "$share" else None
             if problem in _SHARES:

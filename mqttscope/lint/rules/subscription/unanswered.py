@@ -19,6 +19,7 @@ class UnansweredRequestRule(Rule):
     answer: ClassVar[str]
 
     def check_close(self, connection: Connection, at: RuleContext) -> Iterator[Report]:
+        """The requests that are still open."""
         if at.history.subscriptions.unread_answers:
             return
         end = at.timestamp_ns

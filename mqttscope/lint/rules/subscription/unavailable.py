@@ -107,6 +107,7 @@ class SubscriptionIdUnavailable(AnnouncedLimitRule):
     """)
 
     def check(self, packet: Subscribe, at: RuleContext) -> Findings:
+        """Look at the property of the packet."""
         if at.connection.subscription_identifier_available or packet.properties is None:
             return None
         identifier = packet.properties.first(SUBSCRIPTION_IDENTIFIER)

@@ -33,6 +33,7 @@ class TopicAliasZero(Rule):
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
+        """Look at the property."""
         assert packet.properties is not None
         if packet.properties.topic_alias != 0:
             return None

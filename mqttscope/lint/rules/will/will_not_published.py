@@ -194,6 +194,7 @@ class WillNotPublished(Rule):
         return None
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
+        """Judge what has not come in time."""
         memory: Waiting = at.memory(self)
         waiting = memory.wills.get(at.key)
         if not waiting:

@@ -60,6 +60,7 @@ class WillTopicInvalid(Rule):
     """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
+        """Both topics of the will."""
         if packet.will is None:
             return None
         return (
