@@ -274,6 +274,7 @@ class Builder(Filling):
         super().stop()
 
     def fill(self) -> None:
+        """Read, dissect and lint to the end."""
         items = self._items(self._source.segments(self.skipped, self._fast_path))
         for event in dissect_segments(items, dissector=self.dissector):
             self.feed(event)

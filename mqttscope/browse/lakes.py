@@ -341,6 +341,7 @@ class LakeBuilder(Filling):
         self.index.originals.give_way()
 
     def fill(self) -> None:
+        """Go through the lake to its end."""
         self._connections()
         for start, end in self._stretches():
             self._stretch(start, end)

@@ -114,6 +114,7 @@ class Ladder(EventLines):
         self._broken = "┊" if view.unicode else ":"
 
     def other(self, event: events.Event) -> list[str]:
+        """The lines of any event but a packet; what a closed connection had running is forgotten."""
         lines = super().other(event)
         if isinstance(event, events.ConnectionClosed):
             self.tags.forget(event.connection.number)
@@ -127,6 +128,7 @@ class Ladder(EventLines):
         return line
 
     def packet_text(self, event: events.PacketEvent) -> str:
+        """The rung of a packet."""
         line = self._begin(event)
         packet = event.packet
         tag, kind = self._tag(event), packet.packet_type

@@ -257,6 +257,7 @@ class TextLines(EventLines):
     """Writes every event as a line."""
 
     def packet_text(self, event: events.PacketEvent) -> str:
+        """The line of a packet."""
         line = self.heads.begin(event)
         kind = event.packet.packet_type
         line.add(_TYPES[kind], _TYPE_STYLES[kind])
@@ -265,6 +266,7 @@ class TextLines(EventLines):
         return str(line).rstrip(" ")
 
     def damaged(self, event: events.Damage) -> Wrapped:
+        """The lines about damage, with its name where packets have their type."""
         line = self.heads.begin(event)
         line.add(*notices.damage_name(event, TYPE_CELLS))
         text = Wrapped(line)

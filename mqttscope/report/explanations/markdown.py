@@ -42,6 +42,7 @@ class Markdown(Folding):
         self.sink.write("".join([*out, "\n"]).encode("utf-8", "replace"))
 
     def tell(self, explanation: Explanation) -> None:
+        """Write one explanation."""
         one, first = explanation, explanation.first
         name = self._safe(one.client_identifier or "(no Client Identifier)")
         lasted = "" if one.clock_set else f" after {describe.span(one.ended_ns - one.opened_ns)}"

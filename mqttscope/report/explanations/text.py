@@ -48,6 +48,7 @@ class Text(Folding):
         self._again: Counter[tuple[str, Cause]] = Counter()
 
     def tell(self, explanation: Explanation) -> None:
+        """Write one explanation."""
         known = explanation.client_identifier or explanation.client.rpartition(":")[0], explanation.cause
         self._again[known] += 1
         count = self._again[known]
