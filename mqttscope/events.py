@@ -182,18 +182,15 @@ class ClockStep:
 CaptureRemark = CaptureError | CaptureDrops | ClockStep
 """What concerns a capture and no connection, and what a user is told in every case."""
 
+Damage = MalformedEvent | GapEvent | UnparsedEvent | DiscardedEvent
+"""Bytes that are no packet, or no good one, or are not there."""
 Event = (
     PacketEvent
-    | MalformedEvent
-    | GapEvent
-    | UnparsedEvent
+    | Damage
     | ConnectionOpened
     | ConnectionDue
     | ConnectionEnding
     | ConnectionClosed
-    | DiscardedEvent
-    | CaptureError
-    | CaptureDrops
+    | CaptureRemark
     | CaptureSecrets
-    | ClockStep
 )

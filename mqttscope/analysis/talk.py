@@ -21,20 +21,7 @@ from mqttscope.analysis.joins import (
     subscriptions,
 )
 from mqttscope.analysis.questions import Lake, Row, percentiles, spread
-from mqttscope.report.fleet.model import (
-    AcknowledgeRow,
-    DeliveryRow,
-    Expiry,
-    FilterRow,
-    FleetReport,
-    Latency,
-    LatencyBucket,
-    Names,
-    Retained,
-    RetainedRow,
-    Talk,
-    TopicRow,
-)
+from mqttscope.report.fleet import model
 
 NAMED = 5
 """Clients that are named of those that have to do with a topic."""
@@ -42,7 +29,7 @@ WHO = "coalesce(client_identifier, client)"
 """A client by its Client Identifier, or by its endpoint where there is none."""
 
 
-def add_talk(report: FleetReport, lake: Lake) -> None:
+def add_talk(report: model.FleetReport, lake: Lake) -> None:
     """Fill in topics and filters.
 
     A subscription counts if it was asked for before the end of the time, and not refused: sessions keep them.
@@ -74,7 +61,7 @@ def add_talk(report: FleetReport, lake: Lake) -> None:
     questions.add("idle", f"select count(*) filter (where topics = 0) as idle from {filters}")
     questions.collect()
 
-    report.talk = Talk(
+    report.talk = model.Talk(
         questions.ranked("topics", _topic_row),
         questions.ranked("filters", _filter_row),
         questions.row("counts")["unheard"],
@@ -137,26 +124,26 @@ def _who(words: Words, column: str, name: str) -> str:
     return f"count(distinct {column}) as {name}, {words.names(column, NAMED)} as {name}_names"
 
 
-def _names(row: Row, name: str) -> Names:
-    return Names(row[name] or 0, row[f"{name}_names"] or [])
+def _names(row: Row, name: str) -> model.Names:
+    return model.Names(row[name] or 0, row[f"{name}_names"] or [])
 
 
-def _topic_row(row: Row) -> TopicRow:
+def _topic_row(row: Row) -> model.TopicRow:
     counts = row["published"], row["delivered"], row["payload_bytes"]
     people = (_names(row, name) for name in ("publishers", "subscribers", "receivers"))
-    return TopicRow(row["server"], row["topic"], *counts, *people)
+    return model.TopicRow(row["server"], row["topic"], *counts, *people)
 
 
-def _filter_row(row: Row) -> FilterRow:
-    return FilterRow(row["server"], row["topic_filter"], _names(row, "subscribers"), row["topics"])
+def _filter_row(row: Row) -> model.FilterRow:
+    return model.FilterRow(row["server"], row["topic_filter"], _names(row, "subscribers"), row["topics"])
 
 
-def add_latency(report: FleetReport, lake: Lake) -> None:
+def add_latency(report: model.FleetReport, lake: Lake) -> None:
     """Fill in latencies: of the messages, and deliveries, in the time that was asked for."""
     questions = lake.questions()
     words, selection = questions.words, questions.selection
     messages = selection.history(questions.table("messages"), "messages")
-    live = selection.since(questions.view(live_deliveries(words, messages)))
+    live = selection.since(questions.view(f"select * from ({deliveries(words, messages)}) where {LIVE}"))
     live = selection.clients(live, "client_identifier", "published.client_identifier")
     delivered = questions.keep(f"select topic, client_identifier, client, waited_ns, repeated from {live}")
     counted = selection.clients(selection.since(messages))
@@ -177,13 +164,13 @@ def add_latency(report: FleetReport, lake: Lake) -> None:
     questions.collect()
 
     whole = questions.row("end to end")
-    report.latency = Latency(
+    report.latency = model.Latency(
         [_acknowledge_row(row) for row in questions.rows("acknowledged")],
         percentiles(whole),
         whole["unknown"],
         whole["repeats"],
-        questions.ranked("topics", lambda row: DeliveryRow(row["called"], percentiles(row))),
-        questions.ranked("subscribers", lambda row: DeliveryRow(row["called"], percentiles(row))),
+        questions.ranked("topics", lambda row: model.DeliveryRow(row["called"], percentiles(row))),
+        questions.ranked("subscribers", lambda row: model.DeliveryRow(row["called"], percentiles(row))),
         buckets(questions.rows("answered in"), questions.rows("delivered in")),
     )
 
@@ -201,24 +188,19 @@ def bucketed(value: str, relation: str) -> str:
     """
 
 
-def buckets(answered: Sequence[Row], delivered: Sequence[Row]) -> list[LatencyBucket]:
+def buckets(answered: Sequence[Row], delivered: Sequence[Row]) -> list[model.LatencyBucket]:
     """The buckets of two answers to `bucketed`, without those at both ends that are empty."""
     counts = [{row["bucket"]: row["number"] for row in rows} for rows in (answered, delivered)]
     known = [place for one in counts for place in one]
     ends = (*BOUNDS_NS, None)
     return [
-        LatencyBucket(ends[place], *(one.get(place, 0) for one in counts))
+        model.LatencyBucket(ends[place], *(one.get(place, 0) for one in counts))
         for place in (range(min(known), max(known) + 1) if known else ())
     ]
 
 
 LIVE = "not (retain and (published is null or published.retain)) and not dup"
 """Condition on `deliveries`: of messages that were not kept as retained ones, and not sent again."""
-
-
-def live_deliveries(words: Words, messages: str) -> str:
-    """The `deliveries` that are live."""
-    return f"select * from ({deliveries(words, messages)}) where {LIVE}"
 
 
 def acknowledged(words: Words, messages: str) -> str:
@@ -232,15 +214,15 @@ def acknowledged(words: Words, messages: str) -> str:
     """
 
 
-def _acknowledge_row(row: Row) -> AcknowledgeRow:
+def _acknowledge_row(row: Row) -> model.AcknowledgeRow:
     counts = row["unanswered"], row["refused"], row["retransmitted"]
-    return AcknowledgeRow(row["sender"], row["qos"], percentiles(row), *counts)
+    return model.AcknowledgeRow(row["sender"], row["qos"], percentiles(row), *counts)
 
 
 VERDICTS = ("right", "not_reduced", "missing", "expired")
 
 
-def add_retained(report: FleetReport, lake: Lake) -> None:
+def add_retained(report: model.FleetReport, lake: Lake) -> None:
     """Fill in retained messages and expiry.
 
     What is held depends on all that came before, whatever time was asked for; counts are those of the time.
@@ -278,8 +260,8 @@ def add_retained(report: FleetReport, lake: Lake) -> None:
     )
     questions.collect()
 
-    report.retained = Retained(**_counts(questions.row("retained")), topics=questions.ranked("topics", _topic))
-    report.expiry = Expiry(
+    report.retained = model.Retained(**_counts(questions.row("retained")), topics=questions.ranked("topics", _topic))
+    report.expiry = model.Expiry(
         **questions.row("told"), remaining_s=percentiles(questions.row("remaining")),
         **_counts(questions.row("judged")),
     )  # fmt: skip
@@ -317,5 +299,5 @@ def _counts(row: dict[str, int]) -> dict[str, int]:
     return {name.removesuffix("_number"): value for name, value in row.items()}
 
 
-def _topic(row: dict[str, int]) -> RetainedRow:
-    return RetainedRow(**{name: value for name, value in _counts(row).items() if name != "refused"})  # type: ignore[arg-type]
+def _topic(row: dict[str, int]) -> model.RetainedRow:
+    return model.RetainedRow(**{name: value for name, value in _counts(row).items() if name != "refused"})  # type: ignore[arg-type]

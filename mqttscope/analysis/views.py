@@ -274,7 +274,6 @@ VIEWS = {
         ),
     )
 }
-"""All views by their names."""
 
 
 def named_in(sql: str) -> list[str]:

@@ -461,7 +461,7 @@ class Browser(App[None]):
                 lines = [TreeLine(one.text) for one in self._rungs]
                 cursor = next((at for at, one in enumerate(self._rungs) if one.row == row), 0)
         if self.mode in ("fields", "payload") and self._remark:
-            lines = [*details.remark_lines(self._remark, view), *lines]
+            lines = [*details.said_lines(self._remark, view), *lines]
         self._places = [range(max(0, one.start), max(0, one.end)) for one in lines]
         self.bottom.show_lines([one.text for one in lines], cursor)
         kind = f" ({self.view.payload})" if self.mode == "payload" and self.bottom.columns > 50 else ""

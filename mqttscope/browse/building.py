@@ -11,6 +11,7 @@ import stat
 import tempfile
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO, Final, Protocol, cast
@@ -76,7 +77,6 @@ class TemporarySpool:
             self._file.write(data)
 
     def close(self) -> None:
-        """Let go of the file."""
         with self._lock:
             self._file.close()
 
@@ -166,36 +166,73 @@ class Source(Protocol):
         """Give no more."""
 
 
-class Filling(Protocol):
-    """Fills an index while the screens show it."""
+class Stopped(BaseException):
+    """The browser has ended."""
 
-    @property
-    def index(self) -> Index:
-        """What it fills."""
 
-    @property
-    def position(self) -> int:
-        """How much of `Opened.size` was read."""
+class Filling(ABC):
+    """Fills an index in a thread of its own, while the screens show it."""
 
-    @property
-    def done(self) -> bool:
+    index: Index
+    position: int
+    """How much of `Opened.size` was read."""
+
+    def __init__(self) -> None:
+        self.errors = 0
+        """What went wrong with captures."""
+        self.failure = ""
+        """Why reading ended early, where it did."""
+        self.error: Exception | None = None
+        """What the failure is of, where it is foreseen."""
+        self.done = False
         """Whether nothing more comes."""
+        self._stopping = False
+        self._key_at = 0.0
+        self._thread = threading.Thread(target=self._run, name="index", daemon=True)
 
-    @property
-    def failure(self) -> str:
-        """Why that is so early, where it is."""
+    @abstractmethod
+    def fill(self) -> None:
+        """Read everything, in the thread; `look` between any two pieces of it."""
 
     def start(self) -> None:
-        """Begin, in a thread."""
+        self._thread.start()
 
     def stop(self) -> None:
-        """End early."""
+        """End early, and wait until nothing more is fed."""
+        self._stopping = True
+        if self._thread.is_alive():
+            self._thread.join(timeout=2)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until everything is read, at most so long; returns whether it is."""
+        self._thread.join(seconds)
+        return self.done
 
     def give_way(self) -> None:
-        """Leave the processor to the screens for a moment."""
+        """Somebody has pressed a key: leave the processor to the screens for a moment."""
+        self._key_at = time.monotonic()
+
+    def look(self) -> None:
+        """End, or wait, where that is asked for."""
+        while (left := self._key_at + GIVE_WAY_SECONDS - time.monotonic()) > 0 and not self._stopping:
+            time.sleep(min(left, GIVE_WAY_SECONDS))
+        if self._stopping:
+            raise Stopped
+
+    def _run(self) -> None:
+        try:
+            self.fill()
+        except Stopped:
+            pass
+        except (MqttscopeError, OSError) as error:
+            self.failure, self.error = str(error), error
+        except Exception as error:
+            self.failure = f"internal error: {type(error).__name__}: {error}"
+        finally:
+            self.done = True
 
 
-class Builder:
+class Builder(Filling):
     """Reads, dissects and lints in a thread, and feeds an index."""
 
     def __init__(
@@ -209,86 +246,54 @@ class Builder:
         gate: Gate | None = None,
     ) -> None:
         """``gate``: findings that it hides or suppresses are left out."""
+        super().__init__()
         self.index = index
         self.dissector = dissector
         self.skipped: Counter[str] = Counter()
-        self.errors = 0
-        """What went wrong with captures."""
-        self.failure = ""
-        self.error: Exception | None = None
-        """What the failure is of, where it is foreseen."""
-        """Why reading ended early, where it did."""
-        self.done = False
         self.frame = 0
         """The frame that was read last."""
         self._files = files
         self._source = source
         self._linter = linter
         self._gate = gate
-        self._stopping = False
         self._events = 0
-        self._key_at = 0.0
         self._readable: tuple[str, bool] = ("", False)
         self._passed = 0
         """Bytes of the captures before the one that is read."""
         self._last_base = 0
         self._fast_path = FastPath(dissector, self.feed, placing=True)
-        self._thread = threading.Thread(target=self._run, name="index", daemon=True)
 
     @property
-    def position(self) -> int:
+    def position(self) -> int:  # type: ignore[override]
         """How many bytes of captures were read, uncompressed; 0 where that is not known."""
         return self._passed + self._fast_path.base
 
-    def start(self) -> None:
-        """Begin to read."""
-        self._thread.start()
-
     def stop(self) -> None:
-        """End early, and wait until nothing more is fed."""
         self._stopping = True
         self._source.stop()
-        if self._thread.is_alive():
-            self._thread.join(timeout=2)
+        super().stop()
 
-    def wait(self, seconds: float) -> bool:
-        """Wait until everything is read, at most so long; returns whether it is."""
-        self._thread.join(seconds)
-        return self.done
-
-    def give_way(self) -> None:
-        """Somebody has pressed a key: leave the processor to the screens for a moment."""
-        self._key_at = time.monotonic()
-
-    def _run(self) -> None:
-        try:
-            items = self._items(self._source.segments(self.skipped, self._fast_path))
-            for event in dissect_segments(items, dissector=self.dissector):
-                self.feed(event)
-            for finding, verdict in () if self._gate is None else self._gate.summed_up():
-                if verdict.shown and verdict.suppression is None:
-                    row = None if finding.packet is None else self.index.rows.of_packet(finding.packet)
-                    self.index.note(row, finding)
-        except _Stopped:
-            pass
-        except (MqttscopeError, OSError) as error:
-            self.failure, self.error = str(error), error
-        except Exception as error:
-            self.failure = f"internal error: {type(error).__name__}: {error}"
-        finally:
-            self.done = True
+    def fill(self) -> None:
+        """Read, dissect and lint to the end."""
+        items = self._items(self._source.segments(self.skipped, self._fast_path))
+        for event in dissect_segments(items, dissector=self.dissector):
+            self.feed(event)
+        for finding, verdict in () if self._gate is None else self._gate.summed_up():
+            if verdict.shown and verdict.suppression is None:
+                row = None if finding.packet is None else self.index.rows.of_packet(finding.packet)
+                self.index.note(row, finding)
 
     def _items(self, items: Iterable[Item]) -> Iterator[Item]:
         for item in items:
             if self._stopping:
-                raise _Stopped
+                raise Stopped
             yield item
 
     def feed(self, event: Event) -> None:
         """Take one event; for the thread that reads alone."""
         self._events += 1
         if not self._events % LOOK_EVENTS:
-            self._look()
+            self.look()
         frame = getattr(event, "frame", 0)
         if frame:
             self.frame = frame
@@ -304,13 +309,6 @@ class Builder:
                     continue
             index.note(row, finding)
 
-    def _look(self) -> None:
-        """End, or wait, where that is asked for."""
-        if self._stopping:
-            raise _Stopped
-        while (left := self._key_at + GIVE_WAY_SECONDS - time.monotonic()) > 0 and not self._stopping:
-            time.sleep(min(left, GIVE_WAY_SECONDS))
-
     def _locating(self, event: PacketEvent) -> Callable[[bytes], int] | None:
         capture = event.capture
         name, readable = self._readable
@@ -323,7 +321,3 @@ class Builder:
         if not readable:
             return None
         return lambda raw: self._fast_path.place_of(raw, event.frame, capture)
-
-
-class _Stopped(BaseException):
-    """The browser has ended."""

@@ -18,7 +18,7 @@ from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.finding import Finding
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.wire import counted
-from mqttscope.report.base import View
+from mqttscope.report.base import Collected, View
 from mqttscope.report.findings.shown import make_reporter
 from mqttscope.report.ladder import Ladder
 from mqttscope.report.payload import KINDS, PayloadView
@@ -38,17 +38,6 @@ BEFORE: Final = 200
 """So many of them before it."""
 
 
-class Collected:
-    """A sink that keeps lines."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def write(self, data: bytes, /) -> object:
-        self.lines += data.decode("utf-8", "replace").split("\n")[:-1]
-        return len(data)
-
-
 @dataclass(slots=True)
 class Detail:
     """A packet as it may be shown."""
@@ -58,7 +47,6 @@ class Detail:
     """Its bytes, with an asterisk for each that is hidden; empty for events that have none."""
     hidden: list[tuple[int, int]]
     lines: list[TreeLine]
-    """Its fields."""
 
 
 def detail(index: Index, number: int, view: View) -> Detail:
@@ -78,11 +66,6 @@ def detail(index: Index, number: int, view: View) -> Detail:
     raw = event.unparsed.raw if isinstance(event, UnparsedEvent) else b""
     hidden = hidden_of(event) if isinstance(event, UnparsedEvent) else []
     return Detail(event, raw, hidden, [TreeLine(one) for one in sink.lines])
-
-
-def remark_lines(remark: str, view: View) -> list[TreeLine]:
-    """What has to be said of a row before it is shown."""
-    return said_lines(remark, view)
 
 
 def said_lines(told: str, view: View, style: str = "dim", place: tuple[int, int] = (-1, -1)) -> list[TreeLine]:
@@ -107,13 +90,7 @@ def payload_lines(event: Event, view: View, lacks: str = "") -> list[TreeLine]:
     if packet.missing and not packet.payload:
         return said_lines(f"{whole}, none {view.held}" + (f": {lacks}" if lacks else ""), view)
     block = packet.properties
-    shown = PayloadView(
-        view.payload,
-        limit=view.payload_limit,
-        unicode=view.unicode,
-        show_secrets=view.show_secrets,
-        held=view.held,
-    ).show(
+    shown = PayloadView.of(view).show(
         packet.payload,
         content_type=None if block is None else block.content_type,
         indicator=None if block is None else block.payload_format_indicator,
@@ -146,7 +123,6 @@ class Rung:
 
     text: str
     row: int
-    """The row that it is about."""
 
 
 def ladder_lines(index: Index, connection: int, around: int, view: View) -> list[Rung]:

@@ -10,15 +10,13 @@ import shlex
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from mqttscope.browse.details import Collected
 from mqttscope.browse.index import Index
 from mqttscope.browse.selection import as_shown
 from mqttscope.events import Event, MalformedEvent, PacketEvent, UnparsedEvent
-from mqttscope.mqtt.constants import ProtocolVersion
-from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt import ProtocolVersion, Publish
 from mqttscope.mqtt.view import utf8, without_topic
 from mqttscope.mqtt.wire import counted
-from mqttscope.report.base import View
+from mqttscope.report.base import Collected, View
 from mqttscope.report.escape import escape
 from mqttscope.report.formats import make_reporter
 from mqttscope.report.public import hidden_of

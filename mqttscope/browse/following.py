@@ -14,8 +14,7 @@ from mqttscope.browse.index import FROM_SERVER, Index
 from mqttscope.browse.rows import MAX_COUNT, PACKETS, Row
 from mqttscope.events import PacketEvent
 from mqttscope.filter.fields import split_endpoint
-from mqttscope.mqtt.constants import PacketType
-from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt import PacketType, Publish
 
 REACH_NS: Final = 60_000_000_000
 """So long after it was published a message may be delivered: sleeping clients get it later, and are not looked for."""

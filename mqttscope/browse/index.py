@@ -23,6 +23,7 @@ from mqttscope.events import (
     ConnectionClosed,
     ConnectionEnding,
     ConnectionOpened,
+    Damage,
     DiscardedEvent,
     Event,
     GapEvent,
@@ -31,17 +32,12 @@ from mqttscope.events import (
     UnparsedEvent,
 )
 from mqttscope.lint.finding import Finding
-from mqttscope.mqtt.codec import decode
-from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
-from mqttscope.mqtt.declare import ControlPacket, Malformed
-from mqttscope.mqtt.packets import Connect, Publish
+from mqttscope.mqtt import Connect, ControlPacket, Direction, Malformed, PacketType, ProtocolVersion, Publish, decode
 from mqttscope.net.frame import CaptureError
 from mqttscope.session.capture_time import captured
-from mqttscope.session.connection import Connection
+from mqttscope.session.connection import C2S, S2C, Connection
 from mqttscope.session.inflight import Exchange, Side
 
-C2S: Final = Direction.CLIENT_TO_SERVER
-S2C: Final = Direction.SERVER_TO_CLIENT
 VERSIONS: Final = tuple(ProtocolVersion)
 MAX_FINDINGS: Final = 200_000
 """Findings that are remembered; further ones are counted."""
@@ -173,7 +169,6 @@ class FoundRows:
         return found
 
     def of_row(self, row: int) -> list[Finding]:
-        """Those about a row."""
         return [self[at] for at in range(bisect_left(self.rows, row), bisect_right(self.rows, row))]
 
 
@@ -191,7 +186,6 @@ class Index:
         self.packets = 0
         """Packets so far, malformed ones included."""
         self.first_ns = 0
-        """Time of the first row."""
         self._ended: set[int] = set()
         """Open connections of which a row says that they end."""
         self._shown: OrderedDict[tuple[int, int, int], Connection] = OrderedDict()
@@ -204,7 +198,7 @@ class Index:
         made: int | None = None
         if type(event) is PacketEvent:
             made = self._packet(event, locate)
-        elif isinstance(event, MalformedEvent | GapEvent | UnparsedEvent | DiscardedEvent):
+        elif isinstance(event, Damage):
             made = self._special(event)
         elif isinstance(event, ConnectionOpened):
             self.connections.open(event.connection)
@@ -264,7 +258,7 @@ class Index:
             number=event.number, root=_root(event), header=raw[0] if raw else 0, flags=_flags(event),
         )  # fmt: skip
 
-    def _special(self, event: MalformedEvent | GapEvent | UnparsedEvent | DiscardedEvent) -> int:
+    def _special(self, event: Damage) -> int:
         """The row of an event that is kept as it is."""
         number, header = self.packets, 0
         what: Any
@@ -450,7 +444,7 @@ class Index:
         return made
 
 
-def _flags(event: PacketEvent | MalformedEvent | GapEvent | UnparsedEvent | DiscardedEvent) -> int:
+def _flags(event: PacketEvent | Damage) -> int:
     connection, direction = event.connection, event.direction
     version = connection.version
     if type(event) is PacketEvent and type(event.packet) is Connect:

@@ -9,8 +9,7 @@ there (`browse.originals`), its bytes come from it.
 from __future__ import annotations
 
 import json
-import threading
-import time
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
@@ -19,15 +18,14 @@ from itertools import pairwise
 from typing import Any, Final, Protocol
 
 from mqttscope import events
-from mqttscope.browse.building import GIVE_WAY_SECONDS, LOOK_EVENTS
+from mqttscope.browse.building import LOOK_EVENTS, Filling
 from mqttscope.browse.index import FROM_SERVER, VERSION, VERSION_KNOWN, VERSIONS, Captured, Connections, Index
 from mqttscope.browse.originals import Originals
 from mqttscope.browse.rows import MAX_COUNT, PACKETS, SPOOLED, Row, RowKind, Spool
 from mqttscope.errors import MqttscopeError
 from mqttscope.lake.packets import malformed_of, packet_of, topic_of, unparsed_of, version_of
 from mqttscope.lint.finding import Confidence, Finding, Place, Related, Severity
-from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
-from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt import ControlPacket, Direction, PacketType, ProtocolVersion
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.session.connection import Connection, ConnectionPhase
 from mqttscope.session.inflight import Side
@@ -229,14 +227,8 @@ class LakeIndex(Index):
     def row_at(self, timestamp_ns: int, frame: int, connection: int) -> int | None:
         """The row of a packet of a connection by its time and frame."""
         rows = self.rows
-        low, high = 0, len(rows)
-        while low < high:
-            middle = (low + high) // 2
-            if rows[middle].timestamp_ns < timestamp_ns:
-                low = middle + 1
-            else:
-                high = middle
-        for at, row in enumerate(rows.run(low, len(rows)), low):
+        first = bisect_left(rows, timestamp_ns, key=lambda row: row.timestamp_ns)
+        for at, row in enumerate(rows.run(first, len(rows)), first):
             if row.timestamp_ns > timestamp_ns:
                 break
             if (row.frame, row.connection) == (frame, connection) and row.kind <= RowKind.MALFORMED:
@@ -326,68 +318,35 @@ _OPENED, _GAP, _PACKET, _MALFORMED, _CLOSED = range(1, 6)
 _PACKET_COLUMNS: Final = 15
 
 
-class LakeBuilder:
+class LakeBuilder(Filling):
     """Goes through a lake in a thread, and feeds an index."""
 
     def __init__(self, index: LakeIndex, tables: Tables, size: int) -> None:
         """``tables``: for the thread of the builder.  ``size``: packets of the lake, as far as that is known."""
-        self.index = index
+        super().__init__()
+        self.index: LakeIndex = index
         self.position = 0
         """Packets so far."""
-        self.errors = 0
-        self.failure = ""
-        """Why it ended early, where it did."""
-        self.error: Exception | None = None
-        self.done = False
         self._tables = tables
         self._size = size
-        self._stopping = False
-        self._key_at = 0.0
         self._exchanges = _Exchanges()
-        self._thread = threading.Thread(target=self._run, name="lake", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
 
     def stop(self) -> None:
-        """End early, and wait until nothing more is fed."""
         self._stopping = True
         self.index.originals.stop()
-        if self._thread.is_alive():
-            self._thread.join(timeout=2)
-
-    def wait(self, seconds: float) -> bool:
-        """Wait until everything is read, at most so long; returns whether it is."""
-        self._thread.join(seconds)
-        return self.done
+        super().stop()
 
     def give_way(self) -> None:
-        """Somebody has pressed a key: leave the processor to the screens for a moment."""
-        self._key_at = time.monotonic()
+        super().give_way()
         self.index.originals.give_way()
 
-    def _run(self) -> None:
-        try:
-            self._connections()
-            for start, end in self._stretches():
-                self._stretch(start, end)
-            self._errors()
-            self.index.connections.complete = True
-        except _Stopped:
-            pass
-        except (MqttscopeError, OSError) as error:
-            self.failure, self.error = str(error), error
-        except Exception as error:
-            self.failure = f"internal error: {type(error).__name__}: {error}"
-        finally:
-            self.done = True
-
-    def _look(self) -> None:
-        """End, or wait, where that is asked for."""
-        while (left := self._key_at + GIVE_WAY_SECONDS - time.monotonic()) > 0 and not self._stopping:
-            time.sleep(min(left, GIVE_WAY_SECONDS))
-        if self._stopping:
-            raise _Stopped
+    def fill(self) -> None:
+        """Go through the lake to its end."""
+        self._connections()
+        for start, end in self._stretches():
+            self._stretch(start, end)
+        self._errors()
+        self.index.connections.complete = True
 
     def _connections(self) -> None:
         """Take all connections, in the order in which they were recognised."""
@@ -401,7 +360,7 @@ class LakeBuilder:
                 (at, at + step),
             )
             for record in found:
-                self._look()
+                self.look()
                 if record["number"] < len(connections):
                     continue
                 made = connection_of(record, record["number"])
@@ -429,7 +388,7 @@ class LakeBuilder:
 
     def _stretch(self, start: int, end: int) -> None:
         """Take what happened from a time on and before another."""
-        self._look()
+        self.look()
         tables, index, place = self._tables, self.index, (start, end)
         found = tables.tuples(_LIGHT, place * 5)
         kinds = {one[_PACKET_COLUMNS] for one in found}
@@ -456,7 +415,7 @@ class LakeBuilder:
         """Rows of packets by their connections and their numbers in these."""
         for at, told_row in enumerate(found):
             if not at % LOOK_EVENTS:
-                self._look()
+                self.look()
             kind, number = told_row[_PACKET_COLUMNS], told_row[3]
             if kind == _PACKET:
                 count = index.packets
@@ -500,7 +459,6 @@ class LakeBuilder:
         self.index.feed(event)
 
     def _known(self, record: Record, number: int) -> Connection:
-        """The connection of a row, in the state that the row says."""
         made = self.index.connections[number]
         made.version, made.version_known = version_of(record), record["version_known"]
         return made
@@ -526,7 +484,7 @@ class LakeBuilder:
         )
         for at, record in enumerate(found):
             if not at % LOOK_EVENTS:
-                self._look()
+                self.look()
             number, packet = record["number"], record["packet_in_connection"]
             row = None if packet is None else rows.get((number, packet))
             if row is None:
@@ -559,16 +517,12 @@ class LakeBuilder:
     def _errors(self) -> None:
         """What was wrong with captures, which has no time: at the end."""
         for one in self._tables.rows("select * from ingest_errors order by capture, event, message"):
-            self._look()
+            self.look()
             if one["event"] == "capture_drops":
                 told = (one["interface"] or 0, one["received"], one["dropped"] or 0)
                 self.index.feed(CaptureDrops(one["capture"], *told))
             else:
                 self.index.feed(CaptureError(one["capture"], one["message"], one["offset"], one["frames"] or 0))
-
-
-class _Stopped(BaseException):
-    """The browser has ended."""
 
 
 def connection_of(record: Record, number: int) -> Connection:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import replace
+from io import BytesIO
 from typing import Final
 
 from mqttscope.browse.decoding import with_payload
@@ -19,7 +20,6 @@ from mqttscope.session.connection import Connection
 TIMES: Final = ("iso", "local", "relative", "delta", "epoch")
 """How times can be shown, in the order in which a key goes through them."""
 MAX_LINES: Final = 4_096
-"""Lines that are kept ready."""
 WIDE_ENOUGH: Final = 100
 """Columns from which on a line has room for the endpoint of a client that has a name."""
 SIGNS: Final = (" ", "i", "W", "E")
@@ -36,14 +36,6 @@ CLOSED: Final = {
 """How connections ended, in a word."""
 
 
-class _Nowhere:
-    """A sink for reports that only make lines."""
-
-    def write(self, data: bytes, /) -> object:
-        """Drop the bytes."""
-        return len(data)
-
-
 class RowLines:
     """The lines of a table of rows, as ``inspect`` would write them, with what the browser knows before them.
 
@@ -54,7 +46,7 @@ class RowLines:
     def __init__(self, index: Index, view: View) -> None:
         self.index = index
         self.view = view
-        self.text = TextLines(_Nowhere(), replace(view, width=view.width - 2 if view.width > 2 else view.width))
+        self.text = TextLines(BytesIO(), replace(view, width=view.width - 2 if view.width > 2 else view.width))
         self.painter = self.text.painter
         self._decoders = view.decoders()
         self._kept: OrderedDict[tuple[int, int, int, bool], str] = OrderedDict()
@@ -91,7 +83,7 @@ class RowLines:
             if time.mode == "relative":
                 time.text(self.index.first_ns)
         if isinstance(event, PacketEvent):
-            return str(self.text.packet(event)).rstrip(" ")
+            return self.text.packet_text(event)
         if isinstance(event, ConnectionEnding | ConnectionClosed):
             text = self.text.heads.rule(event.timestamp_ns)
             notices.closed(text, event, self.painter)
@@ -110,7 +102,7 @@ class ConnectionLines:
     def __init__(self, index: Index, view: View) -> None:
         self.index = index
         self.view = view
-        self.painter = TextLines(_Nowhere(), view).painter
+        self.painter = TextLines(BytesIO(), view).painter
 
     def heading(self) -> str:
         return f"{'#':>6} {'state':<12} {'findings':<11} {'packets':>8}  client {self.painter.to_server} broker"

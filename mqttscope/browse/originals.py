@@ -7,6 +7,7 @@ content was compared with what the lake was made of.  A few of them stay open.
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -159,14 +160,8 @@ class Originals:
 def _of_frame(reads: Reads, frame: int) -> Iterator[tuple[int, Row]]:
     """The rows of a frame, of packets whose frames are in their order but for a few."""
     rows = reads.builder.index.rows
-    low, high = 0, len(rows)
-    while low < high:
-        middle = (low + high) // 2
-        if rows[middle].frame < frame:
-            low = middle + 1
-        else:
-            high = middle
-    start = max(0, low - REACH)
-    for number, row in enumerate(rows.run(start, low + REACH), start):
+    at = bisect_left(rows, frame, key=lambda row: row.frame)
+    start = max(0, at - REACH)
+    for number, row in enumerate(rows.run(start, at + REACH), start):
         if row.frame == frame:
             yield number, row

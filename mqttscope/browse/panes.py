@@ -20,7 +20,6 @@ MAX_STRIPS: Final = 2_048
 """Painted lines that are kept as the screen takes them."""
 CURSOR: Final = Style(reverse=True)
 RESTING: Final = Style(bold=True, underline=True)
-"""The cursor of a pane that has no keys."""
 LINKED: Final = Style(bold=True)
 """Lines and bytes that belong to the cursor of the other pane."""
 
@@ -55,6 +54,18 @@ def _console(kind: Any) -> Any:
     return _consoles[0]
 
 
+class CursorMessage(Message):
+    """What a pane says about its cursor."""
+
+    def __init__(self, pane: LinePane) -> None:
+        super().__init__()
+        self.pane = pane
+
+    @property
+    def control(self) -> LinePane:
+        return self.pane
+
+
 class LinePane(ScrollView, can_focus=True):
     """Lines with a cursor.  Only those that can be seen are made."""
 
@@ -71,27 +82,11 @@ class LinePane(ScrollView, can_focus=True):
     class Fitted(Message):
         """The pane has other columns or lines now."""
 
-    class Moved(Message):
+    class Moved(CursorMessage):
         """The cursor has moved."""
 
-        def __init__(self, pane: LinePane) -> None:
-            super().__init__()
-            self.pane = pane
-
-        @property
-        def control(self) -> LinePane:
-            return self.pane
-
-    class Chosen(Message):
+    class Chosen(CursorMessage):
         """The line of the cursor was chosen."""
-
-        def __init__(self, pane: LinePane) -> None:
-            super().__init__()
-            self.pane = pane
-
-        @property
-        def control(self) -> LinePane:
-            return self.pane
 
     def __init__(self, title: str, *, id: str) -> None:  # noqa: A002 - textual's word
         super().__init__(id=id)
@@ -236,13 +231,11 @@ class BytesPane(LinePane):
         """Bytes that belong to the cursor of the other pane."""
 
     def show_bytes(self, raw: bytes, hidden: list[tuple[int, int]]) -> None:
-        """Show the bytes of another packet."""
         self.raw, self.hidden, self.offset_at, self.marked = raw, hidden, 0, range(0)
         self.show(lambda: -(-len(self.raw) // self.per_row), lambda at: "")
 
     @property
     def per_row(self) -> int:
-        """Bytes of a row."""
         room = self.columns - 6
         return next((count for count in (16, 8, 4) if room >= count * 4 + 1), 2)
 
@@ -292,7 +285,6 @@ class BytesPane(LinePane):
         self.post_message(self.Moved(self))
 
     def action_step(self, by: int) -> None:
-        """Move the cursor by bytes."""
         self._step_to(self.offset_at + by)
 
     def action_move(self, by: int) -> None:
@@ -302,7 +294,6 @@ class BytesPane(LinePane):
         self._step_to(self.offset_at + by * self.per_row * max(1, self.scrollable_content_region.height - 1))
 
     def action_to(self, line: int) -> None:
-        """Move the cursor to the first or the last byte."""
         self._step_to(0 if line >= 0 else len(self.raw) - 1)
 
     def on_click(self, event: events.Click) -> None:

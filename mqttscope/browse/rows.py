@@ -7,6 +7,7 @@ oldest blocks are on the spool, and read back from there.
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from collections.abc import Iterator
 from enum import IntEnum
 from typing import Final, NamedTuple, Protocol
@@ -145,16 +146,9 @@ class RowStore:
 
     def of_packet(self, number: int) -> int | None:
         """The row of the packet with a number."""
-        low, high = 0, self._count
-        while low < high:
-            middle = (low + high) // 2
-            # Events that are no packets stand before the packet whose number they have.
-            row = self[middle]
-            if row.number < number or (row.number == number and row.kind > RowKind.MALFORMED):
-                low = middle + 1
-            else:
-                high = middle
-        return low if low < self._count and self[low].number == number else None
+        # Events that are no packets stand before the packet whose number they have.
+        at = bisect_left(self, (number, True), key=lambda row: (row.number, row.kind <= RowKind.MALFORMED))
+        return at if at < self._count and self[at].number == number else None
 
     def _bytes(self, start: int, count: int) -> bytes:
         """The bytes of rows of one block."""

@@ -75,7 +75,6 @@ class Selection:
         return row if self.everything else bisect_left(self._rows, row)
 
     def has(self, row: int) -> bool:
-        """Whether a row is in the selection."""
         at = self.place(row)
         return at < len(self) and self[at] == row
 

@@ -126,7 +126,6 @@ class Book:
             )
 
     def opened(self, story: Story) -> None:
-        """A connection is known."""
         self.open.setdefault(story.connection.server, {})[story.connection.number] = story
 
     def ended(self, story: Story, by: str | None, *, explained: bool) -> None:
@@ -222,7 +221,6 @@ def _life(story: Story) -> Life | None:
 
 
 def host(endpoint: str) -> str:
-    """The address of an endpoint."""
     return endpoint.rpartition(":")[0]
 
 

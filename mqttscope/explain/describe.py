@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from mqttscope.events import MalformedEvent, PacketEvent, UnparsedEvent
-from mqttscope.mqtt import packets
-from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name, type_name
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt import PacketType, Properties, ProtocolVersion, packets
+from mqttscope.mqtt.constants import reason_name, type_name
 from mqttscope.mqtt.view import without_topic
 from mqttscope.mqtt.wire import counted
 from mqttscope.secrets.findings import masked
@@ -14,7 +13,6 @@ from mqttscope.secrets.packets import DISGUISED
 MAX_NAME = 80
 """Characters of a topic, a Client Identifier or a Reason String that are shown."""
 MAX_FILTERS = 3
-"""Topic Filters of a SUBSCRIBE that are named."""
 _SECOND = 1_000_000_000
 
 

@@ -6,16 +6,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from mqttscope.events import (
-    ClockStep,
-    ConnectionClosed,
-    ConnectionOpened,
-    Event,
-    GapEvent,
-    MalformedEvent,
-    PacketEvent,
-    UnparsedEvent,
-)
+from mqttscope import events
 from mqttscope.explain import describe
 from mqttscope.explain.book import Book
 from mqttscope.explain.causes import mqtt, said, tcp, timing
@@ -25,10 +16,8 @@ from mqttscope.explain.segments import SegmentWatch
 from mqttscope.explain.story import Story
 from mqttscope.lint.finding import Finding
 from mqttscope.mqtt import packets
-from mqttscope.mqtt.constants import Direction
-from mqttscope.session.connection import Connection
+from mqttscope.session.connection import C2S, Connection
 
-C2S = Direction.CLIENT_TO_SERVER
 MAX_WAITING = 5_000
 """Ended connections that wait for what comes of them; beyond these the oldest is explained with what is known."""
 MAX_COMPETING = 4
@@ -81,26 +70,26 @@ class Explainer:
         """Ended ones."""
         self._now_ns = 0
 
-    def feed(self, event: Event, findings: Iterable[Finding] = ()) -> list[Explanation]:
+    def feed(self, event: events.Event, findings: Iterable[Finding] = ()) -> list[Explanation]:
         """Take one event; returns the explanations for which nothing more is waited for."""
         kind = type(event)
-        if kind is PacketEvent:
+        if kind is events.PacketEvent:
             self._packet(event, findings)  # type: ignore[arg-type]
-        elif kind is ConnectionOpened:
+        elif kind is events.ConnectionOpened:
             self._opened(event.connection)  # type: ignore[union-attr]
             self._findings(findings)
-        elif isinstance(event, MalformedEvent | UnparsedEvent):
+        elif isinstance(event, events.MalformedEvent | events.UnparsedEvent):
             self._story(event.connection).damaged(event)
             self._findings(findings)
-            if isinstance(event, MalformedEvent) and event.malformed.packet is not None:
+            if isinstance(event, events.MalformedEvent) and event.malformed.packet is not None:
                 self._identified(event, event.malformed.packet)
-        elif isinstance(event, GapEvent):
+        elif isinstance(event, events.GapEvent):
             self._story(event.connection).gap(event.direction)
             self._findings(findings)
-        elif isinstance(event, ConnectionClosed):
+        elif isinstance(event, events.ConnectionClosed):
             self._findings(findings)
             self._closed(event)
-        elif isinstance(event, ClockStep):
+        elif isinstance(event, events.ClockStep):
             for story in self.stories.values():
                 story.clock_step(event)
         else:
@@ -133,7 +122,7 @@ class Explainer:
         self.book.opened(story)
         return story
 
-    def _packet(self, event: PacketEvent, findings: Iterable[Finding]) -> None:
+    def _packet(self, event: events.PacketEvent, findings: Iterable[Finding]) -> None:
         connection = event.connection
         story = self.stories.get(connection.number) or self._opened(connection)
         story.packet(event)
@@ -146,7 +135,7 @@ class Explainer:
         else:
             self._identified(event, found)
 
-    def _identified(self, event: PacketEvent | MalformedEvent, found: object) -> None:
+    def _identified(self, event: events.PacketEvent | events.MalformedEvent, found: object) -> None:
         """CONNECT and CONNACK identify the client."""
         connection = event.connection
         if isinstance(found, packets.Connect) and event.direction is C2S:
@@ -166,7 +155,7 @@ class Explainer:
         if story is not None:
             story.finding(finding)
 
-    def _closed(self, event: ConnectionClosed) -> None:
+    def _closed(self, event: events.ConnectionClosed) -> None:
         connection = event.connection
         story = self._story(connection)
         del self.stories[connection.number]
@@ -259,10 +248,7 @@ def _came_back(case: Case) -> Evidence | None:
     if back is None:
         return None
     after = describe.span(back.timestamp_ns - case.ended_ns)
-    return Evidence(
-        f"the client came back {after} later as #{back.connection} ({back.client})", back.frame, back.timestamp_ns,
-        back.capture,
-    )  # fmt: skip
+    return Evidence.at(f"the client came back {after} later as #{back.connection} ({back.client})", back)
 
 
 def ranked(found: Iterable[Candidate]) -> tuple[Candidate, ...]:

@@ -18,14 +18,12 @@ from mqttscope.explain import describe
 from mqttscope.explain.book import host
 from mqttscope.explain.fates import Delivery, Fate, Held, Loss, MessageFate, Published, Subscriber, Trace, Wanted
 from mqttscope.explain.model import Evidence
-from mqttscope.mqtt import packets
-from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
+from mqttscope.mqtt import PacketType, ProtocolVersion, packets
 from mqttscope.mqtt.topics import matches, parse_shared
 from mqttscope.mqtt.wire import counted
-from mqttscope.session.connection import Connection
+from mqttscope.session.connection import C2S, Connection
 from mqttscope.session.matching import FAILURE, FilterIndex
 
-C2S = Direction.CLIENT_TO_SERVER
 MAX_MESSAGES = 1_000
 """Messages of the topic that are followed."""
 MAX_CLIENTS = 10_000
@@ -322,10 +320,7 @@ class MessageWatch:
             kind = event.packet.packet_type
             text = describe.reason(kind, code, event.connection.version) if code else "success"
             made.code = code
-            made.answer = Evidence(
-                f"the broker acknowledged it {after} later: {kind.name} {text}", event.frame, event.timestamp_ns,
-                event.capture,
-            )  # fmt: skip
+            made.answer = Evidence.at(f"the broker acknowledged it {after} later: {kind.name} {text}", event)
 
     def _deliver(self, event: PacketEvent, found: packets.Publish) -> None:
         connection = event.connection
@@ -351,7 +346,7 @@ class MessageWatch:
             self.unknown.append(
                 (
                     topic, known.name,
-                    Evidence(f"{known.name} received it{retained}", event.frame, event.timestamp_ns, event.capture),
+                    Evidence.at(f"{known.name} received it{retained}", event),
                 )
             )  # fmt: skip
 
@@ -465,9 +460,10 @@ class MessageWatch:
         trouble = sum(each.is_trouble for each in deliveries)
         got = sum(each.fate is Fate.DELIVERED for each in deliveries)
         evidence = [
-            Evidence(
+            Evidence.at(
                 f"{one.client} published it with QoS {one.qos}" + (", retained" if one.retain else "")
-                + f" ({counted(one.size, 'byte')})", one.frame, one.timestamp_ns, one.capture,
+                + f" ({counted(one.size, 'byte')})",
+                one,
             )
         ]  # fmt: skip
         if one.answer is not None:
@@ -521,7 +517,7 @@ class MessageWatch:
                 Fate.SUBSCRIPTION_REFUSED,
                 f"the broker refused its subscription to {name} ({describe.code(wanted.code)})",
                 "Allow the subscription in the broker's access rules, and let the client read the codes of a SUBACK.",
-            )  # fmt: skip
+            )
         if one.code is not None and one.code >= 0x80:
             return made(
                 Fate.MESSAGE_REFUSED, f"the broker refused the message ({describe.code(one.code)})",
@@ -596,7 +592,7 @@ class MessageWatch:
             f"should have got it: it is subscribed to {name}, and the broker did not send it {until}",
             "Look at the broker's access rules for reading, which need not refuse the subscription, and in its log: a"
             " full queue, a bridge, or a plugin that drops it.",
-        )  # fmt: skip
+        )
 
     def _offline(self, one: Published, client: Subscriber, held: Held, made: _Making) -> Delivery:
         wanted = held.wanted

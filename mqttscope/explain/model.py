@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 
 class Cause(StrEnum):
@@ -103,6 +104,11 @@ class Evidence:
     capture: str | None = None
     """Where it is not the capture of the explanation."""
 
+    @classmethod
+    def at(cls, text: str, place: Any) -> Evidence:
+        """A sentence about anything that has a frame, a time and a capture."""
+        return cls(text, place.frame, place.timestamp_ns, place.capture)
+
 
 @dataclass(slots=True, frozen=True)
 class Broken:
@@ -191,12 +197,10 @@ class Explanation:
 
     @property
     def first(self) -> Candidate:
-        """The most probable cause."""
         return self.candidates[0]
 
     @property
     def cause(self) -> Cause:
-        """The most probable cause."""
         return self.candidates[0].cause
 
     @property

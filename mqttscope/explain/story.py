@@ -11,14 +11,12 @@ from mqttscope.explain import describe
 from mqttscope.explain.model import Broken, Evidence, Moment
 from mqttscope.explain.segments import FlowFacts, Half
 from mqttscope.lint.finding import Finding, Severity
-from mqttscope.mqtt import packets
-from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
+from mqttscope.mqtt import Direction, PacketType, ProtocolVersion, packets
 from mqttscope.net.segment import ACK, distance
 from mqttscope.secrets.findings import Hiding, conceal
 from mqttscope.session.capture_time import captured
-from mqttscope.session.connection import Connection
+from mqttscope.session.connection import C2S, Connection
 
-C2S = Direction.CLIENT_TO_SERVER
 MAX_PACKETS = 8
 """Last packets of each side that are remembered."""
 MAX_REFUSALS = 8
@@ -212,7 +210,6 @@ class Story:
                 self._size(max(event.unparsed.length, announced(event.unparsed.raw)), event.unparsed.packet_type)
 
     def gap(self, direction: Direction) -> None:
-        """Take note of bytes that the capture lacks."""
         self.gaps["client" if direction is C2S else "server"] = "missing"
 
     def clock_step(self, step: ClockStep) -> None:
@@ -243,7 +240,6 @@ class Story:
         return tuple(sorted(moments, key=lambda one: (one.timestamp_ns, one.frame)))
 
     def last_of(self, side: str) -> Moment | None:
-        """The last packet of a side before the end."""
         return next((one for one in reversed(self.last[side]) if self.is_before(one, side)), None)
 
     @property
@@ -253,7 +249,6 @@ class Story:
         return None if before is None else self.until_end(before)
 
     def evidence(self, moment: Moment, text: str = "") -> Evidence:
-        """A moment as evidence."""
         return Evidence(text or moment.what, moment.frame, moment.timestamp_ns, moment.capture or None)
 
     def _note(self, moment: Moment) -> None:

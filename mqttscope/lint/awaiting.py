@@ -9,14 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from mqttscope.lint.broker_watch import SECOND_NS
-from mqttscope.lint.context import ConnectionKey, RuleContext
+from mqttscope.lint.context import SECOND_NS, ConnectionKey, RuleContext
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
 from mqttscope.lint.message_model import EXPECT_NS, NARROW, Expected, Messages, fits
-from mqttscope.lint.rule import Findings, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Puback, Pubcomp
+from mqttscope.lint.rule import Findings, Needs, Rule
+from mqttscope.mqtt import ControlPacket, Direction, Puback, Pubcomp
 from mqttscope.session.connection import Connection
 from mqttscope.session.subscriptions import FLOOD_PAUSE_NS
 
@@ -33,6 +30,8 @@ class Timers:
 class AwaitingRule(Rule):
     """A rule about messages that did not come, with a setting ``timeout`` in seconds."""
 
+    severities = (Severity.ERROR, Severity.WARNING)
+    needs = Needs.OPENING | Needs.WHOLE
     models = (Messages,)
     looks_at: ClassVar[type[ControlPacket] | tuple[type[ControlPacket], ...]] = (Puback, Pubcomp)
     sender = Direction.SERVER_TO_CLIENT
@@ -52,12 +51,8 @@ class AwaitingRule(Rule):
         for _, session in model.lacking(one, at.timestamp_ns):
             if session.key is not None and session.key not in timers.asked and fits(one, session):
                 timers.asked[session.key] = True
-                at.ask(self, at.timestamp_ns + self.patience_ns, session.key)
+                at.ask(self, at.timestamp_ns + self.nanoseconds("timeout"), session.key)
         return None
-
-    @property
-    def patience_ns(self) -> int:
-        return round(float(self.set["timeout"]) * SECOND_NS)
 
     def waiting(self, model: Messages, at: RuleContext) -> dict[tuple[str, int], Expected] | None:
         return model.expected.get(at.key)
@@ -71,13 +66,15 @@ class AwaitingRule(Rule):
         for one in (self.waiting(model, at) or {}).values():
             if one.number <= last:
                 continue
-            due_ns = one.since_ns + self.patience_ns
+            due_ns = one.since_ns + self.nanoseconds("timeout")
             if due_ns > at.timestamp_ns:
                 timers.asked[at.key] = True
                 at.ask(self, due_ns)
                 break
             timers.judged[at.key] = one.number
-            if at.timestamp_ns - one.since_ns <= EXPECT_NS + self.patience_ns and self.is_judged(one, model, at):
+            if at.timestamp_ns - one.since_ns <= EXPECT_NS + self.nanoseconds("timeout") and self.is_judged(
+                one, model, at
+            ):
                 report = self.judge(one, model, at)
                 if report is not None:
                     found.append(report)
@@ -136,13 +133,23 @@ class AwaitingRule(Rule):
             return None  # before 5.0 a server acknowledges what it drops
         return {"severity": Severity.WARNING, "confidence": Confidence.HEURISTIC}
 
-    @staticmethod
-    def related(one: Expected) -> tuple[Related, ...]:
-        """The message, and the subscription."""
-        sent, held = one.sent, one.held
-        return (
-            Related("the message as published", sent.packet, sent.frame, sent.timestamp_ns),
-            Related("the SUBSCRIBE", held.packet, held.frame, held.timestamp_ns),
+    def lost(self, one: Expected, model: Messages, at: RuleContext, what: str, *before: Related) -> Report | None:
+        """The report of a message that has not come, unless `doubt` withholds it."""
+        doubt = self.doubt(one, model, at)
+        if doubt is None:
+            return None
+        return self.report(
+            "",
+            what,
+            related=(
+                *before,
+                Related.to("the message as published", one.sent),
+                Related.to("the SUBSCRIBE", one.held),
+            ),
+            sender=self.sender,
+            overdue=True,
+            topic=one.sent.topic,
+            **doubt,
         )
 
     def check_close(self, connection: Connection, at: RuleContext) -> Findings:

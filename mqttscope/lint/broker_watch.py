@@ -16,22 +16,16 @@ A rule that has such a memory of its own is a `BrokerRule`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from mqttscope.events import GapEvent
-from mqttscope.lint.context import ConnectionKey, RuleContext
+from mqttscope.lint.context import SECOND_NS, ConnectionKey, RuleContext, forget_oldest
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.model import Model
 from mqttscope.lint.rule import V3_1, Findings, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.declare import ControlPacket, Malformed
-from mqttscope.mqtt.packets import Connack, Connect, Puback, Pubcomp, Publish, Pubrec
-from mqttscope.mqtt.parts import Will
-from mqttscope.mqtt.stream import Unparsed
-from mqttscope.session.connection import Connection
+from mqttscope.mqtt import Connack, Connect, ControlPacket, Malformed, Puback, Pubcomp, Publish, Pubrec, Unparsed, Will
+from mqttscope.session.connection import C2S, Connection
 
-C2S: Final = Direction.CLIENT_TO_SERVER
-SECOND_NS: Final = 1_000_000_000
 MAX_TOPICS = 10_000
 """Topics that a rule remembers of a server; the one published to longest ago is dropped first, and no longer judged."""
 MAX_WITNESSES = 1_000
@@ -78,8 +72,7 @@ class Watch(Model):
         """A message is evidence about its topic only when the server has accepted it."""
         if packet.packet_identifier is not None:
             self.unanswered[at.key, packet.packet_identifier] = topic
-            if len(self.unanswered) > MAX_UNANSWERED:
-                del self.unanswered[next(iter(self.unanswered))]
+            forget_oldest(self.unanswered, MAX_UNANSWERED)
 
     def take_answer(self, packet: Puback | Pubrec | Pubcomp, at: RuleContext) -> None:
         """The server has answered: PUBACK and PUBCOMP accept, a Reason Code from 0x80 on refuses."""
@@ -207,6 +200,9 @@ class Watch(Model):
 class BrokerRule(Rule):
     """A rule whose ``Memory`` is a `Watch`, and which calls `watch` for each CONNECT, CONNACK and PUBLISH it gets."""
 
+    severities = (Severity.ERROR, Severity.WARNING)
+    confidence = Confidence.LIKELY
+
     def watch(self, packet: Any, at: RuleContext) -> Watch:
         """The memory, after it has taken note of the packet."""
         memory: Watch = at.memory(self)
@@ -218,17 +214,14 @@ class BrokerRule(Rule):
         return None
 
     def check_gap(self, event: GapEvent, at: RuleContext) -> Findings:
-        """Take note of lost bytes."""
         at.memory(self).gap(event, at)
         return None
 
     def check_unparsed(self, unparsed: Unparsed, at: RuleContext) -> Findings:
-        """Take note of bytes that hold no packet."""
         at.memory(self).unparsed(unparsed, at)
         return None
 
     def check_damaged(self, found: Malformed, at: RuleContext) -> Findings:
-        """Take note of a packet that could not be read to its end."""
         at.memory(self).damaged(found, at)
         return None
 

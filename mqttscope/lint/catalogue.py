@@ -230,7 +230,6 @@ class Statement:
 
     @property
     def key(self) -> str:
-        """The identifier with its version: ``5.0 MQTT-3.3.1-4``."""
         return f"{self.version} {self.identifier}"
 
 

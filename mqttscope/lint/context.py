@@ -25,7 +25,7 @@ from mqttscope.lint.finding import Confidence, Scope, Severity
 from mqttscope.mqtt.codec import SpanIndex
 from mqttscope.mqtt.constants import Direction, ProtocolVersion
 from mqttscope.net.segment import flow_key
-from mqttscope.session.connection import Connection
+from mqttscope.session.connection import C2S, Connection
 from mqttscope.session.history import History, PeerHistory, Sent
 from mqttscope.session.inflight import Side
 
@@ -217,7 +217,15 @@ def connection_key(connection: Connection) -> ConnectionKey:
     return connection.capture, connection.number, 0
 
 
-C2S: Final = Direction.CLIENT_TO_SERVER
+def forget_oldest(table: dict[Any, Any], most: int) -> bool:
+    """Take the first entry out of a table that has more than ``most``; whether it had."""
+    if len(table) <= most:
+        return False
+    del table[next(iter(table))]
+    return True
+
+
+SECOND_NS: Final = 1_000_000_000
 
 Looked = PacketEvent | MalformedEvent | GapEvent | UnparsedEvent | ConnectionOpened | ConnectionDue | ConnectionClosed
 

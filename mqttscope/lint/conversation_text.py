@@ -20,11 +20,9 @@ from typing import Any
 
 from mqttscope.errors import MqttscopeError
 from mqttscope.lint.examples import CLIENT, SERVER, Conversation, Step, conversation, framed, upgraded
-from mqttscope.mqtt.constants import PacketType, ProtocolVersion
-from mqttscope.mqtt.declare import PACKETS, ControlPacket
-from mqttscope.mqtt.packets import Connect
-from mqttscope.mqtt.parts import Subscription, Will
-from mqttscope.mqtt.properties import BY_NAME, Properties
+from mqttscope.mqtt import Connect, ControlPacket, PacketType, Properties, ProtocolVersion, Subscription, Will
+from mqttscope.mqtt.declare import PACKETS
+from mqttscope.mqtt.properties import BY_NAME
 from mqttscope.mqtt.wire import BINARY, U8, U16, UTF8, UTF8_PAIR
 from mqttscope.net import websocket
 

@@ -78,7 +78,6 @@ class About:
         self.model = model
         self.code = model.code
         self.wide = model.scope is Scope.BROKER
-        """Whether the model belongs to a server."""
         self.names = names
         self.tables = [attrgetter(name) for name in names]
         """Of which one has to have the topic."""
@@ -94,7 +93,6 @@ class Follower:
         self.model = model
         self.code = model.code
         self.wide = model.scope is Scope.BROKER
-        """Whether it belongs to a server."""
         self.condition = condition
         """What must be true of the packet; ``None`` where nothing must."""
         self.when = when

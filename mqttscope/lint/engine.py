@@ -47,13 +47,11 @@ from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType
 from mqttscope.mqtt.declare import ControlPacket, FaultReport, Malformed
 from mqttscope.net.frame import CaptureDrops
 from mqttscope.secrets.packets import hidden_in_damaged, holds_secrets
-from mqttscope.session.connection import Connection
+from mqttscope.session.connection import C2S, S2C, Connection
 from mqttscope.session.history import NEVER_NS, History, Violation
 
 __all__ = ["InternalError", "Linter", "scope_key"]
 
-C2S: Final = Direction.CLIENT_TO_SERVER
-S2C: Final = Direction.SERVER_TO_CLIENT
 _INDEX = re.compile(r"\[\d+\]")
 _new_finding: Final = Finding.__new__
 _OPENING: Final[int] = Needs.OPENING.value
@@ -118,7 +116,6 @@ class Linter:
         self.end_ns = end_ns
         self.internal_errors: list[InternalError] = []
         self.failures: Counter[str] = Counter()
-        """How often each rule failed."""
         self.withheld: Counter[str] = Counter()
         """Findings that the capture is not good enough for, by rule."""
         self.dropping: set[str] = set()
@@ -748,9 +745,7 @@ class Withheld:
         self._runs[key] = tuple(known)
 
     def of(self, connection: Connection) -> tuple[bytes, ...]:
-        """What is hidden of a connection."""
         return self._runs.get(id(connection), ())
 
     def forget(self, connection: Connection) -> None:
-        """The connection has ended."""
         self._runs.pop(id(connection), None)

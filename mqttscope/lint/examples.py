@@ -51,12 +51,7 @@ from linecache import getlines
 from typing import Any
 
 from mqttscope.errors import MqttscopeError
-from mqttscope.mqtt.codec import encode
-from mqttscope.mqtt.constants import ProtocolVersion
-from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Connack, Connect
-from mqttscope.mqtt.parts import Will
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt import Connack, Connect, ControlPacket, Properties, ProtocolVersion, Will, encode
 from mqttscope.net.http_upgrade import accept_for
 from mqttscope.net.segment import ACK, FIN, PSH, RST, SYN, Segment, direction_key
 from mqttscope.net.websocket import BINARY, unmask

@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
+from typing import Protocol
 
 from mqttscope.mqtt.constants import Direction
 
@@ -51,6 +52,14 @@ class Scope(StrEnum):
     """Server."""
 
 
+class Placed(Protocol):
+    """Anything that says which packet it was."""
+
+    packet: int
+    frame: int
+    timestamp_ns: int
+
+
 @dataclass(slots=True)
 class Related:
     """Another packet that explains a finding."""
@@ -59,6 +68,10 @@ class Related:
     packet: int
     frame: int
     timestamp_ns: int
+
+    @classmethod
+    def to(cls, message: str, one: Placed) -> Related:
+        return cls(message, one.packet, one.frame, one.timestamp_ns)
 
 
 MAX_PLACES = 8
@@ -133,7 +146,6 @@ class Finding:
     topic: str | None = None
     related: tuple[Related, ...] = ()
     raw: bytes = dataclasses.field(default=b"", repr=False)
-    """The bytes of the packet."""
     missing: int = 0
     """Bytes of the packet that the capture does not have."""
     sender: str | None = None

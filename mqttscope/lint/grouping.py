@@ -97,7 +97,7 @@ class Group:
     def named(self) -> str:
         """The first few clients by their names: ``'a', 'b', 'c' and 897 more``."""
         number = len(self.clients)
-        named = [repr(_short(name)) for name in self.names]
+        named = [repr(name if len(name) <= MAX_NAME else name[:MAX_NAME] + "…") for name in self.names]
         if number > len(named) or self.more:
             named.append("others" if self.more else f"{number - len(named):,} more")
         return f"{', '.join(named[:-1])} and {named[-1]}" if len(named) > 1 else "".join(named)
@@ -139,7 +139,3 @@ class Groups:
             self._bytes -= len(group.first.raw)
             self._clients -= len(group.clients)
             yield group
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= MAX_NAME else name[:MAX_NAME] + "…"

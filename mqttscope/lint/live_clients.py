@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mqttscope.lint.broker_watch import C2S, SECOND_NS
-from mqttscope.lint.context import ConnectionKey, RuleContext
+from mqttscope.lint.context import SECOND_NS, ConnectionKey, RuleContext, forget_oldest
 from mqttscope.lint.finding import Related, Scope
 from mqttscope.lint.model import Model
 from mqttscope.lint.rule import V5
 from mqttscope.mqtt.packets import Connack
-from mqttscope.session.connection import Connection
+from mqttscope.session.connection import C2S, Connection
 from mqttscope.session.history import NEVER_NS
 
 MAX_CLIENTS = 100_000
@@ -46,7 +45,6 @@ class Unnamed:
     """An open connection whose CONNECT has an empty Client Identifier."""
 
     timestamp_ns: int
-    """When it was accepted."""
     assigned: str | None
     """The identifier that the server assigned, which is possible in 5.0 alone."""
     user_name: str | None
@@ -83,16 +81,14 @@ class LiveClients(Model):
         if name:
             self.names.pop(name, None)
             self.names[name] = InUse(at.key, connect.user_name, event.capture, connack)
-            if len(self.names) > MAX_CLIENTS:
-                del self.names[next(iter(self.names))]
+            forget_oldest(self.names, MAX_CLIENTS)
         if connect.client_identifier == "":
             block = packet.properties
             assigned = None if block is None else block.assigned_client_identifier
             self.unnamed[at.key] = Unnamed(
                 event.timestamp_ns, assigned, connect.user_name, event.capture, at.connection.client, connack
             )
-            if len(self.unnamed) > MAX_UNNAMED:
-                del self.unnamed[next(iter(self.unnamed))]
+            forget_oldest(self.unnamed, MAX_UNNAMED)
 
     def closed(self, connection: Connection, at: RuleContext) -> None:
         """A connection has ended; its session may continue."""

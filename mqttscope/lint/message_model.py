@@ -16,12 +16,11 @@ from typing import Any
 from zlib import crc32
 
 from mqttscope.events import GapEvent
-from mqttscope.lint.broker_watch import SECOND_NS, Watch
-from mqttscope.lint.context import ConnectionKey, RuleContext
+from mqttscope.lint.broker_watch import Watch
+from mqttscope.lint.context import SECOND_NS, ConnectionKey, RuleContext, forget_oldest
 from mqttscope.lint.finding import Scope
 from mqttscope.lint.subscriber_table import MAX_HOLDERS, Held, KnownSession, SubscriberTable, plain_filter
-from mqttscope.mqtt.constants import PacketType, ProtocolVersion
-from mqttscope.mqtt.declare import Malformed
+from mqttscope.mqtt import Malformed, PacketType, Properties, ProtocolVersion, Unparsed, Will
 from mqttscope.mqtt.packets import (
     Connack,
     Connect,
@@ -34,9 +33,7 @@ from mqttscope.mqtt.packets import (
     Unsuback,
     Unsubscribe,
 )
-from mqttscope.mqtt.parts import Will
-from mqttscope.mqtt.properties import MESSAGE_EXPIRY_INTERVAL, Properties
-from mqttscope.mqtt.stream import Unparsed
+from mqttscope.mqtt.properties import MESSAGE_EXPIRY_INTERVAL
 from mqttscope.session.connection import Connection
 from mqttscope.session.matching import FAILURE
 
@@ -460,8 +457,7 @@ class Messages(Watch):
 
     def _await(self, whose: tuple[ConnectionKey, int], one: Sent) -> None:
         self.awaited[whose] = one
-        if len(self.awaited) > MAX_UNANSWERED:
-            del self.awaited[next(iter(self.awaited))]
+        forget_oldest(self.awaited, MAX_UNANSWERED)
 
     def _forget_oldest(self) -> None:
         self.forget_topic(next(iter(self.topics)))
@@ -556,8 +552,7 @@ class Messages(Watch):
         if len(found) >= MAX_EXPECTED:
             del where[whose]
             self.overflowed[owner] = now_ns
-            if len(self.overflowed) > MAX_WAITING:
-                del self.overflowed[next(iter(self.overflowed))]
+            forget_oldest(self.overflowed, MAX_WAITING)
             return
         name = new.sent.topic, new.sent.checksum
         found.pop(name, None)  # they stand in the order of their numbers

@@ -9,8 +9,7 @@ from typing import Any
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.message_model import Messages, Sent, Told, told
-from mqttscope.mqtt.constants import ProtocolVersion
-from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt import ProtocolVersion, Publish
 
 USER_PROPERTY = 0x26
 SINGLE = {

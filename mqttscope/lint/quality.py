@@ -16,17 +16,7 @@ from dataclasses import dataclass, field, fields
 from enum import Enum, StrEnum, auto
 from typing import Any, Final
 
-from mqttscope.events import (
-    ClockStep,
-    ConnectionClosed,
-    ConnectionOpened,
-    DiscardedEvent,
-    Event,
-    GapEvent,
-    MalformedEvent,
-    PacketEvent,
-    UnparsedEvent,
-)
+from mqttscope import events
 from mqttscope.mqtt.constants import MalformedReason, PacketType
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.net.segment import INCOMPLETE_FRAGMENTS, MALFORMED, TRUNCATED, UNREAD
@@ -149,36 +139,35 @@ class Quality:
     incomplete_fragments: int = 0
     """IP fragments of TCP whose other fragments are missing."""
     malformed_frames: int = 0
-    """Frames with malformed headers."""
     truncated_frames: int = 0
     """Frames that the snap length cut inside their headers."""
     errors: list[str] = field(default_factory=list)
     """Captures that could not be read to their end."""
 
-    def feed(self, event: Event) -> None:
+    def feed(self, event: events.Event) -> None:
         """Count one event that is not a well-formed packet."""
-        if isinstance(event, ConnectionOpened):
+        if isinstance(event, events.ConnectionOpened):
             self.connections += 1
-        elif isinstance(event, ConnectionClosed):
+        elif isinstance(event, events.ConnectionClosed):
             self.note_beginning(event.connection, event.timestamp_ns)
             self.note_end(event.connection)
-        elif isinstance(event, GapEvent):
+        elif isinstance(event, events.GapEvent):
             self.gapped += event.connection.gaps == 1 and not _is_encrypted(event.connection)
             self.lost_bytes += event.length
             self.cut_bytes += event.length if event.reason == "cut" else 0
-        elif isinstance(event, UnparsedEvent):
+        elif isinstance(event, events.UnparsedEvent):
             self._unparsed(event)
-        elif isinstance(event, DiscardedEvent):
+        elif isinstance(event, events.DiscardedEvent):
             self.discarded_segments += event.reason == _UNTAKEN
             self.early_segments += event.reason == _BEFORE
         elif isinstance(event, CaptureDrops):
             self.dropped_frames += event.dropped
-        elif isinstance(event, ClockStep):
+        elif isinstance(event, events.ClockStep):
             self.clock_steps += event.by_ns != 0
         elif isinstance(event, CaptureError):
             self.errors.append(event.capture)
 
-    def _unparsed(self, event: UnparsedEvent) -> None:
+    def _unparsed(self, event: events.UnparsedEvent) -> None:
         reason, length, connection = event.unparsed.reason, event.unparsed.length, event.connection
         if reason in _NOTHING_MISSING:
             return
@@ -214,7 +203,7 @@ class Quality:
             return
         self.gapped += connection.unseen_bytes > 0 and not connection.gaps
         self.lost_bytes += connection.unseen_bytes
-        self.ambiguous += _has_overlaps(connection)
+        self.ambiguous += _counted_segments(connection, "overlaps") > 0
         self.open_ended += connection.closed_how in _OPEN_ENDS and connection.disconnect_by is None
 
     def add(self, other: Quality) -> None:
@@ -240,7 +229,6 @@ class Quality:
 
     @property
     def is_usable(self) -> bool:
-        """Whether nothing is missing inside the captures."""
         return not self.causes(QualityLevel.USABLE)
 
     def lacks(self) -> list[Lack]:
@@ -290,7 +278,6 @@ class Quality:
         return tuple(lack.text for lack in self.lacks() if lack.place in _REFUSED[level])
 
     def as_json(self) -> dict[str, Any]:
-        """The counts by name."""
         counts = {count.name: getattr(self, count.name) for count in fields(self) if count.name != "errors"}
         return {**counts, "capture_errors": len(self.errors)}
 
@@ -327,14 +314,14 @@ class QualityLedger:
             quality = self.of(capture)
             setattr(quality, name, getattr(quality, name) + frames)
 
-    def feed(self, event: Event) -> None:
+    def feed(self, event: events.Event) -> None:
         """Count one event."""
-        if isinstance(event, ConnectionClosed):
+        if isinstance(event, events.ConnectionClosed):
             self.close(event)
         else:
             self.of(event.capture).feed(event)
 
-    def close(self, event: ConnectionClosed, end_ns: int | None = None) -> None:
+    def close(self, event: events.ConnectionClosed, end_ns: int | None = None) -> None:
         """Count the end of a connection; ``end_ns``: time of the latest segment of the capture.
 
         What is true of the whole connection belongs to the capture in which the connection began.
@@ -388,27 +375,22 @@ def _is_attempt(connection: Connection) -> bool:
     return connection.one_sided is not None and _counted_segments(connection, "data_segments") == 0
 
 
-def _has_overlaps(connection: Connection) -> bool:
-    """Whether bytes of a side are in doubt: sent again with other content, or accepted with a wrong checksum."""
-    return _counted_segments(connection, "overlaps") > 0
-
-
 def _counted_segments(connection: Connection, counter: str) -> int:
     """The sum of a counter of TCP over both directions (`dissect.dissector.COUNTERS`); -1 without counters."""
     counters = connection.details.get("tcp")
     return sum(side[counter] for side in counters.values()) if isinstance(counters, dict) else -1
 
 
-def is_whole_packet(event: Event) -> bool:
+def is_whole_packet(event: events.Event) -> bool:
     """Whether an event is an MQTT packet that came to its end; what another protocol sends is none."""
-    if isinstance(event, MalformedEvent):
+    if isinstance(event, events.MalformedEvent):
         found, history = event.malformed, event.connection.history
         if found.reason is MalformedReason.TRUNCATED or any(
             fault.reason is MalformedReason.TRUNCATED for fault in found.faults
         ):
             return False
         return history is None or not history.foreign
-    return isinstance(event, PacketEvent)
+    return isinstance(event, events.PacketEvent)
 
 
 def _count(number: int, noun: str) -> str:

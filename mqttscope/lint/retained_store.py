@@ -12,20 +12,11 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, ClassVar
 
-from mqttscope.lint.broker_watch import MAX_TOPICS, SECOND_NS, Watch
-from mqttscope.lint.context import ConnectionKey, RuleContext
+from mqttscope.lint.broker_watch import MAX_TOPICS, Watch
+from mqttscope.lint.context import SECOND_NS, ConnectionKey, RuleContext, forget_oldest
 from mqttscope.lint.finding import Related, Report, Scope
-from mqttscope.lint.rule import V5, Findings, Rule
-from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import (
-    Connack,
-    Connect,
-    Puback,
-    Pubcomp,
-    Publish,
-    Pubrec,
-    Subscribe,
-)
+from mqttscope.lint.rule import V5, Findings, Needs, Rule
+from mqttscope.mqtt import Connack, Connect, ControlPacket, Puback, Pubcomp, Publish, Pubrec, Subscribe
 from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.topics import compile_filter
 from mqttscope.session.connection import Connection
@@ -95,7 +86,7 @@ class Kept:
 
     @property
     def related(self) -> Related:
-        return Related("the retained message", self.packet, self.frame, self.timestamp_ns)
+        return Related.to("the retained message", self)
 
 
 @dataclass(slots=True)
@@ -153,7 +144,7 @@ class Vain:
     @property
     def related(self) -> tuple[Related, ...]:
         one = self.expected
-        return Related("the SUBSCRIBE", one.packet, one.frame, one.timestamp_ns), self.kept.related
+        return Related.to("the SUBSCRIBE", one), self.kept.related
 
 
 @dataclass(slots=True)
@@ -227,11 +218,9 @@ class RetainedStore(Watch):
             return
         place = (event.timestamp_ns, at.number, event.frame, event.capture)
         self.live[topic] = Live(checksum, *place, at.key)
-        if len(self.live) > MAX_LIVE:
-            del self.live[next(iter(self.live))]
+        forget_oldest(self.live, MAX_LIVE)
         self.held[topic] = Held(checksum, *place, name, proven=False, accepted=False)
-        if len(self.held) > MAX_TOPICS:
-            del self.held[next(iter(self.held))]
+        forget_oldest(self.held, MAX_TOPICS)
         if not packet.payload or not 0 < packet.qos < 3 or self.hides(topic):
             return
         expiry = None if packet.properties is None else packet.properties.message_expiry_interval
@@ -250,8 +239,7 @@ class RetainedStore(Watch):
         elif known is not None and known.checksum != checksum and known.client == name:
             kept.before = known.checksum
         self.wait_for_answer(at, packet, topic)
-        if len(self.kept) > MAX_TOPICS:
-            del self.kept[next(iter(self.kept))]
+        forget_oldest(self.kept, MAX_TOPICS)
 
     def _deliver(self, packet: Publish, topic: str, at: RuleContext) -> None:
         """Take a message with RETAIN 1 that the server sent: the server does have it, and it is no longer awaited."""
@@ -270,8 +258,7 @@ class RetainedStore(Watch):
                 event = at.event
                 place = (event.timestamp_ns, at.number, event.frame, event.capture)
                 self.held[topic] = Held(checksum, *place, "", proven=True, accepted=False)
-                if len(self.held) > MAX_TOPICS:
-                    del self.held[next(iter(self.held))]
+                forget_oldest(self.held, MAX_TOPICS)
             else:
                 held.proven = True
         kept = self.kept.get(topic)
@@ -337,8 +324,7 @@ class RetainedStore(Watch):
             block = will.properties
             delayed = block is not None and bool(block.will_delay_interval)
             self.stirred[will.will_topic] = NEVER_NS if delayed else max(self.now_ns, at.timestamp_ns) + WILL_NS
-            if len(self.stirred) > MAX_TOPICS:
-                del self.stirred[next(iter(self.stirred))]
+            forget_oldest(self.stirred, MAX_TOPICS)
         for party in (at.history.client, at.history.server):
             if len(party.recent) >= MAX_RECENT:
                 self.lost_ns = max(self.lost_ns, party.recent[0].timestamp_ns)
@@ -467,16 +453,20 @@ class WaitingRule(Rule):
     Its ``Memory`` is `Judged`, its model `RetainedStore`, and it looks at SUBSCRIBE.
     """
 
+    looks_at: ClassVar[type[ControlPacket] | tuple[type[ControlPacket], ...]] = Subscribe
+    needs = Needs.OPENING | Needs.WHOLE
+    settings: ClassVar[dict[str, int | float | str | list[str]]] = {"timeout": 30}
+    models = (RetainedStore,)
+    Memory = Judged
+
     def judge(self, vain: Vain, store: RetainedStore, at: RuleContext) -> Report | None:
         raise NotImplementedError
 
-    def await_answer(self, at: RuleContext) -> None:
+    def check(self, packet: Any, at: RuleContext) -> Findings:
+        """Look again when what it asks for should have come."""
         if at.model(RetainedStore).kept:
-            at.ask(self, at.timestamp_ns + self.patience_ns)
-
-    @property
-    def patience_ns(self) -> int:
-        return round(float(self.set["timeout"]) * SECOND_NS)
+            at.ask(self, at.timestamp_ns + self.nanoseconds("timeout"))
+        return None
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
         """Judge what has not come in time."""
@@ -484,14 +474,14 @@ class WaitingRule(Rule):
         waiting = store.waiting.get(at.key)
         if waiting is None:
             return None
-        asked_ns = at.timestamp_ns - self.patience_ns
+        asked_ns = at.timestamp_ns - self.nanoseconds("timeout")
         done_ns = memory.until_ns.get(at.key, 0)
         told = []
         for topic, one in list(waiting.items()):
             if one.timestamp_ns > asked_ns:
-                at.ask(self, one.timestamp_ns + self.patience_ns)
+                at.ask(self, one.timestamp_ns + self.nanoseconds("timeout"))
             elif one.timestamp_ns > done_ns:
-                vain = store.in_vain(topic, one, self.patience_ns, at)
+                vain = store.in_vain(topic, one, self.nanoseconds("timeout"), at)
                 found = None if vain is None else self.judge(vain, store, at)
                 if found is not None:
                     told.append(found)
@@ -505,7 +495,6 @@ class WaitingRule(Rule):
 
 
 def waited_s(one: Expected, at: RuleContext) -> float:
-    """Seconds since the SUBSCRIBE."""
     return (at.timestamp_ns - one.timestamp_ns) / SECOND_NS
 
 

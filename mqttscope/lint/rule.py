@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Iterable, Iterator
 from enum import Flag, auto
 from inspect import isfunction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 from mqttscope.errors import MqttscopeError
 from mqttscope.lint.finding import Confidence, Related, Report, Scope, Severity
@@ -52,7 +52,6 @@ TIME_SETTINGS = frozenset(
         "tolerance_percent", "very_slow", "window",
     )
 )  # fmt: skip
-"""Settings of rules that measure durations."""
 
 _SCOPES = {"1": Scope.PACKET, "2": Scope.CONNECTION, "3": Scope.SESSION, "4": Scope.BROKER, "5": Scope.CONNECTION}
 
@@ -91,6 +90,7 @@ class Rule:
     slug: ClassVar[str]
     """Names the pattern, not the cure: the name of the class with dashes, unless given."""
     severity: ClassVar[Severity]
+    """The first of ``severities``, unless given."""
     confidence: ClassVar[Confidence] = Confidence.CERTAIN
     severities: ClassVar[tuple[Severity, ...]] = ()
     """All severities that findings may have, worst first, where that is not the one severity alone."""
@@ -109,7 +109,8 @@ class Rule:
     scope: ClassVar[Scope]
     """Follows from the code, unless a rule says otherwise."""
     looks_at: ClassVar[type[ControlPacket] | tuple[type[ControlPacket], ...]] = ()
-    """Packet classes that ``check`` is called for; ``ControlPacket`` for all."""
+    """Packet classes that ``check`` is called for, those that its annotation names unless given; ``ControlPacket`` for
+    all."""
     sender: ClassVar[Direction | None] = None
     """Call ``check`` only for packets in this direction."""
     when: ClassVar[str | dict[type[ControlPacket], str] | None] = None
@@ -149,11 +150,13 @@ class Rule:
 
     def __init__(self, settings: dict[str, Any] | None = None) -> None:
         self.is_timed = not TIME_SETTINGS.isdisjoint(self.settings)
-        """Whether it measures durations."""
         self.set = {**self.settings, **(settings or {})}
-        """The settings in force."""
 
     def __init_subclass__(cls) -> None:
+        if cls.severities and isinstance(cls.severities, tuple) and not hasattr(cls, "severity"):
+            cls.severity = cls.severities[0]
+        if not cls.looks_at and "check" in cls.__dict__:
+            cls.looks_at = _looked_at(cls.check)
         if "code" not in cls.__dict__:
             return
         if not isinstance(cls.code, str) or not _CODE.fullmatch(cls.code):
@@ -236,6 +239,11 @@ class Rule:
             field, message, severity, confidence, related, sender, reason_code, statements, span, overdue, topic
         )
 
+    def nanoseconds(self, name: str) -> int:
+        """A setting in seconds, in nanoseconds."""
+        seconds = self.set[name]
+        return seconds * 1_000_000_000 if type(seconds) is int else round(float(seconds) * 1e9)
+
     def statements_for(self, version: ProtocolVersion, sender: str, packet_type: str | None, field: str) -> list[str]:
         """Identifiers of the statements that a finding of this rule breaks, in the order of the table."""
         return [
@@ -291,6 +299,15 @@ def _sentence(fault: FaultReport, kind: str | None) -> str:
     words = ["" if kind in (None, "reserved") else str(kind).upper(), "" if named else fault.field]
     place = " ".join(word for word in words if word)
     return f"{place}: {told}" if place else told
+
+
+def _looked_at(check: object) -> tuple[type[ControlPacket], ...] | type[ControlPacket]:
+    """The packet classes that the first parameter of a ``check`` is annotated with."""
+    named = next(iter(getattr(check, "__annotations__", {}).values()), None)
+    kinds = get_args(named) or (named,)
+    if not all(isinstance(one, type) and issubclass(one, ControlPacket) for one in kinds):
+        return ()
+    return kinds if len(kinds) > 1 else kinds[0]
 
 
 def packet_name(packet: ControlPacket) -> str:

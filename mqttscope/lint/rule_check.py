@@ -20,9 +20,7 @@ from mqttscope.lint.finding import Confidence, Finding, Scope, Severity
 from mqttscope.lint.model import Model
 from mqttscope.lint.rule import Needs, Rule, told_failure
 from mqttscope.lint.signs import SIGNS
-from mqttscope.mqtt import packets
-from mqttscope.mqtt.constants import Direction, MalformedReason, ProtocolVersion
-from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt import ControlPacket, Direction, MalformedReason, ProtocolVersion, packets
 from mqttscope.net.segment import Segment
 
 CHECKS = (

@@ -20,23 +20,20 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
-from mqttscope.lint.context import ConnectionKey, RuleContext
+from mqttscope.lint.context import SECOND_NS, ConnectionKey, RuleContext, forget_oldest
 from mqttscope.lint.finding import Confidence, Related, Report, Scope, Severity
 from mqttscope.lint.model import Model
 from mqttscope.lint.rule import V3_1, V5, Findings, Needs, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt import ControlPacket, Direction
 from mqttscope.mqtt.packets import Connack, Connect, Disconnect, Puback, Pubcomp, Publish, Pubrec, Pubrel, Unsuback
-from mqttscope.session.connection import Connection
+from mqttscope.session.connection import C2S, S2C, Connection
 from mqttscope.session.history import NEVER_NS, History
 from mqttscope.session.inflight import RECEIVED, RELEASED, SENT, Exchange, ExchangePhase
 from mqttscope.session.matching import FAILURE
 from mqttscope.session.subscriptions import Request
 
-C2S, S2C = Direction.CLIENT_TO_SERVER, Direction.SERVER_TO_CLIENT
-SECOND_NS: Final = 1_000_000_000
 ENDLESS = 0xFFFFFFFF
 """Session Expiry Interval of a session that does not expire (5.0 3.1.2.11.2)."""
 TAKEN_OVER = 0x8E
@@ -85,7 +82,7 @@ class Carried:
 
     @property
     def related(self) -> Related:
-        return Related(f"PUBLISH {self.packet_identifier}", self.packet, self.frame, self.timestamp_ns)
+        return Related.to(f"PUBLISH {self.packet_identifier}", self)
 
     def is_message(self, packet: Publish, topic: str | None) -> bool:
         """Whether a PUBLISH has the same topic, QoS and payload; never, where one of them is not known."""
@@ -128,7 +125,6 @@ class SessionModel(Model):
     lasting: bool = False
     """Whether CONNECT and CONNACK let the session outlive it."""
     ended_ns: int = 0
-    """When it ended."""
     ended_how: str = ""
     """``fin`` or ``reset``, ``taken over`` where it was still open then, empty where the capture does not show it."""
     ended_by: str | None = None
@@ -371,8 +367,7 @@ class SessionModel(Model):
                 self.filters[name] = one.granted
             else:
                 self.filters_known = False
-            if len(self.filters) > MAX_FILTERS:
-                del self.filters[next(iter(self.filters))]
+            if forget_oldest(self.filters, MAX_FILTERS):
                 self.filters_known = False
         for request in table.requests.values():
             asked: Request | None = request
@@ -452,6 +447,7 @@ class ResumptionRule(Rule):
     (it may send one at a time), and of what the other side takes no more.
     """
 
+    severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
     looks_at = Connack
     sender = S2C
@@ -469,17 +465,13 @@ class ResumptionRule(Rule):
     def tell(self, one: Carried) -> str:
         raise NotImplementedError
 
-    @property
-    def _patience_ns(self) -> int:
-        return round(float(self.set["timeout"]) * SECOND_NS)
-
     def check(self, packet: Connack, at: RuleContext) -> Findings:
         """Have a look when the time is over; what the session holds is known only after the CONNACK."""
         connect, model = at.history.connect, at.model(SessionModel)
         if packet.reason_code or at.history.connack is not None or connect is None or connect.clean_start:
             return None
         if packet.session_present is not False and model.is_of(connect):
-            at.ask(self, at.timestamp_ns + self._patience_ns)
+            at.ask(self, at.timestamp_ns + self.nanoseconds("timeout"))
         return None
 
     def check_due(self, connection: Connection, at: RuleContext) -> Iterator[Report]:
@@ -489,7 +481,7 @@ class ResumptionRule(Rule):
         model = at.model(SessionModel)
         if model.owner != at.key or not model.live or at.history.server.disconnect or at.history.client.disconnect:
             return
-        due_ns = model.accepted_ns + self._patience_ns
+        due_ns = model.accepted_ns + self.nanoseconds("timeout")
         for direction in (C2S, S2C):
             rows = [one for one in missing(model, direction, at) if self.blames(one, direction, at)]
             if not rows:
@@ -499,7 +491,7 @@ class ResumptionRule(Rule):
                 at.ask(self, at.timestamp_ns)
                 continue
             if side.in_flight:
-                at.ask(self, at.timestamp_ns + self._patience_ns)
+                at.ask(self, at.timestamp_ns + self.nanoseconds("timeout"))
                 continue
             first = rows[0]
             more = f", and {len(rows) - 1:,} more" if len(rows) > 1 else ""

@@ -13,10 +13,7 @@ from typing import Any
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.rule import Needs, Rule
-from mqttscope.mqtt.codec import decode
-from mqttscope.mqtt.constants import MalformedReason, PacketType, ProtocolVersion
-from mqttscope.mqtt.declare import Malformed
-from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt import Malformed, MalformedReason, PacketType, ProtocolVersion, Publish, decode
 from mqttscope.session.connection import Connection
 
 V3_1_1, V5 = ProtocolVersion.V3_1_1, ProtocolVersion.V5
@@ -75,7 +72,6 @@ class MalformedRule(Rule):
 class AnnouncedLimitRule(Rule):
     """What a server announced in CONNACK and a client ignores, which may be before the CONNACK has reached it."""
 
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.INFO)
     versions = (V5,)
     needs = Needs.OPENING

@@ -12,31 +12,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from mqttscope.lint.context import RuleContext
+from mqttscope.lint.context import SECOND_NS, RuleContext
 from mqttscope.lint.strings import has_odd_fields
-from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import (
-    Acknowledgement,
-    Auth,
-    Connack,
-    Connect,
-    Disconnect,
-    Pingreq,
-    Pingresp,
-    Puback,
-    Publish,
-    Pubrec,
-    Pubrel,
-    Suback,
-    Subscribe,
-    Unsuback,
-    Unsubscribe,
-)
-from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt import ControlPacket, Subscription, packets
 from mqttscope.mqtt.properties import BY_NAME
 from mqttscope.mqtt.topics import topic_filter_problem
-
-SECOND_NS: Final = 1_000_000_000
 
 QOS: Final = 1 << 0
 DUP: Final = 1 << 1
@@ -203,12 +183,12 @@ _OF_PROPERTY: Final = {
 def signs_of(packet: ControlPacket, at: RuleContext) -> int:
     """The bits of a packet; all of them where it is too damaged to say."""
     try:
-        if type(packet) is Publish:
+        if type(packet) is packets.Publish:
             return _of_publish(packet, at) | _of_any(packet, at)
-        if type(packet) is Pingreq or type(packet) is Pingresp:
-            wrong = at.from_client is not (type(packet) is Pingreq)
+        if type(packet) is packets.Pingreq or type(packet) is packets.Pingresp:
+            wrong = at.from_client is not (type(packet) is packets.Pingreq)
             return _of_any(packet, at) | (WRONG_SENDER if wrong else 0)
-        if isinstance(packet, Acknowledgement):
+        if isinstance(packet, packets.Acknowledgement):
             return _of_acknowledgment(packet, at) | _of_any(packet, at)
         return _of_other(packet, at) | _of_any(packet, at)
     except (TypeError, ValueError, AttributeError, LookupError):  # a field that could not be read
@@ -252,14 +232,14 @@ def _of_unsettled(packet: ControlPacket, at: RuleContext) -> int:
     if connack is not None and connack.reason_code:
         found |= REFUSED
     if at.from_client:
-        if (history.connect_sent is None or connack is None) and type(packet) is not Connect:
+        if (history.connect_sent is None or connack is None) and type(packet) is not packets.Connect:
             found |= EARLY
-    elif connack is None and type(packet) is not Connack:
+    elif connack is None and type(packet) is not packets.Connack:
         found |= EARLY
     return found
 
 
-def _of_publish(packet: Publish, at: RuleContext) -> int:
+def _of_publish(packet: packets.Publish, at: RuleContext) -> int:
     found = 0
     qos: int = packet.qos
     if packet.dup:
@@ -362,7 +342,7 @@ def _of_block(items: tuple[tuple[int, Any], ...]) -> int:
     return found
 
 
-def _of_acknowledgment(packet: Acknowledgement, at: RuleContext) -> int:
+def _of_acknowledgment(packet: packets.Acknowledgement, at: RuleContext) -> int:
     found = 0
     identifier: int = packet.packet_identifier
     if packet.reason_code:
@@ -375,16 +355,16 @@ def _of_acknowledgment(packet: Acknowledgement, at: RuleContext) -> int:
     if at.other.odd_aliases:
         found |= ODD_ALIASES
     party = at.party
-    if type(packet) is Pubrel:
+    if type(packet) is packets.Pubrel:
         waiting = party.owes_pubrel
         if identifier not in waiting:
             return found | ODD_ANSWER
     else:
         running = at.receiver.exchanges.get(identifier)
-        if type(packet) is Puback:
+        if type(packet) is packets.Puback:
             waiting = party.owes_puback
             usual = running is not None and running.kind == "publish" and running.qos == 1
-        elif type(packet) is Pubrec:
+        elif type(packet) is packets.Pubrec:
             waiting = party.owes_pubrec
             usual = running is not None and running.kind == "publish" and running.qos == 2 and identifier in waiting
         else:
@@ -405,24 +385,24 @@ def _of_other(packet: Any, at: RuleContext) -> int:
         found |= _of_block(block.items)
     if has_odd_fields(packet):
         found |= ODD_STRINGS | UNPRINTABLE
-    if isinstance(packet, Connect):
+    if isinstance(packet, packets.Connect):
         found |= _of_connect(packet, at)
-    elif isinstance(packet, (Subscribe, Unsubscribe)):
+    elif isinstance(packet, (packets.Subscribe, packets.Unsubscribe)):
         found |= _of_request(packet, at)
-    elif isinstance(packet, (Suback, Unsuback)):
+    elif isinstance(packet, (packets.Suback, packets.Unsuback)):
         found |= _of_answer(packet, at)
-    elif isinstance(packet, (Connack, Disconnect, Auth)):
+    elif isinstance(packet, (packets.Connack, packets.Disconnect, packets.Auth)):
         if packet.reason_code:
             found |= REASON_CODE
-        if isinstance(packet, Connack):
+        if isinstance(packet, packets.Connack):
             found |= WRONG_SENDER if at.from_client else 0
             found |= 0 if at.history.connack_sent is None else AGAIN
-        elif isinstance(packet, Disconnect):
+        elif isinstance(packet, packets.Disconnect):
             found |= 0 if at.from_client else WRONG_SENDER
     return found
 
 
-def _of_connect(packet: Connect, at: RuleContext) -> int:
+def _of_connect(packet: packets.Connect, at: RuleContext) -> int:
     found = 0 if at.from_client else WRONG_SENDER
     if at.history.connect_sent is not None:
         found |= AGAIN
@@ -441,7 +421,7 @@ def _of_connect(packet: Connect, at: RuleContext) -> int:
     return found
 
 
-def _of_request(packet: Subscribe | Unsubscribe, at: RuleContext) -> int:
+def _of_request(packet: packets.Subscribe | packets.Unsubscribe, at: RuleContext) -> int:
     found = 0 if at.from_client else WRONG_SENDER
     identifier: int = packet.packet_identifier
     if not identifier:
@@ -455,7 +435,7 @@ def _of_request(packet: Subscribe | Unsubscribe, at: RuleContext) -> int:
         and connection.shared_subscription_available
     ):
         found |= UNAVAILABLE
-    if isinstance(packet, Subscribe):
+    if isinstance(packet, packets.Subscribe):
         rows = packet.subscriptions
         odd = not rows or any(_is_odd(row) for row in rows)
     else:
@@ -474,12 +454,12 @@ def _is_odd_filter(name: str) -> bool:
     return ("+" in name or "#" in name) and topic_filter_problem(name, shared=False) is not None
 
 
-def _of_answer(packet: Suback | Unsuback, at: RuleContext) -> int:
+def _of_answer(packet: packets.Suback | packets.Unsuback, at: RuleContext) -> int:
     found = WRONG_SENDER if at.from_client else 0
     identifier: int = packet.packet_identifier
     if not identifier:
         found |= ZERO_IDENTIFIER
-    kind = "subscribe" if isinstance(packet, Suback) else "unsubscribe"
+    kind = "subscribe" if isinstance(packet, packets.Suback) else "unsubscribe"
     running = at.receiver.exchanges.get(identifier)
     codes = packet.reason_codes
     if running is None or running.kind != kind:
@@ -495,7 +475,7 @@ def _of_answer(packet: Suback | Unsuback, at: RuleContext) -> int:
         return found
     if len(codes) != len(request.topic_filters):
         found |= ODD_COUNT
-    elif isinstance(packet, Suback):
+    elif isinstance(packet, packets.Suback):
         for asked, code in zip(request.maximum_qos, codes, strict=False):
             if asked < code <= 2:
                 found |= ABOVE_REQUESTED

@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt import Connect, ControlPacket, Properties, Publish, Subscribe, Unsubscribe
 from mqttscope.mqtt.fields import all_fields
-from mqttscope.mqtt.packets import Connect, Publish, Subscribe, Unsubscribe
-from mqttscope.mqtt.properties import EMPTY, Properties, property_name
+from mqttscope.mqtt.properties import EMPTY, property_name
 
 MAX_SHOWN = 60
 """Characters of a string that a message shows."""

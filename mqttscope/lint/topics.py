@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Connect, Publish, Subscribe, Unsubscribe
+from mqttscope.lint.context import forget_oldest
+from mqttscope.mqtt import Connect, ControlPacket, Publish, Subscribe, Unsubscribe
 from mqttscope.mqtt.topics import parse_shared
 
 MAX_SEEN = 1_000
@@ -26,8 +26,7 @@ class Seen:
         if text in self.texts:
             return False
         self.texts[text] = True
-        if len(self.texts) > MAX_SEEN:
-            del self.texts[next(iter(self.texts))]
+        forget_oldest(self.texts, MAX_SEEN)
         return True
 
 

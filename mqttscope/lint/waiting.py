@@ -13,26 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.finding import Related, Report, Severity
-from mqttscope.lint.rule import Findings, Rule
+from mqttscope.lint.finding import Confidence, Related, Report, Severity
+from mqttscope.lint.rule import Findings, Needs, Rule
 from mqttscope.mqtt.constants import Direction
-from mqttscope.session.connection import Connection
+from mqttscope.session.connection import C2S, S2C, Connection
 from mqttscope.session.history import PeerHistory
 from mqttscope.session.inflight import Exchange
 
-C2S, S2C = Direction.CLIENT_TO_SERVER, Direction.SERVER_TO_CLIENT
-SECOND_NS: Final = 1_000_000_000
 SLICES = 4
 """How often within its time-out a rule looks at what is owed: what is overdue is found at most a slice too late."""
-
-
-def patience_ns(rule: Rule, name: str = "timeout") -> int:
-    """A setting in seconds, in nanoseconds."""
-    seconds = rule.set[name]
-    return seconds * SECOND_NS if type(seconds) is int else round(float(seconds) * SECOND_NS)
 
 
 def side_name(direction: Direction) -> str:
@@ -101,6 +93,10 @@ class Overdue:
 class AnswerRule(Rule):
     """A rule about packets that are to be answered within ``timeout`` seconds; its ``Memory`` is `Waiting`."""
 
+    confidence = Confidence.LIKELY
+    needs = Needs.BOTH_DIRECTIONS | Needs.WHOLE
+    settings: ClassVar[dict[str, int | float | str | list[str]]] = {"timeout": 30}
+    Memory = Waiting
     waits = True
     begun_by_debtor: ClassVar[bool] = False
     """Whether who owes the answer is who began the exchange."""
@@ -117,7 +113,7 @@ class AnswerRule(Rule):
         if not at.history.is_asked(self.code):
             memory: Waiting = at.memory(self)
             memory.marks = [mark(at, at.number)]
-            at.ask(self, at.timestamp_ns + patience_ns(self) // SLICES)
+            at.ask(self, at.timestamp_ns + self.nanoseconds("timeout") // SLICES)
         return None
 
     def check_due(self, connection: Connection, at: RuleContext) -> Iterator[Report]:
@@ -137,7 +133,7 @@ class AnswerRule(Rule):
                 if number > memory.judged and identifier not in shared
             )
         marks = memory.marks
-        due_ns = at.timestamp_ns - patience_ns(self)
+        due_ns = at.timestamp_ns - self.nanoseconds("timeout")
         while len(marks) > 1 and marks[1].timestamp_ns <= due_ns:
             del marks[0]
         first = marks[0] if marks and marks[0].timestamp_ns <= due_ns else None
@@ -147,7 +143,7 @@ class AnswerRule(Rule):
             memory.judged = max((one.packet for one in late), default=memory.judged)
         if any(one.packet > memory.judged for one in owed):
             marks.append(mark(at, max(history.client.last_packet, history.server.last_packet)))
-            at.ask(self, at.timestamp_ns + patience_ns(self) // SLICES)
+            at.ask(self, at.timestamp_ns + self.nanoseconds("timeout") // SLICES)
         else:
             memory.marks = []
 
@@ -177,9 +173,7 @@ class AnswerRule(Rule):
             "",
             message,
             sender=one.sender.opposite,
-            related=()
-            if exchange is None
-            else (Related(what, exchange.packet, exchange.frame, exchange.timestamp_ns),),
+            related=() if exchange is None else (Related.to(what, exchange),),
             overdue=True,
             topic=None if exchange is None else exchange.topic,
             **more,

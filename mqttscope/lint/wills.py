@@ -12,13 +12,11 @@ import zlib
 from dataclasses import dataclass, field
 from typing import Any
 
-from mqttscope.lint.broker_watch import SECOND_NS, Watch
-from mqttscope.lint.context import ConnectionKey, RuleContext
+from mqttscope.lint.broker_watch import Watch
+from mqttscope.lint.context import SECOND_NS, ConnectionKey, RuleContext
 from mqttscope.lint.finding import Related, Scope
 from mqttscope.lint.rule import V5
-from mqttscope.mqtt.packets import Connack, Connect, Publish
-from mqttscope.mqtt.parts import Will
-from mqttscope.mqtt.properties import Properties
+from mqttscope.mqtt import Connack, Connect, Properties, Publish, Will
 from mqttscope.session.connection import Connection
 
 MAX_ARMED = 10_000
@@ -166,7 +164,7 @@ class Wills(Watch):
             len(will.will_topic) * 3 + len(will.will_payload) + (0 if block is None else 16 + len(connect.raw)),
             None if at.version is not V5 else summaries(block),
             event.capture,
-            Related("the CONNECT with the will", sent.packet, sent.frame, sent.timestamp_ns),
+            Related.to("the CONNECT with the will", sent),
         )
         if self.fresh is not None:
             self.fresh[at.key] = True

@@ -27,8 +27,8 @@ from mqttscope.report.base import Sink, View
 from mqttscope.report.escape import cells
 from mqttscope.report.jsonl import JsonLines, harmless
 from mqttscope.report.notices import MAX_ENDINGS
-from mqttscope.report.text import C2S, MAX_CONNECTIONS, MAX_NAME, MIN_NAME, Heads, TextLines
-from mqttscope.session.connection import Connection
+from mqttscope.report.text import MAX_CONNECTIONS, MAX_NAME, MIN_NAME, Heads, TextLines
+from mqttscope.session.connection import C2S, Connection
 
 HIDDEN_PACKET: Final = -1
 """A packet that is counted and not shown."""

@@ -33,6 +33,17 @@ class Sink(Protocol):
         """Write bytes."""
 
 
+class Collected:
+    """A sink that keeps lines."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def write(self, data: bytes, /) -> object:
+        self.lines += data.decode("utf-8", "replace").split("\n")[:-1]
+        return len(data)
+
+
 @dataclass(slots=True)
 class View:
     """How the user wants to see things; the same for all human formats."""

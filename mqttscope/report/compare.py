@@ -15,9 +15,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from mqttscope.mqtt.constants import PacketType, ProtocolVersion, type_name
-from mqttscope.mqtt.declare import Malformed
-from mqttscope.mqtt.packets import Publish, Subscribe, Unsubscribe
+from mqttscope.mqtt import Malformed, PacketType, ProtocolVersion, Publish, Subscribe, Unsubscribe
+from mqttscope.mqtt.constants import type_name
 from mqttscope.mqtt.view import text, without_topic
 from mqttscope.replay.verify.captures import A, B, CaptureDifference, CaptureDifferenceKind, Comparison, Counts
 from mqttscope.replay.verify.difference import reason_text
@@ -29,7 +28,6 @@ from mqttscope.report.page import Page
 from mqttscope.report.replay.json import ReplayJson
 from mqttscope.report.replay.text import concealed, plain
 from mqttscope.report.when import duration
-from mqttscope.secrets.findings import masked
 
 MAX_LINES = 200
 """Lines about differences that text shows where nothing else is asked for."""
@@ -122,7 +120,7 @@ class CompareText:
         self.sink.write(page.encoded())
 
     def _heading(self, client: str, counts: Counts, page: Page) -> str:
-        name = page.safe(self._shown(client)) if client else "connections without a Client Identifier"
+        name = page.safe(concealed(client, self.view)) if client else "connections without a Client Identifier"
         one, other = counts.connections
         told = plural(one, "connection") if one == other else f"{plural(one, 'connection')} in A, {other:,} in B"
         lost = [f"{SIDES[side]} lacks {plural(counts.lost[side], 'byte')}" for side in (A, B) if counts.lost[side]]
@@ -172,17 +170,16 @@ class CompareText:
     def _subject(self, difference: CaptureDifference, page: Page) -> str:
         entry = difference.entry
         assert entry is not None
-        kind = "malformed packet" if isinstance(entry.packet, Malformed) else _type_of(entry.packet.packet_type)
+        kind = (
+            "malformed packet" if isinstance(entry.packet, Malformed) else type_name(entry.packet.packet_type).upper()
+        )
         about = _about(difference)
         of = (
             ""
             if about is None
-            else f" {'to' if entry.type == 'publish' else 'of'} {page.safe(_cut(self._shown(about)))}"
+            else f" {'to' if entry.type == 'publish' else 'of'} {page.safe(_cut(concealed(about, self.view)))}"
         )
         return f"{'client' if entry.from_client else 'broker'} {kind}{of}"
-
-    def _shown(self, name: str) -> str:
-        return name if self.view.show_secrets else masked(name, self.view.secret_length)
 
     def _value(self, difference: CaptureDifference, side: int, page: Page) -> str:
         """One value, as short as it can be told."""
@@ -199,10 +196,6 @@ class CompareText:
 
 
 _WHO = {"client": "client", "server": "broker", None: "network"}
-
-
-def _type_of(kind: Any) -> str:
-    return type_name(kind).upper()
 
 
 def _about(difference: CaptureDifference) -> str | None:

@@ -54,7 +54,6 @@ class Row:
     packets: int = 0
     octets: int = 0
     packet_rate: float = 0.0
-    """Packets per second, lately."""
     octet_rate: float = 0.0
     connects: int = 0
     """CONNECT packets of a client."""
@@ -84,7 +83,6 @@ class Traffic:
     qos: Counter[int] = field(default_factory=Counter)
     """PUBLISH packets by QoS."""
     open: int = 0
-    """Connections open now."""
     opened: int = 0
     connecting: Row = field(default_factory=Row)
     """CONNECT packets."""
@@ -470,18 +468,9 @@ def _head(traffic: Traffic, capture: str, painter: Painter) -> list[str]:
 
 def _comings(traffic: Traffic, painter: Painter) -> tuple[tuple[str, str], ...]:
     """How clients come and go, trouble first; how often lately where there is room for it."""
-    return next(
-        (
-            parts
-            for parts in (_parts(traffic, painter, rates=rates) for rates in (True, False))
-            if _fits(parts, painter)
-        ),
-        _parts(traffic, painter, rates=False),
-    )
-
-
-def _fits(parts: tuple[tuple[str, str], ...], painter: Painter) -> bool:
-    return sum(len(text) + 1 for text, _ in parts) - 1 <= painter.width
+    parts = _parts(traffic, painter, rates=True)
+    fits = sum(len(text) + 1 for text, _ in parts) - 1 <= painter.width
+    return parts if fits else _parts(traffic, painter, rates=False)
 
 
 def _parts(traffic: Traffic, painter: Painter, *, rates: bool) -> tuple[tuple[str, str], ...]:

@@ -217,13 +217,11 @@ BINARY: Schema = {
     **record({"length": COUNT}, {"text": TEXT, "hex": HEX, "truncated": BOOL, "redacted": BOOL}),
     "anyOf": [{"required": [key]} for key in ("text", "hex", "redacted")],
 }
-"""A binary value."""
 DIRECTION = word("client_to_server", "server_to_client")
 SIDE = word("client", "server")
 PROTOCOL = word("3.1", "3.1.1", "5.0")
 TRANSPORT = word("tcp", "websocket", "tls")
 CAPTURE_ERROR = record({"capture": NAME, "message": TEXT, "offset": maybe(WHOLE), "frames": COUNT})
-"""What is wrong with a capture."""
 PACKET = ValueType(
     {"anyOf": [{"$ref": f"#/$defs/event_{name}"} for name in ("packet", "malformed", "gap", "unparsed")]}
 )

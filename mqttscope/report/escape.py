@@ -28,7 +28,7 @@ def escape(text: str, *, ascii_only: bool = False) -> str:
         if text.isascii() or (not ascii_only and _ORDINARY.fullmatch(text)):
             return text
     elif text.isascii():
-        return _CONTROL.sub(_escaped_control, text)
+        return _CONTROL.sub(lambda found: _escaped_ascii(found[0]), text)
     out: list[str] = []
     marks = 0
     for char in text:
@@ -37,11 +37,11 @@ def escape(text: str, *, ascii_only: bool = False) -> str:
             marks = 0
             continue
         if ascii_only or not char.isprintable() or "\ufe00" <= char <= "\ufe0f" or "\U000e0100" <= char <= "\U000e01ef":
-            out.append(_escaped(char))
+            out.append(escaped(char))
             marks = 0
             continue
         marks = 0 if get_character_cell_size(char) else marks + 1
-        out.append(_escaped(char) if marks > MAX_MARKS else char)
+        out.append(escaped(char) if marks > MAX_MARKS else char)
     return "".join(out)
 
 
@@ -58,17 +58,14 @@ def escape_bytes(raw: bytes, *, ascii_only: bool = False) -> str:
     return escape(raw.decode("utf-8", "surrogateescape"), ascii_only=ascii_only)
 
 
-def _escaped_control(found: re.Match[str]) -> str:
-    return _escaped_ascii(found[0])
-
-
 def _escaped_ascii(char: str) -> str:
     if char.isprintable():
         return char
     return _SHORT.get(char) or f"\\x{ord(char):02x}"
 
 
-def _escaped(char: str) -> str:
+def escaped(char: str) -> str:
+    r"""A character as an escape: ``\u202e``; ``\x80`` for what stands for a byte that is not UTF-8."""
     code = ord(char)
     if 0xDC80 <= code <= 0xDCFF:
         return f"\\x{code - 0xDC00:02x}"

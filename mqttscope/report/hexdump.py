@@ -16,7 +16,6 @@ from mqttscope.report.style import Painter
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _INDENT = 2
 _SHOWN = bytes(byte if 32 <= byte < 127 else ord(".") for byte in range(256))
-"""Each byte as text."""
 
 
 def letter(index: int) -> str:

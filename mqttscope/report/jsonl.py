@@ -171,13 +171,11 @@ class JsonLines:
                 shown["topic"] = shown_name(topic, show_secrets=self.show_secrets)
         return f"{self._lines.envelope('malformed', event)},{dumps_text(shown)[1:]}\n"
 
-    def _ending(self, event: ConnectionEnding) -> dict[str, Any]:
-        """The object of the first FIN or RST."""
+    def _head(self, name: str, event: ConnectionOpened | ConnectionEnding | ConnectionClosed) -> dict[str, Any]:
         connection = event.connection
-        identifier = connection.client_identifier
         return {
             "schema": SCHEMA,
-            "event": "connection_ending",
+            "event": name,
             "capture": text(event.capture),
             "frame": event.frame,
             "timestamp": self._clock.iso(event.timestamp_ns),
@@ -185,6 +183,14 @@ class JsonLines:
             "connection": connection.number,
             "client": connection.client,
             "server": connection.server,
+        }
+
+    def _ending(self, event: ConnectionEnding) -> dict[str, Any]:
+        """The object of the first FIN or RST."""
+        connection = event.connection
+        identifier = connection.client_identifier
+        return {
+            **self._head("connection_ending", event),
             "client_identifier": shown_name(identifier, show_secrets=self.show_secrets),
             "how": connection.closed_how,
             "by": connection.closed_by,
@@ -194,16 +200,8 @@ class JsonLines:
         """The object of a connection that opened or closed."""
         connection = event.connection
         closed = isinstance(event, ConnectionClosed)
-        shown: dict[str, Any] = {
-            "schema": SCHEMA,
-            "event": "connection_closed" if closed else "connection_opened",
-            "capture": text(event.capture),
-            "frame": event.frame,
-            "timestamp": self._clock.iso(event.timestamp_ns),
-            "timestamp_ns": captured(event.timestamp_ns),
-            "connection": connection.number,
-            "client": connection.client,
-            "server": connection.server,
+        shown = {
+            **self._head("connection_closed" if closed else "connection_opened", event),
             "transport": connection.transport,
             "handshake_seen": connection.handshake_seen,
             "roles_known": connection.roles_known,
@@ -599,7 +597,6 @@ def dumps(value: Any) -> bytes:
 
 
 def dumps_text(value: Any) -> str:
-    """Compact JSON."""
     return _dumps(value).decode()
 
 

@@ -7,32 +7,15 @@ line named by its connection.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from mqttscope.events import (
-    CaptureRemark,
-    ConnectionClosed,
-    ConnectionEnding,
-    ConnectionOpened,
-    DiscardedEvent,
-    Event,
-    GapEvent,
-    MalformedEvent,
-    PacketEvent,
-    UnparsedEvent,
-)
-from mqttscope.mqtt.constants import Direction, PacketType
-from mqttscope.mqtt.declare import ControlPacket
+from mqttscope import events
+from mqttscope.mqtt import ControlPacket, PacketType
 from mqttscope.report import notices
 from mqttscope.report.base import Sink, View
-from mqttscope.report.public_report import PublicReport
-from mqttscope.report.style import Line, Painter, Wrapped, encoded
-from mqttscope.report.summary import Summary
-from mqttscope.report.text import Heads, Preambles, end_of
+from mqttscope.report.style import Line, Wrapped
+from mqttscope.report.text import EventLines
 from mqttscope.report.when import NARROW
-from mqttscope.session.connection import Connection
+from mqttscope.session.connection import C2S, Connection
 
-C2S = Direction.CLIENT_TO_SERVER
 UNLIMITED_CELLS = 140
 """Columns of a ladder where the output has no limit: its right-hand side has to stand somewhere."""
 MIN_CELLS = 40
@@ -108,24 +91,17 @@ class Tags:
         return number
 
     def forget(self, connection: int) -> None:
-        """The connection is over."""
         found = self._running.pop(connection, {})
         self._count -= len(found)
         self._circle.difference_update(found.values())
 
 
-class Ladder(PublicReport):
+class Ladder(EventLines):
     """Writes events as a ladder."""
 
     def __init__(self, sink: Sink, view: View) -> None:
-        super().__init__(view)
-        self.sink = sink
-        self.painter = Painter(view)
-        self.heads = Heads(view, self.painter)
+        super().__init__(sink, view)
         self.heads.names_broker = False
-        self.preambles = Preambles(self.painter, self.heads.time)
-        self.endings = notices.Endings(self.painter)
-        self.summary = Summary(view, self.painter)
         self.tags = Tags()
         self.width = max(MIN_CELLS, view.width) if view.width > 0 else UNLIMITED_CELLS
         self.named = not 0 < view.width < NARROW
@@ -137,41 +113,22 @@ class Ladder(PublicReport):
         self._left = "◀" if view.unicode else "<"
         self._broken = "┊" if view.unicode else ":"
 
-    def show(self, event: Event) -> None:
-        """Write one event as a rung."""
-        lines = self.preambles.of(event)
-        lines += self._lines(event)
-        if lines:
-            self.sink.write(encoded(lines))
+    def other(self, event: events.Event) -> list[str]:
+        """The lines of any event but a packet; what a closed connection had running is forgotten."""
+        lines = super().other(event)
+        if isinstance(event, events.ConnectionClosed):
+            self.tags.forget(event.connection.number)
+        return lines
 
-    def _lines(self, event: Event) -> Iterator[str]:
-        painter = self.painter
-        if isinstance(event, PacketEvent):
-            yield self._packet(event)
-        elif isinstance(event, MalformedEvent | GapEvent | UnparsedEvent | DiscardedEvent):
-            yield from self._broken_lines(event)
-        elif isinstance(event, ConnectionOpened):
-            text = self.heads.rule(event.timestamp_ns)
-            notices.opened(text, event, painter)
-            self.heads.introduce(event.connection)
-            yield from text.texts()
-        elif isinstance(event, ConnectionEnding | ConnectionClosed):
-            yield from end_of(event, self.heads, self.endings, self._unanswered(event.connection))
-            if isinstance(event, ConnectionClosed):
-                self.tags.forget(event.connection.number)
-        elif isinstance(event, CaptureRemark):
-            text = Wrapped(painter.line())
-            notices.capture_error(text, event, painter)
-            yield from text.texts()
-
-    def _begin(self, event: PacketEvent | MalformedEvent | GapEvent | UnparsedEvent | DiscardedEvent) -> Line:
+    def _begin(self, event: events.PacketEvent | events.Damage) -> Line:
         """Time, connection and client: what stands left of the ladder."""
         line = self.painter.line(self.width)
         line.add(f"{self.heads.time.text(event.timestamp_ns)} ", "time")
         line.put(*self.heads.label(event.connection))
         return line
 
-    def _packet(self, event: PacketEvent) -> str:
+    def packet_text(self, event: events.PacketEvent) -> str:
+        """The rung of a packet."""
         line = self._begin(event)
         packet = event.packet
         tag, kind = self._tag(event), packet.packet_type
@@ -208,12 +165,11 @@ class Ladder(PublicReport):
             return chr(0x2460 + number - 1)
         return f"({number})"
 
-    def _tag(self, event: PacketEvent) -> tuple[int, str] | None:
-        """Number and style of the exchange that a packet belongs to."""
+    def _tag(self, event: events.PacketEvent) -> tuple[int, str] | None:
         number = self._number(event)
         return None if number is None else (number, f"tag{number % 5}")
 
-    def _number(self, event: PacketEvent) -> int | None:
+    def _number(self, event: events.PacketEvent) -> int | None:
         packet, connection = event.packet, event.connection
         kind = packet.packet_type
         if kind == PacketType.PUBLISH:
@@ -235,7 +191,7 @@ class Ladder(PublicReport):
     def _ending(self, connection: Connection, began: int | None) -> int | None:
         return None if began is None else self.tags.end(connection.number, began)
 
-    def _of_publish(self, event: PacketEvent, packet: ControlPacket) -> int | None:
+    def _of_publish(self, event: events.PacketEvent, packet: ControlPacket) -> int | None:
         identifier: int | None = packet.packet_identifier  # type: ignore[attr-defined]
         if identifier is None:
             return None
@@ -248,32 +204,22 @@ class Ladder(PublicReport):
             self.tags.end(connection.number, running.packet)
         return self.tags.begin(connection.number, event.number)
 
-    def _broken_lines(self, event: MalformedEvent | GapEvent | UnparsedEvent | DiscardedEvent) -> Iterator[str]:
+    def damaged(self, event: events.Damage) -> Wrapped:
         """Damage is a break in the bars."""
         line = self._begin(event)
         arrow = self.painter.to_server if event.direction is C2S else self.painter.to_client
         line.add(self._broken, "error")
         text = Wrapped(line)
-        if isinstance(event, MalformedEvent):
-            text.add(f" {arrow} {notices.malformed_type(event)} MALFORMED ", "malformed")
-            notices.malformed(text, event, self.painter)
-        elif isinstance(event, GapEvent):
-            text.add(f" {arrow} GAP ", "error")
-            notices.gap(text, event)
-        elif isinstance(event, DiscardedEvent):
-            text.add(f" {arrow} DISCARDED ", "error")
-            notices.discarded(text, event)
-            self.heads.forget(event.connection)
-        else:
-            text.add(f" {arrow} UNPARSED ", "error")
-            notices.unparsed(text, event, self.painter)
+        name, style = notices.damage_name(event)
+        text.add(f" {arrow} {name}", style)
+        notices.damage(text, event, self.painter)
         last = text.lines[-1]
         if last.left > 0 and len(text.lines) == 1:
             last.add(" " * last.left)
             last.add(self._broken, "error")
-        yield from text.texts()
+        return text
 
-    def _unanswered(self, connection: Connection) -> str:
+    def unanswered(self, connection: Connection) -> str:
         """The exchanges that nobody ended; not told where the capture lost bytes."""
         if connection.gaps:
             return ""

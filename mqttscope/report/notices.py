@@ -10,17 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mqttscope.events import (
-    CaptureRemark,
-    ClockStep,
-    ConnectionClosed,
-    ConnectionEnding,
-    ConnectionOpened,
-    DiscardedEvent,
-    GapEvent,
-    MalformedEvent,
-    UnparsedEvent,
-)
+from mqttscope import events
 from mqttscope.lint.foreign import PREFACES
 from mqttscope.mqtt.constants import Direction, PacketType, reason_name, type_name
 from mqttscope.mqtt.wire import counted
@@ -86,7 +76,7 @@ Said = list[tuple[str, str]]
 """Texts with their styles."""
 
 
-def opened(line: Wrapped, event: ConnectionOpened, painter: Painter) -> None:
+def opened(line: Wrapped, event: events.ConnectionOpened, painter: Painter) -> None:
     """``#0 10.0.0.4:51234 → 10.0.0.2:1883 opened``, and what is assumed or special."""
     connection = event.connection
     line.add(f"{painter.rule} #{connection.number} ", "rule")
@@ -125,7 +115,6 @@ def _details(connection: Connection) -> list[str]:
 
 
 def _is_read(connection: Connection) -> bool:
-    """Whether the packets of a connection can be seen."""
     return connection.transport != "tls" or connection.decrypted
 
 
@@ -137,7 +126,9 @@ def version_assumed(line: Wrapped, connection: Connection, painter: Painter, *, 
     line.add(f"MQTT {connection.version.text}? (assumed, {because}; --mqtt-version sets it)", "note")
 
 
-def closed(line: Wrapped, event: ConnectionEnding | ConnectionClosed, painter: Painter, unanswered: str = "") -> None:
+def closed(
+    line: Wrapped, event: events.ConnectionEnding | events.ConnectionClosed, painter: Painter, unanswered: str = ""
+) -> None:
     """How a connection ended, by whom, and what it carried up to then."""
     connection = event.connection
     line.add(f"{painter.rule} #{connection.number} ", "rule")
@@ -185,12 +176,6 @@ def later(line: Wrapped, connection: Connection, painter: Painter) -> None:
     line.add(painter.name(name, 32) if name else painter.safe(connection.client), "client")
 
 
-def discarded(line: Wrapped, event: DiscardedEvent) -> None:
-    """Bytes of a segment that no connection takes."""
-    style = "note" if event.reason in ("late_copy", "damaged") else "error"
-    line.add(f"{counted(event.length, 'byte')} {_DISCARDED.get(event.reason, event.reason)}", style)
-
-
 def _closed_tls(line: Wrapped, connection: Connection, painter: Painter) -> None:
     """What was agreed on and how much went each way, as far as records that are not decrypted tell."""
     details, dot = connection.details, painter.dot
@@ -207,12 +192,28 @@ def _closed_tls(line: Wrapped, connection: Connection, painter: Painter) -> None
             line.add(f"{dot}{counted(side['unframed_bytes'], 'byte')}{arrow} outside records", "error")
 
 
-def gap(line: Wrapped, event: GapEvent) -> None:
-    """Bytes that the capture does not have."""
-    line.add(f"{counted(event.length, 'byte')} {GAPS.get(event.reason, event.reason)}", "error")
+def damage_name(event: events.Damage, cells: int = 0) -> tuple[str, str]:
+    """What stands where the type of a packet does, with its style."""
+    if isinstance(event, events.MalformedEvent):
+        return f"{(event.type or 'packet').upper():<{cells}} MALFORMED ", "malformed"
+    name = {events.GapEvent: "GAP", events.DiscardedEvent: "DISCARDED"}.get(type(event), "UNPARSED")
+    return f"{name:<{cells}} ", "error"
 
 
-def unparsed(line: Wrapped, event: UnparsedEvent, painter: Painter) -> None:
+def damage(line: Wrapped, event: events.Damage, painter: Painter) -> None:
+    """Which bytes are missing or no good packet, and why."""
+    if isinstance(event, events.MalformedEvent):
+        _malformed(line, event, painter)
+    elif isinstance(event, events.UnparsedEvent):
+        _unparsed(line, event, painter)
+    elif isinstance(event, events.GapEvent):
+        line.add(f"{counted(event.length, 'byte')} {GAPS.get(event.reason, event.reason)}", "error")
+    else:
+        style = "note" if event.reason in ("late_copy", "damaged") else "error"
+        line.add(f"{counted(event.length, 'byte')} {_DISCARDED.get(event.reason, event.reason)}", style)
+
+
+def _unparsed(line: Wrapped, event: events.UnparsedEvent, painter: Painter) -> None:
     """Bytes that belong to no packet that could be read; those of a CONNECT may hold a password."""
     found = event.unparsed
     what = counted(found.length, "byte")
@@ -230,7 +231,7 @@ def unparsed(line: Wrapped, event: UnparsedEvent, painter: Painter) -> None:
     line.add(_spoken_instead(event), "error")
 
 
-def malformed(line: Wrapped, event: MalformedEvent, painter: Painter) -> None:
+def _malformed(line: Wrapped, event: events.MalformedEvent, painter: Painter) -> None:
     """Where a packet breaks the layout, and how."""
     found = event.malformed
     where = f"{found.field} at byte {found.offset}" if found.field else f"byte {found.offset}"
@@ -242,7 +243,7 @@ def malformed(line: Wrapped, event: MalformedEvent, painter: Painter) -> None:
     line.add(_spoken_instead(event), "error")
 
 
-def _spoken_instead(event: MalformedEvent | UnparsedEvent) -> str:
+def _spoken_instead(event: events.MalformedEvent | events.UnparsedEvent) -> str:
     """Which other protocol a side begins with, empty where that may be MQTT."""
     if not event.connection.handshake_seen or event.connection.side(event.direction).packets:
         return ""
@@ -254,15 +255,10 @@ def _spoken_instead(event: MalformedEvent | UnparsedEvent) -> str:
     return f" (the server answers in {protocol}, not in MQTT)"
 
 
-def malformed_type(event: MalformedEvent) -> str:
-    """Type name of a malformed packet for the type column."""
-    return (event.type or "packet").upper()
-
-
-def capture_error(line: Wrapped, event: CaptureRemark, painter: Painter) -> None:
+def capture_error(line: Wrapped, event: events.CaptureRemark, painter: Painter) -> None:
     """What is wrong with a capture."""
     line.add(f"!! {painter.name(event.capture, 60)}: ", "error")
-    if isinstance(event, ClockStep):
+    if isinstance(event, events.ClockStep):
         line.add(event.message, "error")
         return
     if isinstance(event, CaptureDrops):
@@ -313,7 +309,7 @@ class Endings:
         """Whether a line has said the end of this connection."""
         return connection.number in self._said
 
-    def later(self, event: ConnectionClosed) -> Said:
+    def later(self, event: events.ConnectionClosed) -> Said:
         """What came after the end, and what is known of the whole connection only now; then it is forgotten.
 
         Of a connection whose end was not said nothing is repeated that its closing line has: packets and gaps.

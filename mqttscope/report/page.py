@@ -129,7 +129,6 @@ class Page:
             self._print(Text(one, style=style))
 
     def title(self, text: str) -> None:
-        """Heading of a section."""
         self._print(Text(""))
         self._print(Text(text, style="bold"))
 

@@ -16,6 +16,7 @@ from mqttscope.mqtt.wire import counted
 from mqttscope.payloads import values
 from mqttscope.payloads.compressed import FIRST_BYTES, unpack
 from mqttscope.payloads.decoders import DECODED_KINDS, Decoded, by_content_type
+from mqttscope.report.base import View
 from mqttscope.report.escape import cells, cut, escape
 from mqttscope.secrets.forms import without_tokens
 
@@ -68,6 +69,13 @@ class PayloadView:
         self.held = held
         self.ascii_only = not unicode
         self.ellipsis = "…" if unicode else "..."
+
+    @classmethod
+    def of(cls, view: View) -> PayloadView:
+        """As the user wants to see payloads."""
+        return cls(
+            view.payload, limit=view.payload_limit, unicode=view.unicode, show_secrets=view.show_secrets, held=view.held
+        )
 
     def preview(
         self, payload: bytes, room: int, *, content_type: str | None = None, indicator: int | None = None,

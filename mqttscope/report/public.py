@@ -10,32 +10,8 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from mqttscope.events import (
-    ConnectionClosed,
-    ConnectionEnding,
-    ConnectionOpened,
-    Event,
-    MalformedEvent,
-    PacketEvent,
-    UnparsedEvent,
-)
-from mqttscope.mqtt.codec import trace
-from mqttscope.mqtt.constants import Direction, ProtocolVersion
-from mqttscope.mqtt.declare import ControlPacket, Span
-from mqttscope.mqtt.packets import (
-    Connect,
-    Pingreq,
-    Pingresp,
-    Puback,
-    Pubcomp,
-    Publish,
-    Pubrec,
-    Pubrel,
-    Suback,
-    Subscribe,
-    Unsuback,
-    Unsubscribe,
-)
+from mqttscope import events
+from mqttscope.mqtt import Connect, ControlPacket, Direction, ProtocolVersion, Publish, Span, packets, trace
 from mqttscope.secrets.addresses import public_details
 from mqttscope.secrets.credentials import starred_name, without_told
 from mqttscope.secrets.forms import REACH, SHORTEST, joined, suspicions
@@ -58,7 +34,7 @@ MAX_TRACED_BYTES = 65_536
 
 
 @dataclass(slots=True)
-class PublicPacket(PacketEvent):
+class PublicPacket(events.PacketEvent):
     """A packet of which something is hidden."""
 
     hidden: Ranges = field(default_factory=list)
@@ -75,7 +51,7 @@ class DecodedPacket(PublicPacket):
 
 
 @dataclass(slots=True)
-class PublicMalformed(MalformedEvent):
+class PublicMalformed(events.MalformedEvent):
     """A malformed packet as it may be shown."""
 
     hidden: Ranges = field(default_factory=list)
@@ -88,7 +64,7 @@ class PublicMalformed(MalformedEvent):
 
 
 @dataclass(slots=True)
-class PublicUnparsed(UnparsedEvent):
+class PublicUnparsed(events.UnparsedEvent):
     """Bytes that are no packet, as they may be shown."""
 
     hidden: Ranges = field(default_factory=list)
@@ -96,32 +72,37 @@ class PublicUnparsed(UnparsedEvent):
     """As in `PublicMalformed`."""
 
 
-Found = PacketEvent | MalformedEvent | UnparsedEvent
+Found = events.PacketEvent | events.MalformedEvent | events.UnparsedEvent
 """What bytes are taken for."""
-_NO_SECRETS = frozenset((Puback, Pubrec, Pubrel, Pubcomp, Subscribe, Suback, Unsubscribe, Unsuback, Pingreq, Pingresp))
+_NO_SECRETS = frozenset(
+    (
+        packets.Puback, packets.Pubrec, packets.Pubrel, packets.Pubcomp, packets.Subscribe, packets.Suback,
+        packets.Unsubscribe, packets.Unsuback, packets.Pingreq, packets.Pingresp,
+    )
+)  # fmt: skip
 """Packets that hold none where they have no fault and no properties."""
 
 
-def public_event(event: Event, *, spans: bool = False) -> Event:
+def public_event(event: events.Event, *, spans: bool = False) -> events.Event:
     """An event without its secrets; itself where it has none.  Its connection is in the state before it."""
     if isinstance(event, PublicPacket | PublicMalformed | PublicUnparsed):
         return event
-    if isinstance(event, PacketEvent):
+    if isinstance(event, events.PacketEvent):
         return public_packet(event, spans=spans)
-    if isinstance(event, MalformedEvent):
+    if isinstance(event, events.MalformedEvent):
         return public_malformed(event, spans=spans)
-    if isinstance(event, UnparsedEvent):
+    if isinstance(event, events.UnparsedEvent):
         return public_unparsed(event)
-    if isinstance(event, ConnectionOpened | ConnectionEnding | ConnectionClosed):
+    if isinstance(event, events.ConnectionOpened | events.ConnectionEnding | events.ConnectionClosed):
         return _public_connection(event)
     return event
 
 
 def public_given(event: Found, hidden: Ranges) -> Found:
     """What a user gave, with these ranges of its bytes hidden, and the places of its fields."""
-    if isinstance(event, MalformedEvent):
+    if isinstance(event, events.MalformedEvent):
         return public_malformed(event, hidden, spans=True)
-    if isinstance(event, UnparsedEvent):
+    if isinstance(event, events.UnparsedEvent):
         return public_unparsed(event, hidden)
     packet, connection = event.packet, event.connection
     version = packet.version if isinstance(packet, Connect) else connection.version
@@ -132,7 +113,7 @@ def public_given(event: Found, hidden: Ranges) -> Found:
     )  # fmt: skip
 
 
-def public_packet(event: PacketEvent, shown: int | None = None, *, spans: bool = False) -> PacketEvent:
+def public_packet(event: events.PacketEvent, shown: int | None = None, *, spans: bool = False) -> events.PacketEvent:
     """A packet without its secrets; itself where it has none, as nearly all.
 
     ``shown``: bytes of a payload that anybody is shown, where these are not all.  With ``spans`` it has the places of
@@ -164,13 +145,13 @@ def public_packet(event: PacketEvent, shown: int | None = None, *, spans: bool =
     )  # fmt: skip
 
 
-def with_decoded(event: Event, decoded: Decoded, *, show_secrets: bool, spans: bool = False) -> Event:
+def with_decoded(event: events.Event, decoded: Decoded, *, show_secrets: bool, spans: bool = False) -> events.Event:
     """A PUBLISH, as it may be shown, with what a decoder made of its payload.
 
     Where that has secrets which asterisks in the payload would not hide, all bytes of the payload are hidden.  With
     ``spans`` it has the places of its fields.
     """
-    if not isinstance(event, PacketEvent):
+    if not isinstance(event, events.PacketEvent):
         return event
     packet = event.packet
     hidden = hidden_of(event)
@@ -189,12 +170,12 @@ def with_decoded(event: Event, decoded: Decoded, *, show_secrets: bool, spans: b
     )  # fmt: skip
 
 
-def decoded_of(event: Event) -> Decoded | None:
+def decoded_of(event: events.Event) -> Decoded | None:
     """What a decoder made of the payload of an event."""
     return event.decoded if isinstance(event, DecodedPacket) else None
 
 
-def with_public_names(event: Event, *, spans: bool = False) -> Event:
+def with_public_names(event: events.Event, *, spans: bool = False) -> events.Event:
     """An event without credentials in the Client Identifier and in topics; itself where they have none."""
     connection: Any = getattr(event, "connection", None)
     identifier = None if connection is None else connection.client_identifier
@@ -204,7 +185,7 @@ def with_public_names(event: Event, *, spans: bool = False) -> Event:
             known = copy(connection)
             known.client_identifier = shown
             event = replace(cast(Any, event), connection=known)
-    if not isinstance(event, PacketEvent):
+    if not isinstance(event, events.PacketEvent):
         return event
     packet, topic = without_names_of(event.packet), event.topic and starred_name(event.topic)
     if packet is event.packet and topic == event.topic:
@@ -219,7 +200,9 @@ def with_public_names(event: Event, *, spans: bool = False) -> Event:
     )  # fmt: skip
 
 
-def public_malformed(event: MalformedEvent, hidden: Ranges | None = None, *, spans: bool = False) -> PublicMalformed:
+def public_malformed(
+    event: events.MalformedEvent, hidden: Ranges | None = None, *, spans: bool = False
+) -> PublicMalformed:
     """A malformed packet without what may be of a secret; with the places of its fields where ``spans`` are wanted.
 
     ``hidden``: ranges of its bytes that are known to be secret; by default they are found.
@@ -237,7 +220,7 @@ def public_malformed(event: MalformedEvent, hidden: Ranges | None = None, *, spa
     )  # fmt: skip
 
 
-def public_unparsed(event: UnparsedEvent, hidden: Ranges | None = None) -> PublicUnparsed:
+def public_unparsed(event: events.UnparsedEvent, hidden: Ranges | None = None) -> PublicUnparsed:
     """Bytes that are no packet without what may be of a secret; ``hidden`` as for `public_malformed`."""
     found, connection = event.unparsed, event.connection
     if hidden is None:
@@ -250,8 +233,8 @@ def public_unparsed(event: UnparsedEvent, hidden: Ranges | None = None) -> Publi
 
 
 def _public_connection(
-    event: ConnectionOpened | ConnectionEnding | ConnectionClosed,
-) -> ConnectionOpened | ConnectionEnding | ConnectionClosed:
+    event: events.ConnectionOpened | events.ConnectionEnding | events.ConnectionClosed,
+) -> events.ConnectionOpened | events.ConnectionEnding | events.ConnectionClosed:
     """What opened or ended, without what may be a token in the HTTP request that it began with."""
     connection = event.connection
     if not connection.details or connection.transport == "tcp":
@@ -277,21 +260,21 @@ def spans_of(raw: bytes, packet: ControlPacket | None, version: ProtocolVersion)
     return [*spans, Span("unparsed", MAX_TRACED_BYTES, len(raw))]
 
 
-def hidden_of(event: PacketEvent | MalformedEvent | UnparsedEvent) -> Ranges:
+def hidden_of(event: events.PacketEvent | events.MalformedEvent | events.UnparsedEvent) -> Ranges:
     """Ranges of the bytes of an event that are asterisks."""
     return event.hidden if isinstance(event, PublicPacket | PublicMalformed | PublicUnparsed) else []
 
 
-def fields_shown(event: MalformedEvent) -> tuple[str, ...]:
+def fields_shown(event: events.MalformedEvent) -> tuple[str, ...]:
     """The fields of a malformed packet that were read and may be shown."""
     return event.visible if isinstance(event, PublicMalformed) else tuple(event.malformed.fields_read)
 
 
-def protocol_of(event: MalformedEvent | UnparsedEvent) -> str:
+def protocol_of(event: events.MalformedEvent | events.UnparsedEvent) -> str:
     """Which other protocol the bytes of an event are of, empty where they may be MQTT."""
     if isinstance(event, PublicMalformed | PublicUnparsed):
         return event.protocol
-    raw = event.malformed.raw if isinstance(event, MalformedEvent) else event.unparsed.raw
+    raw = event.malformed.raw if isinstance(event, events.MalformedEvent) else event.unparsed.raw
     return _protocol(raw, event.direction)
 
 

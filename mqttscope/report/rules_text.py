@@ -21,7 +21,7 @@ from mqttscope.lint.finding import Confidence, Finding, Scope, Severity
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.constants import REASON_CODES
 from mqttscope.report import documents as doc
-from mqttscope.report.base import View
+from mqttscope.report.base import Collected, View
 from mqttscope.report.escape import cells, elide
 from mqttscope.report.explain import CONFIDENCES, SCOPES, area, at_most, cited, is_on, needs, switched, versions
 from mqttscope.report.findings.base import STYLES
@@ -230,27 +230,9 @@ class RulesText:
         return text.texts()
 
 
-class _Lines:
-    """A sink that keeps what was written."""
-
-    def __init__(self) -> None:
-        self.kept: list[bytes] = []
-
-    def write(self, data: bytes, /) -> object:
-        """Keep the bytes."""
-        self.kept.append(data)
-        return len(data)
-
-    def take(self) -> list[str]:
-        """The lines since the last time."""
-        shown = b"".join(self.kept).decode().split("\n")[:-1]
-        self.kept.clear()
-        return shown
-
-
 def render(rule: type[Rule], example: Conversation, view: View) -> list[str]:
     """The lines of an example, as `inspect` would show it, with each finding under the packet that is to blame."""
-    sink = _Lines()
+    sink = Collected()
     shown = replace(view, time="relative", payload_limit=PAYLOAD_LIMIT)
     # Properties that do not fit into a line may be what the finding is about: lines are wrapped and not cut.
     text = TextLines(sink, replace(shown, width=0))
@@ -261,8 +243,9 @@ def render(rule: type[Rule], example: Conversation, view: View) -> list[str]:
         findings = linter.feed(event)
         if findings or not _is_frame_work(event):
             text.feed(event)
-            for line in sink.take():
+            for line in sink.lines:
                 out += wrap_painted(line, painter)
+            sink.lines.clear()
         for one in findings:
             out += _under(one, painter)
     return out or [" " * _INDENT + "(no packets)"]

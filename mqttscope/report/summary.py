@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from mqttscope.events import PacketEvent
-from mqttscope.mqtt import packets
-from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
-from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.properties import BY_NAME, LISTS, USER_PROPERTY, Properties, property_name
+from mqttscope.mqtt import ControlPacket, PacketType, Properties, ProtocolVersion, packets
+from mqttscope.mqtt.constants import reason_name
+from mqttscope.mqtt.properties import BY_NAME, LISTS, USER_PROPERTY, property_name
 from mqttscope.mqtt.wire import counted
 from mqttscope.report.base import View
 from mqttscope.report.escape import cells
@@ -123,13 +122,7 @@ class Summary:
     def __init__(self, view: View, painter: Painter, *, alone: bool = False) -> None:
         self.painter = painter
         self.alone = alone
-        self.payload = PayloadView(
-            view.payload,
-            limit=view.payload_limit,
-            unicode=view.unicode,
-            show_secrets=view.show_secrets,
-            held=view.held,
-        )
+        self.payload = PayloadView.of(view)
         self.show_secrets = view.show_secrets
         self.names = TopicNames(painter)
         self._keep = NARROW_PAYLOAD if 0 < view.width < NARROW_LINE else MIN_PAYLOAD
@@ -376,7 +369,7 @@ def _property(number: int, value: Any) -> str:
     words = name.replace("_", " ") if name not in LISTS else "subscription"
     if name.endswith("_interval"):
         return f"{words.removesuffix(' interval')} {seconds(value)}" if isinstance(value, int) else words
-    if name in _NO_WHEN_ZERO and value in (0, 1):
+    if name in YES_OR_NO and value in (0, 1):
         return words if value else f"no {words.removesuffix(' available')}"
     if isinstance(value, bytes):
         return f"{words} ({counted(len(value), 'byte')})"
@@ -386,7 +379,7 @@ def _property(number: int, value: Any) -> str:
     return f"{words} {value[:200] if isinstance(value, str) else value}"
 
 
-_NO_WHEN_ZERO = {
+YES_OR_NO = {
     "retain_available",
     "wildcard_subscription_available",
     "subscription_identifier_available",
@@ -394,6 +387,7 @@ _NO_WHEN_ZERO = {
     "request_problem_information",
     "request_response_information",
 }
+"""Properties whose value is yes (1) or no (0)."""
 
 
 def _reason_text(kind: int, code: int, version: ProtocolVersion) -> str:

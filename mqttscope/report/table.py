@@ -42,12 +42,12 @@ from typing import Any, overload
 import orjson
 
 from mqttscope.events import Event, MalformedEvent, PacketEvent
-from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
-from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt import ControlPacket, PacketType, ProtocolVersion, Publish
+from mqttscope.mqtt.constants import reason_name
 from mqttscope.mqtt.view import printable, properties_view
 from mqttscope.payloads.values import text_of
 from mqttscope.report.base import Clock, Sink, View
+from mqttscope.report.escape import escaped
 from mqttscope.report.jsonl import harmless
 from mqttscope.report.public import PublicPacket, decoded_of, fields_shown
 from mqttscope.report.public_report import PublicReport
@@ -287,14 +287,4 @@ def _safe(text: None) -> None: ...
 def _safe(text: str | None) -> str | None:
     if text is None or text.isprintable():
         return text
-    return _UNSAFE.sub(_escape, text)
-
-
-def _escape(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    if 0xDC80 <= code <= 0xDCFF:
-        return f"\\x{code - 0xDC00:02x}"
-    if code > 0xFFFF:
-        return f"\\U{code:08x}"
-    # Not \x85 for U+0085: that is how a byte is shown which is not UTF-8.
-    return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}"
+    return _UNSAFE.sub(lambda found: escaped(found[0]), text)

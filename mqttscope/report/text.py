@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-from mqttscope.events import (
-    CaptureRemark,
-    ConnectionClosed,
-    ConnectionEnding,
-    ConnectionOpened,
-    DiscardedEvent,
-    Event,
-    GapEvent,
-    MalformedEvent,
-    PacketEvent,
-    UnparsedEvent,
-)
+from abc import abstractmethod
+
+from mqttscope import events
 from mqttscope.mqtt.constants import Direction, PacketType
 from mqttscope.report import notices
 from mqttscope.report.base import Sink, View
@@ -22,9 +13,8 @@ from mqttscope.report.public_report import PublicReport
 from mqttscope.report.style import Line, Painter, Wrapped, encoded
 from mqttscope.report.summary import Summary
 from mqttscope.report.when import NARROW, TimeColumn
-from mqttscope.session.connection import Connection
+from mqttscope.session.connection import C2S, Connection
 
-C2S = Direction.CLIENT_TO_SERVER
 MAX_CONNECTIONS = 10_000
 """Connections whose name column is kept ready; those that never close would add up."""
 NAME_SHARE = 5
@@ -83,7 +73,6 @@ class Heads:
 
     @property
     def name_width(self) -> int:
-        """Columns of the name column, which grows with the names."""
         return self._name_width
 
     def who(self, connection: Connection, direction: Direction) -> tuple[str, int]:
@@ -120,7 +109,7 @@ class Heads:
         painted = f"{plain}{self.painter.paint(name, 'client')}{pad}"
         return painted, len(plain) + width + len(pad)
 
-    def begin(self, event: PacketEvent | MalformedEvent | GapEvent | UnparsedEvent | DiscardedEvent) -> Line:
+    def begin(self, event: events.PacketEvent | events.Damage) -> Line:
         """A line with time and names."""
         line = self.painter.line()
         if self.time.mode != "none":
@@ -143,7 +132,6 @@ class Heads:
             self.introduced.add(connection.number)
 
     def forget(self, connection: Connection) -> None:
-        """A connection ended."""
         self.introduced.discard(connection.number)
         self._kept.pop(connection.number * 2, None)
         self._kept.pop(connection.number * 2 + 1, None)
@@ -162,7 +150,7 @@ class Preambles:
         """Connections of which it is remembered what was said; at `MAX_CONNECTIONS` all of it is forgotten."""
         return len(self._told)
 
-    def of(self, event: Event) -> list[str]:
+    def of(self, event: events.Event) -> list[str]:
         """Those of an event, mostly none."""
         lines: list[str] = []
         timestamp_ns = getattr(event, "timestamp_ns", None)
@@ -171,7 +159,7 @@ class Preambles:
             line = self.painter.line()
             line.add(f"{self.painter.rule} {day}", "rule")
             lines.append(str(line))
-        if isinstance(event, PacketEvent | MalformedEvent):
+        if isinstance(event, events.PacketEvent | events.MalformedEvent):
             connection = event.connection
             if not connection.version_known and self._told.get(connection.number) != connection.version:
                 if len(self._told) >= MAX_CONNECTIONS:
@@ -180,13 +168,13 @@ class Preambles:
                 text = Wrapped(self.painter.line())
                 notices.version_assumed(text, connection, self.painter, numbered=self.time.mode != "none")
                 lines += text.texts()
-        elif isinstance(event, ConnectionClosed):
+        elif isinstance(event, events.ConnectionClosed):
             self._told.pop(event.connection.number, None)
         return lines
 
 
-class TextLines(PublicReport):
-    """Writes every event as a line."""
+class EventLines(PublicReport):
+    """Writes events as lines that begin with time and names.  Subclasses say how packets look, and damage."""
 
     def __init__(self, sink: Sink, view: View) -> None:
         super().__init__(view)
@@ -197,83 +185,90 @@ class TextLines(PublicReport):
         self.endings = notices.Endings(self.painter)
         self.summary = Summary(view, self.painter)
 
-    def show(self, event: Event) -> None:
-        """Write one event as a line."""
+    def show(self, event: events.Event) -> None:
+        """Write one event."""
         lines = self.preambles.of(event)
-        if isinstance(event, PacketEvent):
-            lines.append(str(self.packet(event)).rstrip(" "))
+        if isinstance(event, events.PacketEvent):
+            lines.append(self.packet_text(event))
         else:
             lines += self.other(event)
         if lines:
             self.sink.write(encoded(lines))
 
-    def packet(self, event: PacketEvent) -> Line:
+    @abstractmethod
+    def packet_text(self, event: events.PacketEvent) -> str:
+        """The line of a packet."""
+
+    @abstractmethod
+    def damaged(self, event: events.Damage) -> Wrapped:
+        """The lines about damage."""
+
+    def unanswered(self, connection: Connection) -> str:
+        """What to say of exchanges that are open where a connection ends."""
+        return ""
+
+    def other(self, event: events.Event) -> list[str]:
+        """The lines of any other event; more than one only where the terminal is narrow."""
+        painter = self.painter
+        if isinstance(event, events.CaptureRemark):
+            text = Wrapped(painter.line())
+            notices.capture_error(text, event, painter)
+        elif isinstance(event, events.Damage):
+            text = self.damaged(event)
+            if isinstance(event, events.DiscardedEvent):
+                # The connection may be over, so that nothing else would make this forgotten.
+                self.heads.forget(event.connection)
+        elif isinstance(event, events.ConnectionOpened):
+            text = self.heads.rule(event.timestamp_ns)
+            notices.opened(text, event, painter)
+            self.heads.introduce(event.connection)
+        elif isinstance(event, events.ConnectionEnding | events.ConnectionClosed):
+            return self._end(event)
+        else:
+            return []
+        return text.texts()
+
+    def _end(self, event: events.ConnectionEnding | events.ConnectionClosed) -> list[str]:
+        """The end of a connection: where it ends, and where nothing more comes if there is more to say."""
+        painter, connection, endings = self.painter, event.connection, self.endings
+        unanswered = self.unanswered(connection)
+        if isinstance(event, events.ConnectionEnding):
+            text = self.heads.rule(event.timestamp_ns)
+            notices.closed(text, event, painter, unanswered)
+            endings.said(connection)
+            return text.texts()
+        told = endings.is_said(connection)
+        found = endings.later(event)
+        self.heads.forget(connection)
+        if not told:
+            text = self.heads.rule(event.timestamp_ns)
+            notices.closed(text, event, painter, unanswered)
+        elif found:
+            other = connection.also_closed
+            text = self.heads.rule(None if other is None else other.timestamp_ns)
+            notices.later(text, connection, painter)
+        else:
+            return []
+        endings.add(text, found, first=told)
+        return text.texts()
+
+
+class TextLines(EventLines):
+    """Writes every event as a line."""
+
+    def packet_text(self, event: events.PacketEvent) -> str:
         """The line of a packet."""
         line = self.heads.begin(event)
         kind = event.packet.packet_type
         line.add(_TYPES[kind], _TYPE_STYLES[kind])
         line.add(_PADS[kind])
         self.summary.describe(line, event)
-        return line
+        return str(line).rstrip(" ")
 
-    def other(self, event: Event) -> list[str]:
-        """The lines of any other event; more than one only where the terminal is narrow."""
-        painter = self.painter
-        if isinstance(event, CaptureRemark):
-            text = Wrapped(painter.line())
-            notices.capture_error(text, event, painter)
-        elif isinstance(event, GapEvent | UnparsedEvent | MalformedEvent | DiscardedEvent):
-            line = self.heads.begin(event)
-            if isinstance(event, MalformedEvent):
-                line.add(f"{notices.malformed_type(event):<{TYPE_CELLS}} MALFORMED ", "malformed")
-                text = Wrapped(line)
-                notices.malformed(text, event, painter)
-            elif isinstance(event, GapEvent):
-                line.add(f"{'GAP':<{TYPE_CELLS}} ", "error")
-                text = Wrapped(line)
-                notices.gap(text, event)
-            elif isinstance(event, DiscardedEvent):
-                line.add(f"{'DISCARDED':<{TYPE_CELLS}} ", "error")
-                text = Wrapped(line)
-                notices.discarded(text, event)
-                # The connection may be over, so that nothing else would make this forgotten.
-                self.heads.forget(event.connection)
-            else:
-                line.add(f"{'UNPARSED':<{TYPE_CELLS}} ", "error")
-                text = Wrapped(line)
-                notices.unparsed(text, event, painter)
-        elif isinstance(event, ConnectionOpened):
-            text = self.heads.rule(event.timestamp_ns)
-            notices.opened(text, event, painter)
-            self.heads.introduce(event.connection)
-        elif isinstance(event, ConnectionEnding | ConnectionClosed):
-            return end_of(event, self.heads, self.endings)
-        else:
-            return []
-        return text.texts()
-
-
-def end_of(
-    event: ConnectionEnding | ConnectionClosed, heads: Heads, endings: notices.Endings, unanswered: str = ""
-) -> list[str]:
-    """The lines about the end of a connection: where it ends, and where nothing more comes if there is more to say."""
-    painter, connection = heads.painter, event.connection
-    if isinstance(event, ConnectionEnding):
-        text = heads.rule(event.timestamp_ns)
-        notices.closed(text, event, painter, unanswered)
-        endings.said(connection)
-        return text.texts()
-    told = endings.is_said(connection)
-    found = endings.later(event)
-    heads.forget(connection)
-    if not told:
-        text = heads.rule(event.timestamp_ns)
-        notices.closed(text, event, painter, unanswered)
-    elif found:
-        other = connection.also_closed
-        text = heads.rule(None if other is None else other.timestamp_ns)
-        notices.later(text, connection, painter)
-    else:
-        return []
-    endings.add(text, found, first=told)
-    return text.texts()
+    def damaged(self, event: events.Damage) -> Wrapped:
+        """The lines about damage, with its name where packets have their type."""
+        line = self.heads.begin(event)
+        line.add(*notices.damage_name(event, TYPE_CELLS))
+        text = Wrapped(line)
+        notices.damage(text, event, self.painter)
+        return text

@@ -24,6 +24,7 @@ from mqttscope.report.payload import MAX_LINES, PayloadView
 from mqttscope.report.public import PublicMalformed, PublicPacket, decoded_of, hidden_of, spans_of
 from mqttscope.report.public_report import PublicReport
 from mqttscope.report.style import Wrapped, encoded
+from mqttscope.report.summary import YES_OR_NO
 from mqttscope.report.text import TextLines
 from mqttscope.report.when import seconds
 from mqttscope.secrets.packets import hides_payload
@@ -38,14 +39,6 @@ _STRINGS = {"protocol_name", "topic_name", "client_identifier", "will_topic", "u
 _NUMBERS = {"packet_identifier", "keep_alive", "protocol_level"}
 _LEVELS = {int(one): f"MQTT {one.text}" for one in ProtocolVersion}
 _LEVELS |= {level: f"MQTT {ProtocolVersion(level & 0x7F).text}, bridge" for level in BRIDGE_LEVELS}
-_YES_NO = {
-    "retain_available",
-    "wildcard_subscription_available",
-    "subscription_identifier_available",
-    "shared_subscription_available",
-    "request_problem_information",
-    "request_response_information",
-}
 _RETAIN_HANDLING = (
     "send retained messages",
     "send retained messages if the subscription is new",
@@ -143,7 +136,7 @@ class Meaning:
             return seconds(value)
         if name == "server_keep_alive":
             return f"{value} s"
-        if name in _YES_NO:
+        if name in YES_OR_NO:
             return f"{value} ({'yes' if value == 1 else 'no' if value == 0 else 'not 0 or 1'})"
         if name == "payload_format_indicator":
             return f"{value} ({'UTF-8' if value == 1 else 'unspecified bytes' if value == 0 else 'not 0 or 1'})"
@@ -282,13 +275,7 @@ class Tree(PublicReport):
         self._bare = bare
         self.lines = TextLines(sink, view)
         self.painter = self.lines.painter
-        self.payload = PayloadView(
-            view.payload,
-            limit=view.payload_limit,
-            unicode=view.unicode,
-            show_secrets=view.show_secrets,
-            held=view.held,
-        )
+        self.payload = PayloadView.of(view)
         width = view.width
         self._bytes_shown = 8 if width <= 0 or width >= 110 else 4 if width >= 70 else 2
         self._name_cells = 34 if width <= 0 or width >= 110 else 26 if width >= 70 else 20 if bare else 14
@@ -439,7 +426,6 @@ class Tree(PublicReport):
         return str(line).rstrip(" ")
 
     def _octets(self, value: bytes) -> str:
-        """Bytes of a field; of many the first and the last."""
         most = self._bytes_shown
         if len(value) <= most:
             return value.hex(" ")

@@ -22,9 +22,8 @@ from mqttscope.report.when import duration
 from mqttscope.secrets.addresses import public_name
 from mqttscope.secrets.credentials import starred_name
 from mqttscope.stats import as_text
-from mqttscope.stats.as_json import TABLES
 from mqttscope.stats.collect import Statistics
-from mqttscope.stats.rows import ConnectionRow, EndedRows, Histogram, Traffic
+from mqttscope.stats.rows import TABLES, ConnectionRow, EndedRows, Histogram, Traffic
 
 TOP = 100
 """Rows of a table unless another number is asked for."""

@@ -5,116 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from operator import attrgetter, itemgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name, type_name
-from mqttscope.net.segment import UNREAD, not_read
+from mqttscope.net.segment import not_read
 from mqttscope.report import documents as doc
 from mqttscope.secrets.credentials import starred_name
 from mqttscope.stats import rows as at
 from mqttscope.stats.collect import Statistics
-from mqttscope.stats.rows import ClientRow, ConnectionRow, EndedRows, TopicRow, Traffic, Window
-
-TABLES = ("capture", "connection", "client", "topic")
-SORTS = (
-    "packets", "bytes", "rate", "latency", "trouble", "reconnects", "refused", "disconnects", "silence", "name",
-)  # fmt: skip
-"""What tables are sorted by."""
-DEFAULT_SORTS = {"client": "trouble"}
-"""What a table is sorted by unless it is said; the others by packets."""
-
-R = TypeVar("R", ConnectionRow, ClientRow, TopicRow)
-
-
-def order(rows: Iterable[R] | EndedRows, sort: str, top: int | None) -> Iterator[Any]:
-    """The first ``top`` rows by a measure, highest first, then by packets; equal ones in order of appearance.
-
-    Names are sorted upwards.  What rows do not have leaves them sorted by packets: topics have no latency and no ends,
-    connections no reconnects.
-    """
-    known = rows if isinstance(rows, EndedRows) else list(rows)
-    keys: list[Any]
-    if sort == "name":
-        keys = [_name(row) for row in known]
-    elif sort == "packets" and isinstance(known, EndedRows):
-        keys = list(known.packets)
-    else:
-        measure = _MEASURES[sort]
-        keys = [(measure(row), _packets(row)) for row in known]
-    # Rows that are packed are read one at a time, so that no more of them are there than are shown.
-    for place in sorted(range(len(keys)), key=keys.__getitem__, reverse=sort != "name")[:top]:
-        yield known[place]
-
-
-def rate(count: int, duration_ns: int) -> float | None:
-    """So many a second; ``None`` where no time passed."""
-    return round(count * 1e9 / duration_ns, 3) if duration_ns > 0 else None
-
-
-def span(row: ClientRow) -> int:
-    """From the beginning of a client's first connection to the end of its last, in nanoseconds."""
-    return (row.last_ns or 0) - (row.first_ns or 0)
-
-
-def _counted(row: Any) -> Traffic:
-    """What is measured of a row that may not be shown."""
-    return row.added_up() if isinstance(row, ClientRow) else row.traffic
-
-
-def _packets(row: Any) -> int:
-    if isinstance(row, TopicRow):
-        return sum(row.messages)
-    return row.packets if isinstance(row, ClientRow) else row.traffic.packets
-
-
-def _bytes(row: Any) -> int:
-    return sum(row.bytes) if isinstance(row, TopicRow) else _counted(row).bytes
-
-
-def _rate_of(row: Any) -> float | None:
-    if isinstance(row, TopicRow):
-        return float(_packets(row))  # all topics are measured over the same time
-    duration = span(row) if isinstance(row, ClientRow) else row.ended_ns - row.opened_ns
-    return rate(_packets(row), duration)
-
-
-_MEASURES: dict[str, Callable[[Any], Any]] = {
-    "packets": _packets,
-    "bytes": _bytes,
-    "rate": lambda row: _rate_of(row) or 0.0,
-    "latency": lambda row: 0 if isinstance(row, TopicRow) else _counted(row).slowest,
-    "trouble": lambda row: () if isinstance(row, TopicRow) else row.trouble,
-    "reconnects": lambda row: row.reconnects if isinstance(row, ClientRow) else 0,
-    "refused": lambda row: _ended(row, "refused"),
-    "disconnects": lambda row: _ended(row, "broken"),
-    "silence": lambda row: -1.0 if isinstance(row, TopicRow) else _share(row),
-}
-
-
-def _name(row: Any) -> str:
-    if isinstance(row, TopicRow):
-        return row.topic or ""
-    return row.client_identifier or (next(iter(row.addresses), "") if isinstance(row, ClientRow) else row.client)
-
-
-def _ended(row: Any, how: str) -> int:
-    if isinstance(row, ClientRow):
-        return row.refused if how == "refused" else row.broken
-    return int(isinstance(row, ConnectionRow) and row.ending == how)
-
-
-def _share(row: Any) -> float:
-    share: float | None = row.keep_alive_share
-    return -1.0 if share is None else share
-
-
-def unread_groups(skipped: Mapping[str, int]) -> dict[str, int]:
-    """Frames counted by reason, coarsely: ``not_ip``, ``not_tcp``, ``malformed``, ``truncated``, ...."""
-    groups: dict[str, int] = {}
-    for name, count in skipped.items():
-        group = UNREAD[name].group if name in UNREAD else name
-        groups[group] = groups.get(group, 0) + count
-    return groups
+from mqttscope.stats.rows import EndedRows, TopicRow, Traffic, Window
 
 
 class _Rates(NamedTuple):
@@ -138,7 +37,7 @@ class _Measured(NamedTuple):
 
 
 def _per_second(name: str) -> doc.ValueType:
-    mean = doc.maybe(doc.NUMBER).at(lambda rates: rate(getattr(rates, name), rates.duration_ns or 0))
+    mean = doc.maybe(doc.NUMBER).at(lambda rates: at.rate(getattr(rates, name), rates.duration_ns or 0))
     return doc.record({"mean": mean, "peak": doc.COUNT.at(f"window.peak_{name}")}).at(doc.itself)
 
 
@@ -158,7 +57,6 @@ def _of_traffic(kind: doc.ValueType) -> doc.ValueType:
 
 
 def _sums(place: int) -> doc.ValueType:
-    """Sums over all types of packets."""
     return _PAIR.at(lambda row: [sum(row.traffic.counts[first : first + 16]) for first in (place, place + 16)])
 
 
@@ -251,11 +149,6 @@ def _refused(outcomes: at.Outcomes) -> list[tuple[ProtocolVersion, int, int]]:
     return [(ProtocolVersion(version), code, count) for (version, code), count in sorted(outcomes.refusals.items())]
 
 
-def disconnect_reason(code: int | None) -> str | None:
-    """Name of the reason code of a DISCONNECT; ``None`` before 5.0."""
-    return None if code is None else reason_name(PacketType.DISCONNECT, code, ProtocolVersion.V5)
-
-
 _DISCARDED = doc.record({"segments": doc.COUNT.at("discarded_segments"), "bytes": doc.COUNT.at("discarded_bytes")})
 _BEGINNINGS = ("accepted", "refused", "unanswered", "joined", "unread")
 _ENDINGS = ("disconnected", "broken", "refused", "open", "unknown")
@@ -270,7 +163,7 @@ _CLOSED = doc.record({
 })  # fmt: skip
 _DISCONNECT = doc.record({
     "by": doc.TEXT.at(lambda row: row[0][0]), "reason_code": doc.maybe(doc.COUNT).at(lambda row: row[0][1]),
-    "reason": doc.maybe(doc.TEXT).at(lambda row: disconnect_reason(row[0][1])), "count": doc.COUNT.at(itemgetter(1)),
+    "reason": doc.maybe(doc.TEXT).at(lambda row: at.disconnect_reason(row[0][1])), "count": doc.COUNT.at(itemgetter(1)),
 })  # fmt: skip
 _OUTCOMES = doc.record({
     "opened": doc.COUNT.at("connections"),
@@ -317,7 +210,7 @@ _CONNECTION = {
     "also_closed": doc.maybe(_ALSO_CLOSED).at(lambda row: None if row.also_closed_ns is None else row),
     "one_sided": doc.maybe(doc.DIRECTION), "discarded": _DISCARDED.at(doc.itself), "disconnect_by": doc.maybe(doc.SIDE),
     "disconnect_reason_code": doc.maybe(doc.COUNT).at("disconnect_reason"),
-    "disconnect_reason": doc.maybe(doc.TEXT).at(lambda row: disconnect_reason(row.disconnect_reason)),
+    "disconnect_reason": doc.maybe(doc.TEXT).at(lambda row: at.disconnect_reason(row.disconnect_reason)),
     "keep_alive": doc.maybe(doc.COUNT), "longest_silence_ns": doc.WHOLE, "keep_alive_share": _SHARE,
     "in_flight": doc.both(_IN_FLIGHT).at(lambda row: [*zip(row.in_flight_peak, row.receive_maximum, strict=True)]),
 }  # fmt: skip
@@ -342,7 +235,7 @@ _CLIENT = {
     "longest_silence_ns": doc.WHOLE, "keep_alive_share": _SHARE, **_moments("first", "last"),
     "topics_published": _topics("topics_published", 0), "topics_received": _topics("topics_received", 1),
 }  # fmt: skip
-CLIENT = doc.merged((_CLIENT, doc.itself), (_TRAFFIC, lambda row: _Measured(row.added_up(), span(row))))
+CLIENT = doc.merged((_CLIENT, doc.itself), (_TRAFFIC, lambda row: _Measured(row.added_up(), at.span(row))))
 
 
 def _clients(from_server: int) -> doc.ValueType:
@@ -414,7 +307,7 @@ _TOTALS = {
     "captures": doc.COUNT.at(lambda run: len(run.statistics.capture_names())),
     "clients": doc.COUNT.at(lambda run: len(run.statistics.clients)),
     "topics": doc.COUNT.at(lambda run: len(run.statistics.topics)), "other_flows": doc.COUNT,
-    "frames_skipped": doc.mapping(doc.COUNT).at(lambda run: unread_groups(run.skipped)),
+    "frames_skipped": doc.mapping(doc.COUNT).at(lambda run: at.unread_groups(run.skipped)),
     "not_read": doc.mapping(doc.COUNT).at(lambda run: not_read(run.skipped)), "other": _OTHER.at("statistics"),
     "limits": doc.mapping(doc.COUNT).at("statistics.limits"),
 }  # fmt: skip
@@ -434,7 +327,7 @@ DOCUMENT = doc.record(
 def document(
     statistics: Statistics,
     *,
-    tables: Iterable[str] = TABLES,
+    tables: Iterable[str] = at.TABLES,
     sort: str | None = None,
     top: int | None = None,
     other_flows: int = 0,
@@ -449,7 +342,7 @@ def document(
     asked = set(tables)
 
     def first(table: str, rows: Iterable[Any] | EndedRows) -> Iterator[Any]:
-        return order(rows, sort or DEFAULT_SORTS.get(table, "packets"), top)
+        return at.order(rows, sort or at.DEFAULT_SORTS.get(table, "packets"), top)
 
     if "capture" in asked:
         shown["captures"] = [NAMED_CAPTURE.view(row) for row in statistics.captures.values()]

@@ -12,7 +12,6 @@ from mqttscope.report.page import Column, Page, Tables
 from mqttscope.report.when import duration
 from mqttscope.secrets.credentials import starred_name
 from mqttscope.stats import rows as at
-from mqttscope.stats.as_json import DEFAULT_SORTS, TABLES, disconnect_reason, order, rate, span, unread_groups
 from mqttscope.stats.collect import Statistics
 from mqttscope.stats.rows import CaptureRow, ClientRow, ConnectionRow, TopicRow, Traffic
 
@@ -28,7 +27,7 @@ def render(
     statistics: Statistics,
     view: View,
     *,
-    tables: Iterable[str] = TABLES,
+    tables: Iterable[str] = at.TABLES,
     sort: str | None = None,
     top: int = TOP,
     other_flows: int = 0,
@@ -42,13 +41,13 @@ def render(
 
 
 def write_tables(
-    page: Tables, statistics: Statistics, *, tables: Iterable[str] = TABLES, sort: str | None = None, top: int = TOP
+    page: Tables, statistics: Statistics, *, tables: Iterable[str] = at.TABLES, sort: str | None = None, top: int = TOP
 ) -> None:
     """The tables that were asked for, of at most ``top`` rows each."""
     asked = set(tables)
 
     def first(table: str, rows: Iterable[Any]) -> list[Any]:
-        return list(order(rows, sort or DEFAULT_SORTS.get(table, "packets"), top))
+        return list(at.order(rows, sort or at.DEFAULT_SORTS.get(table, "packets"), top))
 
     totals = statistics.totals
     if statistics.taps is not None:
@@ -84,8 +83,8 @@ def overview(page: Tables, statistics: Statistics, other_flows: int, skipped: Ma
         ],
         style="bold",
     )
-    mean, window = rate(traffic.packets, totals.duration_ns), traffic.window
-    byte_rate = rate(traffic.bytes, totals.duration_ns)
+    mean, window = at.rate(traffic.packets, totals.duration_ns), traffic.window
+    byte_rate = at.rate(traffic.bytes, totals.duration_ns)
     parts = [f"{plural(traffic.packets, 'packet')} of {size(traffic.bytes)}"]
     if traffic.packets and mean is not None and byte_rate is not None:
         parts += [
@@ -96,7 +95,7 @@ def overview(page: Tables, statistics: Statistics, other_flows: int, skipped: Ma
     beside = [plural(other_flows, "TCP connection") + " without MQTT"] if other_flows else []
     beside += [
         f"{plural(count, 'frame')} {reason.replace('_', ' ')}"
-        for reason, count in sorted(unread_groups(skipped).items())
+        for reason, count in sorted(at.unread_groups(skipped).items())
     ]
     page.line(beside, style="dim")
     page.line(_trouble_in_words(totals), style="yellow")
@@ -249,7 +248,7 @@ def _ends(page: Tables, row: CaptureRow) -> None:
         name = reason_name(PacketType.CONNACK, code, ProtocolVersion(version))
         rows.append((f"refused, {ProtocolVersion(version).text}: 0x{code:02x} {name}", count))
     for (by, given), count in sorted(outcomes.disconnects.items(), key=lambda one: (one[0][0], one[0][1] or 0)):
-        name = "" if given is None else f" 0x{given:02x} {disconnect_reason(given)}"
+        name = "" if given is None else f" 0x{given:02x} {at.disconnect_reason(given)}"
         rows.append((f"closed: DISCONNECT by {by}{name}", count))
     for (ending, how, by), count in sorted(outcomes.silent.items()):
         rows.append((f"closed: {ENDINGS.get(ending, '')}{ending_of(how, by)}", count))
@@ -312,6 +311,10 @@ def _column(title: str, rows: Sequence[R], shown: Callable[[R], str], rank: int 
     return Column(title, [shown(row) for row in rows], rank, right)
 
 
+def _rate(count: int, duration_ns: int) -> str:
+    return per_second(at.rate(count, duration_ns))
+
+
 def _slowest(page: Tables, row: Any) -> str:
     slowest = row.traffic.slowest
     return time_of(page, slowest) if slowest >= 0 else ""
@@ -358,7 +361,7 @@ def captures_table(page: Tables, rows: list[CaptureRow], total: int) -> None:
             _column("packets", rows, lambda row: number(row.traffic.packets)),
             _shares((row.traffic.packets for row in rows), everything, 1),
             _column("bytes", rows, lambda row: size(row.traffic.bytes)),
-            _column("per s", rows, lambda row: per_second(rate(row.traffic.packets, row.duration_ns)), 4),
+            _column("per s", rows, lambda row: _rate(row.traffic.packets, row.duration_ns), 4),
             _column("peak/s", rows, lambda row: number(row.traffic.window.peak_packets), 5),
             _column("trouble", rows, lambda row: _trouble(row.traffic), 2, right=False),
             _column("errors", rows, lambda row: number(row.error_count), 1),
@@ -402,7 +405,7 @@ def connections_table(page: Tables, rows: list[ConnectionRow], total: int, total
             _column("packets", rows, lambda row: number(row.traffic.packets)),
             _shares((row.traffic.packets for row in rows), totals.traffic.packets, 4),
             _column("bytes", rows, lambda row: size(row.traffic.bytes)),
-            _column("per s", rows, lambda row: per_second(rate(row.traffic.packets, row.ended_ns - row.opened_ns)), 5),
+            _column("per s", rows, lambda row: _rate(row.traffic.packets, row.ended_ns - row.opened_ns), 5),
             _column("p90", rows, lambda row: _slowest(page, row), 2),
             _column("in flight", rows, in_flight, 6),
             _column("silence", rows, silence, 7),
@@ -442,7 +445,7 @@ def clients_table(page: Tables, rows: list[ClientRow], total: int, totals: Captu
             _column("received", rows, lambda row: number(sum(row.traffic.counts[16 : at.BYTES]))),
             _shares((row.traffic.packets for row in rows), totals.traffic.packets, 4),
             _column("bytes", rows, lambda row: size(row.traffic.bytes)),
-            _column("per s", rows, lambda row: per_second(rate(row.traffic.packets, span(row))), 6),
+            _column("per s", rows, lambda row: _rate(row.traffic.packets, at.span(row)), 6),
             _column("p90", rows, lambda row: _slowest(page, row), 3),
             _column("topics", rows, lambda row: f"{row.topics_published:,}/{row.topics_received:,}", 5),
             _column("silence", rows, silence, 2),
@@ -478,7 +481,7 @@ def topics_table(page: Tables, rows: list[TopicRow], total: int, totals: Capture
             _column("delivered", rows, lambda row: number(row.messages[1])),
             _shares((sum(row.messages) for row in rows), messages, 1),
             _column("bytes", rows, lambda row: size(sum(row.bytes))),
-            _column("per s", rows, lambda row: per_second(rate(sum(row.messages), totals.duration_ns)), 5),
+            _column("per s", rows, lambda row: _rate(sum(row.messages), totals.duration_ns), 5),
             _column("peak/s", rows, lambda row: number(row.window.peak_packets), 7),
             _column("QoS 0/1/2", rows, qos, 2),
             _column("from", rows, clients(0), 3),

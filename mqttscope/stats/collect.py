@@ -22,9 +22,8 @@ from mqttscope.events import (
     PacketEvent,
     UnparsedEvent,
 )
-from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
-from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Acknowledgement, Connack, Publish
+from mqttscope.mqtt import Connack, ControlPacket, Direction, PacketType, ProtocolVersion, Publish
+from mqttscope.mqtt.packets import Acknowledgement
 from mqttscope.mqtt.properties import TOPIC_ALIAS
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Frame
 from mqttscope.report.html.along import Along

@@ -18,12 +18,14 @@ from __future__ import annotations
 import pickle
 from array import array
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from math import ceil, log
 from operator import attrgetter
 from typing import Any, Final, TypeVar
 
+from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
+from mqttscope.net.segment import UNREAD
 from mqttscope.session.connection import Connection
 
 FACTOR: Final = 1.02
@@ -195,7 +197,6 @@ class Window:
             self.peak_bytes = self.bytes
 
     def merge(self, other: Window) -> None:
-        """Keep the higher peaks."""
         self.peak_packets = max(self.peak_packets, other.peak_packets)
         self.peak_bytes = max(self.peak_bytes, other.peak_bytes)
 
@@ -231,12 +232,10 @@ class Traffic:
 
     @property
     def packets(self) -> int:
-        """Packets of both directions."""
         return sum(self.counts[PACKETS:BYTES])
 
     @property
     def bytes(self) -> int:
-        """Bytes of these packets."""
         return sum(self.counts[BYTES:QOS])
 
     @property
@@ -573,3 +572,109 @@ class EndedRows:
     def __iter__(self) -> Iterator[ConnectionRow]:
         for place in range(len(self._rows)):
             yield self[place]
+
+
+TABLES = ("capture", "connection", "client", "topic")
+SORTS = (
+    "packets", "bytes", "rate", "latency", "trouble", "reconnects", "refused", "disconnects", "silence", "name",
+)  # fmt: skip
+DEFAULT_SORTS = {"client": "trouble"}
+"""What a table is sorted by unless it is said; the others by packets."""
+
+R = TypeVar("R", ConnectionRow, ClientRow, TopicRow)
+
+
+def order(rows: Iterable[R] | EndedRows, sort: str, top: int | None) -> Iterator[Any]:
+    """The first ``top`` rows by a measure, highest first, then by packets; equal ones in order of appearance.
+
+    Names are sorted upwards.  What rows do not have leaves them sorted by packets: topics have no latency and no ends,
+    connections no reconnects.
+    """
+    known = rows if isinstance(rows, EndedRows) else list(rows)
+    keys: list[Any]
+    if sort == "name":
+        keys = [_name(row) for row in known]
+    elif sort == "packets" and isinstance(known, EndedRows):
+        keys = list(known.packets)
+    else:
+        measure = _MEASURES[sort]
+        keys = [(measure(row), _packets(row)) for row in known]
+    # Rows that are packed are read one at a time, so that no more of them are there than are shown.
+    for place in sorted(range(len(keys)), key=keys.__getitem__, reverse=sort != "name")[:top]:
+        yield known[place]
+
+
+def rate(count: int, duration_ns: int) -> float | None:
+    """So many a second; ``None`` where no time passed."""
+    return round(count * 1e9 / duration_ns, 3) if duration_ns > 0 else None
+
+
+def span(row: ClientRow) -> int:
+    """From the beginning of a client's first connection to the end of its last, in nanoseconds."""
+    return (row.last_ns or 0) - (row.first_ns or 0)
+
+
+def _counted(row: Any) -> Traffic:
+    """What is measured of a row that may not be shown."""
+    return row.added_up() if isinstance(row, ClientRow) else row.traffic
+
+
+def _packets(row: Any) -> int:
+    if isinstance(row, TopicRow):
+        return sum(row.messages)
+    return row.packets if isinstance(row, ClientRow) else row.traffic.packets
+
+
+def _bytes(row: Any) -> int:
+    return sum(row.bytes) if isinstance(row, TopicRow) else _counted(row).bytes
+
+
+def _rate_of(row: Any) -> float | None:
+    if isinstance(row, TopicRow):
+        return float(_packets(row))  # all topics are measured over the same time
+    duration = span(row) if isinstance(row, ClientRow) else row.ended_ns - row.opened_ns
+    return rate(_packets(row), duration)
+
+
+_MEASURES: dict[str, Callable[[Any], Any]] = {
+    "packets": _packets,
+    "bytes": _bytes,
+    "rate": lambda row: _rate_of(row) or 0.0,
+    "latency": lambda row: 0 if isinstance(row, TopicRow) else _counted(row).slowest,
+    "trouble": lambda row: () if isinstance(row, TopicRow) else row.trouble,
+    "reconnects": lambda row: row.reconnects if isinstance(row, ClientRow) else 0,
+    "refused": lambda row: _ended(row, "refused"),
+    "disconnects": lambda row: _ended(row, "broken"),
+    "silence": lambda row: -1.0 if isinstance(row, TopicRow) else _share(row),
+}
+
+
+def _name(row: Any) -> str:
+    if isinstance(row, TopicRow):
+        return row.topic or ""
+    return row.client_identifier or (next(iter(row.addresses), "") if isinstance(row, ClientRow) else row.client)
+
+
+def _ended(row: Any, how: str) -> int:
+    if isinstance(row, ClientRow):
+        return row.refused if how == "refused" else row.broken
+    return int(isinstance(row, ConnectionRow) and row.ending == how)
+
+
+def _share(row: Any) -> float:
+    share: float | None = row.keep_alive_share
+    return -1.0 if share is None else share
+
+
+def unread_groups(skipped: Mapping[str, int]) -> dict[str, int]:
+    """Frames counted by reason, coarsely: ``not_ip``, ``not_tcp``, ``malformed``, ``truncated``, ...."""
+    groups: dict[str, int] = {}
+    for name, count in skipped.items():
+        group = UNREAD[name].group if name in UNREAD else name
+        groups[group] = groups.get(group, 0) + count
+    return groups
+
+
+def disconnect_reason(code: int | None) -> str | None:
+    """Name of the reason code of a DISCONNECT; ``None`` before 5.0."""
+    return None if code is None else reason_name(PacketType.DISCONNECT, code, ProtocolVersion.V5)

@@ -34,8 +34,7 @@ from mqttscope.report.page import WIDTH
 from mqttscope.report.style import Painter, Wrapped, encoded
 from mqttscope.report.when import duration
 from mqttscope.secrets.addresses import public_name
-from mqttscope.stats.as_json import order
-from mqttscope.stats.rows import BYTES, ClientRow
+from mqttscope.stats.rows import BYTES, ClientRow, order
 from mqttscope.triage.collect import Broker, Fault, FaultKind, Rank, Triage
 
 MAX_FAULTS = 7

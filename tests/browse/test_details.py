@@ -7,13 +7,13 @@ import json
 
 import pytest
 
-from mqttscope.browse.details import MAX_RUNGS, PAYLOADS, Collected, detail, finding_lines, ladder_lines, payload_lines
+from mqttscope.browse.details import MAX_RUNGS, PAYLOADS, detail, finding_lines, ladder_lines, payload_lines
 from mqttscope.browse.index import Index
 from mqttscope.browse.rows import RowKind
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect
 from mqttscope.events import ConnectionClosed, PacketEvent
-from mqttscope.report.base import View
+from mqttscope.report.base import Collected, View
 from mqttscope.report.ladder import Ladder
 from tests.browse.made import CAPTURES, built, capture
 from tests.each import each

@@ -305,6 +305,6 @@ def test_findings_that_differ_are_told(tmp_path: Path) -> None:
     told = "2 before and 0 after of CON108 (info, certain)"
 
     assert "finds something else" not in same.err
-    assert json.loads(same.text)["differing_findings"] == []
+    assert same.document["differing_findings"] == []
     assert f"lint finds something else in {target}: {told}" in blank.err
-    assert json.loads(blank.text)["differing_findings"] == [told]
+    assert blank.document["differing_findings"] == [told]

@@ -74,10 +74,7 @@ def test_the_class_is_named_after_the_rule(rule: type[Rule]) -> None:
 
 @each("rule", [rule for rule in RULES.values() if len(family(rule)) == 1], ids=lambda rule: str(rule.code))
 def test_the_file_of_one_rule_is_named_after_it(rule: type[Rule]) -> None:
-    path = Path(inspect.getfile(rule))
-
-    assert path.stem.replace("_", "-") == rule.slug
-    assert path.read_text("utf-8").startswith(f'"""{rule.code}."""')
+    assert Path(inspect.getfile(rule)).stem.replace("_", "-") == rule.slug
 
 
 def test_rules_in_one_file_are_a_family() -> None:

@@ -135,6 +135,26 @@ def test_settings_are_those_of_the_class_unless_given() -> None:
     assert Plain.settings == {"limit": 1, "names": ["a"]}
 
 
+@pytest.mark.parametrize(
+    ("annotation", "looked_at"),
+    [
+        (Publish, Publish),
+        (Publish | Pingreq, (Publish, Pingreq)),
+        (ControlPacket, ControlPacket),
+        ("Publish", ()),
+        (Any, ()),
+    ],
+)
+def test_a_rule_looks_at_what_the_annotation_of_its_check_names(annotation: Any, looked_at: Any) -> None:
+    def check(self: Rule, packet: Any, at: RuleContext) -> Findings:
+        return None
+
+    check.__annotations__ = {"packet": annotation}
+
+    assert made(check=check).looks_at == looked_at
+    assert made(check=check, looks_at=Pingreq).looks_at is Pingreq
+
+
 def test_a_rule_implements_what_it_overrides_and_inherits_what_is_overridden() -> None:
     assert not Plain.implements("check")
     assert Cites.implements("check")

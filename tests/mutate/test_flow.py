@@ -14,33 +14,23 @@ from mqttscope.mutate.flow import (
     Change,
     Entry,
     MutatedFlow,
-    RecordedFlow,
     Step,
     differences,
     recorded_steps,
 )
-from tests.mutate.talk import V3_1, V3_1_1, V5, good
-from tests.replay.talk import whole
+from tests.mutate.talk import V3_1, V5, good, of_bytes
 
 
-def test_a_flow_is_made_of_anything_that_knows_sender_packet_bytes_and_time() -> None:
-    rows = whole("> connect", "> pingreq", version=V3_1).entries
-    flow = RecordedFlow.of(rows, capture_hash="abc", connection=2)
+def test_the_first_packet_of_a_class_is_of_one_side() -> None:
+    flow = good(V3_1)
+    connect = flow.entries[0].packet
 
-    assert flow.version is V3_1
-    assert [one.timestamp_ns for one in flow.entries] == [one.timestamp_ns for one in rows]
-    assert (flow.capture_hash, flow.connection) == ("abc", 2)
-    assert flow.first(Connect, from_client=True) is rows[0].packet
+    assert flow.first(Connect, from_client=True) is connect
     assert flow.first(Connect, from_client=False) is None
 
 
-def test_without_a_connect_the_version_is_3_1_1_unless_it_is_given() -> None:
-    assert RecordedFlow.of([]).version is V3_1_1
-    assert RecordedFlow.of([], version=V5).version is V5
-
-
 def test_malformed_packets_have_no_place() -> None:
-    flow = RecordedFlow.of_bytes([(CLIENT, b"\x36\x03\x00\x01a"), (CLIENT, encode(Pingreq()))], version=V5)
+    flow = of_bytes([(CLIENT, b"\x36\x03\x00\x01a"), (CLIENT, encode(Pingreq()))], V5)
 
     assert flow.entries[0].packet_type is None
     assert flow.places(CLIENT) == [1]

@@ -8,7 +8,7 @@ from mqttscope.mqtt import Connack, Disconnect, Malformed, PacketType, Pingreq, 
 from mqttscope.mutate import Action, Chance, NotApplicableError, RecordedFlow, steps
 from mqttscope.mutate.flow import CLIENT, SERVER, Step, recorded_steps
 from mqttscope.mutate.mutation import FlowTarget
-from tests.mutate.talk import V3_1_1, V5, authenticated, good, limited, spoken
+from tests.mutate.talk import V3_1_1, V5, authenticated, good, limited, of_bytes, spoken
 
 ALL = list(ProtocolVersion)
 
@@ -113,7 +113,7 @@ def test_there_are_no_more_identifiers_than_65_535() -> None:
 
 def test_what_is_malformed_has_no_identifier_to_use() -> None:
     flow = connected()
-    flow.entries += RecordedFlow.of_bytes([(CLIENT, b"\x40\x03\xff\xff\x01\x00")], version=V3_1_1).entries
+    flow.entries += of_bytes([(CLIENT, b"\x40\x03\xff\xff\x01\x00")], V3_1_1).entries
     assert isinstance(flow.entries[-1].packet, Malformed)
 
     assert steps.free_identifiers(target_of(flow), 1) == [65_535]
@@ -137,10 +137,6 @@ def test_no_qos_is_asked_of_a_server_that_does_not_take_it() -> None:
         steps.publish(target_of(limited()), 1, 1)
     # The limit is one on what clients send.
     assert steps.publish(target_of(limited(), SERVER), 2, 1).qos == 2
-
-
-def test_the_other_side_is_the_one_that_receives() -> None:
-    assert (steps.other_side(target_of(good(V5))), steps.other_side(target_of(good(V5), SERVER))) == (SERVER, CLIENT)
 
 
 def test_keep_alive_is_the_server_s_where_it_has_one() -> None:

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from mqttscope.stats import rows as at
-from mqttscope.stats.as_json import document, unread_groups
+from mqttscope.stats.as_json import document
 from mqttscope.stats.collect import Statistics
+from mqttscope.stats.rows import unread_groups
 from tests.conftest import ROOT
 from tests.stats.talk import SECOND, Talk, statistics_of
 

@@ -10,9 +10,10 @@ from rich.cells import cell_len
 
 from mqttscope.mqtt.packets import Puback, Publish
 from mqttscope.report.base import View
-from mqttscope.stats.as_json import TABLES, document
+from mqttscope.stats.as_json import document
 from mqttscope.stats.as_text import render
 from mqttscope.stats.collect import Statistics
+from mqttscope.stats.rows import TABLES
 from tests.each import each, sampled
 from tests.stats.talk import NAMES, S2C, SECOND, Talk, statistics_of
 

@@ -23,10 +23,10 @@ from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.report.base import View
 from mqttscope.session.connection import CONNECTING
 from mqttscope.stats import rows as at
-from mqttscope.stats.as_json import SORTS, document, order
+from mqttscope.stats.as_json import document
 from mqttscope.stats.as_text import render
 from mqttscope.stats.collect import Statistics
-from mqttscope.stats.rows import HANDSHAKES, Traffic, Window
+from mqttscope.stats.rows import HANDSHAKES, SORTS, Traffic, Window, order
 from tests import corpora, tools
 from tests.each import each, some
 from tests.growth import kept_of_each

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mqttscope.replay.script_file import ENDS, KIND
-from mqttscope.replay.verify.difference import DeviceKind, DifferenceKind
 from mqttscope.report import documents as doc
 from mqttscope.report.broker_test.listing import MUTATED_FLOW, MUTATION
 from mqttscope.report.broker_test.outcome import CASE, LEFT_BEHIND, REDUCED, RESULT, SUMMARY
 from mqttscope.report.findings.json import FINDING
-from mqttscope.report.replay.json import COMPARED, VERIFICATION
+from mqttscope.report.replay.json import DIFFERENCE, VERIFICATION, VERIFIED
 from mqttscope.report.replay.summary import LATENCY, PLAN, REPLAY, SERVE
 
 
@@ -20,19 +19,7 @@ def _line(event: str, keys: Mapping[str, doc.Schema]) -> doc.Schema:
 
 def replay_line() -> doc.Schema:
     """A line of ``replay`` and ``serve`` with ``--format jsonl``; with ``--lint`` also findings."""
-    lines = [
-        _line("difference", {
-            "kind": doc.word(DifferenceKind, DeviceKind), "connection": doc.COUNT, "name": doc.NAME,
-            "version": doc.PROTOCOL, "field": doc.maybe(doc.TEXT), "expected": doc.ANY, "found": doc.ANY,
-            "message": doc.NAME, "follows": doc.COUNT,
-            "because_of": doc.maybe(doc.record({"option": doc.TEXT, "certain": doc.BOOL})),
-            "cause": doc.maybe(doc.TEXT), "recorded": doc.maybe(doc.PACKET), "live": doc.maybe(doc.PACKET),
-        }),
-        _line("verified_connection", {"connection": doc.COUNT, "name": doc.NAME, **COMPARED}),
-        VERIFICATION, LATENCY, REPLAY, PLAN, SERVE,
-        FINDING,
-    ]  # fmt: skip
-    return doc.any_of(*lines)
+    return doc.any_of(DIFFERENCE, VERIFIED, VERIFICATION, LATENCY, REPLAY, PLAN, SERVE, FINDING)
 
 
 _SPACED = {"type": "string", "pattern": "^[0-9a-f]{2}( [0-9a-f]{2})*$"}

@@ -36,7 +36,6 @@ class Case:
 
     @property
     def connection(self) -> Connection:
-        """The connection."""
         return self.story.connection
 
     @property
@@ -63,7 +62,7 @@ class Case:
         if not seen.flags & ACK or not ends or min(distance(end, seen.acknowledgment) for end in ends) != 1:
             return None
         text = f"it acknowledges a FIN of {MEANING[other_side(by)]} that the capture lacks"
-        return Evidence(text, seen.frame, seen.timestamp_ns, seen.capture)
+        return Evidence.at(text, seen)
 
     @property
     def goodbye(self) -> Evidence | None:
@@ -86,21 +85,18 @@ class Case:
         # With the keys all packets are known: only an alert has none, and close_notify is the one in good order.
         alert = sent[-1]
         text = "the client ended TLS (a record without a packet)"
-        return Evidence(text, alert.frame, alert.timestamp_ns, alert.capture)
+        return Evidence.at(text, alert)
 
     @property
     def how(self) -> str:
-        """How the transport ended."""
         return self.connection.closed_how or "capture_end"
 
     @property
     def ended_ns(self) -> int:
-        """When it ended."""
         return self.story.ended_ns
 
     @property
     def is_closed(self) -> bool:
-        """Whether a FIN or RST ended it."""
         return self.how in ("fin", "reset") and not self.story.finished
 
     def half(self, side: str) -> Half | None:
@@ -203,7 +199,6 @@ def in_frames(found: Iterable[Evidence]) -> tuple[Evidence, ...]:
 
 
 def other_side(side: str) -> str:
-    """The other one."""
     return "server" if side == "client" else "client"
 
 
@@ -223,8 +218,8 @@ def twin_sentence(case: Case, other: Arrival) -> Evidence:
     """The connection that took over, as a sentence."""
     ago = describe.span(abs(case.ended_ns - other.timestamp_ns))
     order = "before" if other.timestamp_ns <= case.ended_ns else "after"
-    return Evidence(
+    return Evidence.at(
         f"connection #{other.connection} from {other.client} sent CONNECT with the same Client Identifier {ago}"
         f" {order} the end",
-        other.frame, other.timestamp_ns, other.capture,
-    )  # fmt: skip
+        other,
+    )

@@ -214,17 +214,18 @@ def server_restart(case: Case) -> Iterator[Candidate]:
     if refused:
         one = refused[0]
         reasons.append(
-            Evidence(
+            Evidence.at(
                 f"{describe.span(one.timestamp_ns - case.ended_ns)} later it refused a connection of {one.client}"
-                " (RST to its SYN): nothing listened on the port", one.frame, one.timestamp_ns, one.capture,
+                " (RST to its SYN): nothing listened on the port",
+                one,
             )
-        )  # fmt: skip
+        )
     back = case.book.begun_in(server, refused[-1].timestamp_ns, case.ended_ns + 10 * GONE_NS) if refused else []
     if back:
         reasons.append(
-            Evidence(
+            Evidence.at(
                 f"it accepted clients again {describe.span(back[0].timestamp_ns - case.ended_ns)} after the end",
-                back[0].frame, back[0].timestamp_ns, back[0].capture,
+                back[0],
             )
         )  # fmt: skip
     reasons.append(case.closing())
@@ -257,10 +258,9 @@ def went_on(case: Case, together: list[End]) -> Evidence | None:
     accepted = [one for one in case.book.begun_in(server, first, last) if one.connection not in ended]
     if accepted:
         one = accepted[0]
-        return Evidence(
-            f"the broker accepted connection #{one.connection} at the same time: it did not restart",
-            one.frame, one.timestamp_ns, one.capture,
-        )  # fmt: skip
+        return Evidence.at(
+            f"the broker accepted connection #{one.connection} at the same time: it did not restart", one
+        )
     return None
 
 
@@ -307,7 +307,6 @@ def _went_on(case: Case, found: Broken) -> bool:
 
 
 def _is_about_end(found: Broken, case: Case) -> bool:
-    """Whether it is about the end itself, which is no reason for it."""
     return found.frame == case.story.ended_frame and not any(
         one.frame == found.frame for one in (*case.story.last["client"], *case.story.last["server"])
     )

@@ -38,13 +38,13 @@ def without_packets(case: Case) -> Iterator[Candidate]:
     if client.data or server.data or connection.one_sided == "server_to_client":
         return
     syn = next((one for one in client.recent if one.flags & SYN), None)
-    asked = Evidence("the client sent SYN", syn.frame, syn.timestamp_ns, syn.capture) if syn is not None else None
+    asked = Evidence.at("the client sent SYN", syn) if syn is not None else None
     if asked is not None and not server.begun and server.resets:
         one = server.resets[0]
         yield candidate(
             Cause.NOT_LISTENING, Certainty.CERTAIN,
             f"Nothing listened on {connection.server}: its host refused the TCP connection.",
-            [asked, Evidence("the host answered with RST", one.frame, one.timestamp_ns, one.capture)], weight=100,
+            [asked, Evidence.at("the host answered with RST", one)], weight=100,
         )  # fmt: skip
     elif asked is not None and not server.begun:
         many = client.repeats
@@ -104,25 +104,25 @@ def _half_open(case: Case, side: str, sender: Half, silent: Half, repeat: Seen) 
     damaged = [segment for segment in sender.damaged if segment.timestamp_ns >= began]
     if damaged:
         reasons.append(
-            Evidence(
+            Evidence.at(
                 f"{counted(len(damaged), 'segment')} of {MEANING[side]} came damaged: the checksum is wrong",
-                damaged[-1].frame, damaged[-1].timestamp_ns, damaged[-1].capture,
+                damaged[-1],
             )
         )  # fmt: skip
     if last is not None and last.timestamp_ns <= story.ended_ns:
         reasons.append(
-            Evidence(
+            Evidence.at(
                 f"the last segment of {MEANING[other]} came {describe.span(story.ended_ns - last.timestamp_ns)} before"
-                " the end", last.frame, last.timestamp_ns, last.capture,
+                " the end",
+                last,
             )
-        )  # fmt: skip
+        )
     resets = [one for one in silent.resets if one.timestamp_ns > began]
     late = None
     if resets:
-        late = Evidence(
-            f"{MEANING[other]} answered at last with RST: it did not know the connection any more", resets[0].frame,
-            resets[0].timestamp_ns, resets[0].capture,
-        )  # fmt: skip
+        late = Evidence.at(
+            f"{MEANING[other]} answered at last with RST: it did not know the connection any more", resets[0]
+        )
         reasons.append(late)
     back = _returned(case, began)
     reasons.append(back)
@@ -158,9 +158,8 @@ def _probed(case: Case) -> Candidate | None:
             " connection (TCP keep-alive), and nothing answered.",
             [
                 *case.last_packet(other_side(side)),
-                Evidence(
-                    f"{MEANING[side]} sent {sender.probes} probes within {length}, and nothing answered",
-                    first.frame, first.timestamp_ns, first.capture,
+                Evidence.at(
+                    f"{MEANING[side]} sent {sender.probes} probes within {length}, and nothing answered", first
                 ),
                 case.closing(),
             ],
@@ -186,15 +185,12 @@ def _reset_at_last(case: Case) -> Iterator[Candidate]:
         "The path may have been lost before the end: the client had given the connection up or lost it when the"
         " broker closed, and nothing had told the broker.",
         [
-            Evidence(
+            Evidence.at(
                 f"the client's last segment came {describe.span(case.ended_ns - last.timestamp_ns)} before the end",
-                last.frame, last.timestamp_ns, last.capture,
+                last,
             ),
             case.closing(),
-            Evidence(
-                "the client answered with RST alone: it did not know the connection any more", resets[0].frame,
-                resets[0].timestamp_ns, resets[0].capture,
-            ),
+            Evidence.at("the client answered with RST alone: it did not know the connection any more", resets[0]),
             _returned(case, last.timestamp_ns),
         ],
         weight=58,
@@ -234,9 +230,7 @@ def _returned(case: Case, since_ns: int) -> Evidence | None:
     whence = "from another port" if host(one.client) == host(case.connection.client) else "from another address"
     if one.client == case.connection.client:
         whence = "from the same port"
-    return Evidence(
-        f"the client came back {whence} as #{one.connection} ({one.client})", one.frame, one.timestamp_ns, one.capture
-    )
+    return Evidence.at(f"the client came back {whence} as #{one.connection} ({one.client})", one)
 
 
 _SAME_PORT = (
@@ -268,9 +262,7 @@ def device_restart(case: Case) -> Iterator[Candidate]:
         return
     reasons: list[Evidence | None] = []
     if again and syn is not None:
-        reasons.append(
-            Evidence("the client sent SYN from the same port", syn.frame, syn.timestamp_ns, syn.capture)
-        )  # fmt: skip
+        reasons.append(Evidence.at("the client sent SYN from the same port", syn))
     if asked is not None:
         sender = MEANING[other_side(case.by)]
         reasons.append(Evidence(f"{sender} sent a segment of the connection", asked.frame, asked.timestamp_ns))
@@ -448,6 +440,5 @@ def _plain(case: Case) -> Candidate:
         sure, headline = Certainty.HYPOTHESIS, f"{did}; no DISCONNECT was captured."
     back = twin(case)
     if back is not None:
-        reasons.insert(-1, Evidence(f"the client connected again as #{back.connection} ({back.client})", back.frame,
-                                    back.timestamp_ns, back.capture))  # fmt: skip
+        reasons.insert(-1, Evidence.at(f"the client connected again as #{back.connection} ({back.client})", back))
     return candidate(cause, sure, headline, reasons, [unknown], case.violations("server"), weight=20)

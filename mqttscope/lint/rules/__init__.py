@@ -1,11 +1,20 @@
-"""The rules by area, and what several of them have to ask before they conclude something."""
+"""The rules by area, the words that they are declared with, and what several ask before they conclude something."""
 
 from mqttscope.events import MalformedEvent
-from mqttscope.lint.context import RuleContext
-from mqttscope.mqtt.codec import decode
-from mqttscope.mqtt.constants import ProtocolVersion
-from mqttscope.mqtt.declare import Malformed
-from mqttscope.mqtt.packets import Publish
+from mqttscope.lint.context import SECOND_NS, ConnectionKey, RuleContext, forget_oldest
+from mqttscope.lint.examples import examples
+from mqttscope.lint.finding import Confidence, Related, Report, Severity
+from mqttscope.lint.rule import ALL_VERSIONS, V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
+from mqttscope.lint.strings import shown
+from mqttscope.mqtt import Malformed, ProtocolVersion, Publish, decode
+from mqttscope.session.connection import C2S, S2C, Connection
+
+__all__ = [
+    "ALL_VERSIONS", "C2S", "S2C", "SECOND_NS", "V3_1", "V3_1_1", "V5", "Confidence", "Connection",
+    "ConnectionKey", "Findings", "Needs", "Related", "Report", "Rule", "RuleContext", "Severity", "examples",
+    "forget_oldest", "lawful_elsewhere", "may_be_3_1", "nothing_understood", "packet_name", "properties_lost", "shown",
+    "sides_guessed",
+]  # fmt: skip
 
 
 def sides_guessed(at: RuleContext) -> bool:
@@ -30,7 +39,6 @@ def lawful_elsewhere(at: RuleContext) -> bool:
 
 
 def may_be_3_1(at: RuleContext) -> bool:
-    """Whether MQTT 3.1 may be spoken as well."""
     return at.version is not ProtocolVersion.V5 and not at.connection.version_known
 
 

@@ -163,7 +163,7 @@ def _sums(runs: Sequence[Tried]) -> dict[str, list[str]]:
 
 def markdown(runs: Sequence[Tried]) -> str:
     """A table of counts and a table of mutations, as Markdown."""
-    brokers = [_cell_text(run.broker) for run in runs]
+    brokers = [utf8(run.broker).replace("\\", "\\\\").replace("|", "\\|") for run in runs]
     lines = ["| verdict | " + " | ".join(brokers) + " |", "|---|" + "---:|" * len(runs)]
     lines += [f"| {name} | " + " | ".join(cells) + " |" for name, cells in _sums(runs).items()]
     rows = _rows(runs)
@@ -172,10 +172,6 @@ def markdown(runs: Sequence[Tried]) -> str:
     lines += ["", "| mutation | version | " + " | ".join(brokers) + " |", "|---|---|" + "---|" * len(runs)]
     lines += [f"| `{name}` | {version} | " + " | ".join(cells) + " |" for (name, version), cells in rows.items()]
     return "\n".join(lines) + "\n"
-
-
-def _cell_text(told: str) -> str:
-    return utf8(told).replace("\\", "\\\\").replace("|", "\\|")
 
 
 def html(runs: Sequence[Tried]) -> str:

@@ -129,5 +129,4 @@ class Html:
         self.page.close(out, title="Each end", words=words)
 
     def _time(self, timestamp_ns: int) -> str:
-        """A time to the millisecond."""
         return self._clock.iso(timestamp_ns).replace("T", " ")[:23]

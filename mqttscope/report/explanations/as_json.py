@@ -69,7 +69,6 @@ class Json:
         self._between = b'{"schema":%d,"explanations":[\n' % doc.SCHEMA
 
     def feed(self, explanation: Explanation) -> None:
-        """Write one explanation."""
         self.sink.write(self._between + harmless(dumps(EXPLANATION.view(explanation))))
         self._between = b",\n"
 
@@ -79,7 +78,6 @@ class Json:
         self._remarks = _REMARKS.view(trace.told)
 
     def close(self, totals: Totals | None, *, asked: str = "") -> None:
-        """Write the end."""
         opening = b"" if self._between == b",\n" else self._between.rstrip()
         end = {"totals": _TOTALS.view(totals), "messages": self._messages, "remarks": self._remarks}
         self.sink.write(opening + b"\n]," + harmless(dumps(end))[1:] + b"\n")

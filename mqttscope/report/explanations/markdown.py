@@ -2,45 +2,27 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from mqttscope.explain import describe
 from mqttscope.explain.fates import Trace
 from mqttscope.explain.model import Cause, Evidence, Explanation, Totals
 from mqttscope.report.base import Clock, Sink, View
 from mqttscope.report.explanations.base import TITLES, spoken, verdict
-from mqttscope.report.explanations.restarts import Restart, Restarts
+from mqttscope.report.explanations.restarts import Folding, Restart
 from mqttscope.report.findings.markdown import safe
 from mqttscope.report.style import Painter
 
 
-class Markdown:
+class Markdown(Folding):
     """Writes a section for each end."""
 
     def __init__(self, sink: Sink, view: View, *, every: bool = False) -> None:
-        self.sink = sink
+        super().__init__(sink, every=every)
         self.painter = Painter(View(width=0))
-        self.shown: Counter[Cause] = Counter()
-        self.every = every
         self._clock = Clock()
-        self._restarts = Restarts()
 
-    def feed(self, explanation: Explanation) -> None:
-        """Write one explanation."""
-        self.shown[explanation.cause] += 1
-        if not self.every:
-            for event in self._restarts.due(explanation.ended_ns):
-                self._restart(event)
-            if self._restarts.takes(explanation):
-                return
-        self._tell(explanation)
-
-    def _restart(self, event: Restart) -> None:
+    def tell_restart(self, event: Restart) -> None:
         """Write one stop of a server."""
         first = event.first.first
-        if event.count == 1:
-            self._tell(event.first)
-            return
         names = [
             f"{safe('#')}{one.connection} {self._safe(one.client_identifier or one.client)}" for one in event.named
         ]
@@ -59,7 +41,8 @@ class Markdown:
         ]
         self.sink.write("".join([*out, "\n"]).encode("utf-8", "replace"))
 
-    def _tell(self, explanation: Explanation) -> None:
+    def tell(self, explanation: Explanation) -> None:
+        """Write one explanation."""
         one, first = explanation, explanation.first
         name = self._safe(one.client_identifier or "(no Client Identifier)")
         lasted = "" if one.clock_set else f" after {describe.span(one.ended_ns - one.opened_ns)}"
@@ -114,8 +97,7 @@ class Markdown:
 
     def close(self, totals: Totals | None, *, asked: str = "") -> None:
         """Write the end."""
-        for event in self._restarts.due():
-            self._restart(event)
+        self.tell_restarts()
         told = " ".join(self._safe(one) for one in verdict(totals, self.shown, asked))
         self.sink.write(f"{told}\n".encode("utf-8", "replace"))
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from mqttscope.explain import describe
 from mqttscope.explain.book import MOMENT_NS
 from mqttscope.explain.model import Cause, Certainty, Evidence, Explanation
+from mqttscope.report.base import Sink
 
 MAX_NAMED = 8
-"""Clients of an event that are named."""
 _COUNTED = re.compile(r"it ended (?:\d+ connections together|the connection)")
 
 
@@ -99,3 +100,38 @@ class Restarts:
             if now_ns is None or abs(now_ns - one.until_ns) > MOMENT_NS:
                 del self._open[server]
                 yield one
+
+
+class Folding:
+    """A report that tells connections which one stop of a server ended as one, unless ``every`` end was asked for."""
+
+    def __init__(self, sink: Sink, *, every: bool) -> None:
+        self.sink = sink
+        self.every = every
+        self.shown: Counter[Cause] = Counter()
+        self._restarts = Restarts()
+
+    def feed(self, explanation: Explanation) -> None:
+        """Write one explanation, or take note of it."""
+        self.shown[explanation.cause] += 1
+        if not self.every:
+            self.tell_restarts(explanation.ended_ns)
+            if self._restarts.takes(explanation):
+                return
+        self.tell(explanation)
+
+    def tell_restarts(self, now_ns: int | None = None) -> None:
+        """Write the stops that are complete when ends of this time are told; all without a time."""
+        for event in self._restarts.due(now_ns):
+            if event.count == 1:
+                self.tell(event.first)
+            else:
+                self.tell_restart(event)
+
+    def tell(self, explanation: Explanation) -> None:
+        """Write one explanation."""
+        raise NotImplementedError
+
+    def tell_restart(self, event: Restart) -> None:
+        """Write one stop of a server."""
+        raise NotImplementedError

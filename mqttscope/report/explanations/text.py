@@ -24,7 +24,7 @@ from mqttscope.explain.fates import Fate, Trace
 from mqttscope.explain.model import Candidate, Cause, Certainty, Evidence, Explanation, Moment, Totals
 from mqttscope.report.base import Clock, Sink, View
 from mqttscope.report.explanations.base import TITLES, spoken, verdict
-from mqttscope.report.explanations.restarts import Restart, Restarts
+from mqttscope.report.explanations.restarts import Folding, Restart
 from mqttscope.report.style import Painter, Wrapped, encoded
 from mqttscope.report.when import WIDE, TimeColumn
 
@@ -36,32 +36,19 @@ NARROW = 60
 STYLES = {Certainty.CERTAIN: "error", Certainty.LIKELY: "note", Certainty.HYPOTHESIS: "dim"}
 
 
-class Text:
+class Text(Folding):
     """Writes a block for each end."""
 
     def __init__(self, sink: Sink, view: View, *, every: bool = False) -> None:
-        self.sink = sink
-        self.view = view
-        self.every = every
+        super().__init__(sink, every=every)
         self.painter = Painter(view)
         self.times = TimeColumn(replace(view, width=min(view.width or 100, WIDE - 1)))
         self.narrow = 0 < view.width < NARROW
-        self.shown: Counter[Cause] = Counter()
         self._clock = Clock()
         self._again: Counter[tuple[str, Cause]] = Counter()
-        self._restarts = Restarts()
 
-    def feed(self, explanation: Explanation) -> None:
+    def tell(self, explanation: Explanation) -> None:
         """Write one explanation."""
-        self.shown[explanation.cause] += 1
-        if not self.every:
-            for event in self._restarts.due(explanation.ended_ns):
-                self._restart(event)
-            if self._restarts.takes(explanation):
-                return
-        self._tell(explanation)
-
-    def _tell(self, explanation: Explanation) -> None:
         known = explanation.client_identifier or explanation.client.rpartition(":")[0], explanation.cause
         self._again[known] += 1
         count = self._again[known]
@@ -128,8 +115,7 @@ class Text:
 
     def close(self, totals: Totals | None, *, asked: str = "") -> None:
         """Write the end."""
-        for event in self._restarts.due():
-            self._restart(event)
+        self.tell_restarts()
         out: list[str] = []
         for (name, cause), count in self._again.items():
             if not self.every and count > MAX_AGAIN + 1:
@@ -142,12 +128,9 @@ class Text:
             out += self._told(self.painter.safe(told), "", 0)
         self.sink.write(encoded(out))
 
-    def _restart(self, event: Restart) -> None:
+    def tell_restart(self, event: Restart) -> None:
         """Write one stop of a server."""
         first = event.first.first
-        if event.count == 1:
-            self._tell(event.first)
-            return
         head = Wrapped(self.painter.line(), most=MAX_LINES)
         head.add(event.title, "client")
         head.add(f": {TITLES[Cause.SERVER_RESTART]}", "type")

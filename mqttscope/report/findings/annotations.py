@@ -19,33 +19,27 @@ from collections.abc import Callable
 from typing import Any
 
 from mqttscope.lint.finding import Confidence, Finding, Severity
-from mqttscope.lint.gate import Suppression
 from mqttscope.mqtt.view import utf8
 from mqttscope.report.base import Sink, View
 from mqttscope.report.escape import escape
 from mqttscope.report.findings.base import Summary, cited, everything, flow, message, sentences
 from mqttscope.report.findings.json import line
-from mqttscope.report.findings.shown import ShownFinding
-from mqttscope.report.style import Painter
+from mqttscope.report.findings.shown import FileFormat, ShownFinding
 
 COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
 SEVERITIES = {Severity.ERROR: "major", Severity.WARNING: "minor", Severity.INFO: "info"}
 
 
-class GitHub:
+class GitHub(FileFormat):
     """Writes a command for every finding that counts."""
 
     def __init__(self, sink: Sink, view: View, *, counts: Callable[[Finding], bool] = everything) -> None:
         """``counts``: whether a finding makes the job fail."""
-        self.sink = sink
-        self.view = view
-        self.painter = Painter(View(width=0))
+        super().__init__(sink, view)
         self.counts = counts
 
-    def feed(self, shown: ShownFinding, suppressed: Suppression | None = None) -> None:
+    def write(self, shown: ShownFinding) -> None:
         """Write one finding."""
-        if suppressed is not None:
-            return
         finding, repeats = shown.finding, shown.repeats(self.painter)
         counts = self.counts(finding)
         sure = "" if finding.confidence is Confidence.CERTAIN else f" ({finding.confidence})"
@@ -97,20 +91,17 @@ def property_value(told: str) -> str:
     return data(told).replace(":", "%3A").replace(",", "%2C")
 
 
-class GitLab:
+class GitLab(FileFormat):
     """Writes the findings that count as one JSON list."""
 
     def __init__(self, sink: Sink, view: View) -> None:
-        self.sink = sink
-        self.view = view
-        self.painter = Painter(View(width=0))
+        super().__init__(sink, view)
         self._seen: Counter[str] = Counter()
         self._between = b"[\n"
 
-    def feed(self, shown: ShownFinding, suppressed: Suppression | None = None) -> None:
-        if suppressed is None:
-            self.sink.write(self._between + line(self.issue(shown)))
-            self._between = b",\n"
+    def write(self, shown: ShownFinding) -> None:
+        self.sink.write(self._between + line(self.issue(shown)))
+        self._between = b",\n"
 
     def issue(self, shown: ShownFinding) -> dict[str, Any]:
         """The issue of a finding."""

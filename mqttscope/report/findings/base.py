@@ -19,7 +19,6 @@ from mqttscope.report.style import Painter, Wrapped
 ORDER = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 """Worst first."""
 STYLES = {"error": "malformed", "warning": "note", "info": "dim"}
-"""Style of a severity."""
 MAX_IDLE = 5
 """Captures without any packet that are named; further ones are counted."""
 MAX_NAME = 120

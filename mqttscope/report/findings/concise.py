@@ -9,24 +9,16 @@ too narrow the line continues indented.
 from __future__ import annotations
 
 from mqttscope.lint.finding import Confidence
-from mqttscope.lint.gate import Suppression
-from mqttscope.report.base import Sink, View
 from mqttscope.report.findings.base import MAX_LINES, STYLES, Summary, cited, lines, message, place
-from mqttscope.report.findings.shown import ShownFinding
-from mqttscope.report.style import Painter, Wrapped, encoded
+from mqttscope.report.findings.shown import FindingFormat, ShownFinding
+from mqttscope.report.style import Wrapped, encoded
 
 
-class Concise:
+class Concise(FindingFormat):
     """Writes a line for every finding that counts."""
 
-    def __init__(self, sink: Sink, view: View) -> None:
-        self.sink = sink
-        self.view = view
-        self.painter = Painter(view)
-
-    def feed(self, shown: ShownFinding, suppressed: Suppression | None = None) -> None:
-        if suppressed is None:
-            self.sink.write(encoded(self.lines(shown)))
+    def write(self, shown: ShownFinding) -> None:
+        self.sink.write(encoded(self.lines(shown)))
 
     def again(self, shown: ShownFinding) -> None:
         """Write what became of a finding that was written when it came first."""

@@ -24,18 +24,17 @@ folded in the same way, so that nothing is omitted silently.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from io import BytesIO
 
 from mqttscope.events import MalformedEvent, PacketEvent
 from mqttscope.lint.catalogue import all_rules, all_statements
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.gate import Suppression
+from mqttscope.mqtt import ControlPacket, Publish, Span
 from mqttscope.mqtt.constants import REASON_CODES
-from mqttscope.mqtt.declare import ControlPacket, Span
-from mqttscope.mqtt.packets import Publish
 from mqttscope.report.base import Sink, View
 from mqttscope.report.explain import CONFIDENCES
 from mqttscope.report.findings.base import MAX_LINES, NOUNS, STYLES, Summary, lines, message, place
-from mqttscope.report.findings.shown import ShownFinding
+from mqttscope.report.findings.shown import FindingFormat, ShownFinding
 from mqttscope.report.hexdump import Hexdump, Mark
 from mqttscope.report.numbers import plural
 from mqttscope.report.payload import PayloadView
@@ -59,16 +58,8 @@ _COMPRESSED = (b"\x1f", b"\x78", b"\x28")
 """First bytes of gzip, zlib and zstd."""
 
 
-class _Nowhere:
-    """A sink for a reporter that only makes lines."""
-
-    def write(self, data: bytes, /) -> object:
-        """Drop the bytes."""
-        return len(data)
-
-
 def _lines(view: View) -> TextLines:
-    text = TextLines(_Nowhere(), view)
+    text = TextLines(BytesIO(), view)
     text.summary = PacketSummary(view, text.painter, alone=True)
     return text
 
@@ -89,7 +80,7 @@ class PacketView:
         text = self.bare if isinstance(event, PacketEvent) and self._unpacks_secret(event.packet) else self.text
         text.heads.forget(event.connection)
         if isinstance(event, PacketEvent):
-            made = [str(text.packet(event)).rstrip(" ")]
+            made = [text.packet_text(event)]
         else:
             made = text.other(event)
         return [" " * INDENT + one for one in made]
@@ -130,21 +121,18 @@ def _skips(shown: list[tuple[int, int]], length: int) -> list[tuple[int, int]]:
     return skips
 
 
-class Full:
+class Full(FindingFormat):
     """Writes every finding that counts as a block."""
 
     def __init__(self, sink: Sink, view: View) -> None:
-        self.sink = sink
-        self.view = view
+        super().__init__(sink, view)
         self.packets = PacketView(view)
-        self.painter = self.packets.painter
         self._advised: set[str] = set()
         self._statements: dict[str, list[str]] = {}
         """The lines of statements that were broken so far."""
 
-    def feed(self, shown: ShownFinding, suppressed: Suppression | None = None) -> None:
-        if suppressed is None:
-            self.sink.write(encoded([*self.block(shown), ""]))
+    def write(self, shown: ShownFinding) -> None:
+        self.sink.write(encoded([*self.block(shown), ""]))
 
     def again(self, shown: ShownFinding) -> None:
         """Write what became of a finding that was written when it came first."""
@@ -223,23 +211,20 @@ class _Folded:
     count: int = 0
 
 
-class Ranked:
+class Ranked(FindingFormat):
     """Writes findings by their severity."""
 
     def __init__(self, sink: Sink, view: View, *, verbose: bool = False) -> None:
         """With ``verbose`` each note is shown in full."""
-        self.sink = sink
-        self.view = view
+        super().__init__(sink, view)
         self.verbose = verbose
         self.full = Full(sink, view)
         self._held: dict[Severity, list[ShownFinding]] = {Severity.WARNING: [], Severity.INFO: []}
         self._folded: dict[tuple[Severity, str], _Folded] = {}
         self._count = self._bytes = 0
 
-    def feed(self, shown: ShownFinding, suppressed: Suppression | None = None) -> None:
+    def write(self, shown: ShownFinding) -> None:
         """Write an error; keep what is less severe."""
-        if suppressed is not None:
-            return
         if shown.severity is Severity.ERROR:
             self.full.feed(shown)
             return
@@ -273,7 +258,7 @@ class Ranked:
         self.full.close(summary)
 
     def _line(self, folded: _Folded) -> list[str]:
-        painter = self.full.painter
+        painter = self.painter
         finding = folded.first.finding
         text = Wrapped(painter.line(), most=MAX_LINES)
         text.add(f"{finding.severity}[{finding.rule}]", STYLES[finding.severity])
@@ -291,6 +276,6 @@ class Ranked:
         return "notes are one line for each rule; --verbose shows each with its packet"
 
     def _text(self, told: str) -> list[str]:
-        text = Wrapped(self.full.painter.line(), most=MAX_LINES)
+        text = Wrapped(self.painter.line(), most=MAX_LINES)
         text.add(told, "dim")
         return text.texts()

@@ -7,12 +7,11 @@ bytes with carets under the field, as `report.findings.full` shows them.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from mqttscope.lint.catalogue import all_rules, all_statements
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.gate import Suppression
 from mqttscope.mqtt.constants import REASON_CODES
 from mqttscope.mqtt.view import utf8
 from mqttscope.report.base import Clock, Sink, View
@@ -20,14 +19,13 @@ from mqttscope.report.explain import CONFIDENCES
 from mqttscope.report.findings.base import NOUNS, ORDER, Summary, sentences
 from mqttscope.report.findings.full import PacketView
 from mqttscope.report.findings.json import FINDING
-from mqttscope.report.findings.shown import ShownFinding
+from mqttscope.report.findings.shown import FindingFormat, RuleCount, ShownFinding
 from mqttscope.report.html.along import Along
 from mqttscope.report.html.charts import Crossing, crossing_grid
 from mqttscope.report.html.page import PageWriter
 from mqttscope.report.html.pieces import SEVERITIES, Cell, amounts, doubt, legend, note, part, safe, short, table
 from mqttscope.report.jsonl import dumps
 from mqttscope.report.numbers import number, plural
-from mqttscope.report.style import Painter
 from mqttscope.secrets.addresses import public_name
 
 WIDTH = 110
@@ -42,31 +40,16 @@ NAMELESS = "(no Client Identifier)"
 _OTHERS = "(other clients)"
 
 
-@dataclass(slots=True)
-class _Rule:
-    """What was found by one rule."""
-
-    code: str
-    slug: str
-    severity: Severity
-    count: int = 0
-    occurrences: int = 0
-    clients: set[int] = field(default_factory=set)
-    together: int = 0
-    """Clients of a finding that is about many."""
-    statements: dict[str, None] = field(default_factory=dict)
-
-
-class Html:
+class Html(FindingFormat):
     """Writes a row for each finding that counts, then the summary."""
 
     def __init__(self, sink: Sink, view: View) -> None:
         # What a page looks like does not depend on the terminal that it is written from.
         self.view = replace(view, width=WIDTH, colour=False, unicode=True, time="iso")
         self.packets = PacketView(self.view)
-        self.painter = Painter(replace(self.view, width=0))
+        super().__init__(sink, replace(self.view, width=0))
         self.page = PageWriter(sink, "findings", "evidence")
-        self.rules: dict[str, _Rule] = {}
+        self.rules: dict[str, RuleCount] = {}
         self.along = Along(*SEVERITIES)
         self.left_out = 0
         self._crossings: dict[tuple[str, str], Crossing] = {}
@@ -74,10 +57,8 @@ class Html:
         self._reasons: set[int] = set()
         self._clock = Clock()
 
-    def feed(self, shown: ShownFinding, suppressed: Suppression | None = None) -> None:
+    def write(self, shown: ShownFinding) -> None:
         """Write one finding."""
-        if suppressed is not None:
-            return
         self.page.begin(f"findings in {utf8(public_name(shown.capture))}")
         finding = shown.finding
         self._count(shown)
@@ -99,13 +80,8 @@ class Html:
         finding = shown.finding
         row = self.rules.get(shown.rule)
         if row is None:
-            row = self.rules[shown.rule] = _Rule(shown.rule, shown.slug, shown.severity)
-        row.count += 1
-        row.occurrences += shown.occurrences
-        row.severity = max(row.severity, shown.severity, key=lambda one: one.rank)
-        if len(row.clients) < MAX_CLIENTS:
-            row.clients.add(shown.client_key)
-        row.together = max(row.together, shown.clients)
+            row = self.rules[shown.rule] = RuleCount(shown.rule, shown.slug, shown.severity)
+        row.add(shown, MAX_CLIENTS)
         row.statements.update(dict.fromkeys(finding.statements))
         self.along.add(finding.timestamp_ns, ORDER.index(shown.severity))
         client = finding.client_identifier or NAMELESS
@@ -124,10 +100,10 @@ class Html:
         """Write what the run as a whole has to say."""
         captures = ", ".join(map(utf8, summary.captures))
         self.page.begin(f"findings in {captures}")
-        order = sorted(self.rules.values(), key=lambda row: (-row.severity.rank, -row.occurrences, row.code))
+        order = sorted(self.rules.values(), key=lambda row: (-row.severity.rank, -row.occurrences, row.rule))
         self.page.close(self._parts(summary, captures, order), title="Each finding", words=self._words(order))
 
-    def _parts(self, summary: Summary, captures: str, order: list[_Rule]) -> list[str]:
+    def _parts(self, summary: Summary, captures: str, order: list[RuleCount]) -> list[str]:
         told = sentences(summary)
         verdict = "good" if not summary.counts.total() and not summary.failed else "doubt"
         out = [
@@ -140,12 +116,12 @@ class Html:
                 doubt(f"The page lists the first {MAX_ROWS:,} findings; {self.left_out:,} more are counted alone.")
             )
         rows = [
-            Cell("rule", lambda row: row.code, "text"),
+            Cell("rule", lambda row: row.rule, "text"),
             Cell("", lambda row: row.slug, "text"),
             Cell("severity", lambda row: str(row.severity), "text"),
-            Cell("findings", lambda row: number(row.count)),
+            Cell("findings", lambda row: number(row.findings)),
             Cell("occurrences", lambda row: number(row.occurrences)),
-            Cell("clients", lambda row: number(max(len(row.clients), row.together))),
+            Cell("clients", lambda row: number(row.number_of_clients)),
             Cell("statements", lambda row: ", ".join(row.statements), "text"),
         ]
         if order:
@@ -161,10 +137,10 @@ class Html:
             told.append(plural(summary.packets, "packet"))
         return [*told, plural(len(summary.rules), "rule")]
 
-    def _grid(self, order: list[_Rule]) -> tuple[str, str]:
+    def _grid(self, order: list[RuleCount]) -> tuple[str, str]:
         """The grid of the clients with most findings and the worst rules, and what is not in it."""
         most_clients, most_rules = GRID
-        rules = {row.code for row in order[:most_rules]}
+        rules = {row.rule for row in order[:most_rules]}
         counts: Counter[str] = Counter()
         for one in self._crossings.values():
             if one.rule in rules:
@@ -179,13 +155,13 @@ class Html:
         shown = crossing_grid([one for one in found if one.rule in rules])
         return (shown if len(found) > 1 else ""), f"Not in the grid: {more}." if more else ""
 
-    def _words(self, order: list[_Rule]) -> dict[str, Any]:
+    def _words(self, order: list[RuleCount]) -> dict[str, Any]:
         """What the script says of rules, statements, reason codes and confidences."""
         rules, statements = all_rules(), all_statements()
         keys = dict.fromkeys(key for row in order for key in row.statements)
         known = {key: statements[key] for key in keys if key in statements}
         return {
-            "rules": {row.code: {"advice": rules[row.code].paragraphs()[-1]} for row in order if row.code in rules},
+            "rules": {row.rule: {"advice": rules[row.rule].paragraphs()[-1]} for row in order if row.rule in rules},
             "statements": {key: {"section": one.section, "summary": one.summary} for key, one in known.items()},
             "reasons": {str(code): REASON_CODES.get(code, "") for code in sorted(self._reasons)},
             "confidences": CONFIDENCES,

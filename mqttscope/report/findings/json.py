@@ -9,17 +9,16 @@ from __future__ import annotations
 from typing import Any
 
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.gate import Entry, Suppression
+from mqttscope.lint.gate import Entry
 from mqttscope.lint.quality import Quality, QualityLevel
 from mqttscope.report import documents as doc
 from mqttscope.report.base import Sink, View
 from mqttscope.report.findings.base import ORDER, Summary
-from mqttscope.report.findings.shown import ShownFinding
+from mqttscope.report.findings.shown import FileFormat, ShownFinding
 from mqttscope.report.jsonl import dumps, harmless
 
 JUDGED = {"severity": doc.word(Severity), "confidence": doc.word(Confidence)}
 SETTINGS = doc.mapping(doc.any_of(doc.NUMBER, doc.BOOL, doc.TEXT, doc.each(doc.TEXT)))
-"""Settings of a rule."""
 _SPAN = {"offset": doc.maybe(doc.COUNT), "length": doc.maybe(doc.COUNT)}
 
 
@@ -47,7 +46,6 @@ FINDING = doc.record(
     },
 )  # fmt: skip
 FAILURE = doc.record({"rule": doc.TEXT, "capture": doc.NAME, "frame": doc.COUNT, "error": doc.ESCAPED})
-"""A rule that failed."""
 _BY_SEVERITY = doc.counts(*ORDER)
 _QUALITY = doc.ValueType(doc.record(dict.fromkeys(Quality().as_json(), doc.COUNT)), Quality.as_json)
 SUMMARY = doc.record({
@@ -81,37 +79,24 @@ def line(shown: Any) -> bytes:
     return made if made.isascii() and b"\x7f" not in made else harmless(made + b"\n")[:-1]
 
 
-class Document:
+class Document(FileFormat):
     """Writes the findings that count, one on a line, then the summary."""
 
     def __init__(self, sink: Sink, view: View) -> None:
-        self.sink = sink
-        self.view = view
+        super().__init__(sink, view)
         self._between = b'{"schema": 1, "findings": [\n'
 
-    def feed(self, shown: ShownFinding, suppressed: Suppression | None = None) -> None:
-        """Write one finding."""
-        if suppressed is None:
-            self.sink.write(self._between + line(FINDING.view(shown.finding)))
-            self._between = b",\n"
+    def write(self, shown: ShownFinding) -> None:
+        self.sink.write(self._between + line(FINDING.view(shown.finding)))
+        self._between = b",\n"
 
     def close(self, summary: Summary) -> None:
-        """Write the end of the document."""
         opening = self._between if self._between != b",\n" else b"\n"
         self.sink.write(opening + b'], "summary": ' + line(SUMMARY.view(summary)) + b"}\n")
 
 
-class JsonLines:
+class JsonLines(FileFormat):
     """Writes findings as JSON Lines: one that counts per line, as soon as it is found, and nothing else."""
 
-    def __init__(self, sink: Sink, view: View) -> None:
-        self.sink = sink
-        self.view = view
-
-    def feed(self, shown: ShownFinding, suppressed: Suppression | None = None) -> None:
-        """Write one finding."""
-        if suppressed is None:
-            self.sink.write(line(FINDING.view(shown.finding)) + b"\n")
-
-    def close(self, summary: Summary) -> None:
-        """Nothing is held back."""
+    def write(self, shown: ShownFinding) -> None:
+        self.sink.write(line(FINDING.view(shown.finding)) + b"\n")

@@ -24,9 +24,8 @@ from mqttscope.lint.gate import Suppression
 from mqttscope.report.base import Sink, View
 from mqttscope.report.escape import escape
 from mqttscope.report.findings.base import Summary, cited, covers, flow, message
-from mqttscope.report.findings.shown import ShownFinding
+from mqttscope.report.findings.shown import FileFormat, ShownFinding
 from mqttscope.report.numbers import plural
-from mqttscope.report.style import Painter
 
 MAX_TOLD = 100
 """Findings of one case that are told with place and words; further ones are counted."""
@@ -56,13 +55,11 @@ class _Suite:
     skipped: int = 0
 
 
-class JUnit:
+class JUnit(FileFormat):
     """Gathers findings and writes the document at the end."""
 
     def __init__(self, sink: Sink, view: View) -> None:
-        self.sink = sink
-        self.view = view
-        self.painter = Painter(View(width=0))
+        super().__init__(sink, view)
         self.found: dict[str, dict[str, _Case]] = {}
 
     def feed(self, shown: ShownFinding, suppressed: Suppression | None = None) -> None:

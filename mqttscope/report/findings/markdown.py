@@ -15,9 +15,8 @@ from mqttscope.lint.gate import Suppression
 from mqttscope.report.base import Sink, View
 from mqttscope.report.explain import markdown
 from mqttscope.report.findings.base import Summary, cited, flow, message, sentences
-from mqttscope.report.findings.shown import ShownFinding
+from mqttscope.report.findings.shown import FileFormat, RuleCount, ShownFinding
 from mqttscope.report.numbers import plural
-from mqttscope.report.style import Painter
 
 MAX_SHOWN = 10
 """Findings of a rule that are shown; further ones are counted."""
@@ -31,45 +30,27 @@ _MARKS = re.compile(r"[\\`*_\[\]<>#!|~&@$]|^[-+]|:(?=//|[\w+-]+:)|(?<=www)\.")
 
 
 @dataclass(slots=True)
-class _Rule:
-    """What was found by one rule."""
-
-    severity: Severity
-    slug: str
-    count: int = 0
-    occurrences: int = 0
-    suppressed: int = 0
-    clients: set[int] = field(default_factory=set)
-    together: int = 0
-    """Clients of a finding that is about many."""
+class _Rule(RuleCount):
     shown: list[str] = field(default_factory=list)
-    statements: dict[str, None] = field(default_factory=dict)
 
 
-class Markdown:
+class Markdown(FileFormat):
     """Gathers findings and writes the page at the end; notes are one line for each rule unless it is ``verbose``."""
 
     def __init__(self, sink: Sink, view: View, *, verbose: bool = False) -> None:
-        self.sink = sink
-        self.view = view
+        super().__init__(sink, view)
         self.verbose = verbose
-        self.painter = Painter(View(width=0))
         self.found: dict[str, _Rule] = {}
 
     def feed(self, shown: ShownFinding, suppressed: Suppression | None = None) -> None:
         """Keep one finding."""
         row = self.found.get(shown.rule)
         if row is None:
-            row = self.found[shown.rule] = _Rule(shown.severity, shown.slug)
+            row = self.found[shown.rule] = _Rule(shown.rule, shown.slug, shown.severity)
         if suppressed is not None:
             row.suppressed += shown.occurrences
             return
-        row.count += 1
-        row.occurrences += shown.occurrences
-        row.severity = max(row.severity, shown.severity, key=lambda one: one.rank)
-        if len(row.clients) < 100_000:
-            row.clients.add(shown.client_key)
-        row.together = max(row.together, shown.clients)
+        row.add(shown)
         if len(row.shown) < MAX_SHOWN:
             row.shown.append(self._item(shown))
             row.statements.update(dict.fromkeys(shown.finding.statements))
@@ -85,7 +66,7 @@ class Markdown:
 
     def close(self, summary: Summary) -> None:
         """Write the page."""
-        order = sorted(self.found, key=lambda code: (-self.found[code].severity.rank, -self.found[code].count, code))
+        order = sorted(self.found, key=lambda code: (-self.found[code].severity.rank, -self.found[code].findings, code))
         heading = summary.counted
         if summary.nothing and not summary.packets and not summary.counts.total():
             heading = "nothing to judge"
@@ -97,8 +78,8 @@ class Markdown:
             out.append("|---|---|---:|---:|---:|---:|\n")
         for code in order:
             row = self.found[code]
-            clients = max(len(row.clients), row.together) or ""
-            numbers = f"{row.count:,} | {row.occurrences:,} | {clients} | {row.suppressed or ''}"
+            clients = row.number_of_clients or ""
+            numbers = f"{row.findings:,} | {row.occurrences:,} | {clients} | {row.suppressed or ''}"
             out.append(f"| {code} {row.slug} | {SIGNS[row.severity]} | {numbers} |\n")
         told = [f"* {safe(self.painter.safe(one))}\n" for one, _ in sentences(summary)]
         out += ["\n" if order else "", *told, "\n"]
@@ -106,7 +87,7 @@ class Markdown:
         left = 0
         for code in order:
             row = self.found[code]
-            if not row.count:
+            if not row.findings:
                 continue
             noted = row.severity is Severity.INFO and not self.verbose
             part = self._note(code, row) if noted else self._details(code, row)
@@ -121,15 +102,15 @@ class Markdown:
 
     def _note(self, code: str, row: _Rule) -> str:
         first = row.shown[0].rstrip("\n").removeprefix("* ").replace("<br>", ", ")
-        more = f" (and {row.count - 1:,} more)" if row.count > 1 else ""
+        more = f" (and {row.findings - 1:,} more)" if row.findings > 1 else ""
         return f"* **{code}** {row.slug}: {first}{more}\n"
 
     def _details(self, code: str, row: _Rule) -> str:
         rule = all_rules().get(code)
         what = markdown(rule.paragraphs()[0]) if rule is not None else row.slug
-        parts = [f"<details><summary><b>{code}</b> {row.slug} ({row.count:,})</summary>\n\n{what}\n\n", *row.shown]
-        if row.count > len(row.shown):
-            parts.append(f"* {row.count - len(row.shown):,} more\n")
+        parts = [f"<details><summary><b>{code}</b> {row.slug} ({row.findings:,})</summary>\n\n{what}\n\n", *row.shown]
+        if row.findings > len(row.shown):
+            parts.append(f"* {row.findings - len(row.shown):,} more\n")
         parts.append("\n")
         for key in list(row.statements)[:MAX_STATEMENTS]:
             known = all_statements().get(key)

@@ -34,8 +34,7 @@ from mqttscope.report.escape import escape
 from mqttscope.report.explain import area, help_markdown, help_text, is_on, versions
 from mqttscope.report.findings.base import Summary, cited, message
 from mqttscope.report.findings.json import FINDING, SUMMARY, line
-from mqttscope.report.findings.shown import ShownFinding
-from mqttscope.report.style import Painter
+from mqttscope.report.findings.shown import FileFormat, ShownFinding
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 TOOL = {
@@ -44,7 +43,6 @@ TOOL = {
     # Semantic Versioning has a hyphen before what Python calls .dev0.
     "semanticVersion": __version__.replace(".dev", "-dev."),
 }
-"""The first properties of a driver."""
 LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 PRECISIONS = {Confidence.CERTAIN: "very-high", Confidence.LIKELY: "high", Confidence.HEURISTIC: "medium"}
 PROBLEMS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "recommendation"}
@@ -57,15 +55,13 @@ _OWN = ("rule", "schema", "message", "capture", "fingerprint", "related")
 """Keys of the JSON form that SARIF has places for."""
 
 
-class Sarif:
+class Sarif(FileFormat):
     """Writes one log with one run; suppressed findings are in it, marked as such."""
 
     def __init__(self, sink: Sink, view: View) -> None:
-        self.sink = sink
-        self.view = view
+        super().__init__(sink, view)
         self.rules = all_rules()
         self.index = {code: index for index, code in enumerate(self.rules)}
-        self.painter = Painter(View(width=0))
         self._clock = Clock()
         self._seen: Counter[str] = Counter()
         self._between = head()

@@ -13,17 +13,16 @@ import importlib
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from mqttscope.events import MalformedEvent, PacketEvent
 from mqttscope.lint.finding import Confidence, Finding, Severity
 from mqttscope.lint.gate import Suppression
 from mqttscope.lint.grouping import Group, Groups, cause, cause_fingerprint
-from mqttscope.mqtt.codec import NEED_MORE, decode, packet_end
-from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
-from mqttscope.mqtt.declare import ControlPacket, Malformed
+from mqttscope.mqtt import ControlPacket, Direction, Malformed, PacketType, ProtocolVersion, decode
+from mqttscope.mqtt.codec import NEED_MORE, packet_end
 from mqttscope.mqtt.wire import write_variable_byte_integer
 from mqttscope.report.base import Clock, Sink, View
 from mqttscope.report.findings.base import MAX_MESSAGE, FindingReporter, Summary, everything
@@ -54,6 +53,8 @@ OF_FILES = ("sarif", "junit", "github", "gitlab")
 """Formats whose findings belong to a file: one cause in two captures is two findings."""
 STREAMED = ("full", "concise", "jsonl", "github")
 """Formats that can be written while traffic passes."""
+MAX_CLIENTS = 100_000
+"""Clients of one rule that are told apart."""
 
 
 class ShownFinding:
@@ -174,21 +175,68 @@ def _short(iso: str) -> str:
     return re.sub(r"(\.\d{3})\d{6}", r"\1", iso)
 
 
-class FindingFormat(Protocol):
+class FindingFormat:
     """Turns findings into output; only ever fed by an `Entrance`."""
 
+    def __init__(self, sink: Sink, view: View) -> None:
+        self.sink = sink
+        self.painter = Painter(view)
+
     def feed(self, shown: ShownFinding, suppressed: Suppression | None = None) -> None:
-        """Take one finding; a suppressed one does not count."""
+        """Take one finding; one that is suppressed is left out, unless a format says otherwise."""
+        if suppressed is None:
+            self.write(shown)
+
+    def write(self, shown: ShownFinding) -> None:
+        """Take a finding that is not suppressed."""
+        raise NotImplementedError
+
+    def again(self, shown: ShownFinding) -> None:
+        """Write how often a finding came again that was written when it came first (`STREAMED`)."""
+        raise NotImplementedError
 
     def close(self, summary: Summary) -> None:
         """Write what is left at the end."""
 
 
-class LiveFormat(FindingFormat, Protocol):
-    """One that can be fed while traffic passes."""
+class FileFormat(FindingFormat):
+    """A format for programs and files: its lines have no limit."""
 
-    def again(self, shown: ShownFinding) -> None:
-        """Write how often a finding came again that was written when it came first."""
+    def __init__(self, sink: Sink, view: View) -> None:
+        super().__init__(sink, View(width=0))
+
+
+@dataclass(slots=True)
+class RuleCount:
+    """What was found by one rule."""
+
+    rule: str
+    slug: str
+    severity: Severity
+    """The worst of its findings."""
+    findings: int = 0
+    """Those that are not suppressed."""
+    occurrences: int = 0
+    suppressed: int = 0
+    statements: dict[str, None] = field(default_factory=dict)
+    """Those that the findings break, in their order."""
+    _clients: set[int] = field(default_factory=set)
+    _together: int = 0
+    """Clients of a finding that is about many."""
+
+    def add(self, shown: ShownFinding, most: int = MAX_CLIENTS) -> None:
+        """Count a finding that is not suppressed; ``most``: clients that are told apart."""
+        self.findings += 1
+        self.occurrences += shown.occurrences
+        if shown.severity.rank > self.severity.rank:
+            self.severity = shown.severity
+        if len(self._clients) < most:
+            self._clients.add(shown.client_key)
+        self._together = max(self._together, shown.clients)
+
+    @property
+    def number_of_clients(self) -> int:
+        return max(len(self._clients), self._together)
 
 
 class Entrance(FindingReporter):
@@ -240,7 +288,7 @@ class Entrance(FindingReporter):
             if not self._live:
                 self.format.feed(shown, suppressed)
             elif suppressed is None and group.occurrences > 1:
-                cast(LiveFormat, self.format).again(shown)
+                self.format.again(shown)
 
     def close(self, summary: Summary) -> None:
         """End the report."""

@@ -2,45 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from mqttscope.lint.finding import Severity
 from mqttscope.lint.gate import Suppression
 from mqttscope.report.base import Sink, View
 from mqttscope.report.documents import SCHEMA
 from mqttscope.report.findings.base import Summary, lines
 from mqttscope.report.findings.json import COUNTED_RULE, SUMMARY, line
-from mqttscope.report.findings.shown import Entrance, ShownFinding
+from mqttscope.report.findings.shown import Entrance, FindingFormat, RuleCount, ShownFinding
 from mqttscope.report.numbers import number
 from mqttscope.report.page import Column, Page
-from mqttscope.report.style import Painter, encoded
-
-MAX_CLIENTS = 100_000
-"""Clients of one rule that are told apart."""
+from mqttscope.report.style import encoded
 
 
 @dataclass(slots=True)
-class _Row:
-    rule: str
-    slug: str
-    severity: Severity
-    findings: int = 0
-    suppressed: int = 0
-    clients: set[int] = field(default_factory=set)
-    together: int = 0
-    """Clients of a finding that is about many."""
+class _Row(RuleCount):
     withheld: int = 0
 
-    @property
-    def number_of_clients(self) -> int:
-        return max(len(self.clients), self.together)
 
-
-class Statistics:
+class Statistics(FindingFormat):
     """Counts findings and shows a table at the end."""
 
     def __init__(self, sink: Sink, view: View) -> None:
-        self.sink = sink
+        super().__init__(sink, view)
         self.view = view
         self.rows: dict[str, _Row] = {}
 
@@ -51,13 +35,8 @@ class Statistics:
             row = self.rows[shown.rule] = _Row(shown.rule, shown.slug, shown.severity)
         if suppressed is not None:
             row.suppressed += 1
-            return
-        row.findings += 1
-        if shown.severity.rank > row.severity.rank:
-            row.severity = shown.severity
-        if len(row.clients) < MAX_CLIENTS:
-            row.clients.add(shown.client_key)
-        row.together = max(row.together, shown.clients)
+        else:
+            row.add(shown)
 
     def close(self, summary: Summary) -> None:
         """Write the table and the end."""
@@ -76,7 +55,7 @@ class Statistics:
                 ],
             )
             self.sink.write(page.encoded())
-        self.sink.write(encoded(lines(summary, Painter(self.view))))
+        self.sink.write(encoded(lines(summary, self.painter)))
 
     def ordered(self, summary: Summary) -> list[_Row]:
         """The rows, most findings first; rules whose findings were withheld have one as well."""

@@ -59,7 +59,6 @@ class Overview:
     topics: int = 0
     findings: int = 0
     errors: int = 0
-    """Findings that are errors."""
     first_ns: int | None = None
     last_ns: int | None = None
 

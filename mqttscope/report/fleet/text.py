@@ -87,37 +87,33 @@ def _counts(rows: Sequence[RuleRow], rank: int) -> list[Column]:
 
 
 def _by_group(page: Page, title: str, heading: str, kind: str, ranked: Ranked[RuleRow]) -> None:
-    if not ranked:
-        return
-    rows = ranked.rows
-    page.title(title)
-    page.table(
-        Column(heading, [named(row.group, kind) for row in rows], style="green"),
-        [
-            _left("rule", rows, lambda row: row.rule),
-            _left("", rows, lambda row: row.slug, 6),
-            *(one for one in _counts(rows, 0) if kind != "client" or one.title != "clients"),
-        ],
-    )
-    _more(page, ranked, "row")
+    columns = [
+        _left("rule", ranked.rows, lambda row: row.rule),
+        _left("", ranked.rows, lambda row: row.slug, 6),
+        *(one for one in _counts(ranked.rows, 0) if kind != "client" or one.title != "clients"),
+    ]
+    _grouped(page, title, heading, kind, ranked, columns, "row")
 
 
 def _groups(page: Page, title: str, heading: str, kind: str, ranked: Ranked[GroupRow]) -> None:
-    if not ranked:
-        return
     rows = ranked.rows
-    page.title(title)
-    page.table(
-        Column(heading, [named(row.group, kind) for row in rows], style="green"),
-        [
-            _column("clients", rows, lambda row: number(row.clients)),
-            _column("conn.", rows, lambda row: number(row.connections), 2),
-            _column("errors", rows, lambda row: number(row.errors), style="red"),
-            _column("warnings", rows, lambda row: number(row.warnings), style="yellow"),
-            _column("findings", rows, lambda row: number(row.findings), 1),
-        ],
-    )
-    _more(page, ranked, "group")
+    columns = [
+        _column("clients", rows, lambda row: number(row.clients)),
+        _column("conn.", rows, lambda row: number(row.connections), 2),
+        _column("errors", rows, lambda row: number(row.errors), style="red"),
+        _column("warnings", rows, lambda row: number(row.warnings), style="yellow"),
+        _column("findings", rows, lambda row: number(row.findings), 1),
+    ]
+    _grouped(page, title, heading, kind, ranked, columns, "group")
+
+
+def _grouped(
+    page: Page, title: str, heading: str, kind: str, ranked: Ranked[Any], columns: list[Column], word: str
+) -> None:
+    if ranked:
+        page.title(title)
+        page.table(Column(heading, [named(row.group, kind) for row in ranked.rows], style="green"), columns)
+        _more(page, ranked, word)
 
 
 def _days(page: Page, rows: list[DayRow], title: str) -> None:
@@ -470,7 +466,10 @@ def _object(value: Any, clock: Clock) -> dict[str, Any]:
         held = getattr(value, one.name)
         if isinstance(held, Percentiles):
             unit = "s" if one.name.endswith("_s") else "ns"
-            shown[one.name.removesuffix("_s")] = _percentiles(held, unit)
+            shown[one.name.removesuffix("_s")] = {
+                "count": held.count,
+                **{f"{name}_{unit}": getattr(held, name) for name in ("p50", "p90", "p99", "maximum")},
+            }
         elif one.name == "minutes":
             shown["timeline"] = [
                 {"from": clock.iso(start), "from_ns": start, "connects": count} for start, count in held
@@ -486,10 +485,3 @@ def _plain(value: Any, clock: Clock) -> Any:
     if is_dataclass(value):
         return _object(value, clock)
     return [_plain(one, clock) for one in value] if isinstance(value, list) else value
-
-
-def _percentiles(value: Percentiles, unit: str) -> dict[str, Any]:
-    return {
-        "count": value.count,
-        **{f"{name}_{unit}": getattr(value, name) for name in ("p50", "p90", "p99", "maximum")},
-    }

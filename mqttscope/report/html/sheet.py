@@ -40,7 +40,6 @@ class Sheet:
             self.parts.append(f'<p class="{kind}">{" · ".join(shown)}</p>' if kind else f"<p>{' · '.join(shown)}</p>")
 
     def title(self, text: str) -> None:
-        """Heading of a section."""
         self.parts.append(f"<h2>{safe(text)}</h2>")
 
     def table(self, name: Column, columns: list[Column]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from operator import attrgetter
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
@@ -15,10 +16,10 @@ import orjson
 from mqttscope.events import PacketEvent
 from mqttscope.mqtt.view import text
 from mqttscope.replay.script import Entry, Script
-from mqttscope.replay.verify.difference import Difference, Tally, Verification
+from mqttscope.replay.verify.difference import DeviceKind, Difference, DifferenceKind, Tally, Verification
 from mqttscope.report import documents as doc
 from mqttscope.report.base import Sink, View
-from mqttscope.report.jsonl import SCHEMA, JsonLines, PacketLines, dumps, harmless
+from mqttscope.report.jsonl import JsonLines, PacketLines, dumps, harmless
 from mqttscope.report.replay.text import concealed, event_of, plain
 
 
@@ -40,23 +41,14 @@ class ReplayJson:
     def difference(self, one: Difference) -> dict[str, Any]:
         """The object of a difference."""
         view = self.view
-        return {
-            "schema": SCHEMA,
-            "event": "difference",
-            "kind": str(one.kind),
-            "connection": one.number,
-            "name": concealed(text(one.name), view),
-            "version": one.version.text,
-            "field": one.field or None,
-            "expected": plain(one.field, one.expected, view),
-            "found": plain(one.field, one.found, view),
-            "message": concealed(text(one.message), view),
-            "follows": one.follows,
-            "because_of": {"option": one.option, "certain": one.certain} if one.option else None,
-            "cause": one.cause or None,
-            "recorded": self.packet(one.recorded, one.script),
-            "live": self.packet(one.live, one.live_script or one.script),
-        }
+        shown: dict[str, Any] = DIFFERENCE.view(SimpleNamespace(
+            kind=one.kind, number=one.number, name=concealed(text(one.name), view), version=one.version,
+            field=one.field, expected=plain(one.field, one.expected, view), found=plain(one.field, one.found, view),
+            message=concealed(text(one.message), view), follows=one.follows, because_of=one if one.option else None,
+            cause=one.cause, recorded=self.packet(one.recorded, one.script),
+            live=self.packet(one.live, one.live_script or one.script),
+        ))  # fmt: skip
+        return shown
 
     def packet(self, entry: Entry | None, script: Script) -> Any:
         """A packet as `inspect` would write it, without secrets."""
@@ -72,13 +64,8 @@ class ReplayJson:
 
     def connection(self, tally: Tally) -> dict[str, Any]:
         """The object of a connection."""
-        return {
-            "schema": SCHEMA,
-            "event": "verified_connection",
-            "connection": tally.script.connection.number,
-            "name": concealed(text(tally.script.name), self.view),
-            **doc.record(COMPARED).view([tally]),
-        }
+        name = concealed(text(tally.script.name), self.view)
+        return {**_VERIFIED.view(SimpleNamespace(script=tally.script, name=name)), **_COMPARED.view([tally])}
 
     def _write(self, value: dict[str, Any]) -> None:
         self.sink.write(harmless(dumps(value) + b"\n"))
@@ -100,6 +87,22 @@ COMPARED = {
     "follow": _sum("following"), "not_judged": _sum("unjudged"), "reasons": doc.mapping(doc.COUNT).at(_reasons),
 }  # fmt: skip
 """Sums over connections."""
+_COMPARED = doc.record(COMPARED)
+_CONCEALED = doc.ValueType(doc.NAME, doc.itself)
+"""Text that is concealed already."""
+_PACKET = doc.ValueType(doc.maybe(doc.PACKET), doc.itself)
+DIFFERENCE = doc.record({
+    "schema": doc.VERSION_1, "event": doc.constant("difference"), "kind": doc.word(DifferenceKind, DeviceKind),
+    "connection": doc.COUNT.at("number"), "name": _CONCEALED, "version": doc.PROTOCOL.at("version.text"),
+    "field": doc.unless_empty(doc.TEXT), "expected": doc.ANY, "found": doc.ANY, "message": _CONCEALED,
+    "follows": doc.COUNT, "because_of": doc.maybe(doc.record({"option": doc.TEXT, "certain": doc.BOOL})),
+    "cause": doc.unless_empty(doc.TEXT), "recorded": _PACKET, "live": _PACKET,
+})  # fmt: skip
+_VERIFIED = doc.record({
+    "schema": doc.VERSION_1, "event": doc.constant("verified_connection"),
+    "connection": doc.COUNT.at("script.connection.number"), "name": _CONCEALED,
+})  # fmt: skip
+VERIFIED = doc.record({**_VERIFIED["properties"], **COMPARED})
 _VERIFICATION = {
     "schema": doc.VERSION_1, "event": doc.constant("verification"),
     "connections": doc.COUNT.at(lambda found: len(found.tallies)), "connections_judged": doc.COUNT.at("judged"),
@@ -114,4 +117,3 @@ VERIFICATION = doc.reordered(
     doc.merged((_VERIFICATION, doc.itself), (COMPARED, attrgetter("tallies"))),
     "schema", "event", "connections", "connections_judged", "differences", "counting",
 )  # fmt: skip
-"""The object of the whole comparison."""

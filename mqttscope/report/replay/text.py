@@ -17,22 +17,20 @@ from __future__ import annotations
 
 from collections import Counter
 from copy import copy
-from typing import Any, Protocol
+from typing import Any
 
 from mqttscope.events import MalformedEvent, PacketEvent
 from mqttscope.lint.finding import Finding
 from mqttscope.lint.gate import Suppression
-from mqttscope.mqtt.codec import encode
-from mqttscope.mqtt.constants import Direction, type_name
-from mqttscope.mqtt.declare import Malformed
-from mqttscope.mqtt.packets import Connect, Publish
-from mqttscope.mqtt.properties import BY_NAME, Properties
+from mqttscope.mqtt import Connect, Direction, Malformed, Properties, Publish, encode
+from mqttscope.mqtt.constants import type_name
+from mqttscope.mqtt.properties import BY_NAME
 from mqttscope.mqtt.view import binary, malformed_view, properties_view, text, view
 from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.verify.difference import DeviceKind, Difference, DifferenceKind, Verification, reason_text
 from mqttscope.report.base import Sink, View
 from mqttscope.report.escape import cells
-from mqttscope.report.findings.base import Summary
+from mqttscope.report.findings.base import FindingReporter, Summary
 from mqttscope.report.numbers import number, plural
 from mqttscope.report.page import Column, Page
 from mqttscope.report.style import Painter, Wrapped, encoded
@@ -46,23 +44,10 @@ from mqttscope.secrets.values import without_tokens_of
 from mqttscope.session.connection import Connection
 
 
-class Findings(Protocol):
-    """A report of findings."""
-
-    def is_new(self, finding: Finding, suppressed: Suppression | None = None) -> bool:
-        """Whether a finding would be written, and not only be counted with another."""
-
-    def feed(self, finding: Finding, suppressed: Suppression | None = None) -> None:
-        """Write one finding."""
-
-    def close(self, summary: Summary) -> None:
-        """Write the end."""
-
-
 class Limited:
     """Passes the first `MAX_BLOCKS` findings that count on, and counts the others."""
 
-    def __init__(self, report: Findings, sink: Sink) -> None:
+    def __init__(self, report: FindingReporter, sink: Sink) -> None:
         self.report, self.sink = report, sink
         self.seen = 0
 
@@ -301,7 +286,7 @@ class ReplayText:
         self._flush()
         left = len(differences) - len(alike)
         if left:
-            names = list(dict.fromkeys(f"{self._name(one.name)} ({one.number})" for one in differences))
+            names = list(dict.fromkeys(f"{concealed(one.name, self.view)} ({one.number})" for one in differences))
             more = f" and {len(names) - MAX_NAMES:,} more" if len(names) > MAX_NAMES else ""
             page = Page(self.view)
             told = f"and {plural(left, 'more difference')} for this reason, in {plural(len(names), 'connection')}"
@@ -321,12 +306,11 @@ class ReplayText:
         for one in group:
             text = Wrapped(painter.line(self.width), most=8)
             text.add(str(one.kind), "error")
-            told = one.message if self.view.show_secrets else masked(one.message, self.view.secret_length)
-            text.add(f": {painter.safe(told)}")
+            text.add(f": {painter.safe(concealed(one.message, self.view))}")
             out += text.texts()
         line = painter.line(self.width)
         line.add("  ")
-        line.add(painter.name(self._name(difference.name), self.width // 2), "client")
+        line.add(painter.name(concealed(difference.name, self.view), self.width // 2), "client")
         line.add(f" (connection {difference.number})", "dim")
         if difference.field and len(group) == 1:
             line.add(f", {painter.safe(difference.field)}", "dim")
@@ -340,9 +324,6 @@ class ReplayText:
         if difference.recorded is None and difference.live is None:
             return out
         return out + (self._beside(group) if self.width >= SIDE_BY_SIDE else self._below(group))
-
-    def _name(self, name: str) -> str:
-        return name if self.view.show_secrets else masked(name, self.view.secret_length)
 
     def _heading(self, side: str, entry: Entry | None, room: int) -> str:
         """What stands above a packet, with the time where there is room for it."""
@@ -505,11 +486,8 @@ def summary(found: Verification, view: View, *, stopped: bool = False) -> bytes:
             page.paragraph(f"{plural(len(differences), 'difference')} because {page.safe(cause)}", indent=2)
     for (option, certain), count in Counter((one.option, one.certain) for one in found.differences).items():
         if option and certain:
-            page.line([f"{plural(count, 'difference')} because of {option}, which {_verb(count)} not count"])
+            verb = "does" if count == 1 else "do"
+            page.line([f"{plural(count, 'difference')} because of {option}, which {verb} not count"])
         elif option:
             page.line([f"{plural(count, 'difference')} perhaps because of {option}"])
     return page.encoded()
-
-
-def _verb(count: int) -> str:
-    return "does" if count == 1 else "do"

@@ -12,7 +12,6 @@ import pytest
 from mqttscope.broker_test.drivers.health import NoBrokerError, Process
 from mqttscope.broker_test.drivers.run import CaseResult, longest_s, unhurried
 from mqttscope.broker_test.fit import Numbered, fitted
-from mqttscope.broker_test.oracle import broken_by_client
 from mqttscope.broker_test.verdict import AS_RECORDED, Verdict
 from mqttscope.mqtt import Auth, Connect, Malformed, Properties, ProtocolVersion, Publish, Pubrel, encode
 from tests.broker_test.broken import Fault, broken
@@ -22,6 +21,7 @@ from tests.broker_test.flows import (
     V5,
     authenticated,
     begun,
+    broken_by_client,
     fit,
     make_case,
     played,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,6 @@ def test_reports_about_live_peers_fit(tmp_path: Path) -> None:
     with serving(tmp_path, "v5-qos", "--verify", "--format", "jsonl") as running:
         url = f"mqtt://127.0.0.1:{running.port}"
         invoke("replay", capture("v5-topic-alias-client"), "--broker", url, *SOON)
-        running.finish(ask=True)
+        running.finish(signal.SIGINT)
         assert fits("replay-line", running.lines)
         assert {one["event"] for one in running.lines} >= {"difference", "verified_connection", "serve"}

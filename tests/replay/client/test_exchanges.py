@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mqttscope.mqtt import Disconnect, Properties, ProtocolVersion, Puback, Pubcomp, Publish, Pubrec, Pubrel
-from mqttscope.replay.client.exchanges import ClientSessions, Correspondence, Deliveries
+from mqttscope.replay.client.exchanges import ClientSessions, Correspondence
 from mqttscope.replay.live import NoteKind, Unfinished
 from mqttscope.replay.script import Entry, Script
 from tests.replay.client.playing import begun, interrupted, player, resumed, say, sent
@@ -13,12 +13,17 @@ from tests.replay.talk import session, whole
 
 def test_equal_ones_in_their_order_and_each_once() -> None:
     script = session("< publish a 1", "< publish b 1", "< publish a 1", "> publish a 2")
-    deliveries = Deliveries(script.entries)
-    live = Publish(topic_name="a", payload=b"1")
+    recorded = Correspondence(script)
 
-    assert [deliveries.match("a", live) for _ in range(3)] == [script.entries[2], script.entries[4], None]
-    assert deliveries.match("b", live) is script.entries[3]
-    assert deliveries.match("a", Publish(topic_name="a", payload=b"2")) is None
+    def match(topic: str, payload: bytes) -> Entry | None:
+        packet = Publish(topic_name=topic, payload=payload)
+        entry = Entry(False, packet, topic, 0, 0)
+        recorded.delivery(entry, packet)
+        return entry.source
+
+    assert [match("a", b"1") for _ in range(3)] == [script.entries[2], script.entries[4], None]
+    assert match("b", b"1") is script.entries[3]
+    assert match("a", b"2") is None
 
 
 def live(source: Entry, answers: Entry | None = None) -> Entry:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqttscope.replay.drivers.client import LESS, ReplayContext, Timeline, Timeouts
+from mqttscope.replay.drivers.client import LESS, MonotonicClock, ReplayContext, Timeline, Timeouts
 from mqttscope.replay.order import End, Gates, make_order
 from mqttscope.replay.script import Script
 from tests.replay.talk import OPENED, record
@@ -81,7 +81,7 @@ def test_order_is_kept_and_no_silence_is_longer_than_it_may(times: list[int], ga
     assert all(after - before <= gap / speed + 2 for before, after in pairwise(due))
 
 
-class Clock:
+class Clock(MonotonicClock):
     """Time that stands still until it is moved."""
 
     now = 0

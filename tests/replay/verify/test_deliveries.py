@@ -14,11 +14,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mqttscope.mqtt import Publish
-from mqttscope.replay.verify import compare, verify
+from mqttscope.replay.verify import verify
 from mqttscope.replay.verify.deliveries import longest_rise
 from mqttscope.replay.verify.difference import DifferenceKind
 from tests.each import each
-from tests.replay.talk import ALL, OPENED, Different, Equal, Found, asked, check, delivered, pairs, record, replay, told
+from tests.replay.talk import (
+    ALL,
+    OPENED,
+    Different,
+    Equal,
+    Found,
+    asked,
+    check,
+    compare,
+    delivered,
+    pairs,
+    record,
+    replay,
+    told,
+)
 
 ONE = "publish t/a one"
 SENT = OPENED + "pub > publish t/a x\n"

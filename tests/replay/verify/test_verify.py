@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from mqttscope.replay.verify import compare, verify
+from mqttscope.replay.verify import verify
 from mqttscope.replay.verify.difference import DifferenceKind
 from tests.each import each
 from tests.replay.recordings import NAMES, captured
-from tests.replay.talk import ALL, copied, delivered, pairs, told
+from tests.replay.talk import ALL, compare, copied, delivered, pairs, told
 from tests.replay.verify import test_answers, test_deliveries
 
 TABLES = (test_answers, test_deliveries)

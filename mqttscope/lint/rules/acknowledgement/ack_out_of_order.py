@@ -1,15 +1,9 @@
-"""ACK205."""
-
 from dataclasses import dataclass, field
 from itertools import islice
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
-from mqttscope.lint.rules import may_be_3_1, sides_guessed
-from mqttscope.mqtt.constants import PacketType
-from mqttscope.mqtt.packets import Puback, Pubrec, Pubrel
+from mqttscope.lint.rules import RuleContext, Severity, examples, may_be_3_1, sides_guessed
+from mqttscope.mqtt import PacketType, Puback, Pubrec, Pubrel
 from mqttscope.session.inflight import RECEIVED, SENT
 
 MAX_LOOKED_AT = 64
@@ -35,14 +29,12 @@ class AckOutOfOrder(Rule):
     """
 
     code = "ACK205"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.INFO)
     statements = {
         V5: {"MQTT-4.6.0-2": "client puback", "MQTT-4.6.0-3": "client pubrec", "MQTT-4.6.0-4": "client pubrel"},
         V3_1_1: {"MQTT-4.6.0-2": "client puback", "MQTT-4.6.0-3": "client pubrec", "MQTT-4.6.0-4": "client pubrel"},
     }
     also = {V3_1_1: ("MQTT-4.6.0-6",)}
-    looks_at = (Puback, Pubrec, Pubrel)
     signs = ("out_of_order",)
     needs = Needs.WHOLE
     Memory = Told

@@ -1,12 +1,6 @@
-"""ACK203."""
-
-from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
-from mqttscope.mqtt.constants import PacketType
-from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Puback, Pubcomp, Pubrec, Pubrel, Suback, Unsuback
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Confidence, Findings, Needs, Rule, RuleContext, Severity, packet_name
+from mqttscope.mqtt import ControlPacket, PacketType, Puback, Pubcomp, Pubrec, Pubrel, Suback, Unsuback
 
 
 class AckUnknownPacketId(Rule):

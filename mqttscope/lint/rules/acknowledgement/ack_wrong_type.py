@@ -1,12 +1,6 @@
-"""ACK204."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
-from mqttscope.mqtt.constants import PacketType
-from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Puback, Pubcomp, Pubrec, Pubrel, Suback, Unsuback
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, Needs, Rule, RuleContext, examples, packet_name
+from mqttscope.mqtt import ControlPacket, PacketType, Puback, Pubcomp, Pubrec, Pubrel, Suback, Unsuback
 from mqttscope.session.inflight import RECEIVED, RELEASED, SENT, Exchange
 
 
@@ -94,7 +88,7 @@ class AckWrongType(Rule):
             return None  # an answer to the exchange that had the identifier before
         began = running.kind.upper() + (f" of QoS {running.qos}" if running.kind == "publish" else "")
         told = f"{packet_name(packet)} with identifier {identifier} answers a {began}, which waits for {wanted}"
-        first = Related(f"{running.kind.upper()} {identifier}", running.packet, running.frame, running.timestamp_ns)
+        first = Related.to(f"{running.kind.upper()} {identifier}", running)
         return self.report(
             "", told, confidence=None if sure else Confidence.LIKELY, related=(first,), statements=_cited(running, at)
         )
@@ -122,7 +116,6 @@ def _had(running: Exchange, kind: int, at: RuleContext) -> bool:
 
 
 def _earlier(identifier: int, at: RuleContext) -> bool:
-    """Whether the identifier had an exchange before."""
     request = at.history.subscriptions.requests.get(identifier)
     return identifier in at.other.ended or (request is not None and request.answers > 0)
 

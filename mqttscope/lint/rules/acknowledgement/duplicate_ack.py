@@ -1,12 +1,5 @@
-"""ACK210."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import Findings, Needs, Rule, packet_name
-from mqttscope.mqtt.constants import PacketType
-from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Puback, Pubcomp, Pubrec
+from mqttscope.lint.rules import Confidence, Findings, Needs, Rule, RuleContext, Severity, examples, packet_name
+from mqttscope.mqtt import ControlPacket, PacketType, Puback, Pubcomp, Pubrec
 from mqttscope.session.inflight import SENT
 
 

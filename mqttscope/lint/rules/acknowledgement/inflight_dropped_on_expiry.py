@@ -1,9 +1,4 @@
-"""ACK314."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V5
+from mqttscope.lint.rules import V5, Confidence, RuleContext, examples
 from mqttscope.lint.session_model import Carried, ResumptionRule
 from mqttscope.mqtt.constants import Direction
 
@@ -18,8 +13,6 @@ class InflightDroppedOnExpiry(ResumptionRule):
     """
 
     code = "ACK314"
-    severity = Severity.ERROR
-    severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.HEURISTIC
     versions = (V5,)
     statements = {V5: {"MQTT-4.3.3-7": ""}}
@@ -53,7 +46,6 @@ class InflightDroppedOnExpiry(ResumptionRule):
     """)
 
     def blames(self, one: Carried, direction: Direction, at: RuleContext) -> bool:
-        """QoS 2 whose time was over."""
         return one.qos == 2 and one.expires_ns <= at.timestamp_ns
 
     def tell(self, one: Carried) -> str:

@@ -1,9 +1,5 @@
-"""ACK202."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, Needs, Rule, RuleContext, examples, packet_name
 from mqttscope.mqtt.packets import Publish, Subscribe, Unsubscribe
 from mqttscope.session.inflight import SENT, Exchange
 
@@ -37,7 +33,6 @@ class PacketIdInUse(Rule):
         V3_1: {"V31-MSGID-in-flight": ""},
     }
     also = {V3_1_1: ("MQTT-2.3.1-3", "MQTT-2.3.1-4", "MQTT-4.3.3-1")}
-    looks_at = (Publish, Subscribe, Unsubscribe)
     when = "qos"
     always = (Subscribe, Unsubscribe)
     signs = ("taken",)
@@ -93,13 +88,12 @@ class PacketIdInUse(Rule):
         other = running.kind.upper()
         name = f"{packet_name(packet)} {at.topic!r}" if isinstance(packet, Publish) else packet_name(packet)
         seconds = (at.timestamp_ns - running.timestamp_ns) / 1e9
-        earlier = Related(f"{other} {identifier}", running.packet, running.frame, running.timestamp_ns)
         return self.report(
             "packet_identifier",
             f"{name} takes packet identifier {identifier}, still in use by the {other} sent {seconds:.3g} s before"
             + (", before its PUBCOMP" if running.phase is not SENT else ""),
             confidence=Confidence.LIKELY if unsure else None,
-            related=(earlier,),
+            related=(Related.to(f"{other} {identifier}", running),),
             statements=self._cited(packet, at, running),
         )
 

@@ -1,9 +1,4 @@
-"""ACK101."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule, packet_name
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, Rule, RuleContext, Severity, examples, packet_name
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel, Suback, Subscribe, Unsuback, Unsubscribe
 
@@ -18,7 +13,6 @@ class PacketIdZero(Rule):
     """
 
     code = "ACK101"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.INFO)
     statements = {
         V3_1_1: {"MQTT-2.3.1-1": "publish,subscribe,unsubscribe"},

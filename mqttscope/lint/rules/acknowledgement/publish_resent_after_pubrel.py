@@ -1,9 +1,4 @@
-"""ACK207."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Needs, Related, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt.packets import Publish
 from mqttscope.session.inflight import RELEASED
 
@@ -20,7 +15,6 @@ class PublishResentAfterPubrel(Rule):
     code = "ACK207"
     severity = Severity.ERROR
     statements = {V5: {"MQTT-4.3.3-6": ""}, V3_1_1: {"MQTT-4.3.3-1": ""}}
-    looks_at = Publish
     when = "dup"
     needs = Needs.WHOLE
 
@@ -56,5 +50,4 @@ class PublishResentAfterPubrel(Rule):
             return self.report("", told, confidence=Confidence.LIKELY)
         if running.phase is not RELEASED or not at.party.repeats(packet, at.topic, running):
             return None
-        first = Related("the first PUBLISH", running.packet, running.frame, running.timestamp_ns)
-        return self.report("", told, related=(first,))
+        return self.report("", told, related=(Related.to("the first PUBLISH", running),))

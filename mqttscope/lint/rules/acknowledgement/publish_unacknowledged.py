@@ -1,15 +1,9 @@
-"""ACK515."""
-
 from collections.abc import Iterator
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Report, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Needs
-from mqttscope.lint.strings import shown
-from mqttscope.lint.waiting import C2S, SECOND_NS, AnswerRule, Overdue, Waiting
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish
+from mqttscope.lint.rules import SECOND_NS, V3_1, V3_1_1, V5, Confidence, Report, RuleContext, Severity, examples, shown
+from mqttscope.lint.waiting import AnswerRule, Overdue
+from mqttscope.mqtt import Direction, Publish
+from mqttscope.session.connection import C2S
 from mqttscope.session.inflight import SENT
 
 QOS_3 = 3
@@ -28,9 +22,7 @@ class PublishUnacknowledged(AnswerRule):
     """
 
     code = "ACK515"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING)
-    confidence = Confidence.LIKELY
     statements = {
         V5: {"MQTT-3.3.4-1": "", "MQTT-4.3.2-4": "", "MQTT-4.3.3-8": "", "MQTT-4.5.0-2": "client"},
         V3_1_1: {"MQTT-3.3.4-1": "", "MQTT-3.3.5-2": "server", "MQTT-4.3.2-2": "", "MQTT-4.5.0-2": "client"},
@@ -39,9 +31,6 @@ class PublishUnacknowledged(AnswerRule):
     also = {V5: ("MQTT-2.2.1-5", "MQTT-4.3.3-13"), V3_1_1: ("MQTT-4.1.0-2", "MQTT-4.3.3-2")}
     looks_at = Publish
     when = "qos"
-    needs = Needs.BOTH_DIRECTIONS | Needs.WHOLE
-    settings = {"timeout": 30}
-    Memory = Waiting
 
     good = examples("""
         acknowledged

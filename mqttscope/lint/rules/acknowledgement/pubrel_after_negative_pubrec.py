@@ -1,9 +1,4 @@
-"""ACK208."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import V5, Findings, Needs, Rule
+from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Related, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt.constants import PacketType, reason_name
 from mqttscope.mqtt.packets import Pubrel
 
@@ -21,7 +16,6 @@ class PubrelAfterNegativePubrec(Rule):
     severity = Severity.ERROR
     versions = (V5,)
     also = {V5: ("MQTT-4.3.3-4",)}
-    looks_at = Pubrel
     signs = ("odd_answer",)
     needs = Needs.WHOLE
 
@@ -47,12 +41,11 @@ class PubrelAfterNegativePubrec(Rule):
         if identifier in at.party.owes_pubrel or identifier in at.party.shared or not at.party.in_step():
             return None
         answer, code = ended.answer, ended.reason_code
-        refusal = Related("the PUBREC", answer.packet, answer.frame, answer.timestamp_ns)
         return self.report(
             "",
             f"PUBREL with identifier {identifier} follows PUBREC 0x{code:02x} "
             f"({reason_name(PacketType.PUBREC, code, V5)}), which ended the exchange",
             confidence=None if at.knew(answer) else Confidence.LIKELY,
-            related=(refusal,),
+            related=(Related.to("the PUBREC", answer),),
             statements=("MQTT-4.3.3-4",),
         )

@@ -3,32 +3,22 @@
 from collections.abc import Iterator
 from typing import ClassVar
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Report, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Needs
-from mqttscope.lint.waiting import AnswerRule, Overdue, Waiting
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Pubrec, Pubrel
+from mqttscope.lint.rules import V3_1_1, V5, Report, RuleContext, Severity, examples
+from mqttscope.lint.waiting import AnswerRule, Overdue
+from mqttscope.mqtt import Direction, Pubrec, Pubrel
 
 
 class ReleaseRule(AnswerRule):
     """A packet of an exchange of QoS 2 without the packet that follows it."""
 
     severity = Severity.ERROR
-    confidence = Confidence.LIKELY
-    needs = Needs.BOTH_DIRECTIONS | Needs.WHOLE
-    settings = {"timeout": 30}
-    Memory = Waiting
     packet: ClassVar[str]
     answer: ClassVar[str]
 
     def owed(self, at: RuleContext, debtor: Direction) -> Iterator[tuple[int, int]]:
-        """Packets that a side has not answered."""
         yield from getattr(at.history.party(debtor), f"owes_{self.answer.lower()}").items()
 
     def describe(self, one: Overdue, at: RuleContext) -> Report | None:
-        """Name the answer that is missing."""
         name = f"{self.packet} with packet identifier {one.identifier}"
         return self.overdue(one, f"{name} got no {self.answer} within {self.set['timeout']} s", "the PUBLISH")
 

@@ -1,15 +1,9 @@
-"""ACK518."""
-
 from collections.abc import Iterator
 from typing import Any
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Report, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, packet_name
-from mqttscope.lint.waiting import AnswerRule, Overdue, Waiting
-from mqttscope.mqtt.constants import Direction, PacketType
-from mqttscope.mqtt.packets import Puback, Publish, Pubrec
+from mqttscope.lint.rules import V3_1_1, V5, Findings, Related, Report, RuleContext, Severity, examples, packet_name
+from mqttscope.lint.waiting import AnswerRule, Overdue
+from mqttscope.mqtt import Direction, PacketType, Puback, Publish, Pubrec
 from mqttscope.session.inflight import RECEIVED
 
 IN_USE = 0x91
@@ -32,7 +26,6 @@ class RepeatedPublishMishandled(AnswerRule):
 
     code = "ACK518"
     severity = Severity.ERROR
-    confidence = Confidence.LIKELY
     statements = {
         V5: {"MQTT-4.3.2-5": "puback", "MQTT-4.3.3-9": "pubrec", "MQTT-4.3.3-10": "", "MQTT-4.3.3-12": "pubrec"},
         V3_1_1: {"MQTT-4.3.3-2": ""},
@@ -41,9 +34,6 @@ class RepeatedPublishMishandled(AnswerRule):
     looks_at = (Publish, Puback, Pubrec)
     waits = False
     when = {Publish: "dup", Puback: "reason_code", Pubrec: "reason_code"}
-    needs = Needs.BOTH_DIRECTIONS | Needs.WHOLE
-    settings = {"timeout": 30}
-    Memory = Waiting
 
     good = examples("""
         PUBREC again
@@ -88,7 +78,7 @@ class RepeatedPublishMishandled(AnswerRule):
             "reason_code",
             f"{packet_name(packet)} refuses a PUBLISH {told} with 0x91 (Packet Identifier in use), expected "
             f"{packet_name(packet)} as for {'the first one' if one is running else 'a new message'}",
-            related=(Related("the PUBLISH before", one.packet, one.frame, one.timestamp_ns),),
+            related=(Related.to("the PUBLISH before", one),),
             statements=(broken,),
         )
 

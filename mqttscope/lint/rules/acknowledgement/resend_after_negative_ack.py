@@ -1,9 +1,4 @@
-"""ACK209."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import V5, Findings, Needs, Rule
+from mqttscope.lint.rules import V5, Findings, Needs, Related, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt.constants import PacketType, reason_name
 from mqttscope.mqtt.packets import Publish
 
@@ -21,7 +16,6 @@ class ResendAfterNegativeAck(Rule):
     severity = Severity.ERROR
     versions = (V5,)
     statements = {V5: {"MQTT-4.4.0-2": ""}}
-    looks_at = Publish
     when = "dup"
     needs = Needs.WHOLE_SENDER
 
@@ -51,10 +45,9 @@ class ResendAfterNegativeAck(Rule):
         if not at.knew(ended.answer) or not at.party.repeats(packet, at.topic, ended.exchange):
             return None
         name, code = PacketType(ended.by).name, ended.reason_code
-        refusal = Related(f"the {name}", ended.answer.packet, ended.answer.frame, ended.answer.timestamp_ns)
         return self.report(
             "dup",
             f"PUBLISH {at.topic!r} with identifier {identifier} is sent again although {name} 0x{code:02x} "
             f"({reason_name(ended.by, code, V5)}) refused it",
-            related=(refusal,),
+            related=(Related.to(f"the {name}", ended.answer),),
         )

@@ -1,10 +1,5 @@
-"""ACK206."""
-
-from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import V3_1, V5, Findings, Needs, Rule
-from mqttscope.lint.rules import may_be_3_1
+from mqttscope.lint.rules import V3_1, V5, Confidence, Findings, Needs, Related, Rule, RuleContext, Severity, may_be_3_1
 from mqttscope.mqtt.packets import Publish, Pubrel
 from mqttscope.session.inflight import RELEASED
 
@@ -20,11 +15,9 @@ class ResendOnLiveConnection(Rule):
     """
 
     code = "ACK206"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.INFO)
     confidence = Confidence.LIKELY
     statements = {V5: {"MQTT-4.4.0-1": ""}}
-    looks_at = (Publish, Pubrel)
     when = "dup"
     always = (Pubrel,)
     signs = {Pubrel: ("odd_answer",)}
@@ -79,9 +72,8 @@ class ResendOnLiveConnection(Rule):
         if not at.party.repeats(packet, at.topic, before):
             return None
         seconds = (at.timestamp_ns - before.timestamp_ns) / 1e9
-        first = Related("sent for the first time", before.packet, before.frame, before.timestamp_ns)
         told = (
             f"PUBLISH {at.topic!r} with identifier {identifier} is sent again after {seconds:.3g} s "
             f"on a live connection; MQTT {after}"
         )
-        return self.report("dup", told, severity=severity, related=(first,))
+        return self.report("dup", told, severity=severity, related=(Related.to("sent for the first time", before),))

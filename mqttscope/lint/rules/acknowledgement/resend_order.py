@@ -1,9 +1,4 @@
-"""ACK312."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Needs, Rule, RuleContext, Severity, examples
 from mqttscope.lint.session_model import SessionModel, doubted
 from mqttscope.mqtt.packets import Publish
 from mqttscope.session.inflight import SENT
@@ -20,14 +15,12 @@ class ResendOrder(Rule):
     """
 
     code = "ACK312"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
     statements = {
         V5: {"MQTT-4.6.0-1": "client", "MQTT-4.6.0-5": "server"},
         V3_1_1: {"MQTT-4.6.0-1": "client", "MQTT-4.6.0-6": "server"},
     }
-    looks_at = Publish
     when = "dup"
     signs = ("carries",)
     needs = Needs.OPENING | Needs.WHOLE_SENDER

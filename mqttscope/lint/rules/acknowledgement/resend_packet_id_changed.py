@@ -1,11 +1,5 @@
-"""ACK313."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Needs, Rule, RuleContext, Severity, examples, shown
 from mqttscope.lint.session_model import SessionModel, doubted
-from mqttscope.lint.strings import shown
 from mqttscope.mqtt.packets import Publish
 from mqttscope.session.inflight import SENT
 
@@ -21,12 +15,10 @@ class ResendPacketIdChanged(Rule):
     """
 
     code = "ACK313"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.HEURISTIC
     statements = {V3_1_1: {"MQTT-2.3.1-3": "client", "MQTT-2.3.1-4": "server"}}
     also = {V5: ("MQTT-4.4.0-1",), V3_1_1: ("MQTT-4.4.0-1",)}
-    looks_at = Publish
     when = "dup"
     signs = ("carries",)
     needs = Needs.OPENING | Needs.WHOLE

@@ -1,11 +1,5 @@
-"""ACK311."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, RuleContext, examples, shown
 from mqttscope.lint.session_model import Carried, ResumptionRule
-from mqttscope.lint.strings import shown
 from mqttscope.mqtt.constants import Direction
 
 
@@ -23,8 +17,6 @@ class UnackedNotResent(ResumptionRule):
     """
 
     code = "ACK311"
-    severity = Severity.ERROR
-    severities = (Severity.ERROR, Severity.WARNING)
     statements = {
         V5: {"MQTT-4.4.0-1": "", "MQTT-4.8.2-4": "server"},
         V3_1_1: {"MQTT-4.4.0-1": ""},

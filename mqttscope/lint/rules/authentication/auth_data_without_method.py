@@ -1,9 +1,4 @@
-"""AUT101."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V5, Findings, Rule, packet_name
+from mqttscope.lint.rules import V5, Findings, Rule, RuleContext, Severity, examples, packet_name
 from mqttscope.mqtt.packets import Connack, Connect
 
 
@@ -21,7 +16,6 @@ class AuthDataWithoutMethod(Rule):
     reason_code = 0x82
     versions = (V5,)
     statements = {V5: {"V5-CONNECT-auth-data-alone": ""}}
-    looks_at = (Connect, Connack)
     when = "properties"
 
     good = examples("""

@@ -1,15 +1,10 @@
-"""AUT507."""
-
 from dataclasses import dataclass
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Report, Severity
-from mqttscope.lint.rule import V5, Findings, Needs, Rule
-from mqttscope.lint.waiting import C2S, S2C, has_arrived, has_closed, patience_ns
+from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Related, Report, Rule, RuleContext, Severity, examples
+from mqttscope.lint.waiting import has_arrived, has_closed
 from mqttscope.mqtt.constants import Direction, PacketType, reason_name
 from mqttscope.mqtt.packets import Auth, Disconnect
-from mqttscope.session.connection import Connection
+from mqttscope.session.connection import C2S, S2C, Connection
 
 REAUTHENTICATE = 0x19
 FAILURE = 0x80
@@ -36,12 +31,10 @@ class AuthFailureNotClosed(Rule):
     """
 
     code = "AUT507"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.INFO)
     confidence = Confidence.LIKELY
     versions = (V5,)
     statements = {V5: {"MQTT-4.12.1-2": ""}}
-    looks_at = (Auth, Disconnect)
     needs = Needs.OPENING | Needs.WHOLE
     settings = {"timeout": 30, "close_timeout": 5}
     Memory = Reauthentication
@@ -84,14 +77,14 @@ class AuthFailureNotClosed(Rule):
         if isinstance(packet, Auth):
             if at.from_client and packet.reason_code == REAUTHENTICATE and at.history.settled:
                 memory.packet, memory.frame, memory.timestamp_ns = at.number, at.event.frame, at.timestamp_ns
-                at.ask(self, at.timestamp_ns + patience_ns(self))
+                at.ask(self, at.timestamp_ns + self.nanoseconds("timeout"))
             elif not at.from_client and not packet.reason_code:
                 memory.packet = -1
         elif memory.packet >= 0:
             if (packet.reason_code or 0) < FAILURE:
                 memory.packet = -1
             else:
-                at.ask(self, at.timestamp_ns + patience_ns(self, "close_timeout"))
+                at.ask(self, at.timestamp_ns + self.nanoseconds("close_timeout"))
         return None
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
@@ -111,7 +104,7 @@ class AuthFailureNotClosed(Rule):
             (auth for auth in (at.history.client.auth, at.history.server.auth) if auth is not None),
             key=lambda auth: auth.timestamp_ns,
         )
-        due_ns = last.timestamp_ns + patience_ns(self)
+        due_ns = last.timestamp_ns + self.nanoseconds("timeout")
         if at.timestamp_ns < due_ns:
             at.ask(self, due_ns)
             return None
@@ -121,7 +114,7 @@ class AuthFailureNotClosed(Rule):
         return self._told("was never finished", waits_for, memory, Severity.INFO)
 
     def _told(self, sign: str, sender: Direction, memory: Reauthentication, severity: Severity | None = None) -> Report:
-        begun = Related("the AUTH that began it", memory.packet, memory.frame, memory.timestamp_ns)
+        begun = Related.to("the AUTH that began it", memory)
         memory.packet = -1
         return self.report(
             "",

@@ -1,9 +1,4 @@
-"""AUT204."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import V5, Findings, Rule, packet_name
+from mqttscope.lint.rules import V5, Findings, Related, Rule, RuleContext, Severity, examples, packet_name
 from mqttscope.mqtt.packets import Auth, Connack
 
 
@@ -21,7 +16,6 @@ class AuthMethodMismatch(Rule):
     versions = (V5,)
     statements = {V5: {"MQTT-4.12.0-5": "", "MQTT-4.12.1-1": "client auth"}}
     also = {V5: ("MQTT-4.12.0-1",)}
-    looks_at = (Auth, Connack)
 
     good = examples("""
         the same everywhere
@@ -57,7 +51,7 @@ class AuthMethodMismatch(Rule):
         found = None if block is None else block.authentication_method
         if found == wanted or (isinstance(packet, Connack) and packet.reason_code):
             return None
-        request = Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns)
+        request = Related.to("the CONNECT", sent)
         if found is None:
             if isinstance(packet, Auth):
                 return None

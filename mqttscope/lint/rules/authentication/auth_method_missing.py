@@ -1,9 +1,4 @@
-"""AUT102."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V5, Findings, Rule
+from mqttscope.lint.rules import V5, Findings, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt.packets import Auth
 
 
@@ -17,13 +12,11 @@ class AuthMethodMissing(Rule):
     """
 
     code = "AUT102"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING)
     reason_code = 0x82
     versions = (V5,)
     statements = {V5: {"V5-AUTH-method-present": ""}}
     also = {V5: ("MQTT-4.12.0-5",)}
-    looks_at = Auth
 
     good = examples("""
         with a method

@@ -1,9 +1,4 @@
-"""AUT205."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V5, Findings, Needs, Rule
+from mqttscope.lint.rules import V5, Findings, Needs, Rule, RuleContext, Severity, examples
 from mqttscope.lint.rules.authentication.packet_during_auth import saw_all
 from mqttscope.mqtt.constants import PacketType, reason_name
 from mqttscope.mqtt.packets import Auth
@@ -25,7 +20,6 @@ class AuthReasonCodeWrong(Rule):
     versions = (V5,)
     statements = {V5: {"MQTT-4.12.0-2": "server", "MQTT-4.12.0-3": "client"}}
     also = {V5: ("MQTT-4.12.1-1",)}
-    looks_at = Auth
     needs = Needs.WHOLE
 
     good = examples("""

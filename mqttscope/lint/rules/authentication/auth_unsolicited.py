@@ -1,9 +1,4 @@
-"""AUT203."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import V5, Findings, Rule
+from mqttscope.lint.rules import V5, Findings, Related, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt.packets import Auth, Connack
 
 
@@ -20,7 +15,6 @@ class AuthUnsolicited(Rule):
     severity = Severity.ERROR
     versions = (V5,)
     statements = {V5: {"MQTT-4.12.0-6": "server", "MQTT-4.12.0-7": "client"}}
-    looks_at = (Auth, Connack)
     when = {Connack: "properties"}
 
     good = examples("""
@@ -46,7 +40,7 @@ class AuthUnsolicited(Rule):
             return None
         if connect.properties is not None and connect.properties.authentication_method is not None:
             return None
-        request = Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns)
+        request = Related.to("the CONNECT", sent)
         why = "although CONNECT had no Authentication Method"
         if isinstance(packet, Auth):
             who = "the client" if at.from_client else "the server"

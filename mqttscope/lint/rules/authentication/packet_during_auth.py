@@ -1,11 +1,5 @@
-"""AUT206."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import V5, Findings, Rule, packet_name
-from mqttscope.mqtt.constants import Direction, PacketType
-from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.lint.rules import V5, Findings, Related, Rule, RuleContext, Severity, examples, packet_name
+from mqttscope.mqtt import ControlPacket, Direction, PacketType
 
 
 class PacketDuringAuth(Rule):
@@ -21,7 +15,6 @@ class PacketDuringAuth(Rule):
     severity = Severity.ERROR
     versions = (V5,)
     statements = {V5: {"MQTT-3.1.2-30": ""}}
-    looks_at = ControlPacket
     signs = ("early",)
     settled = False
     sender = Direction.CLIENT_TO_SERVER
@@ -59,11 +52,10 @@ class PacketDuringAuth(Rule):
         method = connect.properties.authentication_method
         if method is None or packet.packet_type in (PacketType.CONNECT, PacketType.AUTH, PacketType.DISCONNECT):
             return None
-        request = Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns)
         return self.report(
             "",
             f"the client sent {packet_name(packet)} before CONNACK although it named Authentication Method {method!r}",
-            related=(request,),
+            related=(Related.to("the CONNECT", sent),),
         )
 
 

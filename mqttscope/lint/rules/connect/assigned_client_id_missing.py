@@ -1,11 +1,5 @@
-"""CON217."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import V5, Findings, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack
+from mqttscope.lint.rules import V5, Findings, Related, Rule, RuleContext, Severity, examples
+from mqttscope.mqtt import Connack, Direction
 
 
 class AssignedClientIdMissing(Rule):
@@ -21,7 +15,6 @@ class AssignedClientIdMissing(Rule):
     severity = Severity.ERROR
     versions = (V5,)
     statements = {V5: {"MQTT-3.1.3-6": "", "MQTT-3.1.3-7": "", "MQTT-3.2.2-16": ""}}
-    looks_at = Connack
     sender = Direction.SERVER_TO_CLIENT
 
     good = examples("""
@@ -52,7 +45,7 @@ class AssignedClientIdMissing(Rule):
         assigned = None if block is None else block.assigned_client_identifier
         if assigned:
             return None
-        request = Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns)
+        request = Related.to("the CONNECT", sent)
         if assigned is None:
             message = "CONNACK accepts an empty Client Identifier without an Assigned Client Identifier"
             return self.report("properties" if block is not None else "", message, related=(request,))

@@ -1,13 +1,6 @@
-"""CON426."""
-
-from mqttscope.lint.broker_watch import SECOND_NS
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.live_clients import InUse, LiveClients
-from mqttscope.lint.rule import V5, Findings, Needs, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack
+from mqttscope.lint.rules import SECOND_NS, V5, Confidence, Findings, Needs, Rule, RuleContext, Severity, examples
+from mqttscope.mqtt import Connack, Direction
 from mqttscope.session.history import NEVER_NS
 
 SILENT_NS = 90 * SECOND_NS
@@ -27,12 +20,10 @@ class AssignedClientIdNotUnique(Rule):
     """
 
     code = "CON426"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
     versions = (V5,)
     also = {V5: ("MQTT-3.1.3-6", "MQTT-3.2.2-16")}
-    looks_at = Connack
     sender = Direction.SERVER_TO_CLIENT
     when = "properties"
     needs = Needs.OPENING

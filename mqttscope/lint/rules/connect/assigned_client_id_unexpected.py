@@ -1,11 +1,5 @@
-"""CON218."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import V5, Findings, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack
+from mqttscope.lint.rules import V5, Findings, Related, Rule, RuleContext, Severity, examples
+from mqttscope.mqtt import Connack, Direction
 
 
 class AssignedClientIdUnexpected(Rule):
@@ -23,7 +17,6 @@ class AssignedClientIdUnexpected(Rule):
     versions = (V5,)
     statements = {V5: {"V5-CONNACK-assigned-id-only-empty": ""}}
     also = {V5: ("MQTT-3.1.3-2",)}
-    looks_at = Connack
     sender = Direction.SERVER_TO_CLIENT
     when = "properties"
 
@@ -46,9 +39,8 @@ class AssignedClientIdUnexpected(Rule):
         assigned = packet.properties.assigned_client_identifier if packet.properties else None
         if assigned is None or connect is None or sent is None or not connect.client_identifier:
             return None
-        request = Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns)
         return self.report(
             "properties.assigned_client_identifier",
             f"CONNACK assigns Client Identifier {assigned!r} although the client gave {connect.client_identifier!r}",
-            related=(request,),
+            related=(Related.to("the CONNECT", sent),),
         )

@@ -1,11 +1,5 @@
-"""CON108."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1, Findings, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connect
+from mqttscope.lint.rules import V3_1, Findings, Rule, RuleContext, Severity, examples
+from mqttscope.mqtt import Connect, Direction
 from mqttscope.mqtt.topics import utf8_length
 
 MAX_LENGTH = 23
@@ -26,7 +20,6 @@ class ClientIdLength(Rule):
     severities = (Severity.ERROR, Severity.INFO)
     once = Severity.INFO
     statements = {V3_1: {"V31-CONNECT-client-id-length": ""}}
-    looks_at = Connect
     sender = Direction.CLIENT_TO_SERVER
 
     good = examples("""

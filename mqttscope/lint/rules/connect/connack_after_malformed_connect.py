@@ -1,9 +1,4 @@
-"""CON220."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import V3_1_1, Findings, Rule
+from mqttscope.lint.rules import V3_1_1, Confidence, Findings, Related, Rule, RuleContext, Severity, examples
 from mqttscope.lint.rules.connect.password_without_username import lacks_user_name
 from mqttscope.lint.rules.will.will_topic_invalid import PROBLEMS, will_topic_faults
 from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType, reason_name
@@ -29,7 +24,6 @@ class ConnackAfterMalformedConnect(Rule):
     confidence = Confidence.LIKELY
     versions = (V3_1_1,)
     statements = {V3_1_1: {"MQTT-3.1.4-1": ""}}
-    looks_at = Connack
     sender = Direction.SERVER_TO_CLIENT
 
     good = examples("""
@@ -61,7 +55,7 @@ class ConnackAfterMalformedConnect(Rule):
             "reason_code",
             f"malformed CONNECT ({why}) is answered with CONNACK 0x{packet.reason_code:02x} ({name}); "
             "MQTT 3.1.1 wants a close without CONNACK",
-            related=(Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns),),
+            related=(Related.to("the CONNECT", sent),),
         )
 
 

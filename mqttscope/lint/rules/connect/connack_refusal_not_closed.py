@@ -1,13 +1,8 @@
-"""CON528."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
-from mqttscope.lint.waiting import C2S, S2C, SECOND_NS, has_arrived, has_closed, patience_ns
+from mqttscope.lint.context import SECOND_NS, RuleContext
+from mqttscope.lint.rules import C2S, S2C, V3_1_1, V5, Connection, Findings, Needs, Related, Rule, Severity, examples
+from mqttscope.lint.waiting import has_arrived, has_closed
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
 from mqttscope.mqtt.packets import Connack
-from mqttscope.session.connection import Connection
 
 REJECTED = 2
 """Return code of 3.1.1: identifier rejected."""
@@ -48,7 +43,6 @@ class ConnackRefusalNotClosed(Rule):
         V5: ("MQTT-3.1.2-1", "MQTT-3.2.2-12", "MQTT-3.2.2-13", "MQTT-4.13.2-1"),
         V3_1_1: ("MQTT-3.1.2-2", "MQTT-3.1.3-8"),
     }
-    looks_at = Connack
     sender = S2C
     when = "reason_code"
     needs = Needs.WHOLE
@@ -80,9 +74,8 @@ class ConnackRefusalNotClosed(Rule):
     """)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
-        """Begin to wait."""
         if at.history.connack is None:
-            at.ask(self, at.timestamp_ns + patience_ns(self))
+            at.ask(self, at.timestamp_ns + self.nanoseconds("timeout"))
         return None
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
@@ -99,7 +92,7 @@ class ConnackRefusalNotClosed(Rule):
             "",
             f"{told} ({reason_name(PacketType.CONNACK, code, at.version)})",
             sender=S2C,
-            related=(Related("the CONNACK", sent.packet, sent.frame, sent.timestamp_ns),),
+            related=(Related.to("the CONNACK", sent),),
             statements=self._broken(code, at.version),
             overdue=True,
         )

@@ -1,13 +1,8 @@
-"""CON104."""
-
 from mqttscope.events import MalformedEvent
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, RuleContext, examples
 from mqttscope.lint.shared_checks import MalformedRule
-from mqttscope.mqtt.constants import MalformedReason, ProtocolVersion
+from mqttscope.mqtt import Connect, MalformedReason, ProtocolVersion
 from mqttscope.mqtt.declare import FaultReport
-from mqttscope.mqtt.packets import Connect
 
 _USER_NAME, _PASSWORD = 0x80, 0x40
 _MISSING = {"will": "Will", "user_name": "User Name", "password": "Password"}

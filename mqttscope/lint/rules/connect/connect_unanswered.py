@@ -1,15 +1,8 @@
-"""CON527."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
-from mqttscope.lint.waiting import SECOND_NS, has_arrived, is_over, patience_ns
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connect
-from mqttscope.session.connection import CONNECTING, KNOWN_LEVELS, Connection
-
-S2C = Direction.SERVER_TO_CLIENT
+from mqttscope.lint.rules import S2C, SECOND_NS, V3_1_1, V5, Connection, Findings, Needs, Rule, RuleContext, examples
+from mqttscope.lint.waiting import has_arrived, is_over
+from mqttscope.mqtt import Connect, Direction
+from mqttscope.session.connection import CONNECTING, KNOWN_LEVELS
 
 
 class ConnectUnanswered(Rule):
@@ -24,11 +17,9 @@ class ConnectUnanswered(Rule):
     """
 
     code = "CON527"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.INFO)
     confidence = Confidence.LIKELY
     statements = {V5: {"MQTT-3.1.4-5": ""}, V3_1_1: {"MQTT-3.1.4-4": ""}}
-    looks_at = Connect
     sender = Direction.CLIENT_TO_SERVER
     needs = Needs.WHOLE
     settings = {"timeout": 30}
@@ -57,9 +48,8 @@ class ConnectUnanswered(Rule):
     """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
-        """Begin to wait."""
         if at.history.connect is None and packet.protocol_level in KNOWN_LEVELS:
-            at.ask(self, at.timestamp_ns + patience_ns(self))
+            at.ask(self, at.timestamp_ns + self.nanoseconds("timeout"))
         return None
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
@@ -74,7 +64,7 @@ class ConnectUnanswered(Rule):
             "",
             f"CONNECT of {at.client_name!r} got no CONNACK within {seconds:.0f} s",
             sender=S2C,
-            related=(Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns),),
+            related=(Related.to("the CONNECT", sent),),
             overdue=True,
         )
 
@@ -92,7 +82,7 @@ class ConnectUnanswered(Rule):
             f"CONNECT of {at.client_name!r} got no CONNACK: the server closed the connection",
             severity=Severity.INFO,
             sender=S2C,
-            related=(Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns),),
+            related=(Related.to("the CONNECT", sent),),
             statements=(),
         )
 

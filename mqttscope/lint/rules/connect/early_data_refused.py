@@ -1,9 +1,4 @@
-"""CON225."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import Findings, Rule
+from mqttscope.lint.rules import Findings, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt.constants import Direction, PacketType, reason_name
 from mqttscope.mqtt.packets import Connack
 
@@ -21,7 +16,6 @@ class EarlyDataRefused(Rule):
 
     code = "CON225"
     severity = Severity.INFO
-    looks_at = Connack
     when = "reason_code"
     sender = Direction.SERVER_TO_CLIENT
 

@@ -1,13 +1,7 @@
-"""CON219."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, Findings, Rule
+from mqttscope.lint.rules import V3_1, V3_1_1, Connection, Findings, Related, Rule, RuleContext, Severity, examples
 from mqttscope.lint.rules.connect.empty_client_id_without_clean_session import keeps_nameless_session
 from mqttscope.mqtt.constants import Direction, PacketType, reason_name
 from mqttscope.mqtt.packets import Connack
-from mqttscope.session.connection import Connection
 
 _REJECTED = 0x02
 
@@ -26,7 +20,6 @@ class EmptyClientIdNotRefused(Rule):
     versions = (V3_1_1,)
     statements = {V3_1_1: {"MQTT-3.1.3-8": ""}}
     also = {V3_1: ("V31-CONNECT-client-id-refused",)}
-    looks_at = Connack
     sender = Direction.SERVER_TO_CLIENT
 
     good = examples("""
@@ -76,4 +69,4 @@ def _asked(at: RuleContext) -> bool:
 
 def _request(at: RuleContext) -> tuple[Related, ...]:
     sent = at.history.connect_sent
-    return () if sent is None else (Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns),)
+    return () if sent is None else (Related.to("the CONNECT", sent),)

@@ -1,9 +1,4 @@
-"""CON106."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1_1, Findings, Rule
+from mqttscope.lint.rules import V3_1_1, Findings, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import LEVELS_3_1_1, Connect
 
@@ -21,7 +16,6 @@ class EmptyClientIdWithoutCleanSession(Rule):
     severity = Severity.ERROR
     versions = (V3_1_1,)
     statements = {V3_1_1: {"MQTT-3.1.3-7": ""}}
-    looks_at = Connect
     signs = ("odd_connect",)
     sender = Direction.CLIENT_TO_SERVER
 
@@ -37,7 +31,6 @@ class EmptyClientIdWithoutCleanSession(Rule):
     """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
-        """Compare identifier and flag."""
         if not keeps_nameless_session(packet):
             return None
         return self.report("client_identifier", "CONNECT: empty Client Identifier with CleanSession 0")

@@ -1,15 +1,9 @@
-"""CON432."""
-
 from dataclasses import dataclass
 
-from mqttscope.lint.broker_watch import SECOND_NS
-from mqttscope.lint.context import ConnectionKey, RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
+from mqttscope.lint.context import SECOND_NS, ConnectionKey, RuleContext
 from mqttscope.lint.live_clients import TAKEN_OVER, LiveClients, Unnamed
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.rules import V3_1_1, V5, Confidence, Connection, Findings, Needs, Rule, Severity, examples
 from mqttscope.mqtt.constants import Direction
-from mqttscope.session.connection import Connection
 from mqttscope.session.history import NEVER_NS
 
 OFTEN = 2
@@ -37,7 +31,6 @@ class EmptyClientIdsCollide(Rule):
     """
 
     code = "CON432"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
     versions = (V3_1_1, V5)
@@ -87,7 +80,7 @@ class EmptyClientIdsCollide(Rule):
         ended_ns = told.timestamp_ns if told is not None else connection.closed_ns
         if not ended_ns or not self._is_thrown_out(connection, ended_ns, at):
             return None
-        window_ns = round(float(self.set["window"]) * SECOND_NS)
+        window_ns = self.nanoseconds("window")
         later = [key for key, one in live.unnamed.items() if own.timestamp_ns < one.timestamp_ns and key != at.key]
         if not later:
             return None

@@ -1,11 +1,5 @@
-"""CON211."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
-from mqttscope.mqtt.constants import Direction, PacketType
-from mqttscope.mqtt.declare import ControlPacket, Malformed
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, Needs, Rule, RuleContext, Severity, examples, packet_name
+from mqttscope.mqtt import ControlPacket, Direction, Malformed, PacketType
 
 
 class FirstPacketNotConnect(Rule):
@@ -21,7 +15,6 @@ class FirstPacketNotConnect(Rule):
     severity = Severity.ERROR
     version_matters = False
     statements = {V5: {"MQTT-3.1.0-1": ""}, V3_1_1: {"MQTT-3.1.0-1": ""}, V3_1: {"V31-CONNECT-first": ""}}
-    looks_at = ControlPacket
     signs = ("early",)
     settled = False
     sender = Direction.CLIENT_TO_SERVER
@@ -47,7 +40,6 @@ class FirstPacketNotConnect(Rule):
     """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
-        """Nothing came before."""
         if at.history.connect_sent is not None or packet.packet_type == PacketType.CONNECT or not _is_first(at):
             return None
         return self.report("", f"the first packet of the client is {packet_name(packet)}, must be CONNECT")

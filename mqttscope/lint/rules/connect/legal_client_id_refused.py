@@ -1,9 +1,4 @@
-"""CON216."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Related, Rule, RuleContext, Severity, examples
 from mqttscope.lint.rules.connect.client_id_length import MAX_LENGTH, is_plain
 from mqttscope.mqtt.constants import Direction, PacketType, reason_name
 from mqttscope.mqtt.packets import Connack
@@ -25,7 +20,6 @@ class LegalClientIdRefused(Rule):
     confidence = Confidence.LIKELY
     versions = (V3_1_1, V5)
     statements = {V5: {"MQTT-3.1.3-5": ""}, V3_1_1: {"MQTT-3.1.3-5": ""}}
-    looks_at = Connack
     when = "reason_code"
     sender = Direction.SERVER_TO_CLIENT
 
@@ -57,9 +51,8 @@ class LegalClientIdRefused(Rule):
         if not 1 <= len(identifier) <= MAX_LENGTH or not is_plain(identifier):
             return None
         name = reason_name(PacketType.CONNACK, code, at.version)
-        request = Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns)
         return self.report(
             "reason_code",
             f"Client Identifier {identifier!r}, which every server has to allow, is refused with 0x{code:02x} ({name})",
-            related=(request,),
+            related=(Related.to("the CONNECT", sent),),
         )

@@ -1,15 +1,10 @@
 """CON102, CON103, CON107, CON109: faults of the layout of CONNECT and CONNACK."""
 
 from mqttscope.events import MalformedEvent
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings
-from mqttscope.lint.rules import lawful_elsewhere
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, RuleContext, Severity, examples, lawful_elsewhere
 from mqttscope.lint.shared_checks import MalformedRule
-from mqttscope.mqtt.constants import Direction, MalformedReason
+from mqttscope.mqtt import Connack, Connect, Direction, MalformedReason
 from mqttscope.mqtt.declare import FaultReport
-from mqttscope.mqtt.packets import Connack, Connect
 
 
 class ProtocolVersionUnknown(MalformedRule):
@@ -76,7 +71,6 @@ class ConnectReservedFlag(MalformedRule):
     severities = (Severity.ERROR, Severity.INFO)
     statements = {V5: {"MQTT-3.1.2-3": ""}, V3_1_1: {"MQTT-3.1.2-3": ""}}
     malformed = (MalformedReason.CONNECT_FLAGS_RESERVED,)
-    looks_at = Connect
     signs = ("odd_connect",)
     sender = Direction.CLIENT_TO_SERVER
 
@@ -98,7 +92,6 @@ class ConnectReservedFlag(MalformedRule):
     """)
 
     def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
-        """Show the flags."""
         packet = at.event.malformed.packet if isinstance(at.event, MalformedEvent) else None
         return self.report(fault.field, _sentence(packet if isinstance(packet, Connect) else Connect()))
 
@@ -166,7 +159,6 @@ class ConnackReservedFlags(MalformedRule):
         V3_1: {"V31-CONNACK-reserved-byte": ""},
     }
     malformed = (MalformedReason.CONNACK_FLAGS_RESERVED,)
-    looks_at = Connack
     when = "acknowledge_flags"
     sender = Direction.SERVER_TO_CLIENT
 

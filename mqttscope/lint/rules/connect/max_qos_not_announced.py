@@ -1,11 +1,5 @@
-"""CON224."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import V5, Findings, Needs, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Disconnect
+from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Related, Rule, RuleContext, Severity, examples
+from mqttscope.mqtt import Direction, Disconnect
 
 _QOS_NOT_SUPPORTED = 0x9B
 
@@ -24,7 +18,6 @@ class MaxQosNotAnnounced(Rule):
     confidence = Confidence.LIKELY
     versions = (V5,)
     statements = {V5: {"MQTT-3.2.2-9": ""}}
-    looks_at = Disconnect
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING | Needs.WHOLE_RECEIVER
 
@@ -55,5 +48,5 @@ class MaxQosNotAnnounced(Rule):
             "reason_code",
             f"the server disconnects with 0x9b (QoS not supported) but CONNACK announced {what}; "
             f"the client published with QoS {highest} at most",
-            related=(Related("the CONNACK", sent.packet, sent.frame, sent.timestamp_ns),),
+            related=(Related.to("the CONNACK", sent),),
         )

@@ -1,12 +1,7 @@
-"""CON531."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
-from mqttscope.lint.waiting import C2S, SECOND_NS, has_arrived, is_over, patience_ns
+from mqttscope.lint.context import SECOND_NS, RuleContext
+from mqttscope.lint.rules import C2S, V3_1, V3_1_1, V5, Connection, Findings, Needs, Related, Rule, Severity, examples
+from mqttscope.lint.waiting import has_arrived, is_over
 from mqttscope.mqtt.packets import Connect
-from mqttscope.session.connection import Connection
 
 
 class NoConnackTolerated(Rule):
@@ -23,7 +18,6 @@ class NoConnackTolerated(Rule):
     severity = Severity.WARNING
     statements = {V5: {"V5-CONNACK-timeout": ""}, V3_1_1: {"V311-CONNACK-timeout": ""}}
     also = {V3_1: ("V31-CONNECT-timeout",)}
-    looks_at = Connect
     sender = C2S
     needs = Needs.WHOLE
     settings = {
@@ -52,9 +46,8 @@ class NoConnackTolerated(Rule):
     """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
-        """Begin to wait."""
         if at.history.connect is None:
-            at.ask(self, at.timestamp_ns + patience_ns(self))
+            at.ask(self, at.timestamp_ns + self.nanoseconds("timeout"))
         return None
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
@@ -68,6 +61,6 @@ class NoConnackTolerated(Rule):
             "",
             f"client waited {(at.timestamp_ns - sent.timestamp_ns) / SECOND_NS:.0f} s for CONNACK without closing",
             sender=C2S,
-            related=(Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns),),
+            related=(Related.to("the CONNECT", sent),),
             overdue=True,
         )

@@ -1,12 +1,7 @@
-"""CON530."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
-from mqttscope.lint.waiting import C2S, S2C, SECOND_NS, has_closed, patience_ns
+from mqttscope.lint.context import SECOND_NS, RuleContext
+from mqttscope.lint.rules import C2S, S2C, V3_1, V3_1_1, V5, Connection, Findings, Report, Rule, Severity, examples
+from mqttscope.lint.waiting import has_closed
 from mqttscope.mqtt.packets import Connack
-from mqttscope.session.connection import Connection
 
 
 class NoConnectTimeout(Rule):
@@ -26,7 +21,6 @@ class NoConnectTimeout(Rule):
         V3_1_1: {"V311-CONNECT-timeout": ""},
         V3_1: {"V31-CONNECT-timeout": ""},
     }
-    looks_at = Connack
     sender = S2C
     version_matters = False
     settings = {"timeout": 60}
@@ -55,7 +49,7 @@ class NoConnectTimeout(Rule):
     def check_opened(self, connection: Connection, at: RuleContext) -> Findings:
         """Begin to wait in what carries MQTT and has said so before its first packet."""
         if connection.handshake_seen and connection.transport != "tcp":
-            at.ask(self, connection.opened_ns + patience_ns(self))
+            at.ask(self, connection.opened_ns + self.nanoseconds("timeout"))
         return None
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
@@ -74,7 +68,7 @@ class NoConnectTimeout(Rule):
         if sent is None or at.history.connack is not None or not at.connection.handshake_seen or at.connection.gaps:
             return None
         waited = sent.timestamp_ns - opened_ns
-        if waited < patience_ns(self) or at.connection.transport != "tcp":
+        if waited < self.nanoseconds("timeout") or at.connection.transport != "tcp":
             return None
         return self._told(waited)
 

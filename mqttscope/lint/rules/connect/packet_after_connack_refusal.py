@@ -1,11 +1,6 @@
-"""CON221."""
-
 from dataclasses import dataclass
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule, packet_name
+from mqttscope.lint.rules import V3_1_1, V5, Findings, Related, Rule, RuleContext, Severity, examples, packet_name
 from mqttscope.mqtt.constants import PacketType, reason_name
 from mqttscope.mqtt.declare import ControlPacket
 
@@ -29,10 +24,8 @@ class PacketAfterConnackRefusal(Rule):
     """
 
     code = "CON221"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING)
     statements = {V5: {"MQTT-3.1.4-6": ""}, V3_1_1: {"MQTT-3.1.4-5": ""}}
-    looks_at = ControlPacket
     signs = ("refused",)
     settled = False
     Memory = _Memory
@@ -78,12 +71,11 @@ class PacketAfterConnackRefusal(Rule):
                 return None
             memory.server, who = True, "the server"
         code = connack.reason_code
-        refusal = Related("the refusal", sent.packet, sent.frame, sent.timestamp_ns)
         name = reason_name(PacketType.CONNACK, code, at.version)
         return self.report(
             "",
             f"{who} sent {packet_name(packet)} after the refusing CONNACK 0x{code:02x} ({name})",
             # The statements bind the server alone; a client only speaks to nobody.
             severity=Severity.WARNING if at.from_client else None,
-            related=(refusal,),
+            related=(Related.to("the refusal", sent),),
         )

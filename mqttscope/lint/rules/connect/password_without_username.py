@@ -1,11 +1,5 @@
-"""CON105."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connect
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, Rule, RuleContext, Severity, examples
+from mqttscope.mqtt import Connect, Direction
 from mqttscope.session.connection import KNOWN_LEVELS
 
 
@@ -22,7 +16,6 @@ class PasswordWithoutUsername(Rule):
     severity = Severity.ERROR
     versions = (V3_1, V3_1_1)
     statements = {V3_1_1: {"MQTT-3.1.2-22": ""}, V3_1: {"V31-CONNECT-password-without-username": ""}}
-    looks_at = Connect
     signs = ("odd_connect",)
     sender = Direction.CLIENT_TO_SERVER
 

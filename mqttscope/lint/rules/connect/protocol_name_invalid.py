@@ -1,12 +1,6 @@
-"""CON101."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, Rule, RuleContext, Severity, examples
 from mqttscope.lint.signs import PROTOCOL_NAMES
-from mqttscope.mqtt.constants import Direction, MalformedReason
-from mqttscope.mqtt.packets import Connect
+from mqttscope.mqtt import Connect, Direction, MalformedReason
 
 
 class ProtocolNameInvalid(Rule):
@@ -28,7 +22,6 @@ class ProtocolNameInvalid(Rule):
     }
     also = {V3_1_1: ("MQTT-3.1.2-1",)}
     malformed = (MalformedReason.PROTOCOL_NAME_INVALID,)
-    looks_at = Connect
     signs = ("odd_connect",)
     sender = Direction.CLIENT_TO_SERVER
 

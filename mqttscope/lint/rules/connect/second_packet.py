@@ -1,12 +1,7 @@
 """CON212, CON214: CONNECT and CONNACK, which a connection has once."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.declare import Malformed
-from mqttscope.mqtt.packets import Connack, Connect
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, Related, Rule, RuleContext, Severity, examples
+from mqttscope.mqtt import Connack, Connect, Direction, Malformed
 from mqttscope.session.history import Sent
 
 
@@ -20,8 +15,7 @@ class SecondPacketRule(Rule):
         """The report, if there was a first one."""
         if first is None:
             return None
-        earlier = Related(f"the first {name}", first.packet, first.frame, first.timestamp_ns)
-        return self.report("", f"second {name} on one connection", related=(earlier,))
+        return self.report("", f"second {name} on one connection", related=(Related.to(f"the first {name}", first),))
 
 
 class SecondConnect(SecondPacketRule):
@@ -36,7 +30,6 @@ class SecondConnect(SecondPacketRule):
     reason_code = 0x82
     statements = {V3_1: {"V31-CONNECT-second": ""}}
     also = {V5: ("MQTT-3.1.0-2",), V3_1_1: ("MQTT-3.1.0-2",)}
-    looks_at = Connect
     sender = Direction.CLIENT_TO_SERVER
 
     good = examples("""
@@ -76,7 +69,6 @@ class SecondConnack(SecondPacketRule):
 
     code = "CON214"
     statements = {V5: {"MQTT-3.2.0-2": ""}}
-    looks_at = Connack
     sender = Direction.SERVER_TO_CLIENT
 
     good = examples("""

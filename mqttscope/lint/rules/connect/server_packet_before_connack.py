@@ -1,14 +1,8 @@
-"""CON213."""
-
 from dataclasses import dataclass
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
-from mqttscope.lint.rules import nothing_understood
-from mqttscope.mqtt.constants import Direction, PacketType
-from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.lint.rules import RuleContext, Severity, examples, nothing_understood
+from mqttscope.mqtt import ControlPacket, Direction, PacketType
 
 
 @dataclass(slots=True)
@@ -30,7 +24,6 @@ class ServerPacketBeforeConnack(Rule):
     code = "CON213"
     severity = Severity.ERROR
     statements = {V5: {"MQTT-3.2.0-1": ""}, V3_1_1: {"MQTT-3.2.0-1": ""}, V3_1: {"V31-CONNACK-first": ""}}
-    looks_at = ControlPacket
     signs = ("early",)
     settled = False
     sender = Direction.SERVER_TO_CLIENT

@@ -1,10 +1,4 @@
-"""CON110."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
-from mqttscope.lint.rules import may_be_3_1
+from mqttscope.lint.rules import V3_1_1, V5, Findings, Rule, RuleContext, Severity, examples, may_be_3_1
 from mqttscope.mqtt.constants import Direction, PacketType, reason_name
 from mqttscope.mqtt.packets import Connack
 
@@ -22,7 +16,6 @@ class SessionPresentOnRefusal(Rule):
     severity = Severity.ERROR
     versions = (V3_1_1, V5)
     statements = {V5: {"MQTT-3.2.2-6": ""}, V3_1_1: {"MQTT-3.2.2-4": ""}}
-    looks_at = Connack
     when = "session_present"
     sender = Direction.SERVER_TO_CLIENT
 

@@ -1,11 +1,5 @@
-"""CON215."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack
+from mqttscope.lint.rules import V3_1_1, V5, Findings, Related, Rule, RuleContext, Severity, examples
+from mqttscope.mqtt import Connack, Direction
 
 
 class SessionPresentWithCleanStart(Rule):
@@ -22,7 +16,6 @@ class SessionPresentWithCleanStart(Rule):
     versions = (V3_1_1, V5)
     statements = {V5: {"MQTT-3.2.2-2": ""}, V3_1_1: {"MQTT-3.2.2-1": ""}}
     also = {V5: ("MQTT-3.1.2-4", "MQTT-3.1.4-4"), V3_1_1: ("MQTT-3.1.2-6", "MQTT-3.1.4-3")}
-    looks_at = Connack
     when = "session_present"
     sender = Direction.SERVER_TO_CLIENT
 
@@ -50,9 +43,8 @@ class SessionPresentWithCleanStart(Rule):
             return None
         assert sent is not None
         name = "Clean Start" if at.version is V5 else "CleanSession"
-        request = Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns)
         return self.report(
             "session_present",
             f"CONNACK: Session Present 1 although CONNECT of {at.client_name!r} has {name} 1",
-            related=(request,),
+            related=(Related.to("the CONNECT", sent),),
         )

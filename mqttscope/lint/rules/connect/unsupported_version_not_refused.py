@@ -1,12 +1,8 @@
-"""CON529."""
-
-from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Report, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
-from mqttscope.lint.waiting import S2C, has_arrived, is_over, patience_ns
+from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Needs, Related, Report, Rule, RuleContext, Severity
+from mqttscope.lint.waiting import has_arrived, is_over
 from mqttscope.mqtt.packets import Connack, Connect
-from mqttscope.session.connection import KNOWN_LEVELS, Connection
+from mqttscope.session.connection import KNOWN_LEVELS, S2C, Connection
 
 
 class UnsupportedVersionNotRefused(Rule):
@@ -21,13 +17,11 @@ class UnsupportedVersionNotRefused(Rule):
     """
 
     code = "CON529"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.INFO)
     confidence = Confidence.LIKELY
     versions = (V3_1_1, V5)
     statements = {V3_1_1: {"MQTT-3.1.2-2": ""}}
     also = {V5: ("MQTT-3.1.2-2",)}
-    looks_at = (Connect, Connack)
     needs = Needs.WHOLE
     # That nobody can know the version is what it is about.
     version_matters = False
@@ -54,7 +48,7 @@ class UnsupportedVersionNotRefused(Rule):
         """Begin to wait; look at the answer."""
         if isinstance(packet, Connect):
             if at.history.connect is None and packet.protocol_level not in KNOWN_LEVELS:
-                at.ask(self, at.timestamp_ns + patience_ns(self))
+                at.ask(self, at.timestamp_ns + self.nanoseconds("timeout"))
             return None
         if packet.reason_code or at.history.connack is not None or not self._concerns(at):
             return None
@@ -79,7 +73,6 @@ class UnsupportedVersionNotRefused(Rule):
 
     @staticmethod
     def _concerns(at: RuleContext) -> bool:
-        """Whether the client asked for a version that nobody knows."""
         connect = at.history.connect
         return connect is not None and connect.protocol_level not in (None, *KNOWN_LEVELS)
 
@@ -94,6 +87,6 @@ class UnsupportedVersionNotRefused(Rule):
             "the end of the connection",
             severity=severity,
             sender=S2C,
-            related=() if sent is None else (Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns),),
+            related=() if sent is None else (Related.to("the CONNECT", sent),),
             overdue=overdue,
         )

@@ -1,13 +1,7 @@
 """CON222, CON223: a will that the server accepts and announces not to support."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import V5, Findings, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack
-from mqttscope.mqtt.parts import Will
-from mqttscope.mqtt.properties import Properties
+from mqttscope.lint.rules import V5, Findings, Related, Rule, RuleContext, Severity, examples
+from mqttscope.mqtt import Connack, Direction, Properties, Will
 
 
 class AcceptedWillRule(Rule):
@@ -15,7 +9,6 @@ class AcceptedWillRule(Rule):
 
     severity = Severity.ERROR
     versions = (V5,)
-    looks_at = Connack
     sender = Direction.SERVER_TO_CLIENT
     when = "properties"
 
@@ -25,8 +18,7 @@ class AcceptedWillRule(Rule):
         if packet.reason_code or packet.properties is None or connect is None or sent is None or connect.will is None:
             return None
         field, message = self.contradiction(connect.will, packet.properties)
-        request = Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns)
-        return self.report(field, message, related=(request,)) if message else None
+        return self.report(field, message, related=(Related.to("the CONNECT", sent),)) if message else None
 
     def contradiction(self, will: Will, announced: Properties) -> tuple[str, str]:
         """The property that contradicts the will, and a message; an empty message if none does."""
@@ -93,7 +85,6 @@ class WillRetainAcceptedUnsupported(AcceptedWillRule):
     """)
 
     def contradiction(self, will: Will, announced: Properties) -> tuple[str, str]:
-        """Compare with Retain Available."""
         is_wrong = announced.retain_available == 0 and will.will_retain
         message = "CONNACK accepts Will Retain 1 and announces Retain Available 0"
         return "properties.retain_available", message if is_wrong else ""

@@ -2,18 +2,24 @@
 
 from collections.abc import Iterable
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.message_model import Messages, Pairing
-from mqttscope.lint.rule import Needs, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish
+from mqttscope.lint.rules import Confidence, Needs, Rule, RuleContext, Severity
+from mqttscope.mqtt import Direction, Publish
 from mqttscope.session.matching import Match, Subscribed
 
 ALL_SUBSCRIPTIONS = Needs.OPENING | Needs.SESSION_BIRTH | Needs.WHOLE_RECEIVER
 """What a capture must have for the table of subscriptions to hold all of them."""
-SECOND_NS = 1_000_000_000
 _SHOWN = 3
+
+
+class MessageRule(Rule):
+    """A delivery of a message whose publication was captured."""
+
+    confidence = Confidence.LIKELY
+    looks_at = Publish
+    sender = Direction.SERVER_TO_CLIENT
+    models = (Messages,)
+    about = (Messages, "topics")
 
 
 class DeliveryRule(Rule):

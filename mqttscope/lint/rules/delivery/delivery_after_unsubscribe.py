@@ -1,14 +1,8 @@
-"""DLV207."""
-
 import zlib
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
-from mqttscope.lint.rules.delivery import SECOND_NS
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish
+from mqttscope.lint.context import SECOND_NS, RuleContext
+from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Needs, Related, Rule, Severity, examples
+from mqttscope.mqtt import Direction, Publish
 
 
 class DeliveryAfterUnsubscribe(Rule):
@@ -25,7 +19,6 @@ class DeliveryAfterUnsubscribe(Rule):
     confidence = Confidence.HEURISTIC
     statements = {V5: {"MQTT-3.10.4-2": ""}, V3_1_1: {"MQTT-3.10.4-1": "", "MQTT-3.10.4-2": ""}}
     also = {V5: ("MQTT-3.10.4-1",)}
-    looks_at = Publish
     signs = ("unmatched",)
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.SESSION_BIRTH | Needs.WHOLE_RECEIVER
@@ -75,7 +68,7 @@ class DeliveryAfterUnsubscribe(Rule):
         ended_ns = last.ended_ns or 0
         own = self._own(packet, ended_ns, at)
         since = at.timestamp_ns - ended_ns
-        if not own and since <= float(self.set["grace"]) * SECOND_NS:
+        if not own and since <= self.nanoseconds("grace"):
             return None
         why = ", and the client published it after that" if own else ""
         return self.report(
@@ -83,7 +76,7 @@ class DeliveryAfterUnsubscribe(Rule):
             f"PUBLISH {topic!r} to {at.client_name!r} {since / SECOND_NS:.1f} s after the UNSUBACK for "
             f"{last.topic_filter!r}{why}",
             confidence=Confidence.LIKELY if own else None,
-            related=(Related("the SUBSCRIBE", last.packet, last.frame, last.timestamp_ns),),
+            related=(Related.to("the SUBSCRIBE", last),),
         )
 
     def _own(self, packet: Publish, ended_ns: int, at: RuleContext) -> bool:

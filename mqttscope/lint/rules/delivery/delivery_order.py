@@ -1,15 +1,10 @@
-"""DLV412."""
-
 from dataclasses import dataclass, field
 
-from mqttscope.lint.context import ConnectionKey, RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.message_model import SETTLE_NS, Messages
-from mqttscope.lint.rule import ALL_VERSIONS, V3_1_1, V5, Findings, Needs, Rule
-from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, SECOND_NS, paired, steady_match
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish
+from mqttscope.lint.context import SECOND_NS, ConnectionKey, RuleContext
+from mqttscope.lint.message_model import SETTLE_NS
+from mqttscope.lint.rules import V3_1_1, V5, Findings, Needs, Related, Severity, examples, forget_oldest
+from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, MessageRule, paired, steady_match
+from mqttscope.mqtt import Publish
 
 MAX_LAST = 10_000
 """Subscribers and topics whose last message is remembered, each with its publisher."""
@@ -32,7 +27,7 @@ class Newest:
     last: dict[tuple[str, str, ConnectionKey, int], Last] = field(default_factory=dict)
 
 
-class DeliveryOrder(Rule):
+class DeliveryOrder(MessageRule):
     """A client gets two messages of one publisher and topic in the wrong order.
 
     Whoever keeps the last value of a topic then keeps the wrong one.  What counts is the first time that each message
@@ -44,14 +39,8 @@ class DeliveryOrder(Rule):
 
     code = "DLV412"
     severity = Severity.ERROR
-    confidence = Confidence.LIKELY
-    versions = ALL_VERSIONS
     statements = {V5: {"MQTT-4.6.0-5": "", "MQTT-4.6.0-6": ""}, V3_1_1: {"MQTT-4.6.0-5": "", "MQTT-4.6.0-6": ""}}
-    looks_at = Publish
-    sender = Direction.SERVER_TO_CLIENT
     needs = ALL_SUBSCRIPTIONS | Needs.WHOLE_SENDER
-    models = (Messages,)
-    about = (Messages, "topics")
     Memory = Newest
 
     good = examples("""
@@ -124,13 +113,12 @@ class DeliveryOrder(Rule):
                 f"{owner!r} gets a message on {sent.topic!r} (QoS {packet.qos}) after one that {sent.publisher!r} "
                 f"published {apart:,.3f} s later",
                 related=(
-                    Related("the message as published", sent.packet, sent.frame, sent.timestamp_ns),
+                    Related.to("the message as published", sent),
                     Related("the later one as published", *last.published),
                     Related("the later one as delivered", *last.delivered),
                 ),
             )
         now = (at.number, at.event.frame, at.timestamp_ns)
         memory.last[name] = Last(sent.number, (sent.packet, sent.frame, sent.timestamp_ns), now)
-        if len(memory.last) > MAX_LAST:
-            del memory.last[next(iter(memory.last))]
+        forget_oldest(memory.last, MAX_LAST)
         return None

@@ -1,12 +1,6 @@
-"""DLV202."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, Related, Rule, RuleContext, Severity, examples
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, filters_of
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt import Direction, Publish
 
 
 class DeliveryQosAboveGranted(Rule):
@@ -24,7 +18,6 @@ class DeliveryQosAboveGranted(Rule):
     severity = Severity.ERROR
     statements = {V5: {"MQTT-3.8.4-8": "", "MQTT-4.8.2-3": ""}, V3_1_1: {"MQTT-3.8.4-6": ""}}
     also = {V5: ("MQTT-3.9.3-1",)}
-    looks_at = Publish
     sender = Direction.SERVER_TO_CLIENT
     when = "qos"
     signs = ("above_granted",)
@@ -80,5 +73,5 @@ class DeliveryQosAboveGranted(Rule):
             f"PUBLISH {topic!r} to {at.client_name!r} has QoS {packet.qos}, granted was at most "
             f"{found.highest_qos} ({filters_of(found.subscriptions)})",
             statements=broken,
-            related=(Related("the SUBSCRIBE", first.packet, first.frame, first.timestamp_ns),),
+            related=(Related.to("the SUBSCRIBE", first),),
         )

@@ -1,14 +1,8 @@
-"""DLV411."""
-
 import zlib
 from dataclasses import dataclass, field
 
-from mqttscope.lint.broker_watch import SECOND_NS
-from mqttscope.lint.context import ConnectionKey, RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Report
 from mqttscope.lint.message_model import MAX_WAITING, SETTLE_NS, Messages, Sent
-from mqttscope.lint.rule import ALL_VERSIONS, V3_1, V3_1_1, V5, Findings
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, ConnectionKey, Findings, Related, Report, RuleContext, examples
 from mqttscope.lint.rules.delivery import DeliveryRule, filters_of, paired, steady_match
 from mqttscope.mqtt.packets import Publish
 from mqttscope.session.connection import Connection
@@ -49,7 +43,6 @@ class DeliveryQosWrong(DeliveryRule):
     """
 
     code = "DLV411"
-    versions = ALL_VERSIONS
     statements = {
         V5: {"MQTT-3.3.4-2": ""},
         V3_1_1: {"MQTT-3.3.5-1": ""},
@@ -133,12 +126,8 @@ class DeliveryQosWrong(DeliveryRule):
             return None  # it has got one before
         filters = filters_of(match.subscriptions)
         others[name] = Other(sent, packet.qos, expected, filters, at.number, at.event.frame, at.timestamp_ns)
-        at.ask(self, at.timestamp_ns + self._patience_ns)
+        at.ask(self, at.timestamp_ns + self.nanoseconds("timeout"))
         return None
-
-    @property
-    def _patience_ns(self) -> int:
-        return round(float(self.set["timeout"]) * SECOND_NS)
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
         """Judge those that no other delivery has followed."""
@@ -146,7 +135,7 @@ class DeliveryQosWrong(DeliveryRule):
         others = memory.by_connection.get(at.key, {})
         found = []
         for name, one in list(others.items()):
-            due_ns = one.timestamp_ns + self._patience_ns
+            due_ns = one.timestamp_ns + self.nanoseconds("timeout")
             if due_ns > at.timestamp_ns:
                 at.ask(self, due_ns)
                 break
@@ -163,10 +152,7 @@ class DeliveryQosWrong(DeliveryRule):
             "",
             f"message on {sent.topic!r} published with QoS {sent.qos} was delivered to {at.client_name!r} "
             f"({one.filters}) with QoS {one.qos}, not {one.expected}",
-            related=(
-                Related("the message as published", sent.packet, sent.frame, sent.timestamp_ns),
-                Related("the message as delivered", one.packet, one.frame, one.timestamp_ns),
-            ),
+            related=(Related.to("the message as published", sent), Related.to("the message as delivered", one)),
             sender=self.sender,
             overdue=True,
             topic=sent.topic,

@@ -1,17 +1,10 @@
-"""DLV415."""
-
-from mqttscope.lint.broker_watch import SECOND_NS
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.message_model import Messages
-from mqttscope.lint.rule import V5, Findings, Needs, Rule
-from mqttscope.lint.rules.delivery import paired, waited_until_ns
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish
+from mqttscope.lint.rules import SECOND_NS, V5, Confidence, Findings, Needs, Related, RuleContext, Severity, examples
+from mqttscope.lint.rules.delivery import MessageRule, paired, waited_until_ns
+from mqttscope.mqtt import Publish
 
 
-class ExpiredMessageDelivered(Rule):
+class ExpiredMessageDelivered(MessageRule):
     """A server delivers a message whose Message Expiry Interval has passed.
 
     The interval says for how long a message is of use; a command that comes after it may do harm.  Time counts until
@@ -23,17 +16,11 @@ class ExpiredMessageDelivered(Rule):
     """
 
     code = "DLV415"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING)
-    confidence = Confidence.LIKELY
     versions = (V5,)
     statements = {V5: {"MQTT-3.3.2-5": ""}}
-    looks_at = Publish
-    sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING | Needs.WHOLE_SENDER
     settings = {"tolerance": 2}
-    models = (Messages,)
-    about = (Messages, "topics")
 
     good = examples("""
         in time
@@ -111,7 +98,7 @@ class ExpiredMessageDelivered(Rule):
             "",
             f"message on {sent.topic!r} sent to {found.owner!r} {waited:,.0f} s after {sent.publisher!r} published it "
             f"with a Message Expiry Interval of {sent.expiry:,} s",
-            related=(Related("the message as published", sent.packet, sent.frame, sent.timestamp_ns),),
+            related=(Related.to("the message as published", sent),),
             severity=None if sure else Severity.WARNING,
             confidence=None if sure else Confidence.HEURISTIC,
         )

@@ -1,17 +1,10 @@
-"""DLV416."""
-
 import zlib
 from dataclasses import dataclass, field
-from typing import Any
 
-from mqttscope.lint.broker_watch import MAX_TOPICS, SECOND_NS, BrokerRule, Watch
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import V5, Findings, Needs
+from mqttscope.lint.broker_watch import MAX_TOPICS, BrokerRule, Watch
+from mqttscope.lint.rules import SECOND_NS, V5, Findings, Needs, Related, RuleContext, examples, forget_oldest
 from mqttscope.lint.rules.delivery import waited_until_ns
-from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Connack, Connect, Publish
+from mqttscope.mqtt import Connack, Connect, ControlPacket, Publish
 from mqttscope.mqtt.properties import MESSAGE_EXPIRY_INTERVAL
 
 MAX_PAYLOADS = 4
@@ -38,11 +31,9 @@ class Waiting(Watch):
     published: dict[str, dict[tuple[int, int], list[Published]]] = field(default_factory=dict)
 
     def forget(self) -> None:
-        """Nothing is certain any more."""
         self.published.clear()
 
     def forget_topic(self, topic: str) -> None:
-        """Nothing is certain of this topic."""
         self.published.pop(topic, None)
 
 
@@ -59,9 +50,6 @@ class MessageExpiryNotDecremented(BrokerRule):
     """
 
     code = "DLV416"
-    severity = Severity.ERROR
-    severities = (Severity.ERROR, Severity.WARNING)
-    confidence = Confidence.LIKELY
     versions = (V5,)
     statements = {V5: {"MQTT-3.3.2-6": ""}}
     looks_at = (Publish, Connect, Connack)
@@ -144,10 +132,8 @@ class MessageExpiryNotDecremented(BrokerRule):
             event = at.event
             if len(times) <= MAX_TIMES:
                 times.append(Published(event.timestamp_ns, expiry, at.number, event.frame, event.capture))
-            if len(messages) > MAX_PAYLOADS:
-                del messages[next(iter(messages))]
-            if len(memory.published) > MAX_TOPICS:
-                del memory.published[next(iter(memory.published))]
+            forget_oldest(messages, MAX_PAYLOADS)
+            forget_oldest(memory.published, MAX_TOPICS)
 
     def _delivered(self, packet: Publish, memory: Waiting, at: RuleContext) -> Findings:
         topic = at.topic
@@ -176,9 +162,6 @@ class MessageExpiryNotDecremented(BrokerRule):
         return self.report(
             "properties" if got is None else "properties.message_expiry_interval",
             f"{told} (published with {best.expiry:,})",
-            related=(Related("the message as published", best.packet, best.frame, best.timestamp_ns),),
-            **self._doubt(got, best, at),
+            related=(Related.to("the message as published", best),),
+            **self.doubt(at, doubtful=got != best.expiry or at.is_apart(best.capture)),
         )
-
-    def _doubt(self, got: int | None, best: Published, at: RuleContext) -> dict[str, Any]:
-        return self.doubt(at, doubtful=got != best.expiry or at.is_apart(best.capture))

@@ -1,12 +1,6 @@
-"""DLV410."""
-
 from mqttscope.lint.awaiting import AwaitingRule
-from mqttscope.lint.broker_watch import SECOND_NS
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Report, Severity
 from mqttscope.lint.message_model import Expected, Messages
-from mqttscope.lint.rule import ALL_VERSIONS, V3_1_1, V5, Needs
+from mqttscope.lint.rules import SECOND_NS, V3_1_1, V5, Confidence, Report, RuleContext, examples
 
 
 class MessageNotDelivered(AwaitingRule):
@@ -21,10 +15,7 @@ class MessageNotDelivered(AwaitingRule):
     """
 
     code = "DLV410"
-    severity = Severity.ERROR
-    severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
-    versions = ALL_VERSIONS
     statements = {
         V5: {"MQTT-4.5.0-1": ""},
         V3_1_1: {"MQTT-3.8.3-2": "", "MQTT-4.1.0-2": "", "MQTT-4.5.0-1": ""},
@@ -33,7 +24,6 @@ class MessageNotDelivered(AwaitingRule):
         V5: ("MQTT-3.1.2-5", "MQTT-3.8.4-4", "MQTT-4.1.0-1", "MQTT-4.3.2-5", "MQTT-4.3.3-12", "MQTT-4.7.3-4"),
         V3_1_1: ("MQTT-3.3.1-10", "MQTT-3.8.4-3", "MQTT-4.1.0-1", "MQTT-4.7.3-4"),
     }
-    needs = Needs.OPENING | Needs.WHOLE
 
     good = examples("""
         it is delivered
@@ -146,18 +136,12 @@ class MessageNotDelivered(AwaitingRule):
             recent = at.history.server.recent
             if not recent or recent[-1].timestamp_ns <= too_long.timestamp_ns:
                 return None  # FLW404
-        doubt = self.doubt(one, model, at)
-        if doubt is None:
-            return None
         sent, held = one.sent, one.held
         waited = (at.timestamp_ns - one.since_ns) / SECOND_NS
-        return self.report(
-            "",
+        return self.lost(
+            one,
+            model,
+            at,
             f"message on {sent.topic!r} of {sent.publisher!r} (QoS {sent.qos}) did not reach {at.client_name!r} within "
             f"{waited:,.0f} s, which has subscribed to {held.topic_filter!r} with QoS {held.qos}",
-            related=self.related(one),
-            sender=self.sender,
-            overdue=True,
-            topic=sent.topic,
-            **doubt,
         )

@@ -1,12 +1,7 @@
-"""DLV205."""
-
 import zlib
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence
-from mqttscope.lint.rule import V5, Findings
-from mqttscope.lint.rules.delivery import SECOND_NS, DeliveryRule, filters_of
+from mqttscope.lint.rules import SECOND_NS, V5, Confidence, Findings, RuleContext, examples
+from mqttscope.lint.rules.delivery import DeliveryRule, filters_of
 from mqttscope.mqtt.packets import Publish
 
 MIN_LENGTH = 8
@@ -64,7 +59,7 @@ class NoLocalViolated(DeliveryRule):
         if any(one.replaced is not None and not one.replaced.no_local for one in found.subscriptions):
             return None
         checksum, length = zlib.crc32(packet.payload), len(packet.payload)
-        oldest = at.timestamp_ns - float(self.set["window"]) * SECOND_NS
+        oldest = at.timestamp_ns - self.nanoseconds("window")
         first = found.subscriptions[0].packet
         for sent in reversed(at.other.recent):
             if sent.timestamp_ns < oldest or sent.packet < first:

@@ -1,16 +1,10 @@
-"""DLV413."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.message_model import Messages
 from mqttscope.lint.properties_passed_on import altered, doubt_of
-from mqttscope.lint.rule import V5, Findings, Needs, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish
+from mqttscope.lint.rules import V5, Findings, Needs, Related, RuleContext, Severity, examples
+from mqttscope.lint.rules.delivery import MessageRule
+from mqttscope.mqtt import Publish
 
 
-class PropertyAltered(Rule):
+class PropertyAltered(MessageRule):
     """A server changes what a message was published with: content type, response topic, correlation data, format.
 
     These are for the receiver alone.  A response that goes to another topic, or without its Correlation Data, never
@@ -21,9 +15,7 @@ class PropertyAltered(Rule):
     """
 
     code = "DLV413"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING)
-    confidence = Confidence.LIKELY
     versions = (V5,)
     statements = {
         V5: {
@@ -33,11 +25,7 @@ class PropertyAltered(Rule):
             "MQTT-3.3.2-20": "publish.properties.content_type",
         }
     }
-    looks_at = Publish
-    sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING | Needs.WHOLE_SENDER
-    models = (Messages,)
-    about = (Messages, "topics")
 
     good = examples("""
         as they came, in another order
@@ -100,12 +88,11 @@ class PropertyAltered(Rule):
         if difference is None:
             return None
         sent = difference.sent
-        related = (Related("the message as published", sent.packet, sent.frame, sent.timestamp_ns),)
         return [
             self.report(
                 f"properties.{name}",
                 f"{name.replace('_', ' ')} of a message on {sent.topic!r} of {sent.publisher!r} is {what}",
-                related=related,
+                related=(Related.to("the message as published", sent),),
                 **doubt_of(difference, added=what == "added"),
             )
             for name, what in difference.changes()

@@ -1,12 +1,6 @@
-"""DLV201."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Rule, RuleContext, Severity, examples
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt import Direction, Publish
 
 
 class PublishMatchesNoSubscription(Rule):
@@ -27,7 +21,6 @@ class PublishMatchesNoSubscription(Rule):
         V5: {"MQTT-3.3.2-3": "", "V5-PUBLISH-unsolicited-qos": "client"},
         V3_1_1: {"MQTT-3.3.2-3": ""},
     }
-    looks_at = Publish
     signs = ("unmatched",)
     sender = Direction.SERVER_TO_CLIENT
     needs = ALL_SUBSCRIPTIONS

@@ -1,16 +1,10 @@
-"""DLV417."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.message_model import SETTLE_NS, Messages
-from mqttscope.lint.rule import ALL_VERSIONS, V3_1, V3_1_1, V5, Findings, Needs, Rule
-from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, paired, steady_match
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Confidence, Findings, Needs, Related, RuleContext, Severity, examples
+from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, MessageRule, paired, steady_match
+from mqttscope.mqtt import Publish
 
 
-class Qos2DeliveredTwice(Rule):
+class Qos2DeliveredTwice(MessageRule):
     """A message that was published once with QoS 2 reaches a subscriber twice.
 
     QoS 2 is what one pays four packets for so that this does not happen.  It is an error where the publisher has sent
@@ -21,18 +15,11 @@ class Qos2DeliveredTwice(Rule):
     """
 
     code = "DLV417"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING)
-    confidence = Confidence.LIKELY
-    versions = ALL_VERSIONS
     statements = {V3_1: {"V31-PUBLISH-qos2-hold": ""}}
     also = {V5: ("MQTT-4.3.3-10",), V3_1_1: ("MQTT-4.3.3-2",)}
-    looks_at = Publish
-    sender = Direction.SERVER_TO_CLIENT
     when = "qos"
     needs = ALL_SUBSCRIPTIONS | Needs.WHOLE_SENDER
-    models = (Messages,)
-    about = (Messages, "topics")
 
     good = examples("""
         sent again by the publisher, delivered once
@@ -97,7 +84,7 @@ class Qos2DeliveredTwice(Rule):
             severity=None if sent.resent else Severity.WARNING,
             confidence=None if sent.resent else Confidence.HEURISTIC,
             related=(
-                Related("the message as published", sent.packet, sent.frame, sent.timestamp_ns),
-                Related("the message as delivered before", first.packet, first.frame, first.timestamp_ns),
+                Related.to("the message as published", sent),
+                Related.to("the message as delivered before", first),
             ),
         )

@@ -1,20 +1,14 @@
-"""DLV419."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.message_model import Messages, share_of
-from mqttscope.lint.rule import V5, Findings, Needs, Rule
-from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, paired
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish
+from mqttscope.lint.rules import V5, Findings, Needs, Related, RuleContext, Severity, examples
+from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, MessageRule, paired
+from mqttscope.mqtt import Publish
 from mqttscope.session.matching import FAILURE
 
 _SHOWN = 4
 """Members that a message names."""
 
 
-class SharedDeliveredToSeveral(Rule):
+class SharedDeliveredToSeveral(MessageRule):
     """A message of a Shared Subscription goes to more than one of its members.
 
     The members of a share divide the work, so each message is for one of them: what two of them do is done twice.
@@ -26,14 +20,9 @@ class SharedDeliveredToSeveral(Rule):
 
     code = "DLV419"
     severity = Severity.ERROR
-    confidence = Confidence.LIKELY
     versions = (V5,)
     statements = {V5: {"V5-SHARED-exactly-one": ""}}
-    looks_at = Publish
-    sender = Direction.SERVER_TO_CLIENT
     needs = ALL_SUBSCRIPTIONS | Needs.WHOLE_SENDER
-    models = (Messages,)
-    about = (Messages, "topics")
 
     good = examples("""
         one member
@@ -102,7 +91,7 @@ class SharedDeliveredToSeveral(Rule):
             f"message on {sent.topic!r} is sent to {found.owner!r} as well as to {names}, all members of the shared "
             f"subscription {share!r}",
             related=(
-                Related("the message as published", sent.packet, sent.frame, sent.timestamp_ns),
-                Related("the message as delivered before", first.packet, first.frame, first.timestamp_ns),
+                Related.to("the message as published", sent),
+                Related.to("the message as delivered before", first),
             ),
         )

@@ -1,12 +1,8 @@
-"""DLV418."""
-
 from dataclasses import dataclass, field
 
-from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.message_model import Messages, share_of
-from mqttscope.lint.rule import V5, Findings, Needs, Rule
+from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Related, Rule, RuleContext, Severity, forget_oldest
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, paired
 from mqttscope.mqtt.packets import Puback, Publish, Pubrec
 from mqttscope.session.matching import FAILURE
@@ -49,7 +45,6 @@ class SharedMessageRedelivered(Rule):
     confidence = Confidence.LIKELY
     versions = (V5,)
     statements = {V5: {"MQTT-4.8.2-5": "", "MQTT-4.8.2-6": ""}}
-    looks_at = (Publish, Puback, Pubrec)
     when = {Puback: "reason_code", Pubrec: "reason_code"}
     needs = ALL_SUBSCRIPTIONS | Needs.WHOLE_SENDER
     models = (Messages,)
@@ -111,9 +106,9 @@ class SharedMessageRedelivered(Rule):
             return None
         memory: Refusals = at.memory(self)
         refused = memory.by_message.get(sent.number)
-        related = [Related("the message as published", sent.packet, sent.frame, sent.timestamp_ns)]
+        related = [Related.to("the message as published", sent)]
         if refused is not None and refused.share == share and refused.owner != found.owner:
-            related.append(Related("the refusal", refused.packet, refused.frame, refused.timestamp_ns))
+            related.append(Related.to("the refusal", refused))
             return self.report(
                 "",
                 f"shared subscription {share!r}: a message on {sent.topic!r} that {refused.owner!r} refused with "
@@ -124,7 +119,7 @@ class SharedMessageRedelivered(Rule):
         for owner, copies in sent.copies.items():
             for one in copies:
                 if one.share == share and one.qos == 2 and at.history_of(one.key) is None:
-                    related.append(Related("the message as sent before", one.packet, one.frame, one.timestamp_ns))
+                    related.append(Related.to("the message as sent before", one))
                     return self.report(
                         "",
                         f"shared subscription {share!r}: a QoS 2 message on {sent.topic!r} that was sent to {owner!r} "
@@ -148,5 +143,4 @@ class SharedMessageRedelivered(Rule):
         memory: Refusals = at.memory(self)
         place = (at.number, at.event.frame, at.timestamp_ns)
         memory.by_message[alike[0].number] = Refused(at.client_name, share, packet.reason_code or 0, *place)
-        if len(memory.by_message) > MAX_REFUSED:
-            del memory.by_message[next(iter(memory.by_message))]
+        forget_oldest(memory.by_message, MAX_REFUSED)

@@ -1,12 +1,7 @@
-"""DLV208."""
-
 import zlib
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related
-from mqttscope.lint.rule import V3_1_1, V5, Findings
-from mqttscope.lint.rules.delivery import SECOND_NS, DeliveryRule
+from mqttscope.lint.rules import SECOND_NS, V3_1_1, V5, Confidence, Findings, Related, RuleContext, examples
+from mqttscope.lint.rules.delivery import DeliveryRule
 from mqttscope.mqtt.packets import Publish
 from mqttscope.session.matching import Match, Subscribed
 
@@ -100,13 +95,13 @@ class StaleSubscriptionUsed(DeliveryRule):
         return None
 
     def _stale(self, one: Subscribed, field: str, what: str, at: RuleContext) -> Findings:
-        early = at.timestamp_ns - one.granted_ns <= float(self.set["grace"]) * SECOND_NS
+        early = at.timestamp_ns - one.granted_ns <= self.nanoseconds("grace")
         still = "is still in effect" if field else "is still there: each message comes twice"
         return self.report(
             field,
             f"subscription {one.topic_filter!r} of {at.client_name!r} was replaced, but {what} {still}",
             confidence=Confidence.HEURISTIC if early else None,
-            related=(Related("the SUBSCRIBE that replaced it", one.packet, one.frame, one.timestamp_ns),),
+            related=(Related.to("the SUBSCRIBE that replaced it", one),),
         )
 
     def _is_of_another(self, number: int, one: Subscribed, found: Match) -> bool:
@@ -118,7 +113,6 @@ class StaleSubscriptionUsed(DeliveryRule):
         )
 
     def _has_another(self, qos: int, one: Subscribed, found: Match) -> bool:
-        """Whether another subscription explains the QoS."""
         return bool(found.ended or found.extended) or any(
             qos <= max(other.qos, other.former_qos)
             for other in found.subscriptions

@@ -1,14 +1,8 @@
-"""DLV204."""
-
 from collections.abc import Iterator
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Report, Severity
-from mqttscope.lint.rule import V5, Rule
-from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, SECOND_NS
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish
+from mqttscope.lint.rules import V5, Confidence, Report, Rule, RuleContext, Severity, examples
+from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
+from mqttscope.mqtt import Direction, Publish
 from mqttscope.mqtt.properties import SUBSCRIPTION_IDENTIFIER
 from mqttscope.session.matching import Match
 from mqttscope.session.subscriptions import Subscriptions
@@ -27,7 +21,6 @@ class SubscriptionIdForeign(Rule):
     severity = Severity.ERROR
     versions = (V5,)
     statements = {V5: {"V5-PUBLISH-foreign-subscription-id": ""}}
-    looks_at = Publish
     sender = Direction.SERVER_TO_CLIENT
     when = "properties"
     signs = ("foreign_identifier",)
@@ -76,7 +69,7 @@ class SubscriptionIdForeign(Rule):
         return self._foreign(carried, found, table, at)
 
     def _foreign(self, carried: list[int], found: Match, table: Subscriptions, at: RuleContext) -> Iterator[Report]:
-        grace = float(self.set["grace"]) * SECOND_NS
+        grace = self.nanoseconds("grace")
         for number in dict.fromkeys(carried):
             if number in found.identifiers or not number:
                 continue  # 0 is no identifier at all: PRP106

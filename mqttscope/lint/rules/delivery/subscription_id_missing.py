@@ -1,18 +1,11 @@
-"""DLV203."""
-
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
-from mqttscope.lint.rule import V5, Findings, Needs, Rule
-from mqttscope.lint.rules import properties_lost
-from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, SECOND_NS, filters_of
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish
-from mqttscope.session.connection import Connection
+from mqttscope.lint.rules import V5, Connection, Findings, Needs, Rule, RuleContext, examples, properties_lost
+from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, filters_of
+from mqttscope.mqtt import Direction, Publish
 from mqttscope.session.matching import Match, Subscribed
 
 MAX_WAITING = 256
@@ -59,7 +52,6 @@ class SubscriptionIdMissing(Rule):
     confidence = Confidence.LIKELY
     versions = (V5,)
     statements = {V5: {"MQTT-3.3.4-3": "", "MQTT-3.3.4-4": "", "MQTT-3.3.4-5": ""}}
-    looks_at = Publish
     signs = ("identified",)
     sender = Direction.SERVER_TO_CLIENT
     needs = ALL_SUBSCRIPTIONS | Needs.WHOLE_SENDER
@@ -139,7 +131,7 @@ class SubscriptionIdMissing(Rule):
 
     def _was_without(self, found: Match, at: RuleContext) -> bool:
         """Whether the message may belong to a subscription that had no identifier, or was queued for one."""
-        grace = float(self.set["grace"]) * SECOND_NS
+        grace = self.nanoseconds("grace")
         for one in found.subscriptions:
             before = one.replaced
             if before is None or before.subscription_identifier is not None:
@@ -176,7 +168,7 @@ class SubscriptionIdMissing(Rule):
         """Whether the subscription has long been in force, and gets every message that matches."""
         if one.subscription_identifier is None or one.granted is None or one.is_shared or one.no_local:
             return False
-        return one.ending_ns is None and at.timestamp_ns - one.granted_ns > float(self.set["grace"]) * SECOND_NS
+        return one.ending_ns is None and at.timestamp_ns - one.granted_ns > self.nanoseconds("grace")
 
     def check_close(self, connection: Connection, at: RuleContext) -> Iterator[Report]:
         """Messages of which no other copy came."""
@@ -184,7 +176,7 @@ class SubscriptionIdMissing(Rule):
             return
         memory = at.memory(self)
         for key, copies in list(memory.copies.items()):
-            if at.timestamp_ns - copies.timestamp_ns > float(self.set["grace"]) * SECOND_NS:
+            if at.timestamp_ns - copies.timestamp_ns > self.nanoseconds("grace"):
                 _never_came(memory, key)
         for filters, copies in memory.never.items():
             more = f", as do {copies.times - 1} more messages" if copies.times > 1 else ""
@@ -193,7 +185,7 @@ class SubscriptionIdMissing(Rule):
                 f"PUBLISH {copies.topic!r} to {at.client_name!r} lacks the Subscription Identifier of {filters} "
                 f"({', '.join(map(str, copies.missing))}), and no other copy brings it{more}",
                 sender=Direction.SERVER_TO_CLIENT,
-                related=(Related("the first such PUBLISH", copies.packet, copies.frame, copies.timestamp_ns),),
+                related=(Related.to("the first such PUBLISH", copies),),
             )
 
 

@@ -1,8 +1,4 @@
-"""DLV209."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.rule import V3_1_1, V5, Findings
+from mqttscope.lint.rules import V3_1_1, V5, Findings, RuleContext, examples
 from mqttscope.lint.rules.delivery import DeliveryRule
 from mqttscope.mqtt.packets import Publish
 

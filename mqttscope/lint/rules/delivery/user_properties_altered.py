@@ -1,18 +1,12 @@
-"""DLV414."""
-
 from collections import Counter
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.message_model import Messages
 from mqttscope.lint.properties_passed_on import altered, doubt_of
-from mqttscope.lint.rule import V5, Findings, Needs, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish
+from mqttscope.lint.rules import V5, Findings, Needs, Related, RuleContext, Severity, examples
+from mqttscope.lint.rules.delivery import MessageRule
+from mqttscope.mqtt import Publish
 
 
-class UserPropertiesAltered(Rule):
+class UserPropertiesAltered(MessageRule):
     """A server changes the User Properties of a message: it removes some, or puts them in another order.
 
     Their meaning is up to the application, and so is that of their order and of names that come twice.  Some servers
@@ -23,17 +17,11 @@ class UserPropertiesAltered(Rule):
     """
 
     code = "DLV414"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING, Severity.INFO)
-    confidence = Confidence.LIKELY
     versions = (V5,)
     statements = {V5: {"MQTT-3.3.2-17": "", "MQTT-3.3.2-18": ""}}
     also = {V5: ("MQTT-3.1.3-10",)}
-    looks_at = Publish
-    sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING | Needs.WHOLE_SENDER
-    models = (Messages,)
-    about = (Messages, "topics")
 
     good = examples("""
         all in their order, one of them twice
@@ -98,7 +86,7 @@ class UserPropertiesAltered(Rule):
             "properties.user_property",
             f"User Properties of a message on {sent.topic!r} of {sent.publisher!r}: {told}",
             statements=broken,
-            related=(Related("the message as published", sent.packet, sent.frame, sent.timestamp_ns),),
+            related=(Related.to("the message as published", sent),),
             **doubt,
         )
 

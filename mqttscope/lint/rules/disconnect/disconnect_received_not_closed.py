@@ -1,12 +1,7 @@
-"""DIS504."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
-from mqttscope.lint.waiting import C2S, S2C, SECOND_NS, has_arrived, has_closed, patience_ns, side_name
+from mqttscope.lint.rules import C2S, S2C, SECOND_NS, Connection, Related, RuleContext, Severity, examples
+from mqttscope.lint.waiting import has_arrived, has_closed, side_name
 from mqttscope.mqtt.packets import Disconnect
-from mqttscope.session.connection import Connection
 
 
 class DisconnectReceivedNotClosed(Rule):
@@ -25,7 +20,6 @@ class DisconnectReceivedNotClosed(Rule):
         V3_1_1: {"V311-DISCONNECT-server-closes": "server"},
         V3_1: {"V31-DISCONNECT-close": "server"},
     }
-    looks_at = Disconnect
     needs = Needs.WHOLE
     settings = {"timeout": 30}
 
@@ -49,9 +43,8 @@ class DisconnectReceivedNotClosed(Rule):
     """)
 
     def check(self, packet: Disconnect, at: RuleContext) -> Findings:
-        """Begin to wait."""
         if at.from_client or at.version is V5:
-            at.ask(self, at.timestamp_ns + patience_ns(self))
+            at.ask(self, at.timestamp_ns + self.nanoseconds("timeout"))
         return None
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
@@ -67,6 +60,6 @@ class DisconnectReceivedNotClosed(Rule):
             "",
             f"{side_name(direction.opposite)} kept the connection open {waited:.0f} s after receiving DISCONNECT",
             sender=direction.opposite,
-            related=(Related("the DISCONNECT", sent.packet, sent.frame, sent.timestamp_ns),),
+            related=(Related.to("the DISCONNECT", sent),),
             overdue=True,
         )

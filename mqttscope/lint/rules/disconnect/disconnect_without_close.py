@@ -1,13 +1,8 @@
-"""DIS503."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
-from mqttscope.lint.waiting import C2S, S2C, SECOND_NS, has_arrived, has_closed, patience_ns, side_name
+from mqttscope.lint.context import SECOND_NS, RuleContext
+from mqttscope.lint.rules import C2S, S2C, V3_1_1, V5, Connection, Findings, Needs, Related, Rule, Severity, examples
+from mqttscope.lint.waiting import has_arrived, has_closed, side_name
 from mqttscope.mqtt.constants import PacketType, reason_name
 from mqttscope.mqtt.packets import Disconnect
-from mqttscope.session.connection import Connection
 
 
 class DisconnectWithoutClose(Rule):
@@ -27,7 +22,6 @@ class DisconnectWithoutClose(Rule):
         V3_1_1: {"MQTT-3.14.4-1": "client"},
     }
     also = {V5: ("MQTT-4.12.1-2",)}
-    looks_at = Disconnect
     needs = Needs.WHOLE
     settings = {"timeout": 5}
 
@@ -55,9 +49,8 @@ class DisconnectWithoutClose(Rule):
     """)
 
     def check(self, packet: Disconnect, at: RuleContext) -> Findings:
-        """Begin to wait."""
         if at.from_client or at.version is V5:
-            at.ask(self, at.timestamp_ns + patience_ns(self))
+            at.ask(self, at.timestamp_ns + self.nanoseconds("timeout"))
         return None
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
@@ -82,6 +75,6 @@ class DisconnectWithoutClose(Rule):
             "",
             f"{side_name(direction)} sent DISCONNECT{reason} but left the connection open for {waited:.0f} s",
             sender=direction,
-            related=(Related("the DISCONNECT", sent.packet, sent.frame, sent.timestamp_ns),),
+            related=(Related.to("the DISCONNECT", sent),),
             overdue=True,
         )

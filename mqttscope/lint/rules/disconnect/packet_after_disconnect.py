@@ -1,11 +1,6 @@
-"""DIS201."""
-
-from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Report, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule, packet_name
-from mqttscope.mqtt.constants import PacketType
-from mqttscope.mqtt.declare import ControlPacket, Malformed
+from mqttscope.lint.rules import V3_1_1, V5, Findings, Needs, Related, Report, Rule, RuleContext, Severity, packet_name
+from mqttscope.mqtt import ControlPacket, Malformed, PacketType
 
 
 class PacketAfterDisconnect(Rule):
@@ -19,7 +14,6 @@ class PacketAfterDisconnect(Rule):
     code = "DIS201"
     severity = Severity.ERROR
     statements = {V5: {"MQTT-3.14.4-1": ""}, V3_1_1: {"MQTT-3.14.4-2": "client"}}
-    looks_at = ControlPacket
     signs = ("disconnected",)
     settled = False
     needs = Needs.WHOLE_SENDER
@@ -62,5 +56,5 @@ class PacketAfterDisconnect(Rule):
         left = at.party.disconnect
         assert left is not None
         who = "the client" if at.from_client else "the server"
-        leave = Related("the DISCONNECT", left.packet, left.frame, left.timestamp_ns)
+        leave = Related.to("the DISCONNECT", left)
         return self.report("", f"{who} sent {what} after its own DISCONNECT", related=(leave,))

@@ -1,9 +1,4 @@
-"""DIS202."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import V5, Findings, Needs, Rule
+from mqttscope.lint.rules import V5, Findings, Needs, Related, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt.constants import Direction, PacketType, reason_name
 from mqttscope.mqtt.packets import Disconnect
 
@@ -21,7 +16,6 @@ class ServerDisconnectBeforeConnack(Rule):
     severity = Severity.ERROR
     versions = (V5,)
     statements = {V5: {"MQTT-3.14.0-1": ""}}
-    looks_at = Disconnect
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.WHOLE_SENDER
 
@@ -59,5 +53,5 @@ class ServerDisconnectBeforeConnack(Rule):
         when = "before any CONNACK"
         if connack is not None and sent is not None:
             when = f"after the refusing CONNACK 0x{connack.reason_code:02x}"
-            related = (Related("the refusal", sent.packet, sent.frame, sent.timestamp_ns),)
+            related = (Related.to("the refusal", sent),)
         return self.report("", f"the server sent DISCONNECT 0x{code:02x} ({name}) {when}", related=related)

@@ -1,14 +1,8 @@
-"""ENC411."""
-
-from mqttscope.lint.broker_watch import SECOND_NS
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Report, Severity
+from mqttscope.lint.context import SECOND_NS, RuleContext
 from mqttscope.lint.message_model import Messages, Sent
 from mqttscope.lint.properties_passed_on import altered
-from mqttscope.lint.rule import ALL_VERSIONS, V3_1_1, V5, Findings, Needs, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish
+from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Needs, Related, Report, Rule, Severity, examples
+from mqttscope.mqtt import Direction, Publish
 
 RECENT_NS = 30 * SECOND_NS
 """How long ago a message was published whose topic the server may have changed."""
@@ -26,9 +20,7 @@ class BomStripped(Rule):
     code = "ENC411"
     severity = Severity.ERROR
     confidence = Confidence.LIKELY
-    versions = ALL_VERSIONS
     statements = {V5: {"MQTT-1.5.4-3": ""}, V3_1_1: {"MQTT-1.5.3-3": ""}}
-    looks_at = Publish
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING | Needs.WHOLE_SENDER
     models = (Messages,)
@@ -82,5 +74,5 @@ class BomStripped(Rule):
         return self.report(
             field,
             f"U+FEFF in the {what} of a message on {sent.topic!r} of {sent.publisher!r} is lost",
-            related=(Related("the message as published", sent.packet, sent.frame, sent.timestamp_ns),),
+            related=(Related.to("the message as published", sent),),
         )

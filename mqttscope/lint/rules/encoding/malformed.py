@@ -1,7 +1,6 @@
 """ENC101, ENC102, ENC106, ENC108: bytes that no string, no number and no packet may have."""
 
-from mqttscope.lint.examples import examples
-from mqttscope.lint.rule import V3_1, V3_1_1, V5
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, examples
 from mqttscope.lint.shared_checks import MalformedRule
 from mqttscope.mqtt.constants import MalformedReason
 

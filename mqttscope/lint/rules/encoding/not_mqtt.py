@@ -1,14 +1,8 @@
-"""ENC109."""
-
 from mqttscope.events import MalformedEvent, PacketEvent, UnparsedEvent
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Report, Severity
 from mqttscope.lint.foreign import ANSWERS
-from mqttscope.lint.rule import Findings, Rule
+from mqttscope.lint.rules import Confidence, Connection, Findings, Report, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt.constants import Direction
 from mqttscope.secrets.findings import RUN
-from mqttscope.session.connection import Connection
 
 _PLAIN_PORT = ":1883"
 _UNUSUAL = frozenset(name for _, name in ANSWERS)

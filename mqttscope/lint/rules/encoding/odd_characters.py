@@ -4,11 +4,8 @@ import re
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Rule, packet_name
-from mqttscope.lint.strings import WITH_STRINGS, Hit, find, shown
+from mqttscope.lint.rules import V3_1_1, V5, Report, Rule, RuleContext, Severity, examples, packet_name, shown
+from mqttscope.lint.strings import WITH_STRINGS, Hit, find
 
 _LAST_OF_PLANES = "".join(chr(plane << 16 | low) for plane in range(17) for low in (0xFFFE, 0xFFFF))
 
@@ -22,13 +19,11 @@ class CharacterRule(Rule):
     pattern: ClassVar[re.Pattern[str]]
 
     def check(self, packet: Any, at: RuleContext) -> Iterable[Report]:
-        """Look at every string."""
         for hit in find(packet, self.pattern):
             text = f"{packet_name(packet)} {hit.field} {shown(hit.text)} has {self.describe(hit)}"
             yield self.report(hit.field, text)
 
     def describe(self, hit: Hit) -> str:
-        """The character, and where it is."""
         raise NotImplementedError
 
 
@@ -69,7 +64,6 @@ class Utf8ControlCharacter(CharacterRule):
     """)
 
     def describe(self, hit: Hit) -> str:
-        """The character, and whether it ends the string."""
         where = "at its end" if hit.index == len(hit.text) - 1 else f"at character {hit.index}"
         return f"the control character {hit.code_point} {where}"
 
@@ -109,7 +103,6 @@ class Utf8NonCharacter(CharacterRule):
     """)
 
     def describe(self, hit: Hit) -> str:
-        """The code point and its place."""
         return f"{hit.code_point}, which is no character, at character {hit.index}"
 
 
@@ -141,5 +134,4 @@ class Utf8BomPresent(CharacterRule):
     """)
 
     def describe(self, hit: Hit) -> str:
-        """The place."""
         return f"U+FEFF at character {hit.index}: legal, but invisible and part of the string"

@@ -1,10 +1,4 @@
-"""ENC107."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence
-from mqttscope.lint.rule import V3_1_1, V5, Findings
-from mqttscope.lint.rules import nothing_understood
+from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, RuleContext, examples, nothing_understood
 from mqttscope.lint.shared_checks import MalformedRule
 from mqttscope.mqtt.constants import MalformedReason
 from mqttscope.mqtt.declare import FaultReport

@@ -1,9 +1,4 @@
-"""ENC105."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V5, Findings
+from mqttscope.lint.rules import V5, Findings, RuleContext, Severity, examples
 from mqttscope.lint.shared_checks import MalformedRule
 from mqttscope.mqtt.constants import MalformedReason, type_name
 from mqttscope.mqtt.declare import ControlPacket
@@ -22,7 +17,6 @@ class VarintNotMinimal(MalformedRule):
     code = "ENC105"
     severities = (Severity.ERROR, Severity.INFO)
     statements = {V5: {"MQTT-1.5.5-1": ""}}
-    looks_at = ControlPacket
     signs = ("not_minimal",)
     malformed = (MalformedReason.VARIABLE_BYTE_INTEGER_NOT_MINIMAL,)
 

@@ -1,11 +1,6 @@
-"""ERR503."""
-
-from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import V5, Findings, Needs, Rule
-from mqttscope.lint.waiting import C2S, S2C, patience_ns, side_name
-from mqttscope.session.connection import Connection
+from mqttscope.lint.rules import C2S, S2C, V5, Connection, Findings, Needs, Related, Rule, RuleContext, Severity
+from mqttscope.lint.waiting import side_name
 
 
 class CloseWithoutReason(Rule):
@@ -52,7 +47,7 @@ class CloseWithoutReason(Rule):
         if history.client.disconnect is not None or history.server.disconnect is not None:
             return None
         receiver = C2S if who == "client" else S2C
-        since_ns = connection.closed_ns - patience_ns(self)
+        since_ns = connection.closed_ns - self.nanoseconds("timeout")
         found = [
             one
             for one in history.reported
@@ -65,6 +60,6 @@ class CloseWithoutReason(Rule):
             "",
             f"{side_name(receiver)} closed after {last.rule} without a DISCONNECT reason, 0x{last.reason_code:02x}",
             sender=receiver,
-            related=(Related("the violation", last.packet, last.frame, last.timestamp_ns),),
+            related=(Related.to("the violation", last),),
             overdue=True,
         )

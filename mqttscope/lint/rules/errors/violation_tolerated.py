@@ -1,16 +1,12 @@
-"""ERR501."""
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from mqttscope.events import PacketEvent
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
+from mqttscope.lint.context import SECOND_NS, RuleContext
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule, packet_name
-from mqttscope.lint.waiting import C2S, S2C, SECOND_NS, has_arrived, has_closed, patience_ns, side_name
+from mqttscope.lint.rules import C2S, S2C, V3_1, V3_1_1, V5, Connection, Findings, Rule, examples, packet_name
+from mqttscope.lint.waiting import has_arrived, has_closed, side_name
 from mqttscope.mqtt.packets import Connack, Disconnect, Pingresp
-from mqttscope.session.connection import Connection
 from mqttscope.session.history import Violation
 
 CLOSING = frozenset({0x81, 0x82, 0x93, 0x94, 0x95, 0x9A, 0x9B})
@@ -59,7 +55,6 @@ class ViolationTolerated(Rule):
     """
 
     code = "ERR501"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
     statements = {
@@ -148,7 +143,7 @@ class ViolationTolerated(Rule):
             return None
         if self._broken(violation, at):
             memory.pending.append(violation)
-            at.ask(self, violation.timestamp_ns + patience_ns(self))
+            at.ask(self, violation.timestamp_ns + self.nanoseconds("timeout"))
             at.ask(self, at.timestamp_ns)
         return None
 
@@ -160,7 +155,7 @@ class ViolationTolerated(Rule):
             if self._settled(violation, at):
                 continue
             sign = self._sign(violation, at)
-            due_ns = violation.timestamp_ns + patience_ns(self)
+            due_ns = violation.timestamp_ns + self.nanoseconds("timeout")
             if not sign and at.timestamp_ns >= due_ns:
                 if not has_arrived(at.history.party(violation.sender), violation.position):
                     continue
@@ -172,7 +167,7 @@ class ViolationTolerated(Rule):
                 waiting.append(violation)
         memory.pending = waiting
         for violation in waiting:
-            due_ns = violation.timestamp_ns + patience_ns(self)
+            due_ns = violation.timestamp_ns + self.nanoseconds("timeout")
             if due_ns > at.timestamp_ns:
                 at.ask(self, due_ns)
             at.ask(self, at.timestamp_ns)
@@ -242,7 +237,7 @@ class ViolationTolerated(Rule):
             f"{'must' if must else 'should'} close the connection",
             severity=None if must else Severity.WARNING,
             sender=receiver,
-            related=(Related("the violation", violation.packet, violation.frame, violation.timestamp_ns),),
+            related=(Related.to("the violation", violation),),
             statements=self._broken(violation, at),
             overdue=True,
         )

@@ -1,15 +1,9 @@
-"""ERR202."""
-
 from dataclasses import dataclass, field
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V5, Findings, Needs, Rule, packet_name
+from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Rule, RuleContext, Severity, examples, packet_name
+from mqttscope.mqtt import Connack, Disconnect, Malformed
 from mqttscope.mqtt.constants import MalformedReason as M
 from mqttscope.mqtt.constants import allowed_reason_codes, reason_name
-from mqttscope.mqtt.declare import Malformed
-from mqttscope.mqtt.packets import Connack, Disconnect
 
 BLAMES = frozenset({0x81, 0x82, 0x93, 0x94, 0x95, 0x99, 0x9A, 0x9B, 0x9E, 0xA1, 0xA2})
 """Reason codes that blame the other side for a packet; all others may have reasons of their own."""
@@ -64,7 +58,6 @@ class WrongReasonForViolation(Rule):
             "V5-PUBLISH-alias-receive-max-disconnect",
         )
     }
-    looks_at = (Disconnect, Connack)
     when = "reason_code"
     needs = Needs.WHOLE_RECEIVER
     reads_findings = True
@@ -84,7 +77,6 @@ class WrongReasonForViolation(Rule):
     """)
 
     def check_damaged(self, found: Malformed, at: RuleContext) -> Findings:
-        """Remember it for the answer."""
         due = 0x81 if all(fault.reason in NAMED for fault in found.faults) else 0
         at.memory(self).last[str(at.direction)] = (at.number, due)
         return None

@@ -1,17 +1,10 @@
-"""FLW203."""
-
 import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.rule import V5, Needs, Rule, packet_name
-from mqttscope.mqtt.codec import encode
-from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.lint.rules import V5, Needs, Report, Rule, RuleContext, Severity, examples, packet_name
+from mqttscope.mqtt import ControlPacket, Properties, encode
 from mqttscope.mqtt.packets import Auth, Connack, Disconnect, Puback, Pubcomp, Pubrec, Pubrel, Suback, Unsuback
-from mqttscope.mqtt.properties import Properties
 
 ANSWERS = (Connack, Puback, Pubrec, Pubrel, Pubcomp, Suback, Unsuback, Disconnect, Auth)
 """Packets whose Reason String and User Properties have to give way."""
@@ -28,7 +21,6 @@ class DiagnosticPropertyOversizesPacket(Rule):
     """
 
     code = "FLW203"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.INFO)
     reason_code = 0x95
     versions = (V5,)

@@ -1,8 +1,4 @@
-"""FLW202."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.rule import V5, Findings, packet_name
+from mqttscope.lint.rules import V5, Findings, RuleContext, examples, packet_name
 from mqttscope.lint.rules.flow_control.diagnostic_property_oversizes_packet import droppable
 from mqttscope.lint.shared_checks import AnnouncedLimitRule
 from mqttscope.mqtt.declare import ControlPacket
@@ -22,7 +18,6 @@ class MaxPacketSizeExceeded(AnnouncedLimitRule):
     reason_code = 0x95
     statements = {V5: {"MQTT-3.1.2-24": "server", "MQTT-3.2.2-15": "client"}}
     also = {V5: ("MQTT-3.1.2-25",)}
-    looks_at = ControlPacket
     signs = ("oversized",)
 
     good = examples("""

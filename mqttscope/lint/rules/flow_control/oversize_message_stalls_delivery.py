@@ -1,12 +1,6 @@
-"""FLW404."""
-
 from mqttscope.lint.awaiting import AwaitingRule
-from mqttscope.lint.broker_watch import SECOND_NS
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Report, Severity
 from mqttscope.lint.message_model import Expected, Messages
-from mqttscope.lint.rule import V5, Needs
+from mqttscope.lint.rules import SECOND_NS, V5, Confidence, Related, Report, RuleContext, examples
 
 
 class OversizeMessageStallsDelivery(AwaitingRule):
@@ -19,12 +13,9 @@ class OversizeMessageStallsDelivery(AwaitingRule):
     """
 
     code = "FLW404"
-    severity = Severity.ERROR
-    severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.HEURISTIC
     versions = (V5,)
     statements = {V5: {"MQTT-3.1.2-25": ""}}
-    needs = Needs.OPENING | Needs.WHOLE
 
     good = examples("""
         the next one is delivered
@@ -61,21 +52,13 @@ class OversizeMessageStallsDelivery(AwaitingRule):
         recent = at.history.server.recent
         if recent and recent[-1].timestamp_ns > too_long.timestamp_ns:
             return None
-        doubt = self.doubt(one, model, at)
-        if doubt is None:
-            return None
         waited = (at.timestamp_ns - one.since_ns) / SECOND_NS
-        return self.report(
-            "",
+        return self.lost(
+            one,
+            model,
+            at,
             f"{at.client_name!r} takes {at.client.maximum_packet_size:,} bytes and has got nothing since a message of "
             f"{too_long.size:,} bytes on {too_long.topic!r}: not the next one on {one.sent.topic!r} within "
             f"{waited:,.0f} s",
-            related=(
-                Related("the message that is too long", too_long.packet, too_long.frame, too_long.timestamp_ns),
-                *self.related(one),
-            ),
-            sender=self.sender,
-            overdue=True,
-            topic=one.sent.topic,
-            **doubt,
+            Related.to("the message that is too long", too_long),
         )

@@ -1,13 +1,7 @@
-"""FLW201."""
-
 from itertools import islice
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V5, Findings, Needs, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack, Publish
+from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Rule, RuleContext, Severity, examples
+from mqttscope.mqtt import Connack, Direction, Publish
 from mqttscope.session.inflight import Side
 
 MAX_SHOWN = 5
@@ -26,7 +20,6 @@ class ReceiveMaximumExceeded(Rule):
     """
 
     code = "FLW201"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.INFO)
     reason_code = 0x93
     versions = (V5,)
@@ -38,7 +31,6 @@ class ReceiveMaximumExceeded(Rule):
         }
     }
     also = {V5: ("MQTT-4.9.0-1", "V5-PUBLISH-alias-receive-max-disconnect", "V5-QUOTA-per-connection")}
-    looks_at = (Publish, Connack)
     when = "qos"
     always = (Connack,)
     signs = {Publish: ("window_full",)}
@@ -113,7 +105,6 @@ class ReceiveMaximumExceeded(Rule):
 
 
 def _identifiers(side: Side) -> str:
-    """The first identifiers in flight."""
     found = (str(one.packet_identifier) for one in side.exchanges.values() if one.kind == "publish")
     shown = list(islice(found, MAX_SHOWN + 1))
     return ", ".join(shown[:MAX_SHOWN]) + (", …" if len(shown) > MAX_SHOWN else "")

@@ -1,10 +1,5 @@
-"""FLW505."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import V5, Findings, Needs, Rule, packet_name
-from mqttscope.lint.waiting import SECOND_NS, patience_ns
+from mqttscope.lint.context import SECOND_NS, RuleContext
+from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Related, Rule, Severity, examples, packet_name
 from mqttscope.mqtt.packets import Puback, Pubrec
 from mqttscope.session.inflight import SENT
 
@@ -28,7 +23,6 @@ class StalledByFlowControl(Rule):
     confidence = Confidence.HEURISTIC
     versions = (V5,)
     statements = {V5: {"MQTT-3.3.4-8": "client", "MQTT-3.3.4-10": "server", "MQTT-4.9.0-3": ""}}
-    looks_at = (Puback, Pubrec)
     needs = Needs.OPENING | Needs.BOTH_DIRECTIONS | Needs.WHOLE
     settings = {"timeout": 30}
 
@@ -58,7 +52,7 @@ class StalledByFlowControl(Rule):
         answered = at.receiver.running(packet.packet_identifier, "publish")
         if (
             answered is None
-            or at.timestamp_ns - answered.timestamp_ns < patience_ns(self)
+            or at.timestamp_ns - answered.timestamp_ns < self.nanoseconds("timeout")
             or answered.phase is not SENT
         ):
             return None
@@ -71,7 +65,7 @@ class StalledByFlowControl(Rule):
         used = len(before) + sum(one.timestamp_ns <= since for one in ended)
         if used < at.receiver.receive_maximum or at.timestamp_ns - free > RELEASED_NS:
             return None
-        if free - since < patience_ns(self):
+        if free - since < self.nanoseconds("timeout"):
             return None
         who = "client" if at.from_client else "server"
         first = ended[0].answer
@@ -79,8 +73,5 @@ class StalledByFlowControl(Rule):
             "",
             f"{who} answered nothing for {(free - since) / SECOND_NS:.0f} s while its send quota was 0, and sent "
             f"{packet_name(packet)} as soon as it had quota again",
-            related=(
-                Related("what it answers", answered.packet, answered.frame, answered.timestamp_ns),
-                Related("what gave quota back", first.packet, first.frame, first.timestamp_ns),
-            ),
+            related=(Related.to("what it answers", answered), Related.to("what gave quota back", first)),
         )

@@ -1,30 +1,11 @@
-"""HDR102."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, packet_name
-from mqttscope.lint.rules import lawful_elsewhere
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, RuleContext, examples, lawful_elsewhere, packet_name
 from mqttscope.lint.shared_checks import MalformedRule
+from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import MalformedReason
 from mqttscope.mqtt.declare import ControlPacket, FaultReport
-from mqttscope.mqtt.packets import (
-    Connack,
-    Connect,
-    Disconnect,
-    Pingreq,
-    Pingresp,
-    Puback,
-    Pubcomp,
-    Pubrec,
-    Pubrel,
-    Suback,
-    Subscribe,
-    Unsuback,
-    Unsubscribe,
-)
 
-_WITH_QOS = (Pubrel, Subscribe, Unsubscribe)
+_WITH_QOS = (packets.Pubrel, packets.Subscribe, packets.Unsubscribe)
 _DUP, _QOS, _QOS_1 = 0x08, 0x06, 0x02
 
 
@@ -61,19 +42,19 @@ class FixedHeaderFlags(MalformedRule):
     also = {V3_1: ("V31-HEADER-dup-scope",)}
     malformed = (MalformedReason.FIXED_HEADER_FLAGS,)
     looks_at = (
-        Connect,
-        Connack,
-        Puback,
-        Pubrec,
-        Pubrel,
-        Pubcomp,
-        Subscribe,
-        Suback,
-        Unsubscribe,
-        Unsuback,
-        Pingreq,
-        Pingresp,
-        Disconnect,
+        packets.Connect,
+        packets.Connack,
+        packets.Puback,
+        packets.Pubrec,
+        packets.Pubrel,
+        packets.Pubcomp,
+        packets.Subscribe,
+        packets.Suback,
+        packets.Unsubscribe,
+        packets.Unsuback,
+        packets.Pingreq,
+        packets.Pingresp,
+        packets.Disconnect,
     )
     signs = ("header_flags",)
 

@@ -1,22 +1,7 @@
-"""HDR103."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule, packet_name
-from mqttscope.lint.rules import nothing_understood, sides_guessed
+from mqttscope.lint.rules import Confidence, RuleContext, Severity, examples, nothing_understood, sides_guessed
+from mqttscope.mqtt import Connack, Connect, Disconnect, Pingreq, Pingresp, Suback, Subscribe, Unsuback, Unsubscribe
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import (
-    Connack,
-    Connect,
-    Disconnect,
-    Pingreq,
-    Pingresp,
-    Suback,
-    Subscribe,
-    Unsuback,
-    Unsubscribe,
-)
 
 _REQUESTS = (Connect, Subscribe, Unsubscribe, Pingreq)
 

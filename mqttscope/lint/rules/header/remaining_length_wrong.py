@@ -1,9 +1,4 @@
-"""HDR104."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings
-from mqttscope.lint.rules import lawful_elsewhere, nothing_understood
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, RuleContext, examples, lawful_elsewhere, nothing_understood
 from mqttscope.lint.shared_checks import MalformedRule, other_layout
 from mqttscope.mqtt.constants import MalformedReason, PacketType
 from mqttscope.mqtt.declare import FaultReport

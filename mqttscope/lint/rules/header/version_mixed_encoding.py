@@ -1,14 +1,7 @@
-"""HDR205."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Related, Rule, RuleContext, Severity, examples
 from mqttscope.lint.shared_checks import REFUSAL_OF_3_1_1, other_layout
-from mqttscope.mqtt.codec import decode
-from mqttscope.mqtt.constants import MalformedReason, ProtocolVersion, type_name
-from mqttscope.mqtt.declare import Malformed
-from mqttscope.mqtt.packets import Suback
+from mqttscope.mqtt import Malformed, MalformedReason, ProtocolVersion, Suback, decode
+from mqttscope.mqtt.constants import type_name
 
 _SAID = (MalformedReason.PACKET_TYPE_RESERVED, MalformedReason.REMAINING_LENGTH_WRONG)
 """Faults that prove themselves, and whose rules (HDR101, HDR104) name the other version."""
@@ -25,11 +18,9 @@ class VersionMixedEncoding(Rule):
     """
 
     code = "HDR205"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.INFO)
     confidence = Confidence.LIKELY
     also = {V5: ("MQTT-2.2.2-1",)}
-    looks_at = Suback
     signs = ("odd_count",)
 
     good = examples("""
@@ -78,7 +69,7 @@ class VersionMixedEncoding(Rule):
         self, kind: str, other: ProtocolVersion, at: RuleContext, remark: str = "", severity: Severity | None = None
     ) -> Findings:
         first = at.history.connect_sent
-        opening = () if first is None else (Related("the CONNECT", first.packet, first.frame, first.timestamp_ns),)
+        opening = () if first is None else (Related.to("the CONNECT", first),)
         return self.report(
             "",
             f"{kind} is laid out for MQTT {other.text} but the connection was opened as MQTT {at.version.text}{remark}",

@@ -1,12 +1,7 @@
-"""KAL201."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.session.connection import REFUSED, Connection
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Connection, Findings, Needs, Rule, RuleContext, examples, packet_name
+from mqttscope.mqtt import ControlPacket, Direction
+from mqttscope.session.connection import REFUSED
 
 SECOND = 1_000_000_000
 
@@ -33,7 +28,6 @@ class KeepaliveExceeded(Rule):
         V3_1_1: {"MQTT-3.1.2-23": ""},
         V3_1: {"V31-KEEPALIVE-client": ""},
     }
-    looks_at = ControlPacket
     signs = ("silent",)
     sender = Direction.CLIENT_TO_SERVER
     needs = Needs.OPENING | Needs.WHOLE_SENDER

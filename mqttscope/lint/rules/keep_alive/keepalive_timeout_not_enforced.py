@@ -1,14 +1,9 @@
-"""KAL503."""
-
 from dataclasses import dataclass
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Report, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
-from mqttscope.lint.waiting import C2S, S2C, SECOND_NS, has_closed
+from mqttscope.lint.rules import C2S, S2C, SECOND_NS, Confidence, Connection, Report, RuleContext, Severity, examples
+from mqttscope.lint.waiting import has_closed
 from mqttscope.mqtt.packets import Connack
-from mqttscope.session.connection import Connection
 
 PROOF_NS = 60 * SECOND_NS
 """How long a sign of the server is waited for that it has not closed out of sight."""
@@ -38,7 +33,6 @@ class KeepaliveTimeoutNotEnforced(Rule):
     """
 
     code = "KAL503"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
     statements = {
@@ -46,7 +40,6 @@ class KeepaliveTimeoutNotEnforced(Rule):
         V3_1_1: {"MQTT-3.1.2-24": ""},
         V3_1: {"V31-KEEPALIVE-server": ""},
     }
-    looks_at = Connack
     sender = S2C
     needs = Needs.OPENING | Needs.WHOLE
     settings = {"tolerance_percent": 10, "grace": 5}

@@ -1,17 +1,12 @@
-"""KAL505."""
-
 from mqttscope.events import PacketEvent
-from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
-from mqttscope.lint.rules.keep_alive.pingreq_unanswered import Ping, follow, waits
-from mqttscope.lint.waiting import C2S, SECOND_NS, has_arrived, is_over, patience_ns
-from mqttscope.mqtt.packets import Disconnect, Pingreq
-from mqttscope.session.connection import Connection
+from mqttscope.lint.rules import C2S, SECOND_NS, V3_1, V3_1_1, V5, Connection, Findings, Related, RuleContext, Severity
+from mqttscope.lint.rules.keep_alive.pingreq_unanswered import Ping, PingRule, waits
+from mqttscope.lint.waiting import has_arrived, is_over
+from mqttscope.mqtt.packets import Disconnect
 
 
-class MissingPingrespTolerated(Rule):
+class MissingPingrespTolerated(PingRule):
     """A client continues with a connection on which its PINGREQ was not answered.
 
     The server may be gone, or take the client for gone: what is sent then is lost.  The finding comes when the client
@@ -22,17 +17,12 @@ class MissingPingrespTolerated(Rule):
 
     code = "KAL505"
     severity = Severity.WARNING
-    confidence = Confidence.LIKELY
     statements = {V5: {"V5-PINGRESP-timeout": ""}, V3_1_1: {"V311-PINGRESP-timeout": ""}}
     also = {V3_1: ("V31-PINGREQ-answer",)}
-    looks_at = Pingreq
-    sender = C2S
-    needs = Needs.BOTH_DIRECTIONS | Needs.WHOLE
     settings = {
         # Many clients look once in a Keep Alive, which is 60 seconds by default.
         "timeout": 60
     }
-    Memory = Ping
 
     good = examples("""
         answered
@@ -53,17 +43,12 @@ class MissingPingrespTolerated(Rule):
             opened 3.1; > pingreq; < ack; +40 > publish a; +40 > publish a !!
     """)
 
-    def check(self, packet: Pingreq, at: RuleContext) -> Findings:
-        """Begin to wait."""
-        follow(self, at)
-        return None
-
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
         """Look whether the client continues without an answer."""
         ping: Ping = at.memory(self)
         if is_over(at) or not waits(ping, at):
             return None
-        due_ns = ping.timestamp_ns + patience_ns(self)
+        due_ns = ping.timestamp_ns + self.nanoseconds("timeout")
         if at.timestamp_ns < due_ns:
             at.ask(self, due_ns)
             return None
@@ -79,6 +64,6 @@ class MissingPingrespTolerated(Rule):
             f"client kept the connection {(at.timestamp_ns - ping.timestamp_ns) / SECOND_NS:.0f} s after an unanswered "
             "PINGREQ",
             sender=C2S,
-            related=(Related("the PINGREQ", ping.packet, ping.frame, ping.timestamp_ns),),
+            related=(Related.to("the PINGREQ", ping),),
             overdue=True,
         )

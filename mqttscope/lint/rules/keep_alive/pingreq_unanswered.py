@@ -1,15 +1,9 @@
-"""KAL504."""
-
 from dataclasses import dataclass
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
-from mqttscope.lint.waiting import C2S, S2C, SECOND_NS, has_arrived, is_over, patience_ns
-from mqttscope.mqtt.constants import PacketType
-from mqttscope.mqtt.packets import Pingreq
-from mqttscope.session.connection import Connection
+from mqttscope.lint.rules import C2S, S2C, SECOND_NS, Confidence, Connection, Related, RuleContext, Severity, examples
+from mqttscope.lint.waiting import has_arrived, is_over
+from mqttscope.mqtt import PacketType, Pingreq
 
 
 @dataclass(slots=True)
@@ -26,15 +20,24 @@ class Ping:
     reported: bool = False
 
 
-def follow(rule: Rule, at: RuleContext) -> None:
-    """Take note of a PINGREQ: of those that wait for an answer the first one."""
-    ping: Ping = at.memory(rule)
-    answers = at.history.server.counts[PacketType.PINGRESP]
-    if ping.packet >= 0 and at.history.client.pings and answers == ping.answers:
-        return
-    ping.packet, ping.frame, ping.timestamp_ns = at.number, at.event.frame, at.timestamp_ns
-    ping.position, ping.answers, ping.reported = at.history.client.position, answers, False
-    at.ask(rule, at.timestamp_ns + patience_ns(rule))
+class PingRule(Rule):
+    """A PINGREQ that is not answered within ``timeout`` seconds."""
+
+    confidence = Confidence.LIKELY
+    sender = C2S
+    needs = Needs.BOTH_DIRECTIONS | Needs.WHOLE
+    Memory = Ping
+
+    def check(self, packet: Pingreq, at: RuleContext) -> Findings:
+        """Take note of a PINGREQ: of those that wait for an answer the first one."""
+        ping: Ping = at.memory(self)
+        answers = at.history.server.counts[PacketType.PINGRESP]
+        if ping.packet >= 0 and at.history.client.pings and answers == ping.answers:
+            return None
+        ping.packet, ping.frame, ping.timestamp_ns = at.number, at.event.frame, at.timestamp_ns
+        ping.position, ping.answers, ping.reported = at.history.client.position, answers, False
+        at.ask(self, at.timestamp_ns + self.nanoseconds("timeout"))
+        return None
 
 
 def waits(ping: Ping, at: RuleContext) -> bool:
@@ -45,7 +48,7 @@ def waits(ping: Ping, at: RuleContext) -> bool:
     return history.server.counts[PacketType.PINGRESP] == ping.answers
 
 
-class PingreqUnanswered(Rule):
+class PingreqUnanswered(PingRule):
     """A PINGREQ gets no PINGRESP.
 
     The client takes the server for dead, closes and connects again, over and over.  The finding comes when the answer
@@ -57,13 +60,8 @@ class PingreqUnanswered(Rule):
 
     code = "KAL504"
     severity = Severity.ERROR
-    confidence = Confidence.LIKELY
     statements = {V5: {"MQTT-3.12.4-1": ""}, V3_1_1: {"MQTT-3.12.4-1": ""}, V3_1: {"V31-PINGREQ-answer": ""}}
-    looks_at = Pingreq
-    sender = C2S
-    needs = Needs.BOTH_DIRECTIONS | Needs.WHOLE
     settings = {"timeout": 30}
-    Memory = Ping
 
     good = examples("""
         answered
@@ -86,18 +84,13 @@ class PingreqUnanswered(Rule):
             opened 3.1; > pingreq; < pingresp; +30 > pingreq; < ack; @1 opened client=c2; +50 @1 > fin !
     """)
 
-    def check(self, packet: Pingreq, at: RuleContext) -> Findings:
-        """Begin to wait."""
-        follow(self, at)
-        return None
-
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
         """Look whether the answer has come."""
         ping: Ping = at.memory(self)
         if is_over(at) or not waits(ping, at):
             return None
-        if at.timestamp_ns < ping.timestamp_ns + patience_ns(self):
-            at.ask(self, ping.timestamp_ns + patience_ns(self))
+        if at.timestamp_ns < ping.timestamp_ns + self.nanoseconds("timeout"):
+            at.ask(self, ping.timestamp_ns + self.nanoseconds("timeout"))
             return None
         if not has_arrived(at.history.client, ping.position):
             return None
@@ -106,6 +99,6 @@ class PingreqUnanswered(Rule):
             "",
             f"PINGREQ got no PINGRESP within {(at.timestamp_ns - ping.timestamp_ns) / SECOND_NS:.0f} s",
             sender=S2C,
-            related=(Related("the PINGREQ", ping.packet, ping.frame, ping.timestamp_ns),),
+            related=(Related.to("the PINGREQ", ping),),
             overdue=True,
         )

@@ -1,9 +1,4 @@
-"""KAL202."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V5, Findings, Needs, Rule
+from mqttscope.lint.rules import V5, Confidence, Connection, Findings, Needs, Rule, RuleContext, Severity, examples
 from mqttscope.lint.rules.keep_alive.keepalive_exceeded import (
     SECOND,
     allowed_ns,
@@ -11,9 +6,7 @@ from mqttscope.lint.rules.keep_alive.keepalive_exceeded import (
     quiet_ns,
     server_value_ignored,
 )
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.session.connection import Connection
+from mqttscope.mqtt import ControlPacket, Direction
 
 
 class ServerKeepaliveIgnored(Rule):
@@ -30,7 +23,6 @@ class ServerKeepaliveIgnored(Rule):
     reason_code = 0x8D
     versions = (V5,)
     statements = {V5: {"MQTT-3.1.2-21": "", "MQTT-3.2.2-21": ""}}
-    looks_at = ControlPacket
     signs = ("silent",)
     sender = Direction.CLIENT_TO_SERVER
     needs = Needs.OPENING | Needs.WHOLE_SENDER

@@ -1,11 +1,5 @@
-"""KAL206."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import Findings, Needs, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Pingresp
+from mqttscope.lint.rules import Findings, Needs, Rule, RuleContext, Severity, examples
+from mqttscope.mqtt import Direction, Pingresp
 
 
 class UnsolicitedPingresp(Rule):
@@ -19,7 +13,6 @@ class UnsolicitedPingresp(Rule):
 
     code = "KAL206"
     severity = Severity.WARNING
-    looks_at = Pingresp
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING | Needs.WHOLE
 

@@ -1,17 +1,9 @@
-"""OPS213."""
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.rule import Findings, Rule
+from mqttscope.lint.rules import Connection, Findings, Report, Rule, RuleContext, Severity, examples
 from mqttscope.lint.shared_checks import Spread, duration
-from mqttscope.mqtt.constants import Direction, PacketType
-from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Connack, Pingresp, Puback, Pubcomp, Pubrec
-from mqttscope.session.connection import Connection
+from mqttscope.mqtt import Connack, ControlPacket, Direction, PacketType, Pingresp, Puback, Pubcomp, Pubrec
 from mqttscope.session.inflight import SENT
 
 

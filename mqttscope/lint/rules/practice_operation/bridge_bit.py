@@ -1,11 +1,5 @@
-"""OPS109."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, Findings, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connect
+from mqttscope.lint.rules import V3_1, V3_1_1, Findings, Rule, RuleContext, Severity, examples
+from mqttscope.mqtt import Connect, Direction
 
 
 class BridgeBit(Rule):
@@ -21,7 +15,6 @@ class BridgeBit(Rule):
     code = "OPS109"
     severity = Severity.INFO
     versions = (V3_1, V3_1_1)
-    looks_at = Connect
     sender = Direction.CLIENT_TO_SERVER
 
     good = examples("""

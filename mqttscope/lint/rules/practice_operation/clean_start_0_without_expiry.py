@@ -1,11 +1,5 @@
-"""OPS106."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V5, Findings, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connect
+from mqttscope.lint.rules import V5, Findings, Rule, RuleContext, Severity, examples
+from mqttscope.mqtt import Connect, Direction
 
 
 class CleanStart0WithoutExpiry(Rule):
@@ -22,7 +16,6 @@ class CleanStart0WithoutExpiry(Rule):
     slug = "clean-start-0-without-expiry"
     severity = Severity.WARNING
     versions = (V5,)
-    looks_at = Connect
     sender = Direction.CLIENT_TO_SERVER
 
     good = examples("""

@@ -1,14 +1,8 @@
-"""OPS324."""
-
 from dataclasses import dataclass, field
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import Findings, Rule
-from mqttscope.lint.session_model import SECOND_NS, SessionModel
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack
+from mqttscope.lint.rules import SECOND_NS, Confidence, Findings, Rule, RuleContext, Severity, examples
+from mqttscope.lint.session_model import SessionModel
+from mqttscope.mqtt import Connack, Direction
 
 MAX_TAKEOVERS = 64
 """Takeovers of a client that are counted; more within the time change nothing."""
@@ -46,10 +40,8 @@ class ClientIdCollision(Rule):
     """
 
     code = "OPS324"
-    severity = Severity.WARNING
     severities = (Severity.WARNING, Severity.INFO)
     confidence = Confidence.LIKELY
-    looks_at = Connack
     sender = Direction.SERVER_TO_CLIENT
     settled = False
     settings = {
@@ -93,7 +85,7 @@ class ClientIdCollision(Rule):
         if not model.live and not thrown_out:
             return None
         now_ns, memory = at.timestamp_ns, at.memory(self)
-        window_ns = round(float(self.set["seconds"]) * SECOND_NS)
+        window_ns = self.nanoseconds("seconds")
         loser, winner = (one.rpartition(":")[0] for one in (model.client, at.connection.client))
         rows = [one for one in memory.found if abs(now_ns - one.timestamp_ns) <= window_ns][-MAX_TAKEOVERS + 1 :]
         memory.found = [*rows, Takeover(now_ns, loser, winner)]

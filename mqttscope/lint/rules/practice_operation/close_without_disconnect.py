@@ -1,13 +1,5 @@
-"""OPS216."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V5, Findings, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.session.connection import DISCONNECTED, REFUSED, Connection
-
-C2S, S2C = Direction.CLIENT_TO_SERVER, Direction.SERVER_TO_CLIENT
+from mqttscope.lint.rules import C2S, S2C, V5, Connection, Findings, Rule, RuleContext, Severity, examples
+from mqttscope.session.connection import DISCONNECTED, REFUSED
 
 
 class CloseWithoutDisconnect(Rule):

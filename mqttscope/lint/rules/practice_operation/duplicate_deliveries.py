@@ -1,15 +1,9 @@
-"""OPS427."""
-
 from dataclasses import dataclass, field
 
-from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
 from mqttscope.lint.message_model import Messages
-from mqttscope.lint.rule import ALL_VERSIONS, Findings, Needs, Rule
-from mqttscope.lint.strings import shown
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish
+from mqttscope.lint.rules import Confidence, Findings, Needs, Related, Rule, RuleContext, Severity, forget_oldest, shown
+from mqttscope.mqtt import Direction, Publish
 
 MAX_TOLD = 10_000
 """Clients and topics that were reported; the oldest is forgotten first, and reported again."""
@@ -35,8 +29,6 @@ class DuplicateDeliveries(Rule):
     code = "OPS427"
     severity = Severity.INFO
     confidence = Confidence.LIKELY
-    versions = ALL_VERSIONS
-    looks_at = Publish
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING
     models = (Messages,)
@@ -78,8 +70,7 @@ class DuplicateDeliveries(Rule):
         if not before or (found.owner, sent.topic) in told.topics:
             return None
         told.topics[found.owner, sent.topic] = True
-        if len(told.topics) > MAX_TOLD:
-            del told.topics[next(iter(told.topics))]
+        forget_oldest(told.topics, MAX_TOLD)
         matching = len(at.history.subscriptions.match(sent.topic).subscriptions)
         if packet.dup:
             why = "sent again, since it was not acknowledged"
@@ -92,8 +83,5 @@ class DuplicateDeliveries(Rule):
         return self.report(
             "",
             f"{found.owner!r} gets {len(before) + 1} copies of one message on {shown(sent.topic)}: {why}",
-            related=(
-                Related("the message as published", sent.packet, sent.frame, sent.timestamp_ns),
-                Related("the first copy", before[0].packet, before[0].frame, before[0].timestamp_ns),
-            ),
+            related=(Related.to("the message as published", sent), Related.to("the first copy", before[0])),
         )

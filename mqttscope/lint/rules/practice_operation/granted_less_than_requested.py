@@ -1,13 +1,7 @@
-"""OPS219."""
-
 from collections.abc import Iterator
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Report, Severity
-from mqttscope.lint.rule import Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Suback
+from mqttscope.lint.rules import Related, Report, Rule, RuleContext, Severity, examples
+from mqttscope.mqtt import Direction, Suback
 
 
 class GrantedLessThanRequested(Rule):
@@ -21,7 +15,6 @@ class GrantedLessThanRequested(Rule):
 
     code = "OPS219"
     severity = Severity.INFO
-    looks_at = Suback
     sender = Direction.SERVER_TO_CLIENT
 
     good = examples("""
@@ -48,5 +41,5 @@ class GrantedLessThanRequested(Rule):
                 yield self.report(
                     f"reason_codes[{index}]",
                     f"SUBACK: {request.topic_filters[index]!r} granted QoS {code}, requested {wanted}",
-                    related=(Related("the SUBSCRIBE", request.packet, request.frame, request.timestamp_ns),),
+                    related=(Related.to("the SUBSCRIBE", request),),
                 )

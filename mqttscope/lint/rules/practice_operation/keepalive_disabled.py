@@ -1,12 +1,5 @@
-"""OPS101."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import V5, Findings, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack, Connect
-from mqttscope.session.connection import Connection
+from mqttscope.lint.rules import V5, Confidence, Connection, Findings, Related, Rule, RuleContext, Severity, examples
+from mqttscope.mqtt import Connack, Connect, Direction
 
 _WHY = "Keep Alive 0, a dead peer is never noticed"
 
@@ -23,7 +16,6 @@ class KeepaliveDisabled(Rule):
 
     code = "OPS101"
     severity = Severity.WARNING
-    looks_at = (Connect, Connack)
 
     good = examples("""
         60 seconds
@@ -62,7 +54,7 @@ class KeepaliveDisabled(Rule):
         return self.report(
             "",
             f"CONNECT of {at.client_name!r}: {_WHY}; the server sets no Server Keep Alive",
-            related=(Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns),),
+            related=(Related.to("the CONNECT", sent),),
             sender=Direction.CLIENT_TO_SERVER,
         )
 

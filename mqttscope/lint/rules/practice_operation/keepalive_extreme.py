@@ -1,11 +1,5 @@
-"""OPS102."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import Findings, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connect
+from mqttscope.lint.rules import Findings, Rule, RuleContext, Severity, examples
+from mqttscope.mqtt import Connect, Direction
 
 
 class KeepaliveExtreme(Rule):
@@ -19,7 +13,6 @@ class KeepaliveExtreme(Rule):
 
     code = "OPS102"
     severity = Severity.INFO
-    looks_at = Connect
     sender = Direction.CLIENT_TO_SERVER
     settings = {
         # Seconds, the shortest that is not reported; 0 is another rule's matter.

@@ -1,11 +1,5 @@
-"""OPS108."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import Findings, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connect
+from mqttscope.lint.rules import Findings, Rule, RuleContext, Severity, examples
+from mqttscope.mqtt import Connect, Direction
 
 
 class LegacyVersion(Rule):
@@ -19,7 +13,6 @@ class LegacyVersion(Rule):
 
     code = "OPS108"
     severity = Severity.INFO
-    looks_at = Connect
     sender = Direction.CLIENT_TO_SERVER
     settings = {
         # Protocol level, the lowest that is not reported: 4 is MQTT 3.1.1; 5 reports MQTT 3.1.1 too.

@@ -1,11 +1,5 @@
-"""OPS103."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import Findings, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish
+from mqttscope.lint.rules import Findings, Related, Rule, RuleContext, Severity, examples
+from mqttscope.mqtt import Direction, Publish
 
 
 class NoWill(Rule):
@@ -19,7 +13,6 @@ class NoWill(Rule):
 
     code = "OPS103"
     severity = Severity.INFO
-    looks_at = Publish
     sender = Direction.CLIENT_TO_SERVER
 
     good = examples("""
@@ -47,5 +40,5 @@ class NoWill(Rule):
         return self.report(
             "",
             f"CONNECT of {at.client_name!r}: no will message, but the client publishes",
-            related=(Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns),),
+            related=(Related.to("the CONNECT", sent),),
         )

@@ -1,14 +1,7 @@
-"""OPS428."""
-
 from dataclasses import dataclass, field
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V5, Findings, Rule
-from mqttscope.lint.strings import shown
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Puback, Pubrec
+from mqttscope.lint.rules import V5, Findings, Rule, RuleContext, Severity, examples, forget_oldest, shown
+from mqttscope.mqtt import Direction, Puback, Pubrec
 
 MAX_TOPICS = 10_000
 """Topics of a server that are counted; the oldest is forgotten first."""
@@ -34,7 +27,6 @@ class NobodyListens(Rule):
     code = "OPS428"
     severity = Severity.INFO
     versions = (V5,)
-    looks_at = (Puback, Pubrec)
     sender = Direction.SERVER_TO_CLIENT
     settings = {"messages": 10}
     Memory = Unheard
@@ -78,8 +70,7 @@ class NobodyListens(Rule):
         if number < 0:
             return None
         topics[topic] = number + 1
-        if len(topics) > MAX_TOPICS:
-            del topics[next(iter(topics))]
+        forget_oldest(topics, MAX_TOPICS)
         if number + 1 < float(self.set["messages"]):
             return None
         topics[topic] = -1

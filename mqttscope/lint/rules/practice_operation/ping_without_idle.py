@@ -1,16 +1,8 @@
-"""OPS212."""
-
 from dataclasses import dataclass
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import Findings, Needs, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Pingreq
-from mqttscope.session.connection import DISCONNECTED, Connection
-
-C2S, S2C = Direction.CLIENT_TO_SERVER, Direction.SERVER_TO_CLIENT
+from mqttscope.lint.rules import C2S, S2C, Connection, Findings, Needs, Rule, RuleContext, Severity, examples
+from mqttscope.mqtt import Direction, Pingreq
+from mqttscope.session.connection import DISCONNECTED
 
 
 @dataclass(slots=True)
@@ -36,7 +28,6 @@ class PingWithoutIdle(Rule):
 
     code = "OPS212"
     severity = Severity.INFO
-    looks_at = Pingreq
     sender = Direction.CLIENT_TO_SERVER
     needs = Needs.OPENING
     settings = {

@@ -1,13 +1,6 @@
-"""OPS217."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import Findings, Rule, packet_name
+from mqttscope.lint.rules import Findings, Rule, RuleContext, Severity, examples, packet_name
 from mqttscope.lint.topics import Seen
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Pingreq, Publish, Subscribe, Unsubscribe
+from mqttscope.mqtt import ControlPacket, Direction, Pingreq, Publish, Subscribe, Unsubscribe
 
 
 class PublishBeforeConnack(Rule):

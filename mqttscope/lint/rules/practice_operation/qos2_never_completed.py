@@ -1,19 +1,12 @@
-"""OPS214."""
-
 from collections.abc import Iterator
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Report, Severity
-from mqttscope.lint.rule import Needs, Rule
-from mqttscope.lint.strings import shown
+from mqttscope.lint.rules import Confidence, Needs, Report, Rule, RuleContext, Severity, examples, shown
 from mqttscope.mqtt.constants import Direction
-from mqttscope.session.connection import DISCONNECTED, Connection
+from mqttscope.session.connection import C2S, DISCONNECTED, S2C, Connection
 from mqttscope.session.inflight import RECEIVED, RELEASED, SENT, Exchange
 
 FAILURE = 0x80
 """A side that takes leave with a reason from here on has said why it does not continue."""
-C2S, S2C = Direction.CLIENT_TO_SERVER, Direction.SERVER_TO_CLIENT
 _STEPS = {SENT: "PUBLISH", RECEIVED: "PUBREC", RELEASED: "PUBREL"}
 
 

@@ -1,15 +1,8 @@
-"""OPS223."""
-
 from dataclasses import dataclass, field
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import Findings, Rule
+from mqttscope.lint.rules import Confidence, Findings, Rule, RuleContext, Severity, examples, forget_oldest, shown
 from mqttscope.lint.shared_checks import duration
-from mqttscope.lint.strings import shown
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt import Direction, Publish
 
 MAX_TOPICS = 1_000
 """Topics that are followed on a connection; the oldest is forgotten first."""
@@ -48,7 +41,6 @@ class Qos2Telemetry(Rule):
     code = "OPS223"
     severity = Severity.INFO
     confidence = Confidence.HEURISTIC
-    looks_at = Publish
     sender = Direction.CLIENT_TO_SERVER
     when = "qos"
     settings = {
@@ -90,8 +82,7 @@ class Qos2Telemetry(Rule):
         minute = topics.get(topic)
         if minute is None:
             minute = topics[topic] = Minute(0, at.timestamp_ns, 0)
-            if len(topics) > MAX_TOPICS:
-                del topics[next(iter(topics))]
+            forget_oldest(topics, MAX_TOPICS)
         if minute.reported:
             return None
         if at.timestamp_ns - minute.began_ns > MINUTE_NS:

@@ -1,9 +1,4 @@
-"""OPS110."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V5, Findings, Rule, packet_name
+from mqttscope.lint.rules import V5, Findings, Rule, RuleContext, Severity, examples, packet_name
 from mqttscope.lint.shared_checks import duration
 from mqttscope.mqtt.packets import Connack, Connect
 
@@ -21,7 +16,6 @@ class ReceiveMaximumOne(Rule):
     code = "OPS110"
     severity = Severity.INFO
     versions = (V5,)
-    looks_at = (Connect, Connack)
 
     good = examples("""
         20

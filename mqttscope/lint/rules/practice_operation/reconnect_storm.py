@@ -1,15 +1,8 @@
-"""OPS325."""
-
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import Findings, Rule
-from mqttscope.lint.session_model import SECOND_NS
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack
+from mqttscope.lint.rules import SECOND_NS, Confidence, Findings, Rule, RuleContext, Severity, examples
+from mqttscope.mqtt import Connack, Direction
 
 MAX_CONNECTS = 256
 """CONNECT packets of a client that are counted; more within the time change nothing."""
@@ -42,7 +35,6 @@ class ReconnectStorm(Rule):
     code = "OPS325"
     severity = Severity.WARNING
     confidence = Confidence.LIKELY
-    looks_at = Connack
     sender = Direction.SERVER_TO_CLIENT
     settled = False
     settings = {
@@ -89,7 +81,7 @@ class ReconnectStorm(Rule):
         if at.history.connack is not None or connect is None or sent is None or not connect.client_identifier:
             return None
         memory, now_ns = at.memory(self), sent.timestamp_ns
-        window_ns = round(float(self.set["seconds"]) * SECOND_NS)
+        window_ns = self.nanoseconds("seconds")
         memory.times = [one for one in memory.times if abs(now_ns - one) <= window_ns][-MAX_CONNECTS + 1 :]
         if not memory.times:
             memory.addresses = {}
@@ -113,7 +105,7 @@ class ReconnectStorm(Rule):
         pauses = [later - one for one, later in pairwise(times)]
         third = max(1, len(pauses) // 3)
         first, last = sum(pauses[:third]), sum(pauses[-third:])
-        return last >= 1.5 * first or last >= third * float(self.set["pause"]) * SECOND_NS
+        return last >= 1.5 * first or last >= third * self.nanoseconds("pause")
 
     def _told(self, times: list[int], how: str, at: RuleContext) -> Findings:
         seconds = (times[-1] - times[0]) / SECOND_NS

@@ -1,13 +1,7 @@
-"""OPS218."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V5, Findings, Rule
+from mqttscope.lint.rules import V5, Confidence, Findings, Rule, RuleContext, Severity, examples
 from mqttscope.lint.shared_checks import count
 from mqttscope.lint.topics import Seen
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Subscribe
+from mqttscope.mqtt import Direction, Subscribe
 
 
 class ResubscribeOnResumedSession(Rule):
@@ -22,7 +16,6 @@ class ResubscribeOnResumedSession(Rule):
 
     code = "OPS218"
     severity = Severity.INFO
-    looks_at = Subscribe
     sender = Direction.CLIENT_TO_SERVER
     settings = {
         # Seconds after the CONNACK in which a SUBSCRIBE is taken for what the client does after each connect.

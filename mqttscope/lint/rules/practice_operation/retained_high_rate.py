@@ -1,15 +1,8 @@
-"""OPS426."""
-
 from dataclasses import dataclass, field
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import Findings, Rule
+from mqttscope.lint.rules import Findings, Rule, RuleContext, Severity, examples, forget_oldest, shown
 from mqttscope.lint.shared_checks import duration
-from mqttscope.lint.strings import shown
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt import Direction, Publish
 
 MAX_TOPICS = 10_000
 """Topics that are followed on a server; the one whose minute began first is forgotten first."""
@@ -44,7 +37,6 @@ class RetainedHighRate(Rule):
 
     code = "OPS426"
     severity = Severity.WARNING
-    looks_at = Publish
     sender = Direction.CLIENT_TO_SERVER
     when = "retain"
     version_matters = False
@@ -87,8 +79,7 @@ class RetainedHighRate(Rule):
         minute = topics.get(topic)
         if minute is None:
             minute = topics[topic] = Minute(at.timestamp_ns)
-            if len(topics) > MAX_TOPICS:
-                del topics[next(iter(topics))]
+            forget_oldest(topics, MAX_TOPICS)
         if minute.reported:
             return None
         passed_ns = at.timestamp_ns - minute.began_ns

@@ -1,14 +1,8 @@
-"""OPS105."""
-
 import re
 from itertools import pairwise
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V5, Findings, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connect
+from mqttscope.lint.rules import V5, Confidence, Findings, Rule, RuleContext, Severity, examples
+from mqttscope.mqtt import Connect, Direction
 
 _NEVER = 0xFFFFFFFF
 _LIBRARY = re.compile(r"(?:mosq-|auto-|paho|mqttjs_|mqtt-explorer-|MQTT_FX_Client|mosqpub\||mosqsub\||clientId-)\S*\d")
@@ -27,7 +21,6 @@ class SessionNeverExpires(Rule):
 
     code = "OPS105"
     severity = Severity.WARNING
-    looks_at = Connect
     sender = Direction.CLIENT_TO_SERVER
 
     good = examples("""

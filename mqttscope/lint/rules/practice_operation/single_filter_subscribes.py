@@ -1,15 +1,8 @@
-"""OPS222."""
-
 from dataclasses import dataclass
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import Findings, Rule
+from mqttscope.lint.rules import Connection, Findings, Rule, RuleContext, Severity, examples
 from mqttscope.lint.shared_checks import duration
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Subscribe
-from mqttscope.session.connection import Connection
+from mqttscope.mqtt import Direction, Subscribe
 
 
 @dataclass(slots=True)
@@ -34,7 +27,6 @@ class SingleFilterSubscribes(Rule):
 
     code = "OPS222"
     severity = Severity.INFO
-    looks_at = Subscribe
     sender = Direction.CLIENT_TO_SERVER
     settings = {
         # SUBSCRIBE packets in a row, the fewest that are reported.

@@ -1,19 +1,10 @@
-"""OPS220."""
-
 from dataclasses import dataclass, field
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import Findings, Needs, Rule
-from mqttscope.lint.strings import shown
-from mqttscope.mqtt.constants import Direction, PacketType, reason_name
-from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Disconnect, Suback, Subscribe, Unsubscribe
-from mqttscope.session.connection import Connection
+from mqttscope.lint.rules import Confidence, Connection, Findings, Needs, Rule, RuleContext, Severity, examples, shown
+from mqttscope.mqtt import ControlPacket, Direction, Disconnect, PacketType, Suback, Subscribe, Unsubscribe
+from mqttscope.mqtt.constants import reason_name
 
 MAX_FAILURES = 16
-"""Failures that are remembered."""
 
 
 @dataclass(slots=True)

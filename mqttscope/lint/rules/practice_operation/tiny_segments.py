@@ -1,17 +1,9 @@
-"""OPS221."""
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.rule import Findings, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.session.connection import Connection
+from mqttscope.lint.rules import C2S, S2C, Connection, Findings, Report, Rule, RuleContext, Severity, examples
+from mqttscope.mqtt import ControlPacket
 
-C2S, S2C = Direction.CLIENT_TO_SERVER, Direction.SERVER_TO_CLIENT
 SMALL = 536
 """Bytes that every path takes in one segment; a packet that is longer may be split for good reasons."""
 
@@ -44,7 +36,6 @@ class TinySegments(Rule):
 
     code = "OPS221"
     severity = Severity.INFO
-    looks_at = ControlPacket
     settings = {
         # Packets of a side that came split, the fewest that are reported.
         "packets": 5,

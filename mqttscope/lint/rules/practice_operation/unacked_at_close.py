@@ -1,18 +1,10 @@
-"""OPS215."""
-
 from collections.abc import Iterator
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.rule import V5, Needs, Rule
+from mqttscope.lint.rules import C2S, S2C, V5, Connection, Needs, Report, Rule, RuleContext, Severity, examples
 from mqttscope.lint.shared_checks import count
-from mqttscope.mqtt.constants import Direction
-from mqttscope.session.connection import DISCONNECTED, Connection
+from mqttscope.session.connection import DISCONNECTED
 
-C2S, S2C = Direction.CLIENT_TO_SERVER, Direction.SERVER_TO_CLIENT
 MAX_SHOWN = 8
-"""Packet identifiers that a message lists."""
 
 
 class UnackedAtClose(Rule):

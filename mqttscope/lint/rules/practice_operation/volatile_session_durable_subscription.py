@@ -1,13 +1,6 @@
-"""OPS211."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V5, Findings, Needs, Rule
-from mqttscope.lint.strings import shown
+from mqttscope.lint.rules import V5, Findings, Needs, Rule, RuleContext, Severity, examples, shown
 from mqttscope.lint.topics import Seen
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Subscribe
+from mqttscope.mqtt import Direction, Subscribe
 
 
 class VolatileSessionDurableSubscription(Rule):
@@ -21,7 +14,6 @@ class VolatileSessionDurableSubscription(Rule):
 
     code = "OPS211"
     severity = Severity.WARNING
-    looks_at = Subscribe
     sender = Direction.CLIENT_TO_SERVER
     needs = Needs.OPENING
     Memory = Seen

@@ -1,16 +1,9 @@
-"""OPS429."""
-
 from dataclasses import dataclass, field
 
-from mqttscope.lint.context import ConnectionKey, RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
 from mqttscope.lint.message_model import Messages
-from mqttscope.lint.rule import ALL_VERSIONS, Findings, Needs, Rule
+from mqttscope.lint.rules import ConnectionKey, Findings, Needs, Related, Rule, RuleContext, Severity, examples, shown
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
-from mqttscope.lint.strings import shown
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish, Suback
+from mqttscope.mqtt import Direction, Publish, Suback
 from mqttscope.session.connection import Connection
 
 MAX_CLIENTS = 10_000
@@ -48,8 +41,6 @@ class WildcardFanOut(Rule):
 
     code = "OPS429"
     severity = Severity.INFO
-    versions = ALL_VERSIONS
-    looks_at = (Publish, Suback)
     sender = Direction.SERVER_TO_CLIENT
     needs = ALL_SUBSCRIPTIONS & ~Needs.WHOLE
     settings = {"messages": 1_000, "percent": 50}
@@ -123,7 +114,7 @@ class WildcardFanOut(Rule):
             "",
             f"{shown(one.topic_filter)} of {at.client_name!r} draws {percent:.0f} % of the messages ({number:,} of "
             f"{published:,}) with QoS {one.qos}",
-            related=(Related("the SUBSCRIBE", one.packet, one.frame, one.timestamp_ns),),
+            related=(Related.to("the SUBSCRIBE", one),),
         )
 
     def check_close(self, connection: Connection, at: RuleContext) -> Findings:

@@ -1,11 +1,5 @@
-"""OPS107."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V5, Findings, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connect
+from mqttscope.lint.rules import V5, Findings, Rule, RuleContext, Severity, examples
+from mqttscope.mqtt import Connect, Direction
 
 
 class WillDelayBeyondExpiry(Rule):
@@ -20,7 +14,6 @@ class WillDelayBeyondExpiry(Rule):
     code = "OPS107"
     severity = Severity.INFO
     versions = (V5,)
-    looks_at = Connect
     sender = Direction.CLIENT_TO_SERVER
 
     good = examples("""

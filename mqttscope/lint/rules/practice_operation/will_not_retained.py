@@ -1,13 +1,6 @@
-"""OPS104."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import Findings, Rule
-from mqttscope.lint.strings import shown
+from mqttscope.lint.rules import Findings, Related, Rule, RuleContext, Severity, examples, shown
 from mqttscope.lint.topics import Seen
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt import Direction, Publish
 
 
 class WillNotRetained(Rule):
@@ -21,7 +14,6 @@ class WillNotRetained(Rule):
 
     code = "OPS104"
     severity = Severity.INFO
-    looks_at = Publish
     sender = Direction.CLIENT_TO_SERVER
     when = "retain"
     Memory = Seen
@@ -56,5 +48,5 @@ class WillNotRetained(Rule):
             "retain",
             f"CONNECT of {at.client_name!r}: will on {shown(at.topic)} is not retained, but messages there are: "
             "late subscribers miss it",
-            related=(Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns),),
+            related=(Related.to("the CONNECT", sent),),
         )

@@ -1,13 +1,7 @@
-"""PAY103."""
-
 import json
 import re
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V5, Findings, Rule
-from mqttscope.lint.strings import shown
+from mqttscope.lint.rules import V5, Confidence, Findings, Rule, RuleContext, Severity, examples, shown
 from mqttscope.mqtt.packets import Publish
 
 MAX_PARSED = 1_048_576
@@ -39,7 +33,6 @@ class ContentTypeMismatch(Rule):
     severity = Severity.INFO
     confidence = Confidence.HEURISTIC
     versions = (V5,)
-    looks_at = Publish
     when = "properties"
 
     good = examples("""

@@ -1,11 +1,4 @@
-"""PAY102."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import Findings, Rule
-from mqttscope.lint.rules import properties_lost
-from mqttscope.lint.strings import shown
+from mqttscope.lint.rules import Findings, Rule, RuleContext, Severity, examples, properties_lost, shown
 from mqttscope.mqtt.packets import Publish
 
 
@@ -20,7 +13,6 @@ class PayloadLarge(Rule):
 
     code = "PAY102"
     severity = Severity.INFO
-    looks_at = Publish
     settings = {
         # Bytes, the largest payload that is not reported; AWS IoT Core takes 128 KiB.
         "bytes": 131_072,

@@ -1,16 +1,9 @@
-"""PAY204."""
-
 from dataclasses import dataclass, field
 from zlib import crc32
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import Findings, Rule
+from mqttscope.lint.rules import Findings, Rule, RuleContext, Severity, examples, forget_oldest, shown
 from mqttscope.lint.shared_checks import duration
-from mqttscope.lint.strings import shown
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt import Direction, Publish
 
 MAX_TOPICS = 1_000
 """Topics that are followed on a connection; the oldest is forgotten first."""
@@ -44,7 +37,6 @@ class PayloadRepeated(Rule):
 
     code = "PAY204"
     severity = Severity.INFO
-    looks_at = Publish
     sender = Direction.CLIENT_TO_SERVER
     settings = {
         # Identical messages in a row on one topic, the fewest that are reported.
@@ -87,8 +79,7 @@ class PayloadRepeated(Rule):
         run = topics.get(topic)
         if run is None:
             topics[topic] = Repetition(checksum, 1, at.timestamp_ns)
-            if len(topics) > MAX_TOPICS:
-                del topics[next(iter(topics))]
+            forget_oldest(topics, MAX_TOPICS)
             return None
         if run.reported:
             return None

@@ -1,12 +1,6 @@
-"""PAY101."""
-
 import re
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V5, Findings, Rule
-from mqttscope.lint.strings import shown
+from mqttscope.lint.rules import V5, Confidence, Findings, Rule, RuleContext, Severity, examples, shown
 from mqttscope.lint.topics import Seen
 from mqttscope.mqtt.packets import Publish
 
@@ -29,7 +23,6 @@ class PayloadTextUnflagged(Rule):
     severity = Severity.INFO
     confidence = Confidence.LIKELY
     versions = (V5,)
-    looks_at = Publish
     settings = {
         # Bytes, the shortest payload that counts as text.
         "bytes": 2,

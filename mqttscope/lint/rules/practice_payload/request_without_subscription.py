@@ -1,13 +1,6 @@
-"""PAY205."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V5, Findings, Needs, Rule
-from mqttscope.lint.strings import shown
+from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Rule, RuleContext, Severity, examples, shown
 from mqttscope.lint.topics import Seen
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt import Direction, Publish
 from mqttscope.mqtt.topics import is_valid_topic_name
 
 
@@ -24,7 +17,6 @@ class RequestWithoutSubscription(Rule):
     severity = Severity.WARNING
     confidence = Confidence.LIKELY
     versions = (V5,)
-    looks_at = Publish
     sender = Direction.CLIENT_TO_SERVER
     when = "properties"
     needs = Needs.OPENING | Needs.SESSION_BIRTH | Needs.WHOLE_SENDER

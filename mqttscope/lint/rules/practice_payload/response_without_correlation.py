@@ -1,12 +1,6 @@
-"""PAY206."""
-
 from dataclasses import dataclass, field
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V5, Findings, Rule
-from mqttscope.lint.strings import shown
+from mqttscope.lint.rules import V5, Confidence, Findings, Rule, RuleContext, Severity, examples, forget_oldest, shown
 from mqttscope.mqtt.packets import Publish
 
 MAX_RESPONSE_TOPICS = 200
@@ -49,7 +43,6 @@ class ResponseWithoutCorrelation(Rule):
     confidence = Confidence.LIKELY
     versions = (V5,)
     statements = {V5: {"V5-RESPONSE-correlation": "publish"}}
-    looks_at = Publish
     Memory = Wanted
 
     good = examples("""
@@ -107,12 +100,10 @@ def _remember(topics: dict[str, Requests], wanted: str, data: bytes | None) -> N
     requests = topics.get(wanted)
     if requests is None:
         requests = topics[wanted] = Requests()
-        if len(topics) > MAX_RESPONSE_TOPICS:
-            del topics[next(iter(topics))]
+        forget_oldest(topics, MAX_RESPONSE_TOPICS)
     if data is None:
         requests.bare = True
     else:
         requests.data[data[:MAX_DATA]] = True
-        if len(requests.data) > MAX_REQUESTS:
-            del requests.data[next(iter(requests.data))]
+        if forget_oldest(requests.data, MAX_REQUESTS):
             requests.forgotten = True

@@ -1,13 +1,6 @@
-"""SEC102."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import Findings, Rule
+from mqttscope.lint.rules import Confidence, Connection, Findings, Related, Rule, RuleContext, Severity, examples
 from mqttscope.lint.shared_checks import is_plain
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack, Connect
-from mqttscope.session.connection import Connection
+from mqttscope.mqtt import Connack, Connect, Direction
 
 _NONE = "no user name, password, certificate or authentication method"
 
@@ -24,7 +17,6 @@ class AnonymousConnect(Rule):
 
     code = "SEC102"
     severity = Severity.INFO
-    looks_at = Connack
     sender = Direction.SERVER_TO_CLIENT
 
     good = examples("""
@@ -59,7 +51,7 @@ class AnonymousConnect(Rule):
         return self.report(
             "",
             f"CONNECT of {at.client_name!r}: {_NONE}, and the server accepts it",
-            related=(Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns),),
+            related=(Related.to("the CONNECT", sent),),
             sender=Direction.CLIENT_TO_SERVER,
         )
 

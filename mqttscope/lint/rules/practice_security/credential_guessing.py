@@ -1,19 +1,14 @@
-"""SEC305."""
-
 from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from mqttscope.lint.context import ConnectionKey, RuleContext
-from mqttscope.lint.examples import examples
+from mqttscope.lint.context import SECOND_NS, ConnectionKey, RuleContext
 from mqttscope.lint.finding import Confidence, Scope, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Connection, Findings, Rule, examples, forget_oldest
 from mqttscope.lint.shared_checks import count
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack, Connect
-from mqttscope.session.connection import Connection
+from mqttscope.mqtt import Connack, Connect, Direction
 
 MAX_SOURCES = 1_000
 """Addresses whose refusals are counted, per server; the one refused longest ago is forgotten first."""
@@ -23,7 +18,6 @@ MAX_ASKED = 1_000
 """CONNECT packets with a password that wait for their answer; that of an older one is not told from others."""
 CLASSES = 16
 """Passwords are told apart by so many classes: enough to see that there are several, too few to know one again."""
-SECOND_NS = 1_000_000_000
 _REFUSALS = {V3_1: (4, 5), V3_1_1: (4, 5), V5: (0x86, 0x87)}
 """Bad user name or password, and not authorized."""
 
@@ -65,7 +59,6 @@ class CredentialGuessing(Rule):
 
     code = "SEC305"
     scope: ClassVar[Scope] = Scope.BROKER  # many Client Identifiers may come from one address
-    severity = Severity.WARNING
     severities = (Severity.WARNING, Severity.INFO)
     confidence = Confidence.LIKELY
     looks_at = (Connect, Connack)
@@ -111,8 +104,7 @@ class CredentialGuessing(Rule):
             if packet.password is not None and at.history.connect is None:
                 asked = at.memory(self).asked
                 asked[at.key] = zlib.crc32(packet.password) % CLASSES
-                if len(asked) > MAX_ASKED:
-                    del asked[next(iter(asked))]
+                forget_oldest(asked, MAX_ASKED)
             return None
         code, connect = packet.reason_code or 0, at.history.connect
         if at.from_client or connect is None or at.history.connack is not None:
@@ -124,13 +116,12 @@ class CredentialGuessing(Rule):
         address = at.connection.client.rpartition(":")[0]
         sources = memory.found
         one = sources.pop(address, None)
-        limit, window_ns = int(self.set["refusals"]), round(float(self.set["seconds"]) * SECOND_NS)
+        limit, window_ns = int(self.set["refusals"]), self.nanoseconds("seconds")
         now_ns = at.timestamp_ns
         if one is None or abs(now_ns - one.times[-1]) > window_ns:
             one = Source()
         sources[address] = one
-        if len(sources) > MAX_SOURCES:
-            del sources[next(iter(sources))]
+        forget_oldest(sources, MAX_SOURCES)
         _count(one, code, connect, password)
         one.times = (
             [when_ns for when_ns in one.times if now_ns - when_ns <= window_ns][-limit + 1 :] if limit > 1 else []
@@ -142,7 +133,6 @@ class CredentialGuessing(Rule):
         return self._told(address, one)
 
     def check_close(self, connection: Connection, at: RuleContext) -> Findings:
-        """No answer will come."""
         if at.history.connect is not None and at.history.connack is None:
             at.memory(self).asked.pop(at.key, None)
         return None

@@ -1,12 +1,6 @@
-"""SEC101."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import Findings, Rule
+from mqttscope.lint.rules import Findings, Rule, RuleContext, Severity, examples
 from mqttscope.lint.shared_checks import count, is_loopback, is_plain
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connect
+from mqttscope.mqtt import Connect, Direction
 
 
 class PasswordInClear(Rule):
@@ -19,9 +13,7 @@ class PasswordInClear(Rule):
     """
 
     code = "SEC101"
-    severity = Severity.WARNING
     severities = (Severity.WARNING, Severity.INFO)
-    looks_at = Connect
     sender = Direction.CLIENT_TO_SERVER
 
     good = examples("""

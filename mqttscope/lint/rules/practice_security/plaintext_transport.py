@@ -1,12 +1,6 @@
-"""SEC103."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import Findings, Rule
+from mqttscope.lint.rules import Findings, Rule, RuleContext, Severity, examples
 from mqttscope.lint.shared_checks import is_loopback, is_plain
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connect
+from mqttscope.mqtt import Connect, Direction
 
 
 class PlaintextTransport(Rule):
@@ -19,7 +13,6 @@ class PlaintextTransport(Rule):
 
     code = "SEC103"
     severity = Severity.INFO
-    looks_at = Connect
     sender = Direction.CLIENT_TO_SERVER
 
     good = examples("""

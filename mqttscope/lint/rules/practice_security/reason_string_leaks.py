@@ -1,14 +1,7 @@
-"""SEC206."""
-
 import re
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V5, Findings, Rule, packet_name
-from mqttscope.lint.strings import shown
-from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Auth, Connack, Disconnect, Puback, Pubcomp, Pubrec, Pubrel, Suback, Unsuback
+from mqttscope.lint.rules import V5, Confidence, Findings, Rule, RuleContext, Severity, examples, packet_name, shown
+from mqttscope.mqtt import Auth, Connack, ControlPacket, Disconnect, Puback, Pubcomp, Pubrec, Pubrel, Suback, Unsuback
 from mqttscope.secrets.forms import masked
 
 _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (

@@ -1,15 +1,9 @@
-"""SEC104."""
-
 from collections.abc import Iterator
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Report, Severity
-from mqttscope.lint.rule import Findings, Rule
-from mqttscope.lint.strings import shown, strings_of
+from mqttscope.lint.rules import Confidence, Findings, Report, Rule, RuleContext, Severity, examples, shown
+from mqttscope.lint.strings import strings_of
 from mqttscope.lint.topics import Seen
-from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Pingreq, Pingresp, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from mqttscope.mqtt import ControlPacket, Pingreq, Pingresp, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from mqttscope.secrets.forms import Secret, find_secret
 from mqttscope.secrets.names import is_secret_name
 
@@ -37,7 +31,6 @@ class SecretInTopicOrId(Rule):
     code = "SEC104"
     severity = Severity.WARNING
     confidence = Confidence.HEURISTIC
-    looks_at = ControlPacket
     settings = {
         # Characters, the shortest run of random hexadecimal digits or base64 that counts as a secret.
         "length": 40,

@@ -1,18 +1,10 @@
-"""TOP209."""
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.rule import V5, Findings, Needs, Rule
-from mqttscope.lint.rules import properties_lost
-from mqttscope.lint.strings import shown
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish
+from mqttscope.lint.rules import V5, Connection, Findings, Needs, Rule, RuleContext, examples, properties_lost, shown
+from mqttscope.mqtt import Direction, Publish
 from mqttscope.mqtt.topics import utf8_length
-from mqttscope.session.connection import Connection
 
 MAX_TOPICS = 1_000
 """Topics that are counted of each side; those that come later are not."""
@@ -50,7 +42,6 @@ class AliasWouldHelp(Rule):
     code = "TOP209"
     severity = Severity.INFO
     versions = (V5,)
-    looks_at = Publish
     needs = Needs.OPENING
     settings = {
         # PUBLISH packets with the same spelled-out topic, the fewest that are reported.

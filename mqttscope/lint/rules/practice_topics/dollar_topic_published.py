@@ -1,13 +1,6 @@
-"""TOP105."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
-from mqttscope.lint.strings import shown
+from mqttscope.lint.rules import V3_1_1, V5, Findings, Rule, RuleContext, Severity, examples, shown
 from mqttscope.lint.topics import Seen
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connect, Publish
+from mqttscope.mqtt import Connect, Direction, Publish
 
 
 class DollarTopicPublished(Rule):
@@ -23,7 +16,6 @@ class DollarTopicPublished(Rule):
     code = "TOP105"
     severity = Severity.WARNING
     statements = {V5: {"V5-DOLLAR-topics-clients": ""}, V3_1_1: {"V311-DOLLAR-topics-clients": ""}}
-    looks_at = (Connect, Publish)
     sender = Direction.CLIENT_TO_SERVER
     settings = {
         # Prefixes of topics that clients of your platform may publish to, for example $aws/, $iothub/, $dps/;

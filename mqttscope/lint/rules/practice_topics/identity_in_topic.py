@@ -1,14 +1,8 @@
-"""TOP108."""
-
 import re
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import Findings, Rule
-from mqttscope.lint.strings import shown
+from mqttscope.lint.rules import Confidence, Findings, Rule, RuleContext, Severity, examples, forget_oldest, shown
 from mqttscope.mqtt.packets import Publish
 
 T = TypeVar("T")
@@ -55,7 +49,6 @@ class IdentityInTopic(Rule):
     code = "TOP108"
     severity = Severity.INFO
     confidence = Confidence.HEURISTIC
-    looks_at = Publish
     settings = {
         # Messages in a row whose topics count up by one before a number is taken for a counter.
         "counter": 20,
@@ -128,5 +121,4 @@ class IdentityInTopic(Rule):
 def _put(table: dict[str, T], key: str, value: T) -> None:
     """Remember, and forget the oldest where there are too many."""
     table[key] = value
-    if len(table) > MAX_SHAPES:
-        del table[next(iter(table))]
+    forget_oldest(table, MAX_SHAPES)

@@ -1,15 +1,9 @@
-"""TOP213."""
-
 from collections.abc import Iterator
 from itertools import islice
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.rule import Findings, Rule
+from mqttscope.lint.rules import Findings, Report, Rule, RuleContext, Severity, examples
 from mqttscope.lint.topics import fold
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Unsuback, Unsubscribe
+from mqttscope.mqtt import Direction, Unsuback, Unsubscribe
 
 MAX_COMPARED = 1_000
 """Subscriptions among which a filter of nearly the same spelling is looked for."""
@@ -30,7 +24,6 @@ class LateFilterSyntax(Rule):
 
     code = "TOP213"
     severity = Severity.INFO
-    looks_at = (Unsubscribe, Unsuback)
 
     good = examples("""
         as it was subscribed

@@ -1,14 +1,8 @@
-"""TOP210."""
-
 from collections.abc import Iterator
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Report, Severity
-from mqttscope.lint.rule import V5, Rule
+from mqttscope.lint.rules import V5, Related, Report, Rule, RuleContext, Severity, examples
 from mqttscope.lint.topics import plain
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Subscribe
+from mqttscope.mqtt import Direction, Subscribe
 from mqttscope.mqtt.topics import is_valid_topic_filter
 from mqttscope.session.matching import FilterIndex
 
@@ -30,7 +24,6 @@ class OverlappingSubscriptions(Rule):
 
     code = "TOP210"
     severity = Severity.WARNING
-    looks_at = Subscribe
     sender = Direction.CLIENT_TO_SERVER
 
     good = examples("""
@@ -77,7 +70,7 @@ class OverlappingSubscriptions(Rule):
                 known = table.live.get(other)
                 related: tuple[Related, ...] = ()
                 if known is not None:
-                    related = (Related(f"SUBSCRIBE {other!r}", known.packet, known.frame, known.timestamp_ns),)
+                    related = (Related.to(f"SUBSCRIBE {other!r}", known),)
                 yield self.report(
                     f"subscriptions[{index}].topic_filter",
                     f"{at.client_name!r}: filters {other!r} and {name!r} overlap; a message may arrive twice",

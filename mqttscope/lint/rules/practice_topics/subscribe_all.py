@@ -1,14 +1,8 @@
-"""TOP106."""
-
 from collections.abc import Iterator
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.rule import Rule
+from mqttscope.lint.rules import Report, Rule, RuleContext, Severity, examples
 from mqttscope.lint.topics import plain
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Subscribe
+from mqttscope.mqtt import Direction, Subscribe
 
 _EVERYTHING = ("#", "+/#", "+")
 
@@ -24,7 +18,6 @@ class SubscribeAll(Rule):
 
     code = "TOP106"
     severity = Severity.WARNING
-    looks_at = Subscribe
     sender = Direction.CLIENT_TO_SERVER
 
     good = examples("""

@@ -1,16 +1,10 @@
-"""TOP412."""
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import ALL_VERSIONS, Findings, Rule
+from mqttscope.lint.rules import Findings, Rule, RuleContext, Severity, examples
 from mqttscope.lint.shared_checks import duration
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt import Direction, Publish
 
 MAX_TOPICS = 200_000
 """Topics of all clients of a server together; the client that came first makes room."""
@@ -48,8 +42,6 @@ class TopicCardinality(Rule):
 
     code = "TOP412"
     severity = Severity.INFO
-    versions = ALL_VERSIONS
-    looks_at = Publish
     sender = Direction.CLIENT_TO_SERVER
     settings = {"topics": 1_000}
     Memory = Clients

@@ -5,14 +5,9 @@ import unicodedata
 from collections.abc import Iterator
 from typing import ClassVar
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.rule import V3_1, Findings, Rule, packet_name
-from mqttscope.lint.strings import shown
+from mqttscope.lint.rules import V3_1, Findings, Report, Rule, RuleContext, Severity, examples, packet_name, shown
 from mqttscope.lint.topics import NAMING, Named, Seen, named_topics, plain
-from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt import ControlPacket, Publish
 from mqttscope.mqtt.topics import utf8_length
 
 _AWKWARD = re.compile(r"[^!#-&(-\[\]-_a-~]")
@@ -55,7 +50,6 @@ class TopicNameRule(Rule):
         raise NotImplementedError
 
     def judge(self, named: Named, topic: str, message: str, at: RuleContext) -> Report:
-        """The report."""
         return self.report(named.field, message)
 
 
@@ -90,11 +84,9 @@ class TopicLeadingSlash(TopicNameRule):
     """)
 
     def is_fine(self, topic: str) -> bool:
-        """Look at the first character."""
         return topic[:1] != "/"
 
     def describe(self, topic: str) -> str:
-        """The place."""
         return "begins with '/' (empty first level)"
 
 
@@ -135,7 +127,6 @@ class TopicEmptyLevel(TopicNameRule):
         return "//" not in topic and topic[-1:] != "/"
 
     def describe(self, topic: str) -> str:
-        """The places."""
         places = [*(["inside"] if "//" in topic else ()), *(["at the end"] if topic.endswith("/") else ())]
         return f"has an empty level ({' and '.join(places)})"
 
@@ -174,11 +165,9 @@ class TopicAwkwardCharacters(TopicNameRule):
     """)
 
     def is_fine(self, topic: str) -> bool:
-        """Look for any such character."""
         return _AWKWARD.search(topic) is None
 
     def describe(self, topic: str) -> str:
-        """The kinds of characters."""
         what = "" if _ILL_FORMED.search(topic) else _what(topic)
         return what and f"contains {what}"
 
@@ -241,7 +230,6 @@ class TopicOversize(TopicNameRule):
         return bool(len(topic) * 4 <= self.set["bytes"] and topic.count("/") < self.set["levels"])
 
     def describe(self, topic: str) -> str:
-        """Both measures."""
         levels, length = topic.count("/") + 1, utf8_length(topic)
         is_large = levels > self.set["levels"] or length > self.set["bytes"]
         return f"has {levels} levels / {length} bytes" if is_large else ""

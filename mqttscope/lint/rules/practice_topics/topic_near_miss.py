@@ -1,19 +1,12 @@
-"""TOP211."""
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Report, Severity
-from mqttscope.lint.rule import Findings, Rule
+from mqttscope.lint.rules import Confidence, Findings, Report, Rule, RuleContext, Severity, examples, forget_oldest
 from mqttscope.lint.strings import shown
 from mqttscope.lint.topics import NAMING, difference, fold, named_topics, plain
-from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt import ControlPacket, Publish
 
 MAX_TOPICS = 1_000
-"""Topics that are remembered of a connection."""
 
 
 @dataclass(slots=True)
@@ -72,12 +65,10 @@ class TopicNearMiss(Rule):
             if text in memory.known:
                 continue
             memory.known[text] = True
-            if len(memory.known) > MAX_TOPICS:
-                del memory.known[next(iter(memory.known))]
+            forget_oldest(memory.known, MAX_TOPICS)
             key = fold(text)
             first = memory.folded.setdefault(key, text)
-            if len(memory.folded) > MAX_TOPICS:
-                del memory.folded[next(iter(memory.folded))]
+            forget_oldest(memory.folded, MAX_TOPICS)
             if key and first != text:
                 yield self.report(
                     named.field, f"topic {shown(text)} differs from {shown(first)} only by {difference(text, first)}"

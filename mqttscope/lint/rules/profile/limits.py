@@ -2,14 +2,9 @@
 
 from typing import ClassVar
 
-from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.rule import V5, Findings, Rule, packet_name
-from mqttscope.lint.rules import properties_lost
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Connect, Publish, Subscribe
+from mqttscope.lint.rules import V5, Findings, Report, Rule, RuleContext, Severity, packet_name, properties_lost
+from mqttscope.mqtt import Connect, ControlPacket, Direction, Publish, Subscribe
 from mqttscope.mqtt.topics import matches, utf8_length
 
 PROFILE = {"profile": "the profile"}
@@ -40,7 +35,6 @@ class ProfileQos(ProfileLimitRule):
     """
 
     code = "PRF101"
-    looks_at = Publish
     when = "qos"
     settings = {"maximum_qos": 2, **PROFILE}
 
@@ -70,7 +64,6 @@ class ProfilePacketSize(ProfileLimitRule):
     """
 
     code = "PRF102"
-    looks_at = ControlPacket
     settings = {"maximum_packet_bytes": 268_435_460, **PROFILE}
 
     good = examples("""
@@ -97,7 +90,6 @@ class ProfilePayloadSize(ProfileLimitRule):
     """
 
     code = "PRF103"
-    looks_at = Publish
     settings = {"maximum_payload_bytes": 268_435_455, **PROFILE}
 
     good = examples("""
@@ -120,7 +112,6 @@ class ProfilePayloadSize(ProfileLimitRule):
 class TopicLimitRule(ProfileLimitRule):
     """Limits of each Topic Name and Topic Filter."""
 
-    looks_at = (Publish, Subscribe)
     setting: ClassVar[str]
     """Name of the setting with the limit."""
     unit: ClassVar[str]
@@ -140,7 +131,6 @@ class TopicLimitRule(ProfileLimitRule):
         ]
 
     def count(self, topic: str) -> int:
-        """Number of units of a topic."""
         raise NotImplementedError
 
 
@@ -201,7 +191,6 @@ class ProfileTopicLength(TopicLimitRule):
     """)
 
     def count(self, topic: str) -> int:
-        """Bytes in UTF-8."""
         return utf8_length(topic)
 
 
@@ -214,7 +203,6 @@ class ProfileWillQos(ProfileLimitRule):
     """
 
     code = "PRF106"
-    looks_at = Connect
     when = "will"
     settings = {"maximum_will_qos": 2, **PROFILE}
 
@@ -228,7 +216,6 @@ class ProfileWillQos(ProfileLimitRule):
     """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
-        """Compare the Will QoS."""
         qos, limit = 0 if packet.will is None else packet.will.will_qos, self.set["maximum_will_qos"]
         return self.above("will.will_qos", f"CONNECT: Will QoS {qos}", limit) if qos > limit else None
 
@@ -242,7 +229,6 @@ class ProfileRetain(ProfileLimitRule):
     """
 
     code = "PRF107"
-    looks_at = Publish
     when = "retain"
     settings = {"retain_available": True, **PROFILE}
 
@@ -273,7 +259,6 @@ class ProfileKeepAlive(ProfileLimitRule):
     """
 
     code = "PRF108"
-    looks_at = Connect
     settings = {"minimum_keep_alive": 0, "maximum_keep_alive": 65_535, **PROFILE}
 
     good = examples("""
@@ -308,7 +293,6 @@ class ProfileClientIdentifierLength(ProfileLimitRule):
     """
 
     code = "PRF109"
-    looks_at = Connect
     # The second limit holds for MQTT 3.1 and 3.1.1 in addition.
     settings = {
         "maximum_client_identifier_bytes": 65_535,
@@ -349,7 +333,6 @@ class ProfileSubscriptionsPerPacket(ProfileLimitRule):
     """
 
     code = "PRF110"
-    looks_at = Subscribe
     settings = {"maximum_subscriptions_per_packet": 268_435_455, **PROFILE}
 
     good = examples("""
@@ -362,7 +345,6 @@ class ProfileSubscriptionsPerPacket(ProfileLimitRule):
     """)
 
     def check(self, packet: Subscribe, at: RuleContext) -> Findings:
-        """Count the topic filters."""
         count, limit = len(packet.subscriptions or ()), self.set["maximum_subscriptions_per_packet"]
         return self.above("subscriptions", f"SUBSCRIBE with {count:,} topic filters", limit) if count > limit else None
 
@@ -376,7 +358,6 @@ class ProfileVersion(ProfileLimitRule):
     """
 
     code = "PRF111"
-    looks_at = Connect
     settings = {"versions": ["3.1", "3.1.1", "5.0"], **PROFILE}
 
     good = examples("""

@@ -1,8 +1,6 @@
 """PRP102 to PRP104: property blocks that nobody can read."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.rule import V5, Findings
+from mqttscope.lint.rules import V5, Findings, RuleContext, examples
 from mqttscope.lint.shared_checks import MalformedRule
 from mqttscope.mqtt.constants import MalformedReason
 from mqttscope.mqtt.declare import FaultReport

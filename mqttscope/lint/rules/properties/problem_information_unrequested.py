@@ -1,13 +1,7 @@
-"""PRP207."""
-
 from typing import Any
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import V5, Findings, Needs, Rule, packet_name
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Auth, Puback, Pubcomp, Pubrec, Pubrel, Suback, Unsuback
+from mqttscope.lint.rules import V5, Findings, Needs, Related, Rule, RuleContext, Severity, examples, packet_name
+from mqttscope.mqtt import Auth, Direction, Puback, Pubcomp, Pubrec, Pubrel, Suback, Unsuback
 
 _WORDS = {0x1F: "reason_string", 0x26: "user_property"}
 
@@ -62,7 +56,7 @@ class ProblemInformationUnrequested(Rule):
         if connect is None or connect.properties is None or connect.properties.request_problem_information != 0:
             return None
         first = at.history.connect_sent
-        asked = () if first is None else (Related("the CONNECT", first.packet, first.frame, first.timestamp_ns),)
+        asked = () if first is None else (Related.to("the CONNECT", first),)
         names = dict.fromkeys(_WORDS[number] for number, _ in packet.properties.items if number in _WORDS)
         return [
             self.report(

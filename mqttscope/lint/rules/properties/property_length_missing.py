@@ -1,9 +1,4 @@
-"""PRP101."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence
-from mqttscope.lint.rule import V5, Findings
+from mqttscope.lint.rules import V5, Confidence, Findings, RuleContext, examples
 from mqttscope.lint.shared_checks import REFUSAL_OF_3_1_1, MalformedRule, other_layout
 from mqttscope.mqtt.constants import MalformedReason, PacketType, type_name
 from mqttscope.mqtt.declare import FaultReport, Malformed

@@ -1,12 +1,7 @@
-"""PRP105."""
-
 from collections.abc import Iterable
 from typing import Any
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.rule import V5, Findings, Rule, packet_name
+from mqttscope.lint.rules import V5, Findings, Report, Rule, RuleContext, Severity, examples, packet_name
 from mqttscope.lint.strings import WITH_STRINGS
 from mqttscope.mqtt.packets import Connect, Publish
 from mqttscope.mqtt.properties import BY_NAME, Properties, property_name
@@ -29,7 +24,6 @@ class PropertyRepeated(Rule):
     """
 
     code = "PRP105"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING)
     reason_code = 0x82
     versions = (V5,)

@@ -1,11 +1,6 @@
-"""PRP106."""
-
 from typing import Any
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.rule import V5, Findings, Rule, packet_name
+from mqttscope.lint.rules import V5, Findings, Report, Rule, RuleContext, Severity, examples, packet_name
 from mqttscope.lint.signs import NOT_ZERO, YES_OR_NO
 from mqttscope.mqtt.packets import Connack, Connect, Publish, Subscribe
 from mqttscope.mqtt.properties import Properties, property_name

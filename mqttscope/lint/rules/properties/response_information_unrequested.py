@@ -1,12 +1,5 @@
-"""PRP208."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V5, Findings, Needs, Rule
-from mqttscope.lint.strings import shown
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack
+from mqttscope.lint.rules import V5, Findings, Needs, Rule, RuleContext, Severity, examples, shown
+from mqttscope.mqtt import Connack, Direction
 
 
 class ResponseInformationUnrequested(Rule):
@@ -23,7 +16,6 @@ class ResponseInformationUnrequested(Rule):
     reason_code = 0x82
     versions = (V5,)
     statements = {V5: {"MQTT-3.1.2-28": ""}}
-    looks_at = Connack
     sender = Direction.SERVER_TO_CLIENT
     when = "properties"
     needs = Needs.OPENING

@@ -1,10 +1,4 @@
-"""PRP109."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V5, Findings, Rule, packet_name
-from mqttscope.lint.strings import shown
+from mqttscope.lint.rules import V5, Findings, Rule, RuleContext, Severity, examples, packet_name, shown
 from mqttscope.mqtt.constants import reason_name
 from mqttscope.mqtt.packets import Connack, Disconnect
 
@@ -24,7 +18,6 @@ class ServerReferenceUnexpected(Rule):
     severity = Severity.WARNING
     versions = (V5,)
     statements = {V5: {"V5-SERVER-REFERENCE-codes": ""}}
-    looks_at = (Connack, Disconnect)
     when = "properties"
 
     good = examples("""

@@ -1,9 +1,4 @@
-"""PUB208."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Confidence, Findings, Needs, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt.packets import Publish
 
 
@@ -24,7 +19,6 @@ class DupOnFirstTransmission(Rule):
         V3_1_1: {"MQTT-3.3.1-3": "server"},
     }
     also = {V3_1_1: ("MQTT-4.3.2-1", "MQTT-4.3.3-1"), V3_1: ("V31-PUBLISH-dup-on-resend",)}
-    looks_at = Publish
     when = "dup"
     needs = Needs.OPENING | Needs.SESSION_BIRTH | Needs.WHOLE_SENDER
 

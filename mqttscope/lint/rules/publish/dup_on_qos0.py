@@ -1,10 +1,4 @@
-"""PUB102."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
-from mqttscope.lint.rules import may_be_3_1
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, Rule, RuleContext, Severity, examples, may_be_3_1
 from mqttscope.mqtt.packets import Publish
 
 
@@ -25,7 +19,6 @@ class DupOnQos0(Rule):
         V3_1_1: {"MQTT-3.3.1-2": "", "MQTT-4.3.1-1": ""},
     }
     also = {V3_1: ("V31-PUBLISH-dup-qos0-unused",)}
-    looks_at = Publish
     when = "dup"
 
     good = examples("""

@@ -1,9 +1,4 @@
-"""PUB107."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V5, Findings, Rule
+from mqttscope.lint.rules import V5, Findings, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt.packets import Connect, Publish
 
 
@@ -21,7 +16,6 @@ class PayloadNotUtf8(Rule):
     reason_code = 0x99
     versions = (V5,)
     statements = {V5: {"V5-WILL-payload-utf8": "connect", "V5-PUBLISH-payload-utf8": "publish"}}
-    looks_at = (Publish, Connect)
     when = "properties"
     always = (Connect,)
     signs = {Publish: ("payload_format_indicator",)}

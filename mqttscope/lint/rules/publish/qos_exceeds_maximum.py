@@ -1,11 +1,6 @@
-"""PUB209."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.rule import V5, Findings
+from mqttscope.lint.rules import V5, Findings, RuleContext, examples
 from mqttscope.lint.shared_checks import AnnouncedLimitRule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt import Direction, Publish
 
 
 class QosExceedsMaximum(AnnouncedLimitRule):
@@ -21,7 +16,6 @@ class QosExceedsMaximum(AnnouncedLimitRule):
     reason_code = 0x9B
     statements = {V5: {"MQTT-3.2.2-11": ""}}
     also = {V5: ("V5-PUBLISH-qos-above-max",)}
-    looks_at = Publish
     sender = Direction.CLIENT_TO_SERVER
     when = "qos"
     signs = ("above_maximum",)

@@ -1,9 +1,5 @@
-"""PUB101."""
-
 from mqttscope.events import MalformedEvent
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, RuleContext, examples
 from mqttscope.lint.shared_checks import MalformedRule
 from mqttscope.mqtt.constants import MalformedReason
 from mqttscope.mqtt.declare import FaultReport

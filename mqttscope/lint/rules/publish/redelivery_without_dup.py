@@ -1,11 +1,6 @@
-"""PUB311."""
-
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Confidence, Findings, Needs, Related, Rule, Severity, examples, shown
 from mqttscope.lint.session_model import SessionModel, doubted
-from mqttscope.lint.strings import shown
 from mqttscope.mqtt.packets import Publish
 from mqttscope.session.inflight import SENT
 
@@ -21,7 +16,6 @@ class RedeliveryWithoutDup(Rule):
     """
 
     code = "PUB311"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
     statements = {
@@ -29,7 +23,6 @@ class RedeliveryWithoutDup(Rule):
         V3_1_1: {"MQTT-3.3.1-1": ""},
         V3_1: {"V31-HEADER-dup-scope": "", "V31-PUBLISH-dup-on-resend": ""},
     }
-    looks_at = Publish
     when = "qos"
     signs = ("taken", "carries")
     needs = Needs.WHOLE
@@ -86,7 +79,7 @@ class RedeliveryWithoutDup(Rule):
             if running.qos != packet.qos or not party.repeats(packet, at.topic, running):
                 return None  # ACK202
             seconds = (at.timestamp_ns - running.timestamp_ns) / 1e9
-            first = Related(f"PUBLISH {identifier}", running.packet, running.frame, running.timestamp_ns)
+            first = Related.to(f"PUBLISH {identifier}", running)
             return self._told(at, identifier, f"{seconds:.3g} s after it was sent first", first)
         if not at.history.carries or party.has_sent(identifier):
             return None

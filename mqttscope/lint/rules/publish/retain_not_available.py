@@ -1,11 +1,6 @@
-"""PUB210."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.rule import V5, Findings
+from mqttscope.lint.rules import V5, Findings, RuleContext, examples
 from mqttscope.lint.shared_checks import AnnouncedLimitRule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt import Direction, Publish
 
 
 class RetainNotAvailable(AnnouncedLimitRule):
@@ -21,7 +16,6 @@ class RetainNotAvailable(AnnouncedLimitRule):
     reason_code = 0x9A
     statements = {V5: {"MQTT-3.2.2-14": ""}}
     also = {V5: ("V5-PUBLISH-retain-unavailable",)}
-    looks_at = Publish
     sender = Direction.CLIENT_TO_SERVER
     when = "retain"
 

@@ -1,12 +1,5 @@
-"""PUB106."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V5, Findings, Rule
-from mqttscope.lint.rules import sides_guessed
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish
+from mqttscope.lint.rules import V5, Findings, Rule, RuleContext, Severity, examples, sides_guessed
+from mqttscope.mqtt import Direction, Publish
 from mqttscope.mqtt.properties import SUBSCRIPTION_IDENTIFIER
 
 
@@ -24,7 +17,6 @@ class SubscriptionIdFromClient(Rule):
     reason_code = 0x82
     versions = (V5,)
     statements = {V5: {"MQTT-3.3.4-6": ""}}
-    looks_at = Publish
     sender = Direction.CLIENT_TO_SERVER
     when = "properties"
     signs = ("subscription_identifier",)

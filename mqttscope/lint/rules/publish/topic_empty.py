@@ -1,10 +1,4 @@
-"""PUB104."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
-from mqttscope.lint.rules import properties_lost
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, Rule, RuleContext, Severity, examples, properties_lost
 from mqttscope.mqtt.packets import Publish
 
 
@@ -22,7 +16,6 @@ class TopicEmpty(Rule):
     reason_code = 0x82
     statements = {V5: {"MQTT-4.7.3-1": "", "V5-PUBLISH-empty-topic": ""}, V3_1_1: {"MQTT-4.7.3-1": ""}}
     also = {V3_1: ("V31-PUBLISH-topic-length",)}
-    looks_at = Publish
     when = "odd_strings"
     signs = ("nameless",)
 

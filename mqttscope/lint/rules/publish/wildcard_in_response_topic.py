@@ -1,9 +1,4 @@
-"""PUB105."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V5, Findings, Rule, packet_name
+from mqttscope.lint.rules import V5, Findings, Rule, RuleContext, Severity, examples, packet_name
 from mqttscope.mqtt.packets import Connect, Publish
 
 
@@ -21,7 +16,6 @@ class WildcardInResponseTopic(Rule):
     versions = (V5,)
     statements = {V5: {"MQTT-3.3.2-14": ""}}
     also = {V5: ("MQTT-4.7.0-1",)}
-    looks_at = (Publish, Connect)
     when = "properties"
     always = (Connect,)
     signs = {Publish: ("response_topic",)}

@@ -1,9 +1,4 @@
-"""PUB103."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt.packets import Publish
 
 
@@ -23,7 +18,6 @@ class WildcardInTopicName(Rule):
         V3_1_1: {"MQTT-3.3.2-2": "", "MQTT-4.7.1-1": ""},
         V3_1: {"V31-PUBLISH-no-wildcards": ""},
     }
-    looks_at = Publish
     when = "odd_strings"
     signs = ("wildcard",)
 

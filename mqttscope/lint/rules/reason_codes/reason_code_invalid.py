@@ -1,10 +1,4 @@
-"""RSN101."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
-from mqttscope.lint.rules import lawful_elsewhere
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, Rule, RuleContext, Severity, examples, lawful_elsewhere
 from mqttscope.lint.shared_checks import REFUSAL_OF_3_1_1
 from mqttscope.mqtt.constants import REASON_CODES, MalformedReason
 from mqttscope.mqtt.declare import FaultReport
@@ -24,7 +18,6 @@ class ReasonCodeInvalid(Rule):
     """
 
     code = "RSN101"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.INFO)
     statements = {
         V5: {
@@ -43,7 +36,6 @@ class ReasonCodeInvalid(Rule):
         V3_1: {"V31-CONNACK-codes": "connack", "V31-SUBACK-codes": "suback"},
     }
     malformed = (MalformedReason.REASON_CODE_INVALID,)
-    looks_at = Disconnect
     when = "reason_code"
 
     good = examples("""

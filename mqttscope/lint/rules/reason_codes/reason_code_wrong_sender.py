@@ -1,10 +1,4 @@
-"""RSN102."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V5, Findings, Rule, packet_name
-from mqttscope.lint.rules import sides_guessed
+from mqttscope.lint.rules import V5, Findings, Rule, RuleContext, Severity, examples, packet_name, sides_guessed
 from mqttscope.lint.rules.authentication.auth_reason_code_wrong import follows
 from mqttscope.mqtt.constants import reason_name
 from mqttscope.mqtt.packets import Auth, Disconnect, Puback, Pubrec
@@ -38,7 +32,6 @@ class ReasonCodeWrongSender(Rule):
     versions = (V5,)
     statements = {V5: {"V5-DISCONNECT-sender": "disconnect", "V5-AUTH-sender": "auth"}}
     also = {V5: ("MQTT-3.4.2-1", "MQTT-3.5.2-1", "MQTT-3.14.2-1", "MQTT-3.15.2-1")}
-    looks_at = (Disconnect, Auth, Puback, Pubrec)
     when = "reason_code"
     always = (Auth,)
 

@@ -1,6 +1,6 @@
 """Retained messages (RET)."""
 
-from mqttscope.lint.context import RuleContext
+from mqttscope.lint.rules import RuleContext
 from mqttscope.session.matching import Subscribed
 
 

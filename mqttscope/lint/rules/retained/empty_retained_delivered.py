@@ -1,11 +1,5 @@
-"""RET203."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Confidence, Findings, Needs, Rule, RuleContext, Severity, examples
+from mqttscope.mqtt import Direction, Publish
 
 
 class EmptyRetainedDelivered(Rule):
@@ -23,7 +17,6 @@ class EmptyRetainedDelivered(Rule):
     severity = Severity.ERROR
     statements = {V5: {"MQTT-3.3.1-7": ""}, V3_1_1: {"MQTT-3.3.1-11": ""}}
     also = {V3_1_1: ("MQTT-3.3.1-9",)}
-    looks_at = Publish
     sender = Direction.SERVER_TO_CLIENT
     when = "retain"
     needs = Needs.OPENING | Needs.WHOLE_RECEIVER

@@ -1,13 +1,8 @@
-"""RET411."""
-
 import zlib
 
-from mqttscope.lint.broker_watch import SECOND_NS, doubt
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
+from mqttscope.lint.broker_watch import doubt
 from mqttscope.lint.retained_store import RetainedStore
-from mqttscope.lint.rule import ALL_VERSIONS, V3_1, V3_1_1, Findings
+from mqttscope.lint.rules import SECOND_NS, V3_1, V3_1_1, Findings, Related, RuleContext, Severity, examples
 from mqttscope.lint.rules.delivery import DeliveryRule
 from mqttscope.lint.rules.retained import askers
 from mqttscope.mqtt.packets import Publish
@@ -26,7 +21,6 @@ class RetainFlagMissingOnInitial(DeliveryRule):
 
     code = "RET411"
     severities = (Severity.ERROR, Severity.WARNING, Severity.INFO)
-    versions = ALL_VERSIONS
     statements = {V3_1_1: {"MQTT-3.3.1-8": ""}}
     also = {V3_1: ("V31-PUBLISH-retain-on-subscribe",)}
     settings = {"grace": 5, "window": 2}
@@ -91,6 +85,6 @@ class RetainFlagMissingOnInitial(DeliveryRule):
             "retain",
             f"PUBLISH {topic!r} to {at.client_name!r} answers SUBSCRIBE {one.topic_filter!r} with the retained message "
             "and has RETAIN 0",
-            related=(Related("the SUBSCRIBE", one.packet, one.frame, one.timestamp_ns), kept.related),
+            related=(Related.to("the SUBSCRIBE", one), kept.related),
             **doubt(at, doubtful=store.is_torn(at)),
         )

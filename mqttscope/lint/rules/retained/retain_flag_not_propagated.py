@@ -1,13 +1,8 @@
-"""RET409."""
-
 import zlib
 
-from mqttscope.lint.broker_watch import SECOND_NS, doubt
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
+from mqttscope.lint.broker_watch import doubt
 from mqttscope.lint.retained_store import RetainedStore
-from mqttscope.lint.rule import V5, Findings
+from mqttscope.lint.rules import SECOND_NS, V5, Findings, Related, RuleContext, Severity, examples
 from mqttscope.lint.rules.delivery import DeliveryRule, filters_of
 from mqttscope.mqtt.packets import Publish
 
@@ -79,7 +74,7 @@ class RetainFlagNotPropagated(DeliveryRule):
         live = None if topic is None else store.live.get(topic)
         if topic is None or live is None or packet.retain or packet.dup or packet.missing:
             return None
-        window_ns = round(float(self.set["window"]) * SECOND_NS)
+        window_ns = self.nanoseconds("window")
         if at.timestamp_ns - live.timestamp_ns > window_ns or at.is_apart(live.capture):
             return None
         match = at.history.subscriptions.match(topic)
@@ -96,6 +91,6 @@ class RetainFlagNotPropagated(DeliveryRule):
             "retain",
             f"PUBLISH {topic!r} to {at.client_name!r} has RETAIN 0 although it was published with RETAIN 1 "
             f"{waited:,.3f} s before, and {filters_of(match.subscriptions)} has Retain As Published",
-            related=(Related("the PUBLISH of the publisher", live.packet, live.frame, live.timestamp_ns),),
+            related=(Related.to("the PUBLISH of the publisher", live),),
             **doubt(at, doubtful=store.is_torn(at)),
         )

@@ -1,12 +1,7 @@
-"""RET202."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
-from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, SECOND_NS, filters_of
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish
+from mqttscope.lint.context import SECOND_NS, RuleContext
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Confidence, Findings, Needs, Related, Rule, Severity, examples
+from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, filters_of
+from mqttscope.mqtt import Direction, Publish
 
 
 class RetainFlagOnLiveMessage(Rule):
@@ -29,7 +24,6 @@ class RetainFlagOnLiveMessage(Rule):
         V3_1_1: {"MQTT-3.3.1-9": ""},
         V3_1: {"V31-PUBLISH-retain-on-subscribe": ""},
     }
-    looks_at = Publish
     sender = Direction.SERVER_TO_CLIENT
     when = "retain"
     needs = ALL_SUBSCRIPTIONS | Needs.WHOLE_SENDER
@@ -95,5 +89,5 @@ class RetainFlagOnLiveMessage(Rule):
             "retain",
             f"PUBLISH {topic!r} to {at.client_name!r} has RETAIN 1 although it belongs to the established subscription "
             f"{filters_of(found.subscriptions)}: {why}",
-            related=(Related("the last SUBSCRIBE for it", last.packet, last.frame, last.timestamp_ns),),
+            related=(Related.to("the last SUBSCRIBE for it", last),),
         )

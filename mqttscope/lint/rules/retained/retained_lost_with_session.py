@@ -1,13 +1,7 @@
-"""RET410."""
-
 from mqttscope.lint.broker_watch import doubt
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Report, Severity
-from mqttscope.lint.retained_store import Judged, RetainedStore, Vain, WaitingRule, waited_s
-from mqttscope.lint.rule import ALL_VERSIONS, V3_1_1, Findings, Needs
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Subscribe
+from mqttscope.lint.retained_store import RetainedStore, Vain, WaitingRule, waited_s
+from mqttscope.lint.rules import V3_1_1, Confidence, Report, RuleContext, Severity, examples
+from mqttscope.mqtt import Direction
 
 
 class RetainedLostWithSession(WaitingRule):
@@ -21,16 +15,9 @@ class RetainedLostWithSession(WaitingRule):
     """
 
     code = "RET410"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING, Severity.INFO)
     confidence = Confidence.HEURISTIC
-    versions = ALL_VERSIONS
     statements = {V3_1_1: {"MQTT-3.1.2-7": ""}}
-    looks_at = Subscribe
-    needs = Needs.OPENING | Needs.WHOLE
-    settings = {"timeout": 30}
-    models = (RetainedStore,)
-    Memory = Judged
 
     good = examples("""
         it is still there
@@ -56,11 +43,6 @@ class RetainedLostWithSession(WaitingRule):
             @1 < suback 1 0; @1 < publish a 21 retain; > disconnect; > fin; @1 > subscribe 2 a:0; @1 < suback 2 0
             +31 @1 > pingreq !!
     """)
-
-    def check(self, packet: Subscribe, at: RuleContext) -> Findings:
-        """Look again when what it asks for should have come."""
-        self.await_answer(at)
-        return None
 
     def judge(self, vain: Vain, store: RetainedStore, at: RuleContext) -> Report | None:
         """Look whether the end of the publisher's session is all that has happened."""

@@ -1,17 +1,11 @@
-"""RET407."""
-
 import zlib
 from dataclasses import dataclass, field
 
-from mqttscope.lint.broker_watch import MAX_TOPICS, SECOND_NS, BrokerRule, Watch
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import ALL_VERSIONS, V3_1, V3_1_1, V5, Findings
+from mqttscope.lint.broker_watch import MAX_TOPICS, BrokerRule, Watch
+from mqttscope.lint.rules import SECOND_NS, V3_1, V3_1_1, V5, Findings, Related, RuleContext, examples, forget_oldest
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
 from mqttscope.lint.rules.retained import askers
-from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Connack, Connect, Puback, Pubcomp, Publish, Pubrec
+from mqttscope.mqtt import Connack, Connect, ControlPacket, Puback, Pubcomp, Publish, Pubrec
 
 
 @dataclass(slots=True)
@@ -52,12 +46,10 @@ class Store(Watch):
             found.accepted_ns = now_ns
 
     def forget(self) -> None:
-        """Nothing is certain any more."""
         self.held.clear()
         self.cleared.clear()
 
     def forget_topic(self, topic: str) -> None:
-        """Nothing is certain of this topic."""
         self.held.pop(topic, None)
         self.cleared.pop(topic, None)
 
@@ -74,10 +66,6 @@ class RetainedNotCleared(BrokerRule):
     """
 
     code = "RET407"
-    severity = Severity.ERROR
-    severities = (Severity.ERROR, Severity.WARNING)
-    confidence = Confidence.LIKELY
-    versions = ALL_VERSIONS
     statements = {
         V5: {"MQTT-3.3.1-6": ""},
         V3_1_1: {"MQTT-3.3.1-7": "", "MQTT-3.3.1-10": ""},
@@ -160,16 +148,14 @@ class RetainedNotCleared(BrokerRule):
             return
         if packet.payload:
             store.held[topic] = Held(zlib.crc32(packet.payload), name)
-            if len(store.held) > MAX_TOPICS:
-                del store.held[next(iter(store.held))]
+            forget_oldest(store.held, MAX_TOPICS)
             return
         event = at.event
         accepted_ns = 0 if packet.qos else event.timestamp_ns
         place = (event.timestamp_ns, at.number, event.frame, event.capture)
         store.cleared[topic] = Cleared(*place, held, name, accepted_ns)
         store.wait_for_answer(at, packet, topic)
-        if len(store.cleared) > MAX_TOPICS:
-            del store.cleared[next(iter(store.cleared))]
+        forget_oldest(store.cleared, MAX_TOPICS)
 
     def _delivered(self, packet: Publish, store: Store, at: RuleContext) -> Findings:
         topic = at.topic
@@ -184,7 +170,7 @@ class RetainedNotCleared(BrokerRule):
             return None
         if not found.accepted_ns:
             return None
-        after_ns = found.accepted_ns + round(float(self.set["grace"]) * SECOND_NS)
+        after_ns = found.accepted_ns + self.nanoseconds("grace")
         if any(one.timestamp_ns < after_ns for one in asked):
             return None  # it may have been under way already
         if store.waits_behind_a_hole(at):
@@ -196,6 +182,6 @@ class RetainedNotCleared(BrokerRule):
             "retain",
             f"retained message {topic!r} sent to {at.client_name!r} although {found.client!r} cleared it "
             f"{waited:,.0f} s before",
-            related=(Related("the empty message", found.packet, found.frame, found.timestamp_ns),),
+            related=(Related.to("the empty message", found),),
             **self.doubt(at, doubtful=doubtful),
         )

@@ -1,13 +1,7 @@
-"""RET406."""
-
 from mqttscope.lint.broker_watch import doubt
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Report, Severity
-from mqttscope.lint.retained_store import Judged, RetainedStore, Vain, WaitingRule, waited_s
-from mqttscope.lint.rule import ALL_VERSIONS, V3_1_1, V5, Findings, Needs
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Subscribe
+from mqttscope.lint.retained_store import RetainedStore, Vain, WaitingRule, waited_s
+from mqttscope.lint.rules import V3_1_1, V5, Confidence, Report, RuleContext, Severity, examples
+from mqttscope.mqtt import Direction
 
 
 class RetainedNotSent(WaitingRule):
@@ -23,20 +17,13 @@ class RetainedNotSent(WaitingRule):
     """
 
     code = "RET406"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
-    versions = ALL_VERSIONS
     statements = {V5: {"MQTT-3.3.1-9": "", "MQTT-3.8.4-4": ""}, V3_1_1: {"MQTT-3.3.1-6": ""}}
     also = {
         V5: ("MQTT-3.1.2-15", "MQTT-3.3.1-8", "MQTT-3.3.1-10"),
         V3_1_1: ("MQTT-3.1.2-17", "MQTT-3.3.1-12", "MQTT-3.8.4-3"),
     }
-    looks_at = Subscribe
-    needs = Needs.OPENING | Needs.WHOLE
-    settings = {"timeout": 30}
-    models = (RetainedStore,)
-    Memory = Judged
 
     good = examples("""
         it is sent
@@ -107,11 +94,6 @@ class RetainedNotSent(WaitingRule):
             settings timeout=5; opened; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2
             @1 > subscribe 1 a:0; @1 < suback 1 0; +6 @1 > pingreq !!
     """)
-
-    def check(self, packet: Subscribe, at: RuleContext) -> Findings:
-        """Look again when what it asks for should have come."""
-        self.await_answer(at)
-        return None
 
     def judge(self, vain: Vain, store: RetainedStore, at: RuleContext) -> Report | None:
         """Say how sure it is that the server should have sent it."""

@@ -1,18 +1,13 @@
-"""RET405."""
-
 import zlib
 from dataclasses import dataclass, field
 
-from mqttscope.lint.broker_watch import MAX_TOPICS, SECOND_NS, doubt
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Report, Severity
+from mqttscope.lint.broker_watch import MAX_TOPICS, doubt
+from mqttscope.lint.context import SECOND_NS, RuleContext
 from mqttscope.lint.retained_store import Judged, RetainedStore, Vain, WaitingRule
-from mqttscope.lint.rule import ALL_VERSIONS, V3_1_1, V5, Findings
+from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Related, Report, Severity, examples, forget_oldest
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
 from mqttscope.lint.rules.retained import askers
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish, Subscribe
+from mqttscope.mqtt import Direction, Publish, Subscribe
 
 FEWEST = 2
 """Clients that have to ask in vain before the message counts as not stored: one alone may not be allowed to read."""
@@ -41,16 +36,13 @@ class RetainedNotStored(WaitingRule):
     """
 
     code = "RET405"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING, Severity.INFO)
     confidence = Confidence.LIKELY
-    versions = ALL_VERSIONS
     statements = {V5: {"MQTT-3.3.1-5": ""}, V3_1_1: {"MQTT-3.3.1-5": ""}}
     looks_at = (Publish, Subscribe)
     when = {Publish: "retain"}
     needs = ALL_SUBSCRIPTIONS
     settings = {"grace": 5, "timeout": 30}
-    models = (RetainedStore,)
     Memory = Asked
 
     good = examples("""
@@ -111,8 +103,7 @@ class RetainedNotStored(WaitingRule):
     def check(self, packet: Publish | Subscribe, at: RuleContext) -> Findings:
         """Look whether a subscriber gets what was replaced."""
         if isinstance(packet, Subscribe):
-            self.await_answer(at)
-            return None
+            return super().check(packet, at)
         topic = at.topic
         store = at.model(RetainedStore)
         kept = None if topic is None or at.from_client else store.kept.get(topic)
@@ -123,7 +114,7 @@ class RetainedNotStored(WaitingRule):
         if store.hides(topic) or not store.witnessed(kept.timestamp_ns) or kept.until_ns <= at.timestamp_ns:
             return None
         asked = askers(topic, at)
-        after_ns = kept.accepted_ns + round(float(self.set["grace"]) * SECOND_NS)
+        after_ns = kept.accepted_ns + self.nanoseconds("grace")
         if asked is None or any(one.timestamp_ns < after_ns for one in asked):
             return None
         if store.waits_behind_a_hole(at) or store.heard_since(topic, kept.before, kept.timestamp_ns, at):
@@ -133,7 +124,7 @@ class RetainedNotStored(WaitingRule):
             "payload",
             f"retained message {topic!r} sent to {at.client_name!r} is the one before that which {kept.client!r} "
             f"published {waited:,.0f} s ago and the server has accepted",
-            related=(Related("the newer message", kept.packet, kept.frame, kept.timestamp_ns),),
+            related=(Related.to("the newer message", kept),),
             **doubt(at, doubtful=store.is_torn(at)),
         )
 
@@ -147,8 +138,7 @@ class RetainedNotStored(WaitingRule):
         known = name in names
         names = names if known else (*names, name)[:MAX_NAMES]
         asked[vain.topic] = kept.timestamp_ns, names
-        if len(asked) > MAX_TOPICS:
-            del asked[next(iter(asked))]
+        forget_oldest(asked, MAX_TOPICS)
         if known or kept.proven or kept.readers or len(names) != FEWEST:
             return None
         return self.report(

@@ -1,9 +1,4 @@
-"""RET204."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related
-from mqttscope.lint.rule import V5, Findings
+from mqttscope.lint.rules import V5, Findings, Related, RuleContext, examples
 from mqttscope.lint.rules.delivery import DeliveryRule, filters_of
 from mqttscope.mqtt.packets import Publish
 
@@ -56,5 +51,5 @@ class RetainedOnShared(DeliveryRule):
         return self.report(
             "retain",
             f"retained message {topic!r} sent to {at.client_name!r} for the Shared Subscription {filters_of(shared)}",
-            related=(Related("the SUBSCRIBE", first.packet, first.frame, first.timestamp_ns),),
+            related=(Related.to("the SUBSCRIBE", first),),
         )

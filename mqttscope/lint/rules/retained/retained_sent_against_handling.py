@@ -1,12 +1,6 @@
-"""RET201."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import V5, Findings, Needs, Rule
-from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, SECOND_NS
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish
+from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Related, Rule, RuleContext, Severity, examples
+from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
+from mqttscope.mqtt import Direction, Publish
 from mqttscope.session.matching import Subscribed
 
 
@@ -25,7 +19,6 @@ class RetainedSentAgainstHandling(Rule):
     confidence = Confidence.LIKELY
     versions = (V5,)
     statements = {V5: {"MQTT-3.3.1-10": "", "MQTT-3.3.1-11": ""}}
-    looks_at = Publish
     sender = Direction.SERVER_TO_CLIENT
     when = "retain"
     needs = ALL_SUBSCRIPTIONS | Needs.WHOLE_SENDER
@@ -66,7 +59,7 @@ class RetainedSentAgainstHandling(Rule):
         found = table.found.get(topic) or table.match(topic)
         if not found.subscriptions or found.retain_as_published or not found.known:
             return None
-        window = float(self.set["window"]) * SECOND_NS
+        window = self.nanoseconds("window")
         blamed = None
         for one in found.subscriptions:
             if one.asks_for_retained or one.is_shared:
@@ -83,7 +76,7 @@ class RetainedSentAgainstHandling(Rule):
             f"retained message {topic!r} sent to {at.client_name!r} after SUBSCRIBE {blamed.topic_filter!r}{existed} "
             f"with Retain Handling {blamed.retain_handling}",
             statements=("MQTT-3.3.1-10",) if blamed.retain_handling == 1 else ("MQTT-3.3.1-11",),
-            related=(Related("the SUBSCRIBE", blamed.packet, blamed.frame, blamed.timestamp_ns),),
+            related=(Related.to("the SUBSCRIBE", blamed),),
         )
 
     def _may_come(self, before: Subscribed, at: RuleContext, window: float, sent: int) -> bool:

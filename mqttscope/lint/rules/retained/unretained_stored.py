@@ -1,13 +1,8 @@
-"""RET408."""
-
 import zlib
 
 from mqttscope.lint.broker_watch import doubt
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
 from mqttscope.lint.retained_store import RetainedStore
-from mqttscope.lint.rule import ALL_VERSIONS, V3_1_1, V5, Findings
+from mqttscope.lint.rules import V3_1_1, V5, Findings, Related, RuleContext, Severity, examples
 from mqttscope.lint.rules.delivery import DeliveryRule
 from mqttscope.lint.rules.retained import askers
 from mqttscope.mqtt.packets import Publish
@@ -25,7 +20,6 @@ class UnretainedStored(DeliveryRule):
 
     code = "RET408"
     severities = (Severity.ERROR, Severity.WARNING, Severity.INFO)
-    versions = ALL_VERSIONS
     statements = {V5: {"MQTT-3.3.1-8": ""}, V3_1_1: {"MQTT-3.3.1-12": ""}}
     also = {V5: ("MQTT-3.1.2-14",), V3_1_1: ("MQTT-3.1.2-16",)}
     when = "retain"
@@ -93,6 +87,6 @@ class UnretainedStored(DeliveryRule):
         return self.report(
             "retain",
             f"retained message {topic!r} sent to {at.client_name!r} was published by {name!r} with RETAIN 0",
-            related=(Related("the retained message before it", held.packet, held.frame, held.timestamp_ns),),
+            related=(Related.to("the retained message before it", held),),
             **doubt(at, doubtful=store.is_torn(at) or not (held.proven or held.accepted)),
         )

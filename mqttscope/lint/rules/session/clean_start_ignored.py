@@ -1,9 +1,4 @@
-"""SES306."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Confidence, Findings, Needs, Rule, RuleContext, Severity, examples
 from mqttscope.lint.session_model import SessionModel, doubted
 from mqttscope.lint.strings import shown
 from mqttscope.lint.topics import Seen
@@ -25,7 +20,6 @@ class CleanStartIgnored(Rule):
     """
 
     code = "SES306"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
     statements = {
@@ -33,7 +27,6 @@ class CleanStartIgnored(Rule):
         V3_1_1: {"MQTT-3.1.2-6": "", "MQTT-3.1.4-3": "server"},
         V3_1: {"V31-CONNECT-clean-session": ""},
     }
-    looks_at = (Publish, Pubrel)
     signs = ("carries",)
     needs = Needs.OPENING | Needs.WHOLE_SENDER
     models = (SessionModel,)

@@ -1,14 +1,8 @@
-"""SES411."""
-
 from typing import Any
 
 from mqttscope.lint.awaiting import AwaitingRule, Timers
-from mqttscope.lint.broker_watch import SECOND_NS
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Report, Severity
 from mqttscope.lint.message_model import Expected, Messages
-from mqttscope.lint.rule import ALL_VERSIONS, V3_1_1, V5, Findings, Needs
+from mqttscope.lint.rules import SECOND_NS, V3_1_1, V5, Confidence, Findings, Report, RuleContext, examples
 from mqttscope.mqtt.packets import Connack
 
 
@@ -23,14 +17,10 @@ class OfflineMessageLost(AwaitingRule):
     """
 
     code = "SES411"
-    severity = Severity.ERROR
-    severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
-    versions = ALL_VERSIONS
     statements = {V3_1_1: {"MQTT-3.1.2-5": ""}}
     also = {V5: ("MQTT-4.5.0-1",), V3_1_1: ("MQTT-4.5.0-1",)}
     looks_at = (Connack,)
-    needs = Needs.OPENING | Needs.WHOLE
 
     good = examples("""
         it is delivered
@@ -107,11 +97,10 @@ class OfflineMessageLost(AwaitingRule):
         if not packet.reason_code and at.model(Messages).owed.get(at.client_name):
             timers: Timers = at.memory(self)
             timers.asked[at.key] = True
-            at.ask(self, at.timestamp_ns + self.patience_ns)
+            at.ask(self, at.timestamp_ns + self.nanoseconds("timeout"))
         return None
 
     def waiting(self, model: Messages, at: RuleContext) -> dict[tuple[str, int], Expected] | None:
-        """What was published while the client was away."""
         return model.owed_to.get(at.key)
 
     def judge(self, one: Expected, model: Messages, at: RuleContext) -> Report | None:
@@ -119,17 +108,11 @@ class OfflineMessageLost(AwaitingRule):
         sent = one.sent
         if not model.witnessed(sent.timestamp_ns) or model.waits_behind_a_hole(at):
             return None
-        doubt = self.doubt(one, model, at)
-        if doubt is None:
-            return None
         waited = (at.timestamp_ns - one.since_ns) / SECOND_NS
-        return self.report(
-            "",
+        return self.lost(
+            one,
+            model,
+            at,
             f"message on {sent.topic!r} of {sent.publisher!r} (QoS {sent.qos}), published while {at.client_name!r} "
             f"was away, did not reach it within {waited:,.0f} s after it came back",
-            related=self.related(one),
-            sender=self.sender,
-            overdue=True,
-            topic=sent.topic,
-            **doubt,
         )

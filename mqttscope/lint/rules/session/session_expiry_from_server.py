@@ -1,12 +1,5 @@
-"""SES109."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V5, Findings, Rule
-from mqttscope.lint.rules import sides_guessed
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Disconnect
+from mqttscope.lint.rules import V5, Findings, Rule, RuleContext, Severity, examples, sides_guessed
+from mqttscope.mqtt import Direction, Disconnect
 
 
 class SessionExpiryFromServer(Rule):
@@ -22,7 +15,6 @@ class SessionExpiryFromServer(Rule):
     severity = Severity.ERROR
     versions = (V5,)
     statements = {V5: {"MQTT-3.14.2-2": ""}}
-    looks_at = Disconnect
     sender = Direction.SERVER_TO_CLIENT
     when = "properties"
 

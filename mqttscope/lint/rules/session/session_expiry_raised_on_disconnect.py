@@ -1,11 +1,5 @@
-"""SES208."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import V5, Findings, Needs, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Disconnect
+from mqttscope.lint.rules import V5, Findings, Needs, Related, Rule, RuleContext, Severity, examples
+from mqttscope.mqtt import Direction, Disconnect
 
 
 class SessionExpiryRaisedOnDisconnect(Rule):
@@ -22,7 +16,6 @@ class SessionExpiryRaisedOnDisconnect(Rule):
     reason_code = 0x82
     versions = (V5,)
     statements = {V5: {"V5-DISCONNECT-expiry-from-0": ""}}
-    looks_at = Disconnect
     sender = Direction.CLIENT_TO_SERVER
     when = "properties"
     needs = Needs.OPENING
@@ -52,6 +45,5 @@ class SessionExpiryRaisedOnDisconnect(Rule):
             return None
         if connect.properties is not None and connect.properties.session_expiry_interval:
             return None
-        first = Related("the CONNECT", sent.packet, sent.frame, sent.timestamp_ns)
         told = f"DISCONNECT sets Session Expiry Interval {interval:,}, it was 0 in CONNECT"
-        return self.report("properties.session_expiry_interval", told, related=(first,))
+        return self.report("properties.session_expiry_interval", told, related=(Related.to("the CONNECT", sent),))

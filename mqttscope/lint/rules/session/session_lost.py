@@ -1,15 +1,9 @@
-"""SES304."""
-
 from collections.abc import Iterator
 
-from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Report, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
-from mqttscope.lint.session_model import ENDLESS, SECOND_NS, SessionModel, doubted
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Connack, Pubcomp, Unsuback
+from mqttscope.lint.rules import SECOND_NS, V3_1_1, V5, Confidence, Findings, Needs, Report, Rule, RuleContext, Severity
+from mqttscope.lint.session_model import ENDLESS, SessionModel, doubted
+from mqttscope.mqtt import Connack, ControlPacket, Direction, Pubcomp, Unsuback
 from mqttscope.session.inflight import RECEIVED
 
 _NOT_FOUND = 0x92
@@ -30,7 +24,6 @@ class SessionLost(Rule):
     """
 
     code = "SES304"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
     versions = (V3_1_1, V5)

@@ -1,12 +1,7 @@
-"""SES305."""
-
-from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
-from mqttscope.lint.session_model import SECOND_NS, TOLERANCE_SECONDS, SessionModel, doubted
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack
+from mqttscope.lint.rules import SECOND_NS, V3_1_1, V5, Confidence, Findings, Needs, Rule, RuleContext, Severity
+from mqttscope.lint.session_model import TOLERANCE_SECONDS, SessionModel, doubted
+from mqttscope.mqtt import Connack, Direction
 
 
 class SessionOutlivedExpiry(Rule):
@@ -23,13 +18,11 @@ class SessionOutlivedExpiry(Rule):
     """
 
     code = "SES305"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
     versions = (V3_1_1, V5)
     statements = {V5: {"MQTT-4.1.0-2": ""}}
     also = {V3_1_1: ("MQTT-3.1.2-6",)}
-    looks_at = Connack
     when = "session_present"
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING | Needs.WHOLE

@@ -1,12 +1,7 @@
-"""SES303."""
-
-from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Report, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule
-from mqttscope.lint.session_model import SECOND_NS, SessionModel
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack
+from mqttscope.lint.rules import SECOND_NS, V3_1_1, V5, Confidence, Findings, Needs, Report, Rule, RuleContext, Severity
+from mqttscope.lint.session_model import SessionModel
+from mqttscope.mqtt import Connack, Direction
 
 
 class SessionPresentWrong(Rule):
@@ -23,7 +18,6 @@ class SessionPresentWrong(Rule):
     """
 
     code = "SES303"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING, Severity.INFO)
     confidence = Confidence.LIKELY
     versions = (V3_1_1, V5)
@@ -32,7 +26,6 @@ class SessionPresentWrong(Rule):
         V3_1_1: {"MQTT-3.1.3-2": "", "MQTT-3.2.2-3": ""},
     }
     also = {V3_1_1: ("MQTT-3.1.2-4", "MQTT-3.2.2-2")}
-    looks_at = Connack
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING | Needs.WHOLE
     settings = {

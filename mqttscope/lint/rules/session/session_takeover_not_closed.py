@@ -1,18 +1,12 @@
-"""SES307."""
-
 from dataclasses import dataclass, field
 
-from mqttscope.lint.context import ConnectionKey, RuleContext
-from mqttscope.lint.examples import examples
+from mqttscope.lint.context import SECOND_NS, ConnectionKey, RuleContext
 from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import ALL_VERSIONS, V3_1, V3_1_1, V5, Findings, Needs, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack, Disconnect
-from mqttscope.session.connection import Connection
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Connection, Findings, Needs, Rule, examples, forget_oldest
+from mqttscope.mqtt import Connack, Direction, Disconnect
 
 MAX_LIVE = 16
 """Connections of one client that are followed; beyond them the one that was taken over first is forgotten."""
-SECOND_NS = 1_000_000_000
 
 
 @dataclass(slots=True)
@@ -51,16 +45,13 @@ class SessionTakeoverNotClosed(Rule):
     """
 
     code = "SES307"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
-    versions = ALL_VERSIONS
     statements = {
         V5: {"MQTT-3.1.4-3": ""},
         V3_1_1: {"MQTT-3.1.4-2": ""},
         V3_1: {"V31-CONNECT-client-id-unique": ""},
     }
-    looks_at = Connack
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING
     settings = {"timeout": 30}
@@ -107,15 +98,10 @@ class SessionTakeoverNotClosed(Rule):
             if one.user_name == connect.user_name and not one.taken_ns and key != at.key:
                 one.taken_ns, one.taken_by, one.taken_in = event.timestamp_ns, connection.client, event.capture
                 one.connack = Related("the other CONNACK", at.number, event.frame, event.timestamp_ns)
-                at.ask(self, one.taken_ns + self._patience_ns, key)
+                at.ask(self, one.taken_ns + self.nanoseconds("timeout"), key)
         live[at.key] = Live(connect.user_name)
-        if len(live) > MAX_LIVE:
-            del live[next(iter(live))]
+        forget_oldest(live, MAX_LIVE)
         return None
-
-    @property
-    def _patience_ns(self) -> int:
-        return round(float(self.set["timeout"]) * SECOND_NS)
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
         """Look whether the server, which has had its time, still speaks here."""
@@ -144,7 +130,6 @@ class SessionTakeoverNotClosed(Rule):
         )
 
     def check_close(self, connection: Connection, at: RuleContext) -> Findings:
-        """The connection is gone."""
         if at.history.connack is not None and connection.client_identifier:
             at.memory(self).live.pop(at.key, None)
         return None

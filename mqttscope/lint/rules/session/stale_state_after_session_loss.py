@@ -1,12 +1,6 @@
-"""SES201."""
-
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule, packet_name
-from mqttscope.mqtt.constants import Direction, PacketType
-from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
+from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Needs, Related, Rule, Severity, examples, packet_name
+from mqttscope.mqtt import ControlPacket, Direction, PacketType, Puback, Pubcomp, Publish, Pubrec, Pubrel
 
 
 class StaleStateAfterSessionLoss(Rule):
@@ -20,7 +14,6 @@ class StaleStateAfterSessionLoss(Rule):
     """
 
     code = "SES201"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.INFO)
     confidence = Confidence.LIKELY
     versions = (V3_1_1, V5)
@@ -85,5 +78,5 @@ class StaleStateAfterSessionLoss(Rule):
             field,
             f"client sends {what} and identifier {identifier} although CONNACK said Session Present 0",
             severity=Severity.INFO if at.version is V3_1_1 else None,
-            related=(Related("the CONNACK", connack.packet, connack.frame, connack.timestamp_ns),),
+            related=(Related.to("the CONNACK", connack),),
         )

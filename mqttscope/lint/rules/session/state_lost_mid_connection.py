@@ -1,9 +1,5 @@
-"""SES202."""
-
-from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import V5, Findings, Needs, Rule, packet_name
+from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Related, Rule, RuleContext, Severity, packet_name
 from mqttscope.mqtt.packets import Pubcomp, Pubrel
 from mqttscope.session.inflight import RECEIVED, RELEASED
 
@@ -23,7 +19,6 @@ class StateLostMidConnection(Rule):
     confidence = Confidence.LIKELY
     versions = (V5,)
     statements = {V5: {"MQTT-4.1.0-1": ""}}
-    looks_at = (Pubrel, Pubcomp)
     when = "reason_code"
     needs = Needs.WHOLE
 
@@ -55,10 +50,9 @@ class StateLostMidConnection(Rule):
         if not at.party.in_step():
             return None
         who = "client" if at.from_client else "server"
-        first = Related("the PUBLISH", running.packet, running.frame, running.timestamp_ns)
         return self.report(
             "reason_code",
             f"{who} answers {packet_name(packet)} 0x92 (Packet Identifier not found) for identifier {identifier}, "
             "whose exchange began on this connection",
-            related=(first,),
+            related=(Related.to("the PUBLISH", running),),
         )

@@ -1,13 +1,8 @@
-"""SES510."""
-
 from mqttscope.events import PacketEvent
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Report, Severity
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule, packet_name
-from mqttscope.lint.waiting import C2S, S2C, has_arrived, has_closed, patience_ns
+from mqttscope.lint.rules import C2S, S2C, Confidence, Connection, Related, Report, RuleContext, Severity, examples
+from mqttscope.lint.waiting import has_arrived, has_closed
 from mqttscope.mqtt.packets import Connack, Disconnect
-from mqttscope.session.connection import Connection
 
 
 class UnexpectedSessionPresentTolerated(Rule):
@@ -22,12 +17,10 @@ class UnexpectedSessionPresentTolerated(Rule):
     """
 
     code = "SES510"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.INFO)
     confidence = Confidence.LIKELY
     versions = (V3_1_1, V5)
     statements = {V5: {"MQTT-3.2.2-4": ""}}
-    looks_at = Connack
     sender = S2C
     when = "session_present"
     settled = False
@@ -57,7 +50,7 @@ class UnexpectedSessionPresentTolerated(Rule):
         connect = at.history.connect
         if packet.reason_code or at.history.connack is not None or connect is None or not connect.clean_start:
             return None
-        at.ask(self, at.timestamp_ns + patience_ns(self))
+        at.ask(self, at.timestamp_ns + self.nanoseconds("timeout"))
         at.ask(self, at.timestamp_ns)
         return None
 
@@ -66,7 +59,7 @@ class UnexpectedSessionPresentTolerated(Rule):
         sent = at.history.connack_sent
         if sent is None or has_closed(at, C2S) or has_closed(at, S2C) or at.history.client.disconnect is not None:
             return None
-        due_ns = sent.timestamp_ns + patience_ns(self)
+        due_ns = sent.timestamp_ns + self.nanoseconds("timeout")
         event = at.event
         if isinstance(event, PacketEvent):
             if at.from_client and isinstance(event.packet, Disconnect):
@@ -90,6 +83,6 @@ class UnexpectedSessionPresentTolerated(Rule):
             f"client {what} after CONNACK with Session Present 1, though it asked for a clean start",
             severity=None if at.version is V5 else Severity.INFO,
             sender=C2S,
-            related=(Related("the CONNACK", sent.packet, sent.frame, sent.timestamp_ns),),
+            related=(Related.to("the CONNACK", sent),),
             overdue=True,
         )

@@ -3,7 +3,7 @@
 import re
 
 from mqttscope.events import MalformedEvent
-from mqttscope.lint.context import RuleContext
+from mqttscope.lint.rules import RuleContext
 from mqttscope.mqtt.packets import Suback, Subscribe, Unsuback
 from mqttscope.session.subscriptions import Request
 

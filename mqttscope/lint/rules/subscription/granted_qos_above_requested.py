@@ -1,14 +1,8 @@
-"""SUB211."""
-
 from collections.abc import Iterator
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Report, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Needs, Rule
+from mqttscope.lint.rules import V3_1_1, V5, Needs, Related, Report, Rule, RuleContext, Severity, examples
 from mqttscope.lint.rules.subscription import request_of
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Suback
+from mqttscope.mqtt import Direction, Suback
 
 
 class GrantedQosAboveRequested(Rule):
@@ -23,7 +17,6 @@ class GrantedQosAboveRequested(Rule):
     code = "SUB211"
     severity = Severity.ERROR
     also = {V5: ("MQTT-3.8.4-7", "MQTT-3.9.3-1"), V3_1_1: ("MQTT-3.8.4-5", "MQTT-3.9.3-1")}
-    looks_at = Suback
     signs = ("above_requested",)
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING | Needs.WHOLE_RECEIVER
@@ -53,5 +46,5 @@ class GrantedQosAboveRequested(Rule):
                     f"reason_codes[{index}]",
                     f"SUBACK with packet identifier {packet.packet_identifier} grants QoS {code} for "
                     f"{request.topic_filters[index]!r}, requested was QoS {asked}",
-                    related=(Related("the SUBSCRIBE", request.packet, request.frame, request.timestamp_ns),),
+                    related=(Related.to("the SUBSCRIBE", request),),
                 )

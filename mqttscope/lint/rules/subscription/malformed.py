@@ -2,16 +2,11 @@
 
 from collections.abc import Iterator
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings
-from mqttscope.lint.rules import lawful_elsewhere
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, Report, RuleContext, Severity, examples, lawful_elsewhere
 from mqttscope.lint.rules.subscription import faulty_filter, options_span
 from mqttscope.lint.shared_checks import MalformedRule
-from mqttscope.mqtt.constants import Direction, MalformedReason
+from mqttscope.mqtt import Direction, MalformedReason, Subscribe
 from mqttscope.mqtt.declare import FaultReport
-from mqttscope.mqtt.packets import Subscribe
 
 
 class SubscriptionOptionsReserved(MalformedRule):
@@ -28,7 +23,6 @@ class SubscriptionOptionsReserved(MalformedRule):
     severities = (Severity.ERROR, Severity.INFO)
     statements = {V5: {"MQTT-3.8.3-5": ""}, V3_1_1: {"MQTT-3.8.3-4": ""}}
     also = {V3_1: ("V31-SUBSCRIBE-qos",)}
-    looks_at = Subscribe
     signs = ("odd_filter",)
     sender = Direction.CLIENT_TO_SERVER
     malformed = (MalformedReason.SUBSCRIPTION_OPTIONS_RESERVED,)

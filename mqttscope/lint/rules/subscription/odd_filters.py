@@ -3,15 +3,9 @@
 from collections.abc import Iterator
 from typing import ClassVar
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule, packet_name
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, Report, Rule, RuleContext, Severity, examples, packet_name
 from mqttscope.lint.rules.subscription import options_span
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Subscribe, Unsubscribe
-from mqttscope.mqtt.parts import Subscription
+from mqttscope.mqtt import ControlPacket, Direction, Subscribe, Subscription, Unsubscribe
 from mqttscope.mqtt.topics import parse_shared, topic_filter_problem
 
 
@@ -57,7 +51,6 @@ class OptionRule(FilterRule):
                 )
 
     def is_odd(self, row: Subscription) -> bool:
-        """Whether the option is wrong."""
         raise NotImplementedError
 
 
@@ -261,7 +254,6 @@ class TopicFilterEmpty(FilterRule):
     """)
 
     def check(self, packet: Subscribe | Unsubscribe, at: RuleContext) -> Iterator[Report]:
-        """Each filter."""
         for field, name in topic_filters(packet):
             if name == "":
                 yield self.report(field, f"{packet_name(packet)} with an empty topic filter")

@@ -1,12 +1,7 @@
-"""SUB212."""
-
-from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule, packet_name
+from mqttscope.lint.rules import V3_1_1, V5, Findings, Needs, Related, Rule, RuleContext, Severity, packet_name
 from mqttscope.lint.rules.subscription import request_of
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Suback, Unsuback
+from mqttscope.mqtt import Direction, Suback, Unsuback
 
 
 class RequestAnsweredTwice(Rule):
@@ -24,7 +19,6 @@ class RequestAnsweredTwice(Rule):
         V5: {"MQTT-3.8.4-5": "suback", "MQTT-3.10.4-6": "unsuback"},
         V3_1_1: {"MQTT-3.8.4-4": "suback", "MQTT-3.10.4-6": "unsuback"},
     }
-    looks_at = (Suback, Unsuback)
     signs = ("again",)
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.WHOLE_RECEIVER
@@ -56,5 +50,5 @@ class RequestAnsweredTwice(Rule):
             "",
             f"{kind.upper()} with packet identifier {packet.packet_identifier} and {len(request.topic_filters)} topic "
             f"filters gets {packet_name(packet)} number {request.answers + 1}",
-            related=(Related(f"the {kind.upper()}", request.packet, request.frame, request.timestamp_ns),),
+            related=(Related.to(f"the {kind.upper()}", request),),
         )

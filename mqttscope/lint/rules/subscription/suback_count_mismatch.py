@@ -1,12 +1,7 @@
-"""SUB210."""
-
-from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, Needs, Related, Rule, RuleContext, Severity, packet_name
 from mqttscope.lint.rules.subscription import request_of
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Suback, Unsuback
+from mqttscope.mqtt import Direction, Suback, Unsuback
 
 
 class SubackCountMismatch(Rule):
@@ -26,7 +21,6 @@ class SubackCountMismatch(Rule):
         V3_1_1: ("MQTT-3.8.4-4",),
         V3_1: ("V31-SUBACK-answer",),
     }
-    looks_at = (Suback, Unsuback)
     signs = ("odd_count",)
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING | Needs.WHOLE_RECEIVER
@@ -64,5 +58,5 @@ class SubackCountMismatch(Rule):
             "reason_codes",
             f"{packet_name(packet)} with packet identifier {packet.packet_identifier} has {len(codes)} reason codes, "
             f"the {kind.upper()} has {wanted} topic filters",
-            related=(Related(f"the {kind.upper()}", request.packet, request.frame, request.timestamp_ns),),
+            related=(Related.to(f"the {kind.upper()}", request),),
         )

@@ -1,15 +1,10 @@
-"""SUB218."""
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Confidence, Findings, Needs, Related, Rule, RuleContext, Severity
 from mqttscope.lint.rules.subscription import request_of
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish, Suback
+from mqttscope.mqtt import Direction, Publish, Suback
 
 MAX_TOLD = 256
 """SUBSCRIBE packets that are remembered as suspect."""
@@ -37,7 +32,6 @@ class SubackOrderSuspect(Rule):
     confidence = Confidence.HEURISTIC
     statements = {V5: {"MQTT-3.9.3-1": ""}, V3_1_1: {"MQTT-3.9.3-1": ""}}
     also = {V3_1: ("V31-SUBACK-answer",)}
-    looks_at = (Suback, Publish)
     signs = {Publish: ("above_granted",), Suback: ("above_requested",)}
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.WHOLE_RECEIVER
@@ -73,7 +67,7 @@ class SubackOrderSuspect(Rule):
             "reason_codes",
             f"codes {list(codes)} of SUBACK with packet identifier {packet.packet_identifier} fit the requested QoS "
             f"{list(request.maximum_qos)} only in another order",
-            related=(Related("the SUBSCRIBE", request.packet, request.frame, request.timestamp_ns),),
+            related=(Related.to("the SUBSCRIBE", request),),
         )
 
     def _delivered(self, packet: Publish, at: RuleContext) -> Findings:
@@ -100,7 +94,7 @@ class SubackOrderSuspect(Rule):
             "qos",
             f"PUBLISH {at.topic!r} has QoS {packet.qos}, granted was {one.granted}; codes {list(request.codes)} of the "
             "SUBACK fit only in another order",
-            related=(Related("the SUBSCRIBE", request.packet, request.frame, request.timestamp_ns),),
+            related=(Related.to("the SUBSCRIBE", request),),
         )
 
 

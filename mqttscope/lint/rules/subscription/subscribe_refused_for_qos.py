@@ -1,11 +1,5 @@
-"""SUB216."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Related, Severity
-from mqttscope.lint.rule import V5, Findings, Needs, Rule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Disconnect
+from mqttscope.lint.rules import V5, Findings, Needs, Related, Rule, RuleContext, Severity, examples
+from mqttscope.mqtt import Direction, Disconnect
 
 
 class SubscribeRefusedForQos(Rule):
@@ -21,7 +15,6 @@ class SubscribeRefusedForQos(Rule):
     severity = Severity.ERROR
     versions = (V5,)
     statements = {V5: {"MQTT-3.2.2-10": ""}}
-    looks_at = Disconnect
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING | Needs.WHOLE_RECEIVER
 
@@ -59,5 +52,5 @@ class SubscribeRefusedForQos(Rule):
             "reason_code",
             f"DISCONNECT 0x9B (QoS not supported) answers a SUBSCRIBE for QoS {max(asked.maximum_qos)}, "
             f"the server's Maximum QoS is {maximum}",
-            related=(Related("the SUBSCRIBE", asked.packet, asked.frame, asked.timestamp_ns),),
+            related=(Related.to("the SUBSCRIBE", asked),),
         )

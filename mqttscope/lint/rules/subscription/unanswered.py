@@ -3,12 +3,9 @@
 from collections.abc import Iterator
 from typing import ClassVar
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Needs, Rule
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Connection, Needs, Rule, RuleContext, examples
 from mqttscope.mqtt.constants import Direction
-from mqttscope.session.connection import Connection
 
 
 class UnansweredRequestRule(Rule):
@@ -43,7 +40,7 @@ class UnansweredRequestRule(Rule):
                 "",
                 f"{message} within {waited:.0f} s",
                 confidence=None if is_received else Confidence.HEURISTIC,
-                related=(Related(f"the {name}", exchange.packet, exchange.frame, exchange.timestamp_ns),),
+                related=(Related.to(f"the {name}", exchange),),
                 sender=Direction.SERVER_TO_CLIENT,
             )
 

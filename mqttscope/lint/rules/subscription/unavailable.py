@@ -2,13 +2,10 @@
 
 from typing import ClassVar
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.rule import V5, Findings
+from mqttscope.lint.rules import V5, Findings, RuleContext, examples
 from mqttscope.lint.rules.subscription import and_more
 from mqttscope.lint.shared_checks import AnnouncedLimitRule
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Subscribe
+from mqttscope.mqtt import Direction, Subscribe
 from mqttscope.mqtt.properties import SUBSCRIPTION_IDENTIFIER
 from mqttscope.mqtt.topics import parse_shared
 
@@ -16,7 +13,6 @@ from mqttscope.mqtt.topics import parse_shared
 class UnavailableRule(AnnouncedLimitRule):
     """Topic filters that need what the server does not have."""
 
-    looks_at = Subscribe
     sender = Direction.CLIENT_TO_SERVER
     signs = ("unavailable",)
     announced: ClassVar[str]
@@ -90,7 +86,6 @@ class SubscriptionIdUnavailable(AnnouncedLimitRule):
     """
 
     code = "SUB214"
-    looks_at = Subscribe
     sender = Direction.CLIENT_TO_SERVER
     signs = ("unavailable",)
     reason_code = 0xA1

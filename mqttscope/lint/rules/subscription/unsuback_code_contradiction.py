@@ -1,14 +1,8 @@
-"""SUB217."""
-
 from collections.abc import Iterator
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Related, Report, Severity
-from mqttscope.lint.rule import V5, Needs, Rule
+from mqttscope.lint.rules import V5, Confidence, Needs, Related, Report, Rule, RuleContext, Severity, examples
 from mqttscope.lint.rules.subscription import request_of
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Unsuback
+from mqttscope.mqtt import Direction, Unsuback
 from mqttscope.session.subscriptions import Request, Subscriptions
 
 
@@ -26,7 +20,6 @@ class UnsubackCodeContradiction(Rule):
     confidence = Confidence.LIKELY
     versions = (V5,)
     statements = {V5: {"MQTT-3.10.4-1": "", "MQTT-3.11.3-1": ""}}
-    looks_at = Unsuback
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING | Needs.SESSION_BIRTH | Needs.WHOLE
 
@@ -78,7 +71,7 @@ class UnsubackCodeContradiction(Rule):
                     f"reason_codes[{index}]",
                     f"UNSUBACK with packet identifier {packet.packet_identifier} has {meaning} for {name!r}, but the "
                     f"subscription {what}",
-                    related=(Related("the UNSUBSCRIBE", request.packet, request.frame, request.timestamp_ns),),
+                    related=(Related.to("the UNSUBSCRIBE", request),),
                 )
 
 

@@ -1,15 +1,9 @@
-"""ALS305."""
-
 from dataclasses import dataclass, field
 
-from mqttscope.lint.context import ConnectionKey, RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import V5, Findings, Needs, Rule, packet_name
+from mqttscope.lint.rules import Confidence, ConnectionKey, RuleContext, Severity, examples, forget_oldest, shown
 from mqttscope.lint.session_model import SessionModel, doubted
-from mqttscope.lint.strings import shown
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Puback, Publish, Pubrec
+from mqttscope.mqtt import Direction, Puback, Publish, Pubrec
 
 MAX_WAITING = 64
 """Such messages whose acknowledgments are waited for; of others only the sender is blamed."""
@@ -35,13 +29,11 @@ class TopicAliasCarriedOver(Rule):
     """
 
     code = "ALS305"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
     reason_code = 0x82
     versions = (V5,)
     statements = {V5: {"MQTT-3.3.2-7": ""}}
-    looks_at = (Publish, Puback, Pubrec)
     when = {Publish: "properties"}
     signs = {Publish: ("unresolved",), Puback: ("odd_aliases",), Pubrec: ("odd_aliases",)}
     needs = Needs.OPENING | Needs.WHOLE_SENDER
@@ -91,8 +83,7 @@ class TopicAliasCarriedOver(Rule):
         if packet.packet_identifier is not None:
             waiting: Waiting = at.memory(self)
             waiting.topics[at.key, at.from_client, packet.packet_identifier] = topic
-            if len(waiting.topics) > MAX_WAITING:
-                del waiting.topics[next(iter(waiting.topics))]
+            forget_oldest(waiting.topics, MAX_WAITING)
         return self.report(
             "properties.topic_alias",
             f"PUBLISH has only Topic Alias {alias:,}, which stood for {shown(topic)} on the connection before and is "

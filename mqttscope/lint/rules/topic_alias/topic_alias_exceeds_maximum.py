@@ -1,9 +1,4 @@
-"""ALS202."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V5, Findings, Needs, Rule
+from mqttscope.lint.rules import V5, Findings, Needs, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt.packets import Publish
 
 
@@ -18,7 +13,6 @@ class TopicAliasExceedsMaximum(Rule):
     """
 
     code = "ALS202"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING, Severity.INFO)
     reason_code = 0x94
     versions = (V5,)
@@ -33,7 +27,6 @@ class TopicAliasExceedsMaximum(Rule):
             "V5-PUBLISH-alias-range": "",
         }
     }
-    looks_at = Publish
     when = "properties"
     signs = ("odd_alias",)
     needs = Needs.OPENING

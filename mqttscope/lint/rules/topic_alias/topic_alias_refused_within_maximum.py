@@ -1,9 +1,4 @@
-"""ALS204."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V5, Findings, Needs, Rule
+from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt.packets import Disconnect
 
 
@@ -21,7 +16,6 @@ class TopicAliasRefusedWithinMaximum(Rule):
     confidence = Confidence.LIKELY
     versions = (V5,)
     statements = {V5: {"MQTT-3.3.2-10": "client", "MQTT-3.3.2-12": "server"}}
-    looks_at = Disconnect
     needs = Needs.OPENING | Needs.WHOLE_RECEIVER
 
     good = examples("""

@@ -1,9 +1,4 @@
-"""ALS203."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V5, Findings, Needs, Rule
+from mqttscope.lint.rules import V5, Findings, Needs, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt.packets import Publish
 
 
@@ -22,7 +17,6 @@ class TopicAliasUnmapped(Rule):
     versions = (V5,)
     statements = {V5: {"V5-PUBLISH-alias-unknown": ""}}
     also = {V5: ("MQTT-3.3.2-7",)}
-    looks_at = Publish
     when = "properties"
     signs = ("unresolved",)
     needs = Needs.OPENING | Needs.WHOLE_SENDER

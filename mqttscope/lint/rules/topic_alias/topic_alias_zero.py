@@ -1,9 +1,4 @@
-"""ALS101."""
-
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V5, Findings, Rule
+from mqttscope.lint.rules import V5, Findings, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt.packets import Publish
 
 
@@ -21,7 +16,6 @@ class TopicAliasZero(Rule):
     versions = (V5,)
     statements = {V5: {"MQTT-3.3.2-8": ""}}
     also = {V5: ("V5-PUBLISH-alias-range",)}
-    looks_at = Publish
     when = "properties"
     signs = ("odd_alias",)
 

@@ -1,12 +1,8 @@
 """WSK202, WSK203: the subprotocol of a WebSocket."""
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Rule
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Confidence, Findings, Rule, RuleContext, Severity, examples
 from mqttscope.lint.shared_checks import NOT_OFFERED, problem
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connect
+from mqttscope.mqtt import Connect, Direction
 from mqttscope.net.http_upgrade import OLD_SUBPROTOCOL, SUBPROTOCOL
 from mqttscope.secrets.addresses import public_details
 from mqttscope.session.connection import Connection
@@ -16,7 +12,6 @@ class SubprotocolRule(Rule):
     """The subprotocol, judged at the first CONNECT or at an end without any."""
 
     severity = Severity.ERROR
-    looks_at = Connect
     signs = ("websocket",)
     sender = Direction.CLIENT_TO_SERVER
 
@@ -29,7 +24,6 @@ class SubprotocolRule(Rule):
         return self.judge(connection, at, Confidence.LIKELY) if at.history.connect_sent is None else None
 
     def judge(self, connection: Connection, at: RuleContext, confidence: Confidence | None) -> Findings:
-        """Judge the upgrade."""
         raise NotImplementedError
 
 

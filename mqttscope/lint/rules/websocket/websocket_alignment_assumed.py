@@ -1,11 +1,6 @@
-"""WSK504."""
-
-from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
-from mqttscope.lint.waiting import C2S, S2C, patience_ns, side_name
-from mqttscope.session.connection import Connection
+from mqttscope.lint.rules import C2S, S2C, V3_1_1, V5, Confidence, Connection, Findings, Rule, RuleContext, Severity
+from mqttscope.lint.waiting import side_name
 
 
 class WebsocketAlignmentAssumed(Rule):
@@ -66,7 +61,11 @@ class WebsocketAlignmentAssumed(Rule):
             return None
         sender = history.party(receiver.opposite)
         answered_ns = connection.side(receiver).last_timestamp_ns or 0
-        if not sender.odd_frame or sender.frames < 2 or not 0 <= closed_ns - sender.segment_ns <= patience_ns(self):
+        if (
+            not sender.odd_frame
+            or sender.frames < 2
+            or not 0 <= closed_ns - sender.segment_ns <= self.nanoseconds("timeout")
+        ):
             return None
         # A packet that is cut off by the end was whole as far as it came.
         blamed = [one for one in history.reported if one.sender is receiver.opposite and one.timestamp_ns < closed_ns]

@@ -1,14 +1,8 @@
-"""WSK201."""
-
 from collections.abc import Iterable
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.rule import V3_1_1, V5, Rule
+from mqttscope.lint.rules import V3_1_1, V5, Connection, Report, Rule, RuleContext, Severity, examples
 from mqttscope.lint.shared_checks import problems
 from mqttscope.mqtt.constants import Direction
-from mqttscope.session.connection import Connection
 
 
 class WebsocketNonBinaryFrame(Rule):

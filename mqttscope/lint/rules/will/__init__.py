@@ -2,7 +2,7 @@
 
 import zlib
 
-from mqttscope.lint.context import ConnectionKey, RuleContext
+from mqttscope.lint.rules import ConnectionKey, RuleContext
 from mqttscope.lint.wills import StoredWill, Wills
 from mqttscope.mqtt.packets import Publish
 from mqttscope.session.matching import Match

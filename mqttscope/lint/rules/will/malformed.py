@@ -1,14 +1,10 @@
 """WIL101, WIL102: faults of the flags of a will."""
 
 from mqttscope.events import MalformedEvent
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, Report, RuleContext, Severity, examples
 from mqttscope.lint.shared_checks import MalformedRule
-from mqttscope.mqtt.constants import Direction, MalformedReason, ProtocolVersion
+from mqttscope.mqtt import Connect, Direction, MalformedReason, ProtocolVersion
 from mqttscope.mqtt.declare import FaultReport
-from mqttscope.mqtt.packets import Connect
 
 _QOS, _RETAIN = 0x18, 0x20
 _FORBIDDEN: dict[ProtocolVersion, tuple[tuple[int, str], ...]] = {
@@ -35,7 +31,6 @@ class WillFlagsWithoutWill(MalformedRule):
         V3_1_1: {"MQTT-3.1.2-11": "connect", "MQTT-3.1.2-13": "connect", "MQTT-3.1.2-15": "connect"},
     }
     malformed = (MalformedReason.WILL_FLAGS_WITHOUT_WILL,)
-    looks_at = Connect
     signs = ("odd_connect",)
     sender = Direction.CLIENT_TO_SERVER
 
@@ -59,7 +54,6 @@ class WillFlagsWithoutWill(MalformedRule):
     """)
 
     def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
-        """Say which bits."""
         packet = at.event.malformed.packet if isinstance(at.event, MalformedEvent) else None
         return self._about((packet.connect_flags or 0) if isinstance(packet, Connect) else 0, at, Severity.ERROR)
 
@@ -109,5 +103,4 @@ class WillQosInvalid(MalformedRule):
     """)
 
     def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
-        """Say the value."""
         return self.report(fault.field, "CONNECT: Will QoS is 3")

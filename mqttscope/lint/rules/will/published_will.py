@@ -2,11 +2,9 @@
 
 from typing import ClassVar
 
-from mqttscope.lint.broker_watch import SECOND_NS, doubt
-from mqttscope.lint.context import ConnectionKey, RuleContext
-from mqttscope.lint.examples import examples
+from mqttscope.lint.broker_watch import doubt
 from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings
+from mqttscope.lint.rules import SECOND_NS, V3_1, V3_1_1, V5, ConnectionKey, Findings, RuleContext, examples
 from mqttscope.lint.rules.delivery import DeliveryRule
 from mqttscope.lint.rules.will import was_there, will_in
 from mqttscope.lint.wills import DROPPED, DUE, TAKEN_BACK, StoredWill, Wills
@@ -49,7 +47,6 @@ class PublishedWillRule(DeliveryRule):
         raise NotImplementedError
 
     def related(self, will: StoredWill) -> tuple[Related, ...]:
-        """The packet with the will."""
         return (will.connect,)
 
 
@@ -123,7 +120,7 @@ class WillPublishedAfterNormalDisconnect(PublishedWillRule):
         """Whether the will was dropped, not long ago."""
         phase, left_ns = at.model(Wills).phase_of(key, will, at)
         since_ns = at.timestamp_ns - left_ns
-        if phase != DROPPED or not 0 <= since_ns <= float(self.set["window"]) * SECOND_NS or not was_there(left_ns, at):
+        if phase != DROPPED or not 0 <= since_ns <= self.nanoseconds("window") or not was_there(left_ns, at):
             return None
         return f"although it left with DISCONNECT {since_ns / SECOND_NS:,.3f} s before"
 
@@ -262,6 +259,6 @@ class WillPublishedTwice(PublishedWillRule):
             return None
         phase, ended_ns = at.model(Wills).phase_of(key, will, at)
         since_ns = at.timestamp_ns - ended_ns
-        if phase != DUE or since_ns > float(self.set["window"]) * SECOND_NS or not was_there(ended_ns, at):
+        if phase != DUE or since_ns > self.nanoseconds("window") or not was_there(ended_ns, at):
             return None
         return f"{copies + 1} times for one closed connection"

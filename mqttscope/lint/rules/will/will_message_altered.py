@@ -1,10 +1,5 @@
-"""WIL408."""
-
-from mqttscope.lint.broker_watch import SECOND_NS, doubt
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Report, Severity
-from mqttscope.lint.rule import ALL_VERSIONS, V3_1_1, V5, Findings
+from mqttscope.lint.broker_watch import doubt
+from mqttscope.lint.rules import V3_1_1, V5, Findings, Report, RuleContext, Severity, examples
 from mqttscope.lint.rules.delivery import DeliveryRule
 from mqttscope.lint.rules.will import was_there, will_in
 from mqttscope.lint.wills import DUE, KEPT, StoredWill, Wills, summaries
@@ -24,7 +19,6 @@ class WillMessageAltered(DeliveryRule):
 
     code = "WIL408"
     severities = (Severity.ERROR, Severity.WARNING, Severity.INFO)
-    versions = ALL_VERSIONS
     statements = {
         V5: {"MQTT-3.1.2-14": "", "MQTT-3.1.2-15": "", "MQTT-3.1.3-10": ""},
         V3_1_1: {"MQTT-3.1.2-16": "", "MQTT-3.1.2-17": ""},
@@ -79,7 +73,7 @@ class WillMessageAltered(DeliveryRule):
         key, will, match = found
         phase, ended_ns = at.model(Wills).phase_of(key, will, at)
         since_ns = at.timestamp_ns - max(ended_ns, will.due_ns)
-        if phase != DUE or since_ns > float(self.set["window"]) * SECOND_NS or not was_there(ended_ns, at):
+        if phase != DUE or since_ns > self.nanoseconds("window") or not was_there(ended_ns, at):
             return None
         if match.ended or match.replaces or any(one.granted is None for one in match.subscriptions):
             return None

@@ -1,17 +1,12 @@
-"""WIL404."""
-
 import zlib
 from dataclasses import dataclass, field
 from itertools import islice
 
-from mqttscope.lint.broker_watch import SECOND_NS, doubt
-from mqttscope.lint.context import ConnectionKey, RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Confidence, Report, Severity
-from mqttscope.lint.rule import ALL_VERSIONS, V3_1, V3_1_1, V5, Findings, Needs, Rule
+from mqttscope.lint.broker_watch import doubt
+from mqttscope.lint.context import SECOND_NS, ConnectionKey, RuleContext
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Confidence, Findings, Needs, Report, Rule, Severity, examples
 from mqttscope.lint.wills import DUE, MAX_SAME, StoredWill, Wills
-from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Publish
+from mqttscope.mqtt import Direction, Publish
 from mqttscope.session.connection import Connection
 from mqttscope.session.history import MAX_RECENT, History
 from mqttscope.session.matching import FAILURE, Subscribed
@@ -62,17 +57,14 @@ class WillNotPublished(Rule):
     """
 
     code = "WIL404"
-    severity = Severity.ERROR
     severities = (Severity.ERROR, Severity.WARNING, Severity.INFO)
     confidence = Confidence.LIKELY
-    versions = ALL_VERSIONS
     statements = {
         V5: {"MQTT-3.1.2-7": "", "MQTT-3.1.2-8": "", "V5-WILL-takeover": ""},
         V3_1_1: {"MQTT-3.1.2-8": ""},
         V3_1: {"V31-CONNECT-will-published": ""},
     }
     also = {V5: ("MQTT-3.1.2-22",), V3_1_1: ("MQTT-3.1.2-24",)}
-    looks_at = Publish
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING | Needs.WHOLE
     settings = {"timeout": 30}
@@ -164,10 +156,6 @@ class WillNotPublished(Rule):
             +20 @1 > pingreq !!
     """)
 
-    @property
-    def _patience_ns(self) -> int:
-        return round(float(self.set["timeout"]) * SECOND_NS)
-
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """What comes is not waited for any more."""
         waiting = at.memory(self).wills.get(at.key)
@@ -199,7 +187,7 @@ class WillNotPublished(Rule):
                 continue
             waiting = memory.wills.setdefault(key, {})
             waiting[will.topic] = Awaited(at.key, one.topic_filter, one.packet, ended_ns, due_ns)
-            at.ask(self, due_ns + self._patience_ns, key)
+            at.ask(self, due_ns + self.nanoseconds("timeout"), key)
             number += 1
             if number == MAX_SUBSCRIBERS:
                 break
@@ -213,7 +201,7 @@ class WillNotPublished(Rule):
             return None
         told = []
         for topic, one in list(waiting.items()):
-            when_ns = one.due_ns + self._patience_ns
+            when_ns = one.due_ns + self.nanoseconds("timeout")
             if when_ns > at.timestamp_ns:
                 at.ask(self, when_ns)
             elif (at.server.last_timestamp_ns or 0) < one.due_ns:

@@ -1,13 +1,7 @@
-"""WIL103."""
-
 from collections.abc import Iterator
 
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
-from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import V3_1_1, V5, Findings, Rule
-from mqttscope.mqtt.constants import Direction, ProtocolVersion
-from mqttscope.mqtt.packets import Connect
+from mqttscope.lint.rules import V3_1_1, V5, Findings, Rule, RuleContext, Severity, examples
+from mqttscope.mqtt import Connect, Direction, ProtocolVersion
 from mqttscope.mqtt.properties import BY_NAME
 from mqttscope.mqtt.topics import topic_name_problem
 
@@ -41,7 +35,6 @@ class WillTopicInvalid(Rule):
         V5: ("MQTT-3.1.3-11", "MQTT-4.7.0-1", "MQTT-4.7.3-1"),
         V3_1_1: ("MQTT-3.1.3-10", "MQTT-4.7.1-1", "MQTT-4.7.3-1"),
     }
-    looks_at = Connect
     when = "will"
     sender = Direction.CLIENT_TO_SERVER
 
