@@ -14,17 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 from mqttscope import arguments
 from mqttscope.events import MalformedEvent, PacketEvent, UnparsedEvent
-from mqttscope.mqtt.codec import packet_end
 from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Connect, Publish
 from mqttscope.mqtt.stream import PacketStream, StreamItem
 from mqttscope.mqtt.view import PAYLOAD_LIMIT
-from mqttscope.secrets.packets import BROKEN, CLEAR, ends_framing
+from mqttscope.secrets.given import hidden_in_given
+from mqttscope.secrets.packets import CLEAR
 from mqttscope.session.connection import Connection
 
 if TYPE_CHECKING:
     from mqttscope.api.captures import Packet
+    from mqttscope.report.public import Found
 
 FROM_SERVER = (PacketType.CONNACK, PacketType.SUBACK, PacketType.UNSUBACK, PacketType.PINGRESP)
 """Packet types that only servers send."""
@@ -61,20 +62,33 @@ class Sequence:
         connection = self.connection
         items = self.stream.feed(raw)
         items += self.stream.close()
-        if packet_end(raw, 0, len(raw))[1] == len(raw):
-            # One packet is given mostly, and it says itself what it is.
-            connection.client_side.doubt = connection.server_side.doubt = CLEAR
-        elif any(map(ends_framing, items)):
-            # Who knows whether what comes first is a packet, when something after it is none.
-            connection.client_side.doubt = connection.server_side.doubt = BROKEN
-            connection.doubtful = True
+        # The bytes are looked at as a whole (`events`).
+        connection.client_side.doubt = connection.server_side.doubt = CLEAR
         if not self.connection.version_known:
             source = self.stream.version_source
             self.connection.assume_version(self.stream.version, source or "none", known=source == "CONNECT")
         return items
 
-    def events(self, raw: bytes) -> Iterator[PacketEvent | MalformedEvent | UnparsedEvent]:
-        """Events as a capture would give them, at time zero."""
+    def events(
+        self, raw: bytes, *, show_secrets: bool = False
+    ) -> Iterator[PacketEvent | MalformedEvent | UnparsedEvent]:
+        """Events as a capture would give them, at time zero; of damaged bytes without what is secret in them."""
+        from mqttscope.report.public import public_given
+
+        before = self.malformed
+        found = list(self._events(raw))
+        if show_secrets or self.malformed == before:
+            yield from found
+            return
+        places = hidden_in_given(raw, self.connection.version)
+        at = 0
+        for event in found:
+            size = len(_bytes_of(event))
+            own = [(max(0, start - at), min(end - at, size)) for start, end in places if start < at + size and end > at]
+            at += size
+            yield public_given(event, own)
+
+    def _events(self, raw: bytes) -> Iterator[Found]:
         connection = self.connection
         number = 0
         for item in self.items(raw):
@@ -89,7 +103,6 @@ class Sequence:
             elif isinstance(item, Malformed):
                 self.malformed += 1
                 made, side = item.packet, connection.side(direction)
-                doubt = side.doubt
                 if made is not None and (item.complete or isinstance(made, Connect)):
                     connection.identify(made, item.raw)
                 topic = connection.resolve_topic(made, direction) if isinstance(made, Publish) else None
@@ -97,13 +110,10 @@ class Sequence:
                 side.stream_offset += len(item.raw)
                 if made is not None and item.complete:
                     connection.apply(made, direction, number, 1, 0)
-                side.doubt = doubt
-                connection.distrust(item, direction)
                 number += 1
             else:
                 self.malformed += 1
                 yield UnparsedEvent(connection, direction, 1, 0, "-", item)
-                connection.distrust(item, direction)
 
     def json(self, raw: bytes, limit: int, *, show_secrets: bool) -> Iterable[bytes]:
         """JSON Lines of the events, without what only a capture has."""
@@ -118,7 +128,7 @@ class Sequence:
                 lines.append(data)
 
         reporter = JsonLines(Lines(), payload_limit=limit, show_secrets=show_secrets)
-        for event in self.events(raw):
+        for event in self.events(raw, show_secrets=show_secrets):
             reporter.feed(event)
             for line in lines:
                 yield harmless(dumps(self.without_capture(orjson.loads(line)))) + b"\n"
@@ -133,6 +143,12 @@ class Sequence:
         if self.line is not None:
             shown = {"schema": shown.pop("schema"), "event": shown.pop("event"), "line": self.line, **shown}
         return shown
+
+
+def _bytes_of(event: Found) -> bytes:
+    if isinstance(event, PacketEvent):
+        return event.packet.raw
+    return event.malformed.raw if isinstance(event, MalformedEvent) else event.unparsed.raw
 
 
 def decode(
@@ -168,7 +184,7 @@ def decode(
     sequence = Sequence(read_version(version), sender)
     views = Views(payload_limit=read_limit(payload_limit), show_secrets=show_secrets)
     found: list[Packet] = []
-    for event in sequence.events(bytes(data)):
+    for event in sequence.events(bytes(data), show_secrets=show_secrets):
         packet = views.packet(event)
         line = orjson.dumps(sequence.without_capture(packet.to_dict())).decode()
         shown = replace(packet, capture="", frame=None, timestamp_ns=None, connection=None, client="", server="")

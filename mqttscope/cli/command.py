@@ -175,6 +175,9 @@ def make_command(cls: type[T], **settings: Any) -> Callable[[Callable[[T], int]]
 
     def decorate(run: Callable[[T], int]) -> Command:
         def callback(**values: Any) -> int:
+            from mqttscope.cli.configuration import hide_configured
+
+            hide_configured()
             return run(collect(cls, values))
 
         text = inspect.cleandoc(run.__doc__ or "")

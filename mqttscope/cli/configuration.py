@@ -7,9 +7,8 @@ It is ``mqttscope.toml``, or ``[tool.mqttscope]`` in ``pyproject.toml``, from th
 
 from __future__ import annotations
 
-import difflib
 import os
-import tomllib
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +22,9 @@ if TYPE_CHECKING:
 NAME = "mqttscope.toml"
 SHARED = "pyproject.toml"
 VARIABLE = "MQTTSCOPE_CONFIG"
-TABLES = ("lint", "rules", "payload")
+TABLES = ("lint", "rules", "payload", "secrets")
 """What a configuration can hold."""
+_WORD = re.compile("[A-Za-z]{3,40}")
 
 
 def find_configuration(start: Path) -> Path | None:
@@ -47,11 +47,12 @@ def read_document(path: Path) -> dict[str, Any]:
         raise click.UsageError(f"{path}: tool.mqttscope is not a table")
     for key in document:
         if key not in TABLES:
+            import difflib
+
             near = difflib.get_close_matches(key, TABLES, 1, 0.5)
             hint = f"did you mean {near[0]}? " if near else ""
-            raise click.UsageError(
-                f"{path}: {key[:60]} is an unknown key; {hint}The tables are [lint], [rules] and [[payload]]."
-            )
+            known = "[lint], [rules], [[payload]] and [secrets]"
+            raise click.UsageError(f"{path}: {key[:60]} is an unknown key; {hint}The tables are {known}.")
     return document
 
 
@@ -62,6 +63,8 @@ def _tools(path: Path) -> dict[str, Any]:
 
 
 def _load(path: Path) -> dict[str, Any]:
+    import tomllib
+
     try:
         return tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
@@ -97,6 +100,28 @@ def checked_payloads(document: dict[str, Any], path: Path) -> tuple[PayloadTable
 
     with ErrorTranslation(click.UsageError, PayloadConfigError, before=f"{path}: "):
         return payload_tables(document, lambda name: (path.parent / name).read_bytes())
+
+
+def hide_configured() -> None:
+    """Hide the values of names that ``[secrets]`` of the configuration has, in whatever the running command shows."""
+    path = _source()
+    if path is None or not path.is_file():
+        return
+    try:
+        table = read_document(path).get("secrets")
+    except click.UsageError:
+        return  # the command says it, or needs no configuration
+    if table is None:
+        return
+    words = table.get("words") if isinstance(table, dict) and table.keys() == {"words"} else None
+    if not isinstance(words, list) or not all(isinstance(word, str) and _WORD.fullmatch(word) for word in words):
+        raise click.UsageError(
+            f"{path}: [secrets] has one key, words: a list of last words of names, each of three letters or more,"
+            ' such as words = ["imei"]'
+        )
+    from mqttscope.secrets.names import set_words
+
+    set_words(words)
 
 
 def warn_of_configuration() -> None:

@@ -98,7 +98,7 @@ def command(given: DecodeOptions) -> int:
                 if from_input:
                     sink.write(f"line {line}\n".encode())
                 tree = Tree(sink, view)
-                for event in decoder.events(raw):
+                for event in decoder.events(raw, show_secrets=given.show_secrets):
                     tree.feed(event)
                 tree.close()
             if decoder.malformed:

@@ -35,6 +35,7 @@ from mqttscope.net.segment import UNREAD
 from mqttscope.redact.check import SHORTEST, Check, Hit
 from mqttscope.redact.kinds import Choice
 from mqttscope.redact.redaction import Redaction
+from mqttscope.redact.verify import judge
 from mqttscope.report import documents as doc
 
 _REPLACED = doc.record({"values": doc.COUNT.at(itemgetter(0)), "bytes": doc.COUNT.at(itemgetter(1))})
@@ -49,6 +50,7 @@ REPORT = doc.record({
     }).at("run"),
     "left_out": doc.by_name(doc.COUNT).at("run.dropped"), "tls_key_blocks": doc.COUNT.at("keys"),
     "differing_packets": doc.COUNT.at(lambda report: report.run.packets.differing + report.run.unfit),
+    "differing_findings": doc.each(doc.TEXT).at("differences"),
 })  # fmt: skip
 """The document of ``redact --report --format json``."""
 
@@ -86,6 +88,8 @@ class RedactRun:
         """Blocks with keys of TLS that were left out."""
         self.drops: list[CaptureDrops] = []
         self.hits: list[Hit] = []
+        self.differences: list[str] = []
+        """How the findings of the new capture differ from those of the old ones."""
 
     def execute(self) -> int:
         """Write the capture, or look through those that are named; returns the exit code."""
@@ -104,13 +108,15 @@ class RedactRun:
                 _key(given.key_file), choice, cast(BinaryIO, spool), ip_frame, given.protocol.dissection()
             )  # fmt: skip
             with ErrorTranslation(CannotWriteError, OSError, before="cannot write a temporary file: "):
-                for frame in self._frames_again(run.survey):
-                    run.feed(frame)
+                before = judge(self._frames_again(run.survey), given.protocol.dissection(), run.feed)
                 run.close()
             if self.watch.errors and not run.read:
                 warn(f"{target} is not written: nothing could be read")
                 return EXIT_UNREADABLE
             written = self._write(run, target)
+        if written and os.path.isfile(target):
+            after = judge(open_capture([target]), given.protocol.dissection())
+            self.differences = before.differences(after)
         self._tell(run, target, written=written)
         if given.form is not None:
             Output().write_all(self._json(run) if given.form == "json" else self._text(run).encode())
@@ -271,6 +277,8 @@ class RedactRun:
             self._tell_clean(target)
         if not run.dissector.connections and not self.watch.errors:
             warn(advice.nothing_found(run.dissector) or "")
+        if self.differences:
+            warn(f"lint finds something else in {target}: {'; '.join(self.differences)}")
         differing = run.packets.differing + run.unfit
         if differing:
             warn(
@@ -292,7 +300,12 @@ class RedactRun:
         return "\n".join(lines) + "\n"
 
     def _json(self, run: Redaction) -> bytes:
-        return orjson.dumps(REPORT.view(SimpleNamespace(run=run, given=self.given, keys=self.keys))) + b"\n"
+        return (
+            orjson.dumps(
+                REPORT.view(SimpleNamespace(run=run, given=self.given, keys=self.keys, differences=self.differences))
+            )
+            + b"\n"
+        )
 
 
 def _spooled() -> BinaryIO:

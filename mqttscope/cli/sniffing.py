@@ -371,7 +371,7 @@ class Sniffing:
         if flows.total_limit_hits:
             yield (
                 f"limit: {counted(flows.total_limit_hits, 'time')} out-of-order bytes were given up: at most"
-                f" {flows.max_total_buffered_bytes:,} are kept"
+                f" {flows.budget.limit:,} are kept"
             )
         if self.fragments.evicted:
             yield f"limit: {counted(self.fragments.evicted, 'fragmented datagram')} forgotten to make room"

@@ -138,6 +138,9 @@ def configuration(lint: click.Command) -> str:
             out.append(f"| `{key}` | {_value(options[key])} | {markdown(_help(options[key]))} |")
     out += ["", "## `[[payload]]`", "", "How payloads are decoded, by topic ([payloads.md](payloads.md)).", ""]
     out += ["| key | meaning |", "|---|---|", *(f"| `{key}` | {_PAYLOAD_KEYS[key]} |" for key in KEYS)]
+    out += ["", "## `[secrets]`", "", "What is hidden beside the usual names ([secrets.md](secrets.md)).", ""]
+    out += ["| key | value | meaning |", "|---|---|---|"]
+    out += ["| `words` | list | Further last words of names whose values are secrets: `imei`. |"]
     out += ["", "## `[rules.CODE]`", "", "Settings of rules, with what they are when nothing is set.", ""]
     out += ["| rule | setting | default |", "|---|---|---|"]
     for code, rule in all_rules().items():

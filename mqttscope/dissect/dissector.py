@@ -107,7 +107,7 @@ class Dissector:
         self.one_sided = 0
         """Closed MQTT connections of which the capture has one direction alone."""
         self.packet_events = PacketEvents()
-        self._transports = Transports(self.options, self.packet_events, self.alarm)
+        self._transports = Transports(self.options, self.packet_events, self.alarm, self.flows.budget)
         self.named_otherwise, self.other_tls = self._transports.named_otherwise, self._transports.other_tls
         self._resets: dict[tuple[str, int], bytes] = {}
         """Who sent the latest resets, by capture and frame."""
@@ -141,6 +141,16 @@ class Dissector:
             self._note_reset(segment)
         for event in self.flows.feed(segment):
             yield from self._handle(event)
+
+    def adopt(self, flow: Flow) -> None:
+        """Continue with a flow that another dissector remembered."""
+        self.flows.adopt(flow)
+        dialogue = flow.context
+        while isinstance(dialogue, FlowState):
+            for stream in (dialogue.client_stream, dialogue.server_stream):
+                stream.budget = self.flows.budget
+                stream.budget.take(stream.held)
+            dialogue = dialogue.inner
 
     def take(self, item: Segment | CaptureNotice | Decrypted | Event) -> Iterator[Event]:
         """Events of whatever comes next; events pass through."""

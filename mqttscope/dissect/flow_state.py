@@ -362,7 +362,7 @@ class FlowState:
     def restart_stream(self, from_client: bool) -> list[StreamItem]:
         """Begin a stream again, looking for packets: an unknown number of its bytes is lost.  Returns what it held."""
         old = self.stream(from_client)
-        new = PacketStream(old.version, old.version_source, old.max_packet_bytes)
+        new = PacketStream(old.version, old.version_source, old.max_packet_bytes, budget=old.budget)
         new.lose_framing()
         if from_client:
             self.client_stream = new

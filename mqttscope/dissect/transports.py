@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Final, Protocol
 
+from mqttscope.budget import Budget
 from mqttscope.dissect.flow_state import IGNORED, SEARCHING, Arrival, Counting, FlowState, FlowTrigger, Held, Over
 from mqttscope.dissect.options import MQTT, TLS, WEBSOCKET, Options
 from mqttscope.events import ConnectionOpened, Event, MalformedEvent, PacketEvent, UnparsedEvent
@@ -241,9 +242,16 @@ _SPOKEN: Final = {"tcp": MQTT, "websocket": WEBSOCKET, TLS: TLS}
 class Transports:
     """Makes the connections of flows that carry MQTT, and takes off what wraps it: events come from ``packets``."""
 
-    def __init__(self, options: Options, packets: PacketEvents, alarm: Callable[[Flow], Callable[[int], None]]) -> None:
+    def __init__(
+        self,
+        options: Options,
+        packets: PacketEvents,
+        alarm: Callable[[Flow], Callable[[int], None]],
+        budget: Budget,
+    ) -> None:
         """``alarm``: gives what has a `ConnectionDue` of a flow's connection reported at a capture time."""
         self._options = options
+        self._budget = budget
         self._packets = packets
         self._alarm = alarm
         self.watcher: Callable[[FlowState, object], None] | None = None
@@ -294,7 +302,7 @@ class Transports:
             connection.revision += 1
         limit, version = self._options.max_packet_bytes, self._options.version
         for stream in (dialogue.client_stream, dialogue.server_stream):
-            stream.max_packet_bytes = limit
+            stream.max_packet_bytes, stream.budget = min(limit, self._budget.limit), self._budget
             stream.version_source = ""
             if version is not None:
                 stream.version, stream.version_source = version, "given"

@@ -126,7 +126,7 @@ DISCARD_REASONS = (
     "damaged",
 )  # fmt: skip
 CLOSINGS = ("fin", "reset", "port_reused", "idle", "evicted", "capture_end")
-UNPARSED_REASONS = ("resynchronised", "gap", "too_large", "not_mqtt", *CLOSINGS[1:])
+UNPARSED_REASONS = ("resynchronised", "gap", "too_large", "no_room", "not_mqtt", *CLOSINGS[1:])
 
 
 _BROKEN = (

@@ -19,7 +19,7 @@ from mqttscope.mqtt.fields import BITS, TYPES, Field, members_of
 from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.properties import LISTS, PROPERTIES, Properties, Property
 from mqttscope.mqtt.wire import BINARY, REST, U8, U16, U32, UTF8, UTF8_PAIR, VARIABLE_BYTE_INTEGER
-from mqttscope.secrets.credentials import TEXTS, starred
+from mqttscope.secrets.credentials import TEXTS, starred, starred_pair
 from mqttscope.secrets.forms import without_tokens
 
 Row = dict[str, Any]
@@ -187,6 +187,7 @@ def _properties_row(block: Properties, path: str, bad: Bad, other: Bad) -> Row:
         elif column == "user_property":
             pairs = shown.setdefault(column, [])
             at = f"{path}.user_property[{len(pairs)}]"
+            value = starred_pair(*value)
             pairs.append({"name": text(value[0], f"{at}.name", bad), "value": text(value[1], f"{at}.value", bad)})
         elif column in LISTS:
             shown.setdefault(column, []).append(value)

@@ -69,7 +69,7 @@ def resume(memory: FlowMemory, dissector: Dissector, collector: Collector) -> No
         dissector.connections += 1
     if memory.holes:
         collector.holes[flow_key(memory.flow.key)] = memory.holes
-    dissector.flows.adopt(memory.flow)
+    dissector.adopt(memory.flow)
 
 
 def remembered(dissector: Dissector, collector: Collector, watermark_ns: int | None = None) -> list[FlowMemory]:

@@ -27,6 +27,7 @@ from mqttscope.net.http_upgrade import SUBPROTOCOL_NAME
 from mqttscope.net.reassembly import HalfStream
 from mqttscope.net.websocket import Inflater, WebSocket
 from mqttscope.secrets.addresses import public_details, without_http_secrets
+from mqttscope.secrets.forms import joined
 from mqttscope.secrets.packets import (
     BROKEN,
     CLEAR,
@@ -38,7 +39,6 @@ from mqttscope.secrets.packets import (
     hidden_in_packet,
     hidden_in_unparsed,
     holds_secrets,
-    joined,
 )
 from mqttscope.secrets.values import public, public_damaged
 from mqttscope.session.connection import Connection

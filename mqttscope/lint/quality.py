@@ -33,7 +33,7 @@ _OPEN_ENDS: Final = frozenset(("capture_end", "idle", "evicted"))
 packet."""
 _NOTHING_MISSING: Final = frozenset(("proxy_header", "reset", "port_reused"))
 """Reasons for unparsed bytes that lack nothing: their sender sent no more of the packet, or they are not MQTT."""
-_UNREAD: Final = frozenset(("too_large", "websocket", "tls", "capture_changed"))
+_UNREAD: Final = frozenset(("too_large", "no_room", "websocket", "tls", "capture_changed"))
 """Reasons for unparsed bytes for which no rule blames anybody."""
 _UNTAKEN: Final = "out_of_window"
 """Reason for discarded segments whose bytes a receiver may have read."""

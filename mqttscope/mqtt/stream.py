@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from mqttscope.budget import Budget
 from mqttscope.mqtt.codec import (
     FAST,
     NEED_MORE,
@@ -53,7 +54,8 @@ class Unparsed:
 
     reason: str
     """``resynchronised``: skipped while looking for a packet; ``gap``: lost bytes alone, or a packet that lost bytes in
-    a place that cannot be done without; ``too_large``: a packet above the limit."""
+    a place that cannot be done without; ``too_large``: a packet above the limit; ``no_room``: the budget of all
+    connections was used up."""
     length: int
     """How many bytes of the stream, lost ones included."""
     raw: bytes = b""
@@ -103,6 +105,8 @@ class PacketStream:
     reserved: int = 0
     """Packets of a reserved type since framing was last found."""
     closed: bool = False
+    budget: Budget | None = field(default=None, compare=False, repr=False)
+    """Of all streams together; a packet that does not fit into it is passed over."""
 
     @property
     def busy(self) -> bool:
@@ -153,10 +157,10 @@ class PacketStream:
             if not data:
                 return out
         self.chunks.append(data)
-        self.held += len(data)
+        self._hold(len(data))
         if not self.searching:
             if self.held < self.wanted:
-                return out
+                return self._keep_room(out)
             self._frame(self._take(), out)
         return self._settle(out)
 
@@ -254,7 +258,24 @@ class PacketStream:
             decoders = FAST[self.version] if self.version_source else _UNKNOWN
         if position < end:
             rest = data[position:] if position else data
-            self.chunks, self.held = [rest], len(rest)
+            self.chunks = [rest]
+            self._hold(len(rest))
+        return self._keep_room(out)
+
+    def _hold(self, size: int) -> None:
+        self.held += size
+        if self.budget is not None:
+            self.budget.take(size)
+
+    def _keep_room(self, out: list[StreamItem]) -> list[StreamItem]:
+        """Pass over the packet at the front if there is no room for more of it."""
+        if self.budget is None or not self.wanted or not self.budget.is_exceeded:
+            return out
+        head, held, wanted = b"".join(self.chunks[:2])[:MAX_TOO_LARGE_BYTES], self.held, self.wanted
+        self._hold(-held)
+        self.chunks, self.wanted = [], 0
+        self.skipped, self.skip = Unparsed("no_room", wanted, head, 0, head[0] >> 4), wanted - held
+        self._end_skip(out)
         return out
 
     def _unusual(self, raw: bytes, body: int, out: list[StreamItem]) -> int:
@@ -338,7 +359,8 @@ class PacketStream:
 
     def _take(self) -> bytes:
         whole = b"".join(self.chunks)
-        self.chunks, self.held, self.wanted = [], 0, 0
+        self._hold(-self.held)
+        self.chunks, self.wanted = [], 0
         return whole
 
     def _pass_over(self, data: bytes, out: list[StreamItem]) -> bytes:
@@ -396,7 +418,8 @@ class PacketStream:
 
     def _resume_search(self, rest: bytes, out: list[StreamItem]) -> list[StreamItem]:
         self.searching = True
-        self.chunks, self.held, self.wanted = [rest], len(rest), 0
+        self.chunks, self.wanted = [rest], 0
+        self._hold(len(rest))
         return out
 
     def _settle(self, out: list[StreamItem], *, final: bool = False) -> list[StreamItem]:
@@ -407,7 +430,8 @@ class PacketStream:
             self._pass_by(whole[:start])
             rest = whole[start:]
             if needed:
-                self.chunks, self.held, self.wanted = [rest], len(rest), needed - start
+                self.chunks, self.wanted = [rest], needed - start
+                self._hold(len(rest))
             else:
                 self._end_search(out)
                 self._frame(rest, out)

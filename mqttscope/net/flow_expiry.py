@@ -13,11 +13,12 @@ happens to a flow, and when, does not depend on other traffic.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush, nsmallest
 from operator import attrgetter
 from typing import Final
 
+from mqttscope.budget import Budget
 from mqttscope.net.damage import drop, last_to_be_used, unanswered
 from mqttscope.net.damage import due_ns as damaged_due_ns
 from mqttscope.net.flow import Entry, Flow, FlowAlarm, FlowClosed, FlowEvent, FlowReport
@@ -31,13 +32,10 @@ MAX_FLOWS: Final = 100_000
 MAX_BUFFERED_BYTES: Final = 4 * 1024 * 1024
 MAX_BUFFERED_SEGMENTS: Final = 32_768
 """Both per direction; a 64 KiB burst in 3-byte segments and out of order still fits."""
-MAX_TOTAL_BUFFERED_BYTES: Final = 256 * 1024 * 1024
-"""Of all flows together."""
 IDLE_TIMEOUT_NS: Final = 3 * 3600 * _SECOND
 """Linux probes a silent connection after 2 h, and gives it up 11 min later."""
 LINGER_NS: Final = 125 * _SECOND
-"""Time for which a closed flow is remembered after its last segment, so that what is sent again does not open another:
-the longest retransmission time-out of Linux is 120 s."""
+"""Time for which a closed flow is remembered after its last segment; Linux sends again after 120 s at most."""
 REMEMBERED_BYTES: Final = 1_024
 """Last bytes of each direction of a closed flow that are remembered, to compare late segments with them."""
 PROVEN_WAIT_NS: Final = _SECOND // 4
@@ -65,7 +63,8 @@ class FlowRegister:
     idle_timeout_ns: int = IDLE_TIMEOUT_NS
     max_buffered_bytes: int = MAX_BUFFERED_BYTES
     max_buffered_segments: int = MAX_BUFFERED_SEGMENTS
-    max_total_buffered_bytes: int = MAX_TOTAL_BUFFERED_BYTES
+    budget: Budget = field(default_factory=Budget)
+    """Of all flows together, and of those who read them."""
     verify_checksums: bool = True
     """Whether segments with a wrong checksum wait until it is clear whether they were damaged (`damage`)."""
 
@@ -73,8 +72,8 @@ class FlowRegister:
         self.max_flows = max(1, self.max_flows)
         self.flows: dict[bytes, Flow] = {}
         """Open flows, and flows that closed recently, by ``Flow.key``."""
-        self.buffered_bytes = self.most_buffered_bytes = 0
-        """In all flows now, and their maximum since the reader reset it."""
+        self.buffered_bytes = 0
+        """In all flows now."""
         self.opened_flows = self.evicted_flows = self.idle_flows = 0
         self.copies: dict[str, Flow] = {}
         """A flow of which each capture has a segment that was captured before, of a connection if there is one."""
@@ -142,7 +141,12 @@ class FlowRegister:
                 del self._plain[plain_key(key)]
         self._closed.pop(flow.key, None)
         self._queued.pop(flow.key, None)
-        self.buffered_bytes -= flow.initiator.buffer.size + flow.responder.buffer.size
+        self._buffer(-flow.initiator.buffer.size - flow.responder.buffer.size)
+
+    def _buffer(self, size: int) -> None:
+        """Count bytes that are kept from now on, or, if negative, no more."""
+        self.buffered_bytes += size
+        self.budget.take(size)
 
     def _settle(self, half: HalfStream, peer: HalfStream, now: int, report: FlowReport) -> None:
         """Give up holes at a limit, and set the deadline of the first hole that remains."""
@@ -167,11 +171,12 @@ class FlowRegister:
     def _account(self, flow: Flow, before: int, events: list[FlowEvent]) -> None:
         """Update the sum of all buffers; empty the buffers of the flow if the sum is too large."""
         initiator, responder = flow.initiator, flow.responder
-        self.buffered_bytes += initiator.buffer.size + responder.buffer.size - before
-        self.most_buffered_bytes = max(self.most_buffered_bytes, self.buffered_bytes)
-        if self.buffered_bytes > self.max_total_buffered_bytes:
+        size = initiator.buffer.size + responder.buffer.size
+        if size != before:
+            self._buffer(size - before)
+        if size and self.budget.is_exceeded:
             self.total_limit_hits += 1
-            self.buffered_bytes -= initiator.buffer.size + responder.buffer.size
+            self._buffer(-size)
             for half, from_initiator in ((initiator, True), (responder, False)):
                 half.empty(FlowReport(flow, from_initiator, last_place(flow), events))
                 half.clear = half.state in (ASSUMED, OPEN)
@@ -216,7 +221,7 @@ class FlowRegister:
         before = flow.initiator.buffer.size + flow.responder.buffer.size
         flow.initiator.flush(FlowReport(flow, True, place, events))
         flow.responder.flush(FlowReport(flow, False, place, events))
-        self.buffered_bytes -= before
+        self._buffer(-before)
         both_ended = flow.initiator.ended and flow.responder.ended
         self._mark_closed(flow, "fin" if both_ended else how, place, events)
 

@@ -88,17 +88,9 @@ class FlowTable(FlowRegister):
         if entry is None or segment.missing or (segment.checksum == WRONG and self.verify_checksums):
             return None
         taken = self.continues(
-            entry,
-            segment.sequence,
-            segment.acknowledgment,
-            segment.flags,
-            segment.window,
-            segment.payload,
-            segment.options,
-            segment.frame,
-            segment.timestamp_ns,
-            segment.capture,
-        )
+            entry, segment.sequence, segment.acknowledgment, segment.flags, segment.window, segment.payload,
+            segment.options, segment.frame, segment.timestamp_ns, segment.capture,
+        )  # fmt: skip
         return entry if taken else None
 
     def continues(
@@ -201,7 +193,7 @@ class FlowTable(FlowRegister):
         if known is not None:
             self._forget(known[0])
         self._register(flow)
-        self.buffered_bytes += flow.initiator.buffer.size + flow.responder.buffer.size
+        self._buffer(flow.initiator.buffer.size + flow.responder.buffer.size)
         if flow.closed:
             self._forget_later(flow)
         else:
@@ -536,13 +528,13 @@ class FlowTable(FlowRegister):
         if from_initiator == (not segment.flags & ACK):
             flow.initiator_known = True
         elif not half.told and not peer.told:
-            buffered = self.buffered_bytes
+            buffered = self.buffered_bytes, self.budget.used
             self._forget(flow)
             flow.key = reverse_key(flow.key)
             flow.initiator, flow.responder = flow.responder, flow.initiator
             flow.initiator_known = True
             self._register(flow)
-            self.buffered_bytes = buffered
+            self.buffered_bytes, self.budget.used = buffered
         return self._index[segment.key]
 
 
@@ -577,16 +569,9 @@ def delivered(entry: Entry, segment: Segment) -> StreamData:
     offset = half.offset - len(payload)
     received = acknowledged(entry, segment.acknowledgment)
     return StreamData(
-        flow,
-        from_initiator,
-        payload,
-        offset,
-        segment.frame,
-        segment.timestamp_ns,
-        segment.capture,
-        received,
+        flow, from_initiator, payload, offset, segment.frame, segment.timestamp_ns, segment.capture, received,
         peer.offset,
-    )
+    )  # fmt: skip
 
 
 def _take(entry: Entry, segment: Segment, report: FlowReport, peer_report: FlowReport) -> None:

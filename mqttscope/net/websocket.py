@@ -46,6 +46,9 @@ MAX_PENDING_BYTES: Final = 64 * 1024
 MAX_FINAL_BLOCKS: Final = 16
 """DEFLATE blocks with BFINAL set in one message, each of which restarts zlib."""
 WINDOW_BYTES: Final = 32 * 1024
+MAX_INFLATE_RATIO: Final = 200
+"""Times its size to which a message may inflate, beyond `MAX_INFLATE_BYTES`; the limit of Apache's mod_deflate."""
+_TOO_MUCH: Final = f"the message inflates to more than {MAX_INFLATE_RATIO} times its size"
 _NOT_KEPT: Final = f"the state inside a message of more than {MAX_PENDING_BYTES} compressed bytes was not kept"
 _INFLATE_STEP: Final = 64 * 1024
 _FLUSH: Final = b"\x00\x00\xff\xff"
@@ -123,6 +126,7 @@ class Inflater:
     tail: bytearray = field(default_factory=bytearray)  # output of the current message, likewise
     pending: bytearray = field(default_factory=bytearray)  # its compressed bytes, empty when they are too many
     fed: int = 0  # how many compressed bytes the current message has had
+    made: int = 0  # how many bytes it has inflated to
     finals: int = 0  # how many final blocks it has had
     restart: bool = False  # the last byte ended a final block
     zlib_object: Any = field(default=None, repr=False, compare=False)
@@ -143,7 +147,7 @@ class Inflater:
             if error:
                 del out[before:]  # inside a block the flush was read as data
         if error:
-            if len(self.pending) == had:
+            if len(self.pending) == had and error != _TOO_MUCH:
                 self._salvage(data + _FLUSH if last else data, out, sum(map(len, out[delivered:])))
             self.reset()
         elif last:
@@ -175,7 +179,7 @@ class Inflater:
             if len(self.window) > 2 * WINDOW_BYTES:
                 del self.window[:-WINDOW_BYTES]
         self.zlib_object = None
-        self.fed = self.finals = 0
+        self.fed = self.made = self.finals = 0
         self.restart = False
         self.tail.clear()
         self.pending.clear()
@@ -192,7 +196,7 @@ class Inflater:
 
     def _replay(self) -> str | None:
         self.zlib_object = None
-        self.fed = self.finals = 0
+        self.fed = self.made = self.finals = 0
         self.tail.clear()
         return self._run(bytes(self.pending), [])
 
@@ -208,6 +212,9 @@ class Inflater:
             except zlib.error as error:
                 return str(error)
             if piece:
+                self.made += len(piece)
+                if self.made > MAX_INFLATE_BYTES + MAX_INFLATE_RATIO * self.fed:
+                    return _TOO_MUCH
                 out.append(piece)
                 self.tail += piece[-WINDOW_BYTES:]
                 if len(self.tail) > 2 * WINDOW_BYTES:

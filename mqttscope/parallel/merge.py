@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final
 
-from mqttscope.net.flow_expiry import MAX_FLOWS, MAX_TOTAL_BUFFERED_BYTES
+from mqttscope.budget import unfinished_bytes
+from mqttscope.net.flow_expiry import MAX_FLOWS
 from mqttscope.parallel.crew import END, Crew, Outlet, unpickled
 from mqttscope.parallel.walk import IndivisibleError, Rank, Walk
 
@@ -93,13 +94,13 @@ class Sender:
         # What was reached in between is at most what was there before, and all that came.
         bounds = (
             self._flows + flows.opened_flows - self._opened,
-            flows.most_buffered_bytes,
+            flows.budget.most,
             self._limited + len(self.places),
         )
         # As a plain tuple: `marshal` takes several times as long for many texts.
         self._outlet.send(pickle.dumps((done, *bounds, self.columns(), self.ranks), pickle.HIGHEST_PROTOCOL))
         self._opened, self._flows, self._limited = flows.opened_flows, len(flows.flows), self.limited
-        flows.most_buffered_bytes = flows.buffered_bytes
+        flows.budget.most = flows.budget.used
         self._renew()
 
     def columns(self) -> Columns:
@@ -130,6 +131,7 @@ class Merge:
         """``max_limited``: the limit for what batches count as ``limited``."""
         self._queues = [_Queue() for _ in range(count)]
         self._max_limited = EVERYTHING if max_limited is None else max_limited
+        self._unfinished_bytes = unfinished_bytes()
         self.most_bytes = 0
         """The most bytes of messages that ever waited."""
 
@@ -179,7 +181,7 @@ class Merge:
                 queue.start = 0
             owners.append((len(places), number))
             limits = [one + other for one, other in zip(limits, most, strict=True)]
-        if limits[0] >= MAX_FLOWS or limits[1] > MAX_TOTAL_BUFFERED_BYTES or limits[2] >= self._max_limited:
+        if limits[0] >= MAX_FLOWS or limits[1] > self._unfinished_bytes or limits[2] >= self._max_limited:
             raise IndivisibleError("a limit for all flows together may be reached")
         if not places:
             return

@@ -19,7 +19,8 @@ import orjson
 
 from mqttscope.errors import MqttscopeError
 from mqttscope.mqtt.view import PAYLOAD_LIMIT, binary, printable, text, utf8
-from mqttscope.secrets.forms import NAME_OF_CREDENTIAL, SHORTEST, without_tokens
+from mqttscope.secrets.forms import SHORTEST, without_tokens
+from mqttscope.secrets.names import MIN_DIGITS, is_secret_name
 
 MAX_JSON_BYTES = 1 << 20
 """Longer payloads are not parsed as JSON."""
@@ -195,13 +196,11 @@ class Simplified:
     """Whether something was left out: levels beyond `MAX_DEPTH`, items beyond `MAX_ITEMS`."""
 
 
-_SECRET_NAME = re.compile(NAME_OF_CREDENTIAL, re.IGNORECASE)
-
-
 def simplified(value: Any, *, show_secrets: bool = False) -> Simplified:
     """A value without its secrets, and bounded, since shared references can multiply it or make it contain itself.
 
-    Secrets are texts and bytes under a name that says so, and credentials of a known form; asterisks take their place.
+    Secrets are texts, bytes and numbers under a name that says so, and credentials of a known form; asterisks take
+    their place.
     """
     made = Simplified(None)
     made.value = _Simplifier(made, show_secrets=show_secrets).value(value, 0, secret=False)
@@ -215,8 +214,10 @@ class _Simplifier:
         self._left = MAX_ITEMS
 
     def value(self, value: Any, depth: int, *, secret: bool) -> Any:
-        if isinstance(value, bool | int | float) or value is None:
+        if isinstance(value, bool) or value is None:
             return value
+        if isinstance(value, int | float):
+            return self._number(value, secret=secret)
         if isinstance(value, str):
             return self._text(value, secret=secret)
         if isinstance(value, bytes | bytearray | memoryview):
@@ -257,6 +258,12 @@ class _Simplifier:
         self._made.cut = True
         return CUT
 
+    def _number(self, value: float, *, secret: bool) -> float | str:
+        if self._show_secrets or not secret or sum(map(str.isdigit, str(value))) < MIN_DIGITS:
+            return value
+        self._made.hidden = True
+        return "*" * len(str(value))
+
     def _text(self, value: str, *, secret: bool) -> str:
         if self._show_secrets or not value:
             return value
@@ -281,7 +288,7 @@ class _Simplifier:
 
 
 def _is_secret(key: Any) -> bool:
-    return isinstance(key, str) and len(key) <= 256 and _SECRET_NAME.fullmatch(key) is not None
+    return isinstance(key, str) and len(key) <= 256 and is_secret_name(key)
 
 
 def _is_named_secret(pairs: list[Any]) -> bool:

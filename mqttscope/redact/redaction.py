@@ -321,7 +321,10 @@ class Redaction:
         elif connection.transport == "websocket":
             entry = self.dissector.flows.entry(connection.flow_key)
             found = None if entry is None else self._webs.get(id(entry[0]))
-            if found is not None and found.dialogue.connection is connection:
+            if found is None or found.dialogue.connection is not connection:
+                # At the end of the captures flows are gone before what was unfinished is reported.
+                found = next((one for one in self._webs.values() if one.dialogue.connection is connection), None)
+            if found is not None:
                 found.of(from_client).put(event.stream_offset, raw, made)
 
     def _dialogue(self, event: PacketEvent | MalformedEvent | UnparsedEvent) -> FlowState | None:

@@ -29,7 +29,11 @@ _STRATEGIES: Final = (
     zlib.Z_DEFAULT_STRATEGY, zlib.Z_FIXED, zlib.Z_FILTERED, zlib.Z_HUFFMAN_ONLY, zlib.Z_RLE,
 )  # fmt: skip
 _STEPS: Final = 48
-"""Tries to make a message shorter."""
+"""Parts of a message that are made shorter one after the other."""
+_TRIES: Final = 6
+"""How many parts more are tried if the length does not come out exactly."""
+MAX_SHAPED: Final = 1 << 16
+"""Bytes of the longest message that is compressed in all ways."""
 
 Learn = Callable[[int, bytes, bytes], None]
 """Puts bytes in the place of others, by the offset in the stream of TCP."""
@@ -244,21 +248,35 @@ class WebStream:
         Payloads are at the end, and names are needed longer.
         """
         pairs = enumerate(zip(plain, made, strict=True))
-        changed = [at for at, (old, new) in pairs if old != new and new < 0x80 and chr(new).isalnum()]
+        changed = [at for at, (old, new) in pairs if old != new and new < 0x80 and chr(new).isalnum()][::-1]
         before = self.last if len(self.last) == len(made) else b""
-        step = max(1, len(changed) // _STEPS)
         for source in (before, b"") if before else (b"",):
-            trial = bytearray(made)
-            for stop in range(len(changed), 0, -step):
-                for at in changed[max(0, stop - step) : stop]:
-                    is_digit = chr(made[at]).isdigit()
-                    known = source[at : at + 1]
-                    alike = known.isdigit() if is_digit else known.isalpha()
-                    trial[at : at + 1] = known if known and alike else b"1" if is_digit else BLANK
-                fitting = fit(bytes(trial), length, self.window)
+            # The more is replaced, the shorter it gets.
+            low, high = 0, _STEPS
+            while low < high:
+                middle = (low + high) // 2
+                trial = _with_replaced(made, changed[: len(changed) * middle // _STEPS], source)
+                if len(_packed(trial, self.window)) - len(_TAIL) > length:
+                    low = middle + 1
+                else:
+                    high = middle
+            for count in range(low, min(_STEPS, low + _TRIES) + 1):
+                trial = _with_replaced(made, changed[: len(changed) * count // _STEPS], source)
+                fitting = fit(trial, length, self.window)
                 if fitting is not None:
-                    return bytes(trial), fitting
+                    return trial, fitting
         return made, None
+
+
+def _with_replaced(made: bytes, places: list[int], source: bytes) -> bytes:
+    """Content with other letters and digits in some places: those of another content, else filler."""
+    trial = bytearray(made)
+    for at in places:
+        is_digit = chr(made[at]).isdigit()
+        known = source[at : at + 1]
+        alike = known.isdigit() if is_digit else known.isalpha()
+        trial[at : at + 1] = known if known and alike else b"1" if is_digit else BLANK
+    return bytes(trial)
 
 
 def fit(plain: bytes, length: int, window: bytes) -> bytes | None:
@@ -266,14 +284,19 @@ def fit(plain: bytes, length: int, window: bytes) -> bytes | None:
 
     ``window``: the content before it that it may refer to.
     """
-    for strategy, level in product(_STRATEGIES, _LEVELS):
-        shaped = (level, zlib.DEFLATED, -15, 9, strategy)
-        packer = zlib.compressobj(*shaped, zdict=window) if window else zlib.compressobj(*shaped)
-        made = packer.compress(plain) + packer.flush(zlib.Z_SYNC_FLUSH)
+    strategies = _STRATEGIES if len(plain) <= MAX_SHAPED else _STRATEGIES[:1]
+    for strategy, level in product(strategies, _LEVELS):
+        made = _packed(plain, window, level, strategy)
         padding = _empty_blocks(length - len(made) + len(_TAIL))
         if padding is not None:
             return (made + padding)[: -len(_TAIL)]
     return None
+
+
+def _packed(plain: bytes, window: bytes, level: int = 9, strategy: int = zlib.Z_DEFAULT_STRATEGY) -> bytes:
+    shaped = (level, zlib.DEFLATED, -15, 9, strategy)
+    packer = zlib.compressobj(*shaped, zdict=window) if window else zlib.compressobj(*shaped)
+    return packer.compress(plain) + packer.flush(zlib.Z_SYNC_FLUSH)
 
 
 def _empty_blocks(length: int) -> bytes | None:

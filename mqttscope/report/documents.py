@@ -80,13 +80,21 @@ def record(required: Mapping[str, Schema], optional: Mapping[str, Schema] | None
     properties = {**required, **(optional or {})}
     types = {name: _typed(schema) for name, schema in properties.items()}
     keys = [(name, kind.source or attrgetter(name), kind.view) for name, kind in types.items()]
-    always = [(name, find) for name, find, _ in keys[: len(required)]]
-    # Most values stay as they are: calling what changes nothing took a third of the time.
+    # Attributes are read together: one by one took a third of the time, and so did calls of what changes nothing.
+    paths = {name: find.__reduce__()[1][0] for name, find, _ in keys[: len(required)] if isinstance(find, attrgetter)}
+    read = attrgetter(*paths.values()) if len(paths) > 1 else None
+    together = tuple(paths) if read is not None else ()
+    others = [(name, find) for name, find, _ in keys[: len(required)] if name not in together]
+    empty = dict.fromkeys(required)
     changed = [(name, make) for name, _, make in keys[: len(required)] if make is not itself]
     sometimes = keys[len(required) :]
 
     def view(value: Any) -> Schema:
-        shown = {name: find(value) for name, find in always}
+        shown: Schema = empty.copy()
+        if read is not None:
+            shown.update(zip(together, read(value), strict=True))
+        for name, find in others:
+            shown[name] = find(value)
         for name, make in changed:
             shown[name] = make(shown[name])
         for name, find, make in sometimes:
@@ -102,9 +110,14 @@ def merged(*parts: tuple[Mapping[str, Schema], Make]) -> ValueType:
     """An object with the keys of several parts, each read from what a function makes of the value."""
     records = [(record(keys), find) for keys, find in parts]
     schema = record({name: kind for keys, _ in parts for name, kind in keys.items()})
-    return ValueType(
-        schema, lambda value: {name: one for part, find in records for name, one in part.view(find(value)).items()}
-    )
+
+    def view(value: Any) -> Schema:
+        shown: Schema = {}
+        for part, find in records:
+            shown |= part.view(find(value))
+        return shown
+
+    return ValueType(schema, view)
 
 
 def reordered(kind: ValueType, *first: str) -> ValueType:

@@ -33,7 +33,7 @@ from mqttscope.net.frame import CaptureError
 from mqttscope.report.base import Clock, Sink
 from mqttscope.report.public import fields_shown, hidden_of, public_event, public_packet
 from mqttscope.secrets.addresses import transport_view, without_secrets
-from mqttscope.secrets.credentials import starred_name
+from mqttscope.secrets.credentials import starred_name, without_told
 from mqttscope.secrets.forms import SHORTEST, suspicions, without_tokens
 from mqttscope.secrets.packets import DISGUISED, hides_payload
 from mqttscope.secrets.values import without_names_of, without_tokens_of
@@ -72,7 +72,7 @@ class JsonLines:
 
     def feed(self, event: Event) -> None:
         """Write one event."""
-        line = self._lines.line(event) if type(event) is PacketEvent else self.other(event)
+        line = self._lines.line(event) if type(event) is PacketEvent else self.line(event)
         if line is not None:
             self._waiting.append(line)
             if len(self._waiting) >= self._together:
@@ -84,7 +84,7 @@ class JsonLines:
 
     def line(self, event: Event) -> str | None:
         """The line of an event for who writes it, ``None`` for one that has none; as text that may hold all of JSON."""
-        return self._lines.line(event) if type(event) is PacketEvent else self.other(event)
+        return self._lines.line(event) if isinstance(event, PacketEvent) else self.other(event)
 
     def close(self) -> None:
         """Write what waits."""
@@ -554,7 +554,8 @@ class PacketLines:
         return made
 
     def _block(self, block: Properties) -> str:
-        made = f',"properties":{dumps_text(properties_view(block, self.payload_limit))}{_NO_PROPERTIES}'
+        shown = block if self.show_secrets else without_told(block)
+        made = f',"properties":{dumps_text(properties_view(shown, self.payload_limit))}{_NO_PROPERTIES}'
         # What a limit cut is short here, but may be long in the block.
         if len(made) <= LONGEST_KEPT and '"truncated"' not in made:
             if len(self._blocks) >= TEXTS_KEPT:

@@ -42,6 +42,7 @@ _UNPARSED = {
     "resynchronised": "skipped to find the next packet",
     "gap": "of a packet that lost bytes",
     "too_large": "of a packet above the size limit",
+    "no_room": "of a packet with no room for it: unfinished packets and segments are limited together",
     "websocket": "after broken WebSocket framing",
     "tls": "after lost TLS records",
     "proxy_header": "of a PROXY protocol header",

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, cast
 from mqttscope import events
 from mqttscope.mqtt import Connect, ControlPacket, Direction, ProtocolVersion, Publish, Span, packets, trace
 from mqttscope.secrets.addresses import public_details
-from mqttscope.secrets.credentials import starred_name
-from mqttscope.secrets.forms import REACH, SHORTEST, suspicions
+from mqttscope.secrets.credentials import starred_name, without_told
+from mqttscope.secrets.forms import REACH, SHORTEST, joined, suspicions
 from mqttscope.secrets.packets import (
     DISGUISED,
     Ranges,
@@ -22,7 +22,6 @@ from mqttscope.secrets.packets import (
     hidden_in_damaged,
     hidden_in_packet,
     hidden_in_unparsed,
-    joined,
     visible_fields,
 )
 from mqttscope.secrets.values import names_hidden, public, public_damaged, without_names_of
@@ -73,6 +72,8 @@ class PublicUnparsed(events.UnparsedEvent):
     """As in `PublicMalformed`."""
 
 
+Found = events.PacketEvent | events.MalformedEvent | events.UnparsedEvent
+"""What bytes are taken for."""
 _NO_SECRETS = frozenset(
     (
         packets.Puback, packets.Pubrec, packets.Pubrel, packets.Pubcomp, packets.Subscribe, packets.Suback,
@@ -97,6 +98,21 @@ def public_event(event: events.Event, *, spans: bool = False) -> events.Event:
     return event
 
 
+def public_given(event: Found, hidden: Ranges) -> Found:
+    """What a user gave, with these ranges of its bytes hidden, and the places of its fields."""
+    if isinstance(event, events.MalformedEvent):
+        return public_malformed(event, hidden, spans=True)
+    if isinstance(event, events.UnparsedEvent):
+        return public_unparsed(event, hidden)
+    packet, connection = event.packet, event.connection
+    version = packet.version if isinstance(packet, Connect) else connection.version
+    hidden = joined([*hidden, *hidden_in_packet(packet, version)])
+    return PublicPacket(
+        connection, event.direction, event.number, event.frame, event.timestamp_ns, event.capture,
+        public(packet, hidden), event.topic, event.stream_offset, hidden, spans_of(packet.raw, packet, version),
+    )  # fmt: skip
+
+
 def public_packet(event: events.PacketEvent, shown: int | None = None, *, spans: bool = False) -> events.PacketEvent:
     """A packet without its secrets; itself where it has none, as nearly all.
 
@@ -113,6 +129,7 @@ def public_packet(event: events.PacketEvent, shown: int | None = None, *, spans:
             (len(payload) < SHORTEST or not suspicions(payload))
             and not connection.doubtful
             and packet.topic_name not in DISGUISED  # type: ignore[attr-defined]
+            and without_told(packet.properties) is packet.properties  # type: ignore[attr-defined]
         ):
             return event
     elif kind in _NO_SECRETS and not getattr(packet, "properties", None):
@@ -183,11 +200,17 @@ def with_public_names(event: events.Event, *, spans: bool = False) -> events.Eve
     )  # fmt: skip
 
 
-def public_malformed(event: events.MalformedEvent, *, spans: bool = False) -> PublicMalformed:
-    """A malformed packet without what may be of a secret; with the places of its fields where ``spans`` are wanted."""
+def public_malformed(
+    event: events.MalformedEvent, hidden: Ranges | None = None, *, spans: bool = False
+) -> PublicMalformed:
+    """A malformed packet without what may be of a secret; with the places of its fields where ``spans`` are wanted.
+
+    ``hidden``: ranges of its bytes that are known to be secret; by default they are found.
+    """
     found, connection = event.malformed, event.connection
     version = connection.version
-    hidden = hidden_in_damaged(found.raw, version, connection.side(event.direction).doubt)
+    if hidden is None:
+        hidden = hidden_in_damaged(found.raw, version, connection.side(event.direction).doubt)
     visible = visible_fields(found.fields_read, found.raw, version, hidden)
     shown = public_damaged(found, hidden, version) if hidden else found
     return PublicMalformed(
@@ -197,10 +220,11 @@ def public_malformed(event: events.MalformedEvent, *, spans: bool = False) -> Pu
     )  # fmt: skip
 
 
-def public_unparsed(event: events.UnparsedEvent) -> PublicUnparsed:
-    """Bytes that are no packet without what may be of a secret."""
+def public_unparsed(event: events.UnparsedEvent, hidden: Ranges | None = None) -> PublicUnparsed:
+    """Bytes that are no packet without what may be of a secret; ``hidden`` as for `public_malformed`."""
     found, connection = event.unparsed, event.connection
-    hidden = hidden_in_unparsed(found, connection.version, connection.side(event.direction).doubt)
+    if hidden is None:
+        hidden = hidden_in_unparsed(found, connection.version, connection.side(event.direction).doubt)
     shown = replace(found, raw=covered(found.raw, hidden)) if hidden else found
     return PublicUnparsed(
         connection, event.direction, event.frame, event.timestamp_ns, event.capture, shown, event.stream_offset,

@@ -16,7 +16,8 @@ from typing import Any
 
 from mqttscope.mqtt import view
 from mqttscope.net.http_upgrade import SUBPROTOCOL_NAME
-from mqttscope.secrets.forms import NAMES, masked
+from mqttscope.secrets.forms import masked
+from mqttscope.secrets.names import PAIRS, WORDS
 
 REDACTED = "***"
 MAX_DECODED = 8
@@ -41,7 +42,7 @@ _PART_NAME = re.compile(r"[\w.~%\[\]-]{1,64}")
 _USER = re.compile(r"//(?P<secret>[^/@]*)@|/(?P<named>[^/@:]*:(?!//)[^?#]*)@")
 _NAMED_SEGMENT = re.compile(
     r"(?<![A-Za-z0-9])(?:"
-    + "|".join(sorted((*NAMES, "api[_-]?key", "access[_-]?token", "key", "auth", "jwt", "bearer")))
+    + "|".join(sorted((*WORDS, *map("[_-]?".join, PAIRS), "access[_-]?token", "key", "auth", "jwt", "bearer")))
     + r")"
     r"(?::|/+)(?P<secret>[^/?#;]+)",
     re.IGNORECASE,

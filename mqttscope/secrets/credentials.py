@@ -9,52 +9,49 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import overload
 
 from mqttscope.mqtt.properties import BY_NAME, Properties
 from mqttscope.secrets.addresses import secrets_of_addresses
-from mqttscope.secrets.forms import MAX_SEARCHED, NAME_OF_CREDENTIAL, OVERLAP, Hidden, is_secret_name, is_suspect
+from mqttscope.secrets.forms import MAX_SEARCHED, OVERLAP, Hidden, is_suspect, joined
+from mqttscope.secrets.names import is_secret_name
 
-MIN_SPOKEN = 6
-"""Characters of the shortest value after a colon."""
 MAX_KEPT = 512
 """Characters of a name whose shown form is kept."""
-TEXTS = frozenset(BY_NAME[name].identifier for name in ("reason_string", "server_reference", "response_information"))
+TEXT_NAMES = ("reason_string", "server_reference", "response_information", "response_topic", "content_type")
+TEXTS = frozenset(BY_NAME[name].identifier for name in TEXT_NAMES)
 """Properties that are such texts."""
 USER_PROPERTY = BY_NAME["user_property"].identifier
-_END = r"\s&;,\"'<>{}\[\]"
+_TOLD = TEXTS | {USER_PROPERTY}
 _BLANK = re.compile(r"\s")
-_FORM = re.compile(
-    r"(?i:authorization[\"']?\s{0,8}[:=]\s{0,8}[\"']?(?:bearer|basic)\s{1,8}|(?<![a-z])bearer\s{1,8}(?=[^\s]{0,64}\d))"
-    r"(?P<bearer>[^\s\"',;]{4,})"
-    rf"|(?i:{NAME_OF_CREDENTIAL})\\?[\"']?\s{{0,8}}"
-    rf"(?:=|:(?=\s{{0,8}}[\"']?[^{_END}]{{{MIN_SPOKEN}}})(?=\s{{0,8}}[\"']?[^{_END}]{{0,64}}(?:\d|[a-z][A-Z])))\s{{0,8}}"
-    rf"(?:\"(?P<quoted>[^\"]+)|'(?P<single>[^']+)|(?P<bare>[^{_END}]+))"
+_SIGNS = ("=", ":", "earer", "EARER", " is ", " was ")
+"""One of them is in each text with a credential."""
+_BEARER = re.compile(
+    r"(?i:authori[sz]ation[\"']?\s{0,8}[:=]\s{0,8}[\"']?(?:bearer|basic)\s{1,8}"
+    r"|(?<![a-z])bearer\s{1,8}(?=[^\s]{0,64}\d))([^\s\"',;]{4,})"
 )
 
 
 def credentials_in(text: str) -> list[tuple[int, int]]:
     """Where credentials stand in a text, in order and apart from each other."""
-    if "=" not in text and ":" not in text and "earer" not in text and "EARER" not in text:
+    if not any(sign in text for sign in _SIGNS):
         return []
     found: list[tuple[int, int]] = []
     for first in range(0, max(1, len(text) - OVERLAP), MAX_SEARCHED - OVERLAP):
         part = text[first : first + MAX_SEARCHED]
         here = secrets_of_addresses(part) if "://" in part else []
         if is_suspect(part):
-            here += [hit.span(hit.lastgroup) for hit in _FORM.finditer(part) if hit.lastgroup is not None]
+            from mqttscope.secrets.notations import named_values
+
+            here += named_values(part, told=True)
+            here += [hit.span(1) for hit in _BEARER.finditer(part)]
         for start, end in here:
             last = first + end
             if end == MAX_SEARCHED:  # it continues in the next part, where its name is not seen
                 blank = _BLANK.search(text, last)
                 last = blank.start() if blank else len(text)
             found.append((first + start, last))
-    made: list[tuple[int, int]] = []
-    for start, end in sorted(found):
-        if made and start <= made[-1][1]:
-            made[-1] = made[-1][0], max(made[-1][1], end)
-        else:
-            made.append((start, end))
-    return made
+    return joined(found)
 
 
 def hidden_credentials(text: str) -> list[Hidden]:
@@ -94,21 +91,29 @@ def credential_bytes(data: bytes) -> list[tuple[int, int]]:
     return found
 
 
+@overload
+def without_told(block: Properties) -> Properties: ...
+@overload
+def without_told(block: None) -> None: ...
 def without_told(block: Properties | None) -> Properties | None:
-    """The properties of a packet without credentials in what it tells; itself where there are none."""
-    if block is None:
-        return None
-    shown = [(number, _shown(number, value)) for number, value in block.items]
-    return block if shown == list(block.items) else Properties.of(shown)
+    """The properties of a packet without credentials in its texts; itself where there are none."""
+    if not block or not any(number in _TOLD for number, _ in block.items):
+        return block
+    shown = tuple((number, _shown(number, value)) for number, value in block.items)
+    return block if shown == tuple(block.items) else Properties.of(shown)
 
 
 def _shown(number: int, value: object) -> object:
     if number in TEXTS and isinstance(value, str):
         return starred(value)
     if number == USER_PROPERTY and isinstance(value, tuple):
-        name, text = value
-        return starred(name), "*" * _size(text) if is_secret_name(name) else starred(text)
+        return starred_pair(*value)
     return value
+
+
+def starred_pair(name: str, value: str) -> tuple[str, str]:
+    """The name and the value of a User Property without credentials."""
+    return starred_name(name), "*" * _size(value) if is_secret_name(name) else starred(value)
 
 
 def _size(text: str) -> int:

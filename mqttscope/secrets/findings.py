@@ -20,8 +20,9 @@ from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.declare import Span
 from mqttscope.mqtt.view import PAYLOAD_LIMIT
 from mqttscope.secrets.credentials import hidden_credentials
-from mqttscope.secrets.forms import LENGTH, OVERLAP, find_all, is_secret_name, is_suspect_bytes, without
-from mqttscope.secrets.packets import covered, hidden_ranges, joined
+from mqttscope.secrets.forms import LENGTH, OVERLAP, find_all, is_suspect_bytes, joined, without
+from mqttscope.secrets.names import is_secret_name, stems_in_bytes
+from mqttscope.secrets.packets import covered, hidden_ranges
 
 MIN_TOLD = 4
 """Characters of the shortest secret that is looked for in messages: shorter ones are in too many words."""
@@ -36,10 +37,8 @@ MAX_KEPT = 512
 MAX_GLANCE = 1 << 16
 """Bytes of the longest packet that is looked through before its fields are told apart."""
 USER_PROPERTY = b"\x26"
-_NAMED = re.compile(rb"passw|pwd|secret|token|key|authori[sz]", re.IGNORECASE)
+_NAMED = re.compile(rb"pass|pwd|psk|secret|token|credential|signature|key|authori[sz]", re.IGNORECASE)
 """What the names of secrets have in them, to find them where fields cannot be told apart."""
-_PARTS_OF_NAMES = (b"passw", b"pwd", b"secret", b"token", b"key", b"authoris", b"authoriz")
-"""The same as words, which are found in a fraction of the time."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -262,7 +261,7 @@ def _may_hold_secret(raw: bytes) -> bool:
     if is_suspect_bytes(raw):
         return True
     low = raw.lower()
-    return any(one in low for one in _PARTS_OF_NAMES)
+    return any(one in low for one in stems_in_bytes())
 
 
 def _related(one: Remark, secrets: Sequence[_Secret], length: int) -> Remark:

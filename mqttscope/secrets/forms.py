@@ -1,9 +1,8 @@
 """Recognises secrets and personal data by their form, in texts of findings and in payloads, and hides them.
 
 In payloads, every output hides credentials of a known form (a JSON Web Token, a key of a provider, a private key), the
-value of what is named like one (``"password": "..."`` in JSON, ``token=...`` in a query, ``Authorization: ...``), and
-what stands in a CONNECT or after an Authentication Method inside the payload.  Nearly no payload has any of these, and
-a few searches over its bytes rule it out (`is_suspect`).
+values of secrets by their names (`notations`), and what stands in a CONNECT or after an Authentication Method inside
+the payload.  Nearly no payload has any of these, and a few searches over its bytes rule it out (`suspicions`).
 
 In findings, texts that may be secrets (long random ones) and personal data are hidden as well.
 """
@@ -11,6 +10,7 @@ In findings, texts that may be secrets (long random ones) and personal data are 
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -19,25 +19,45 @@ from typing import Final
 
 from mqttscope.mqtt.constants import PacketType
 from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.secrets.names import more_stems
 
 _PRIVATE_KEY = "a private key"
+_ACCESS_TOKENS = (
+    r"(?<![A-Za-z0-9])(?:gh[pousr]_\w{36,}|github_pat_\w{22,}|glpat-[\w-]{20,}|npm_\w{36,}|xox[abprs]-[\w-]{10,}|xapp-[\w-]{10,}"
+    r"|AIza[\w-]{35}|[sr]k_(?:live|test)_\w{16,}|sk-[\w-]{20,}|SG\.[\w-]{16,}\.[\w-]{16,}|hf_\w{30,}|ya29\.[\w-]{20,})"
+)
+"""GitHub, GitLab, npm, Slack, Google, Stripe, OpenAI, SendGrid, Hugging Face."""
 _UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 _KEYS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("an AWS access key", re.compile(r"(?<![A-Z0-9])(?:AKIA|ASIA)[A-Z2-7][A-Z0-9]{15}(?![A-Z0-9])")),
     ("a JSON Web Token", re.compile(r"eyJ[\w-]{8,512}\.[\w-]{8,}(?:\.[\w-]*)?")),
     (_PRIVATE_KEY, re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*", re.DOTALL)),
-    ("an access token", re.compile(r"(?<![A-Za-z0-9])(?:gh[pousr]_\w{36,}|xox[abprs]-[\w-]{10,}|AIza[\w-]{35})")),
+    ("an access token", re.compile(_ACCESS_TOKENS)),
 )
 _PEOPLE: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("an e-mail address", re.compile(r"[\w.%+-]{1,64}@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}")),
     ("a phone number", re.compile(r"(?<![\w+])(?:tel:\+?|\+)[1-9](?:[ ().-]?\d){7,14}(?!\d)")),
 )
 _LONG = re.compile(r"[A-Za-z0-9+_=-]{24,}")
-_SUSPICION = r"A[KS]IA|eyJ|-----BEGIN|gh[pousr]_|xox|AIza|@|tel:|\+[1-9]|[A-Za-z0-9+_=-]{24}"
+_SUSPICION = r"A[KS]IA|eyJ|-----BEGIN|gh[pousr]_|xox|xapp-|AIza|SG\.|ya29|@|tel:|\+[1-9]|[A-Za-z0-9+_=-]{24}"
 _SUSPECT = re.compile(_SUSPICION)
 """What every secret has in it: nearly all texts have none of it."""
 _SUSPECT_BYTES = re.compile(_SUSPICION.encode())
-_BEGINNINGS = (b"@", b"+", b"AKIA", b"ASIA", b"eyJ", b"-----BEGIN", b"gh", b"xox", b"AIza", b"tel:")
+_BEGINNINGS = (
+    b"@",
+    b"+",
+    b"AKIA",
+    b"ASIA",
+    b"eyJ",
+    b"-----BEGIN",
+    b"gh",
+    b"xox",
+    b"xapp-",
+    b"AIza",
+    b"SG.",
+    b"ya29",
+    b"tel:",
+)
 """One of them is in all that `_SUSPICION` finds, long words apart."""
 _OF_WORDS = bytes(120 if re.match(rb"[A-Za-z0-9+_=-]", bytes((one,))) else 32 for one in range(256))
 _LONG_WORD = b"x" * 24
@@ -49,20 +69,6 @@ OVERLAP = 512
 """Characters that are looked at again with those after them, so that few secrets are seen in halves."""
 LENGTH = 40
 """From how many characters on random hexadecimal digits or base64 count."""
-NAMES = (
-    "password",
-    "passwd",
-    "pwd",
-    "secret",
-    "token",
-    "apikey",
-    "accesskey",
-    "accesstoken",
-    "secretkey",
-    "privatekey",
-    "authorization",
-)
-"""User Properties whose value is a secret, without what stands between the words."""
 
 
 @dataclass(slots=True)
@@ -149,11 +155,6 @@ def without(text: str, hidden: Iterable[Hidden]) -> str:
     return "".join([*parts, text[at:]])
 
 
-def is_secret_name(name: str) -> bool:
-    """Whether a User Property of this name holds a secret, whatever it looks like."""
-    return "".join(one for one in name.lower() if one.isalnum()) in NAMES
-
-
 def hide(text: str) -> str:
     """The first characters of a secret, at most four and a quarter of it, and its length."""
     return f"{text[: min(4, len(text) // 4)]}***({len(text)} characters)"
@@ -191,19 +192,10 @@ def _changes(word: str) -> int:
     return sum(one != other for one, other in pairwise(kinds))
 
 
-SHORTEST = 8
-"""Bytes of the shortest payload that a credential with its name fits into: ``pwd=abcd``."""
+SHORTEST = 5
+"""Bytes of the shortest payload that a credential with its name fits into: ``pwd=a``."""
 REACH = 4_096
 """Bytes after those that are shown by which a credential is recognised that begins in them."""
-_WORDS = b"|".join(
-    re.escape(name.encode()).replace(b"key", b"[_-]?key").replace(b"access", b"access[_-]?", 1)
-    if name != "accesskey" else b"access[_-]?key"
-    for name in sorted(NAMES, key=len, reverse=True)
-)  # fmt: skip
-# Bounded, since every underscore of a payload may end such a part.
-_NAME = rb"(?<![A-Za-z0-9])(?:[A-Za-z0-9]{1,40}[_-]){0,6}(?:" + _WORDS + rb")"
-NAME_OF_CREDENTIAL = _NAME.decode()
-"""The same for texts."""
 CONNECT_INSIDE: Final = 1
 AUTH_INSIDE: Final = 2
 WEB_TOKEN: Final = 4
@@ -219,15 +211,11 @@ _FORMS: Final[dict[int, bytes]] = {
     AUTH_INSIDE: rb"\x15(?:\x00[\x01-\x40])?[\x20-\x7e]{3,64}\x16\x00(?P<auth>.+)",
     WEB_TOKEN: rb"(?P<jwt>(?<![\w-])eyJ[\w-]{8,}\.[\w-]{4,}(?:\.[\w-]*)?)",
     AWS_KEY: rb"(?P<aws>(?<![A-Z0-9])(?:AKIA|ASIA)[A-Z2-7][A-Z0-9]{15}(?![A-Z0-9]))",
-    PRIVATE_KEY: rb"(?P<key>-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*)",
-    ACCESS_TOKEN: rb"(?P<access>(?<![A-Za-z0-9])(?:gh[pousr]_\w{36,}|xox[abprs]-[\w-]{10,}|AIza[\w-]{35}))",
+    PRIVATE_KEY: rb"(?P<key>-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z))",
+    ACCESS_TOKEN: rb"(?P<access>" + _ACCESS_TOKENS.encode() + rb")",
     BEARER: (
-        rb"(?i:authorization[\"']?\s*[:=]\s*[\"']?(?:bearer|basic)\s+|(?<![a-z])bearer\s+)(?P<bearer>[^\s\"',;]{4,})"
-    ),
-    NAMED: (
-        rb"(?i:" + _NAME + rb")\\?[\"']?\s{0,8}[:=]\s{0,8}"
-        rb"(?:\\\"(?P<inner>(?:[^\"\\]|\\[^\"])+)|\"(?P<quoted>(?:[^\"\\]|\\.)+)|'(?P<single>[^'\\]+)"
-        rb"|(?<==)(?P<bare>[^\s&;,\"'<>{}\[\]]+))"
+        rb"(?i:authori[sz]ation[\"']?\s*[:=]\s*[\"']?(?:bearer|basic)\s+|(?<![a-z])bearer\s+)(?P<bearer>[^\s\"',;]{4,})"
+        rb"|(?i:(?<![a-z])basic)\s+(?P<basic>[A-Za-z0-9+/]{8,}={1,2}|[A-Za-z0-9+/]{12,})(?![\w+/])"
     ),
 }
 
@@ -238,8 +226,11 @@ def _credentials(kinds: int) -> re.Pattern[bytes]:
     return re.compile(b"|".join(form for kind, form in _FORMS.items() if kind & kinds), re.DOTALL)
 
 
-_ACCESS: Final = ("ghp_", "gho_", "ghu_", "ghs_", "ghr_")
-"""How access tokens of one kind begin: less would be in many payloads of a few kilobytes."""
+_WITH_LINE: Final = ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "npm_", "k_live_", "k_test_", "hf_")
+"""How access tokens with an underscore begin: less would be in many payloads of a few kilobytes."""
+_WITH_DASH: Final = ("sk-", "glpat-", "xapp-", "xoxa-", "xoxb-", "xoxp-", "xoxr-", "xoxs-")
+_ESCAPED: Final = re.compile("%[2-7]|&(?:#|[qalg])|\\\\u")
+_COMMAND_OPTIONS: Final = (" -P ", " -p ", " -u ", " -pw ", "--user")
 
 
 def suspicions(data: bytes) -> int:
@@ -249,29 +240,40 @@ def suspicions(data: bytes) -> int:
 
 
 def _suspicions(text: str, low: str) -> int:
-    found = 0
     # A search for one character takes a tenth of the time of one for a word, and nearly all payloads lack some.
-    k, w = "k" in low, "w" in low
+    found = 0
     if (
-        (k and ("key" in low or "token" in low))
-        or (w and ("passw" in low or "pwd" in low))
-        or ("c" in low and "secret" in low)
+        ("p" in low and ("pass" in low or "pin" in low))
+        or ("k" in low and ("key" in low or "token" in low or "psk" in low))
+        or ("c" in low and ("secret" in low or "credential" in low))
+        or ("g" in low and "sig" in low)
+        or ("h" in low and "auth" in low)
+        or ("w" in low and "pwd" in low)
+        or ("/" in low and "://" in low)
+        or ("-" in text and " " in text and any(one in text for one in _COMMAND_OPTIONS))
+        or (("%" in low or "&" in low or "\\" in low) and _ESCAPED.search(low) is not None)
+        or (more_stems() and any(one in low for one in more_stems()))
     ):
-        found = NAMED | PRIVATE_KEY if "-----BEGIN" in text else NAMED
-    if ("h" in low and "auth" in low) or ("b" in low and "bearer" in low):
-        found |= NAMED | BEARER
+        found = NAMED
+    if "-" in text and "B" in text and "-----BEGIN" in text:
+        found |= PRIVATE_KEY
+    if "b" in low and ("bearer" in low or "basic" in low):
+        found |= BEARER
     if "q" in low and ("\x04mqtt" in low or "\x06mqisdp" in low):
         found |= CONNECT_INSIDE
     if "\x16" in text and "\x16\0" in text:
         found |= AUTH_INSIDE
     if "J" in text and "eyJ" in text:
         found |= WEB_TOKEN
-    if "A" in text:
-        if "AKIA" in text or "ASIA" in text:
-            found |= AWS_KEY
-        if "AIza" in text:
-            found |= ACCESS_TOKEN
-    if ("x" in low and "xox" in text) or ("_" in text and "gh" in text and any(one in text for one in _ACCESS)):
+    if "A" in text and ("AKIA" in text or "ASIA" in text):
+        found |= AWS_KEY
+    if (
+        ("_" in text and any(one in text for one in _WITH_LINE))
+        or ("-" in text and any(one in text for one in _WITH_DASH))
+        or ("A" in text and "AIza" in text)
+        or ("G" in text and "SG." in text)
+        or ("y" in text and ("ya29." in text or "ya." in text))
+    ):
         found |= ACCESS_TOKEN
     return found
 
@@ -281,7 +283,7 @@ def is_suspect(text: str) -> bool:
 
 
 def token_ranges(data: bytes, start: int = 0, shown: int | None = None) -> list[tuple[int, int]]:
-    """Ranges of a payload, from some place on in its packet, that are credentials.
+    """Ranges of a payload, from some place on in its packet, that are credentials, in order.
 
     Only those that the first ``shown`` bytes have a part of, where nobody is shown more.
     """
@@ -292,11 +294,39 @@ def token_ranges(data: bytes, start: int = 0, shown: int | None = None) -> list[
     if not kinds:
         return []
     found = []
-    for hit in _credentials(kinds).finditer(part):
-        group = hit.lastgroup
-        assert group is not None
-        found.append((start + hit.start(group), start + hit.end(group)))
-    return found
+    if kinds & ~NAMED:
+        for hit in _credentials(kinds & ~NAMED).finditer(part):
+            group = hit.lastgroup
+            assert group is not None
+            if group != "basic" or _is_basic(hit[group]):
+                found.append(hit.span(group))
+    if kinds & NAMED:
+        # Nearly no payload needs it.
+        from mqttscope.secrets.notations import named_values
+
+        found += named_values(part.decode("latin-1"))
+    return [(start + first, start + last) for first, last in joined(found)]
+
+
+def _is_basic(encoded: bytes) -> bool:
+    """Whether base64 is a user name and a password (RFC 7617)."""
+    try:
+        return b":" in b64decode(encoded + b"=" * (-len(encoded) % 4), validate=True)
+    except ValueError:
+        return False
+
+
+def joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Ranges in order, those that touch as one."""
+    made: list[tuple[int, int]] = []
+    for start, end in sorted(ranges):
+        if start >= end:
+            continue
+        if made and start <= made[-1][1]:
+            made[-1] = made[-1][0], max(made[-1][1], end)
+        else:
+            made.append((start, end))
+    return made
 
 
 def without_tokens(data: bytes, shown: int | None = None) -> bytes:

@@ -22,8 +22,9 @@ from mqttscope.mqtt.packets import BRIDGE_LEVELS, FIXED_LENGTHS, Connect, Publis
 from mqttscope.mqtt.properties import BY_IDENTIFIER, BY_NAME, LISTS, WILL, Properties
 from mqttscope.mqtt.stream import Unparsed
 from mqttscope.mqtt.wire import Fault, read_variable_byte_integer
-from mqttscope.secrets.credentials import credential_bytes, without_told
-from mqttscope.secrets.forms import is_secret_name, token_places, token_ranges
+from mqttscope.secrets.credentials import TEXT_NAMES, credential_bytes, without_told
+from mqttscope.secrets.forms import joined, token_places, token_ranges
+from mqttscope.secrets.names import is_secret_name
 
 CLEAR, SUSPECT, BROKEN, LOST = range(4)
 """How little bytes of one direction are trusted: a packet without a fault came last that holds no secret; nothing came
@@ -42,7 +43,7 @@ _CONNECT = re.compile(rb"\x00\x04MQTT|\x00\x06MQIsdp", re.IGNORECASE)
 _HTTP = re.compile(
     rb"HTTP/1\.|authori[sz]ation:|cookie:|sec-websocket-protocol:|[?&;][\w.~-]{0,40}=|bearer[ .]", re.IGNORECASE
 )
-_UNCLEAN = re.compile(rb"[\x00-\x1f\x7f]")
+UNCLEAN = re.compile(rb"[\x00-\x1f\x7f]")
 _OF_VALUES = frozenset(
     (
         MalformedReason.FIXED_HEADER_FLAGS,
@@ -62,7 +63,7 @@ MAX_CUT = 1_024
 """Bytes of a field that may be missing at the end of what came; more are taken for a length that lies."""
 MAX_NAME = 8
 """Characters of a protocol name that is not known and may be shown: a longer one may be any other field."""
-_PASSWORD = 0x40
+PASSWORD_FLAG = 0x40
 """The connect flag that announces a password."""
 MAX_FAULTS = 2
 """Faults of a packet that may be in its values alone; with more of them its type is not believed."""
@@ -85,7 +86,7 @@ def hidden_in_packet(
     kind = packet.packet_type
     if kind == PacketType.PUBLISH:
         if doubt < BROKEN and packet.topic_name not in DISGUISED:  # type: ignore[attr-defined]
-            return token_places(packet, shown)
+            return _with_told(token_places(packet, shown), packet)
         length = len(packet.payload or b"")  # type: ignore[attr-defined]
         start = len(packet.raw) - length
         if doubt >= BROKEN:
@@ -101,22 +102,33 @@ def hidden_in_packet(
                 or token_ranges(will.will_payload)
             )
         ):
-            return _by_fields(packet.raw, version)
+            return _with_told(_by_fields(packet.raw, version), packet)
         # Nothing follows a password, and nearly all packets that hide something hide that alone.
-        return _tail(len(packet.raw) - len(password), len(packet.raw)) if password else []
+        return _with_told(_tail(len(packet.raw) - len(password), len(packet.raw)) if password else [], packet)
     block: Properties | None = getattr(packet, "properties", None)
-    if not block or kind in (PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE):
+    if not block:
         return []
     # Properties are of 5.0, whatever the connection is taken for.
     found = _by_fields(packet.raw, ProtocolVersion.V5) if kind in _HOLDERS and _has_data(block) else []
-    return found if without_told(block) is block else joined([*found, *_told(packet.raw)])
+    return _with_told(found, packet)
+
+
+def _with_told(found: Ranges, packet: ControlPacket) -> Ranges:
+    """Some ranges, and those of credentials in the properties of a packet and of its will."""
+    will = packet.will if isinstance(packet, Connect) else None
+    blocks: list[Properties] = [packet.properties] if packet.properties else []  # type: ignore[attr-defined]
+    if will is not None and will.properties:
+        blocks.append(will.properties)
+    if all(without_told(block) is block for block in blocks):
+        return found
+    return joined([*found, *_told(packet.raw)])
 
 
 def _told(raw: bytes) -> Iterator[tuple[int, int]]:
-    """Credentials in the Reason String and the other texts of an answer."""
+    """Credentials in the properties of a packet that are texts."""
     for span in trace(raw, ProtocolVersion.V5):
         name = span.field.rpartition(".")[2]
-        if name in ("reason_string", "server_reference", "response_information"):
+        if name in TEXT_NAMES:
             at = span.start + 3
             yield from ((at + start, at + end) for start, end in credential_bytes(raw[at : span.end]))
         elif name == "user_property":
@@ -228,19 +240,6 @@ def is_identified(raw: bytes) -> bool:
     return body > 0 and _connect(raw, body, end).identified
 
 
-def joined(ranges: Iterable[tuple[int, int]]) -> Ranges:
-    """Ranges in order, those that touch as one."""
-    made: Ranges = []
-    for start, end in sorted(ranges):
-        if start >= end:
-            continue
-        if made and start <= made[-1][1]:
-            made[-1] = made[-1][0], max(made[-1][1], end)
-        else:
-            made.append((start, end))
-    return made
-
-
 def _overlaps(start: int, end: int, hidden: Ranges) -> bool:
     return any(first < end and start < behind for first, behind in hidden)
 
@@ -285,7 +284,7 @@ def _holder(raw: bytes, body: int, end: int, kind: int) -> Ranges:
     at = body + (2 if kind == PacketType.CONNACK else 1)
     if raw[0] & 15 or (kind == PacketType.CONNACK and raw[body : body + 1] > b"\x01"):
         return _tail(body, len(raw))  # not even its first bytes are those of this type
-    block = _Block(raw, at, min(end, len(raw)), kind)
+    block = PropertyBlock(raw, at, min(end, len(raw)), kind)
     return block.hidden if block.trusted is None else [*block.hidden, *_tail(block.trusted, len(raw))]
 
 
@@ -381,7 +380,7 @@ def _connect(raw: bytes, body: int, end: int) -> _Layout:
     level, flags = raw[name_end], raw[name_end + 1]
     known = any(len(one) == len(name) and _distance(one, name) <= 1 for one in _NAMES)
     if level == ProtocolVersion.V5:
-        block = _Block(raw, at, min(end, length), PacketType.CONNECT)
+        block = PropertyBlock(raw, at, min(end, length), PacketType.CONNECT)
         made.hidden += block.hidden
         if block.trusted is not None:
             made.hidden += _tail(block.trusted if known else body, length)
@@ -392,11 +391,11 @@ def _connect(raw: bytes, body: int, end: int) -> _Layout:
     odd = (not known) + (
         level not in _LEVELS or (level & 0x7F == ProtocolVersion.V3_1) != (len(name) == len(_NAMES[1]))
     )
-    named = known or (len(name) <= MAX_NAME and _is_clean(name))
+    named = known or (len(name) <= MAX_NAME and is_clean(name))
     if exact and odd <= 1 and named and _are_flags(flags, level):
         # All is where it is announced: the fault is in a value.
         start = next((one.start + 2 for one in fields if not one.clean), length)
-        if not flags & _PASSWORD and len(fields) > 1:
+        if not flags & PASSWORD_FLAG and len(fields) > 1:
             # The password flag itself may be damaged: then the fields after the first are not what the flags say.
             start = min(start, fields[1].start + 2)
         if odd:
@@ -458,11 +457,11 @@ def _payload(raw: bytes, at: int, end: int, flags: int, five: bool, hidden: Rang
     names = ["client_identifier"]
     names += ["will_topic", "will_payload"] if flags & 4 else []
     names += ["user_name"] if flags & 0x80 else []
-    names += ["password"] if flags & _PASSWORD else []
+    names += ["password"] if flags & PASSWORD_FLAG else []
     fields: list[_Field] = []
     for number, name in enumerate(names):
         if name == "will_topic" and five:
-            block = _Block(raw, at, min(end, len(raw)), WILL)
+            block = PropertyBlock(raw, at, min(end, len(raw)), WILL)
             hidden += block.hidden
             if block.trusted is not None:
                 hidden += _tail(block.trusted, len(raw))
@@ -471,7 +470,7 @@ def _payload(raw: bytes, at: int, end: int, flags: int, five: bool, hidden: Rang
         after = at + 2 + int.from_bytes(raw[at : at + 2], "big")
         fits = at + 2 <= min(end, len(raw)) and after <= min(end, len(raw) + MAX_CUT)
         value = raw[at + 2 : after]
-        clean = name in ("will_payload", "password") or _is_clean(value)
+        clean = name in ("will_payload", "password") or is_clean(value)
         fields.append(_Field(name, at, min(after, len(raw)), fits, clean, number + 1 < len(names)))
         if not fits or after > len(raw):
             return fields, min(after, len(raw)), False
@@ -479,8 +478,8 @@ def _payload(raw: bytes, at: int, end: int, flags: int, five: bool, hidden: Rang
     return fields, at, True
 
 
-def _is_clean(value: bytes) -> bool:
-    if _UNCLEAN.search(value):
+def is_clean(value: bytes) -> bool:
+    if UNCLEAN.search(value):
         return False
     try:
         value.decode()
@@ -489,7 +488,7 @@ def _is_clean(value: bytes) -> bool:
     return True
 
 
-class _Block:
+class PropertyBlock:
     """The properties of a packet: where Authentication Data stands in them, and up to where they can be trusted."""
 
     def __init__(self, raw: bytes, at: int, end: int, owner: int) -> None:
@@ -578,8 +577,8 @@ class _Block:
 def _are_texts(value: bytes, wire: str) -> bool:
     first = 2 + int.from_bytes(value[:2], "big")
     if wire == "UTF-8 String Pair":
-        return _is_clean(value[2:first]) and _is_clean(value[first + 2 :])
-    return _is_clean(value[2:])
+        return is_clean(value[2:first]) and is_clean(value[first + 2 :])
+    return is_clean(value[2:])
 
 
 def hidden_in_beginning(raw: bytes, doubt: int = CLEAR) -> Ranges:
@@ -617,7 +616,7 @@ def _beginning_of_connect(raw: bytes, body: int, end: int) -> Ranges:
     names = ["client_identifier"]
     names += ["will_topic", "will_payload"] if flags & 4 else []
     names += ["user_name"] if flags & 0x80 else []
-    names += ["password"] if flags & _PASSWORD else []
+    names += ["password"] if flags & PASSWORD_FLAG else []
     for one in names:
         if after is not None and one == "will_topic" and five:
             found, after = _beginning_of_properties(raw, after, end)
@@ -639,7 +638,7 @@ def _beginning_of_properties(raw: bytes, at: int, end: int) -> tuple[Ranges, int
     hidden: Ranges = []
     if at >= end:
         return hidden, at
-    number = _Block._number(raw, at, len(raw))
+    number = PropertyBlock._number(raw, at, len(raw))
     if number is None:
         return hidden, None
     at, stop, length = number[1], number[1] + number[0], len(raw)
@@ -652,7 +651,7 @@ def _beginning_of_properties(raw: bytes, at: int, end: int) -> tuple[Ranges, int
         start = at + 1
         after = start + _SIZES.get(row.wire.name, 0)
         if row.wire.name == "Variable Byte Integer":
-            found = _Block._number(raw, start, length)
+            found = PropertyBlock._number(raw, start, length)
             if found is None:
                 return hidden, None
             after = found[1]

@@ -15,9 +15,6 @@ from mqttscope.secrets.credentials import credential_bytes, starred_name, withou
 from mqttscope.secrets.forms import without_tokens
 from mqttscope.secrets.packets import AUTHENTICATION_DATA, Ranges, covered, visible_fields
 
-_ASKING = (Connect, Publish, Subscribe, Unsubscribe)
-"""Packets whose properties tell nothing."""
-
 
 def public(packet: ControlPacket, hidden: Ranges) -> ControlPacket:
     """A packet without what stands in the hidden ranges of its bytes."""
@@ -30,8 +27,9 @@ def public(packet: ControlPacket, hidden: Ranges) -> ControlPacket:
         if shown is payload and payload in packet.raw and payload not in changed["raw"]:
             # Hidden among the bytes: where a password has no user name before it, which field is which is in doubt.
             shown = b"*" * len(payload)
-        if shown is not payload:
-            changed["will"] = replace(packet.will, will_payload=shown)
+        told = without_told(packet.will.properties)
+        if shown is not payload or told is not packet.will.properties:
+            changed["will"] = replace(packet.will, will_payload=shown, properties=told)
     if (
         isinstance(packet, Publish)
         and packet.payload
@@ -42,28 +40,30 @@ def public(packet: ControlPacket, hidden: Ranges) -> ControlPacket:
     block: Properties | None = getattr(packet, "properties", None)
     if block is not None and block.first(AUTHENTICATION_DATA) is not None:
         block = changed["properties"] = _without_data(block)
-    if not isinstance(packet, _ASKING) and block:
+    if block:
         changed["properties"] = without_told(block)
     return replace(packet, **changed)
 
 
 def without_tokens_of(packet: ControlPacket, limit: int | None = None) -> ControlPacket:
-    """A packet whose payload, or that of its will, or whose Reason String shows no credentials; itself without any.
+    """A packet whose payload and properties, or those of its will, show no credentials; itself without any.
 
     ``limit``: bytes of a payload that are shown at most.
     """
+    changed: dict[str, Any] = {}
     if isinstance(packet, Publish):
         shown = without_tokens(packet.payload, limit)
-        return packet if shown is packet.payload else replace(packet, payload=shown)
-    if isinstance(packet, Connect) and packet.will is not None:
-        shown = without_tokens(packet.will.will_payload, limit)
-        if shown is not packet.will.will_payload:
-            return replace(packet, will=replace(packet.will, will_payload=shown))
+        if shown is not packet.payload:
+            changed["payload"] = shown
+    elif isinstance(packet, Connect) and packet.will is not None:
+        will = packet.will
+        shown, told = without_tokens(will.will_payload, limit), without_told(will.properties)
+        if shown is not will.will_payload or told is not will.properties:
+            changed["will"] = replace(will, will_payload=shown, properties=told)
     block: Properties | None = getattr(packet, "properties", None)
-    if block and not isinstance(packet, _ASKING):
-        told = without_told(block)
-        return packet if told is block else replace(packet, properties=told)  # type: ignore[call-arg]
-    return packet
+    if block and (told := without_told(block)) is not block:
+        changed["properties"] = told
+    return replace(packet, **changed) if changed else packet
 
 
 def without_names_of(packet: ControlPacket) -> ControlPacket:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name, type_name
 from mqttscope.net.segment import not_read
 from mqttscope.report import documents as doc
+from mqttscope.secrets.credentials import starred_name
 from mqttscope.stats import rows as at
 from mqttscope.stats.collect import Statistics
 from mqttscope.stats.rows import EndedRows, TopicRow, Traffic, Window
@@ -192,6 +193,7 @@ def _measured(row: Any) -> _Measured:
 _COUNTED = (_TRAFFIC, _measured), ({"connections": _OUTCOMES.at("outcomes")}, doc.itself)
 CAPTURE = doc.merged((_CAPTURE, doc.itself), *_COUNTED)
 NAMED_CAPTURE = doc.merged(({"capture": doc.NAME, **_CAPTURE}, doc.itself), *_COUNTED)
+_WITHOUT_SECRETS = doc.ValueType(doc.NAME, lambda name: doc.NAME.view(starred_name(name)))
 _ALSO_CLOSED = doc.record({
     "how": doc.TEXT.at("also_closed"), "timestamp": doc.MOMENT.at("also_closed_ns"),
     "timestamp_ns": doc.TIME.at("also_closed_ns"),
@@ -201,7 +203,7 @@ _IN_FLIGHT = doc.record({
 })  # fmt: skip
 _CONNECTION = {
     "connection": doc.COUNT.at("number"), "capture": doc.NAME, "frame": doc.COUNT, "client": doc.TEXT,
-    "server": doc.TEXT, "client_identifier": doc.maybe(doc.NAME), "transport": doc.TRANSPORT,
+    "server": doc.TEXT, "client_identifier": doc.maybe(_WITHOUT_SECRETS), "transport": doc.TRANSPORT,
     "version": doc.unless_empty(doc.PROTOCOL), "version_known": doc.BOOL, "outcome": doc.word(*_BEGINNINGS),
     "connack_reason_code": doc.maybe(doc.COUNT), **_moments("opened", "ended"), "ending": doc.word(*_ENDINGS),
     "closed_how": doc.maybe(doc.TEXT), "closed_by": doc.maybe(doc.SIDE),
@@ -220,12 +222,12 @@ CONNECTION = doc.merged(
 def _topics(name: str, from_server: int) -> doc.ValueType:
     return doc.record({
         "count": doc.COUNT.at(name), "complete": doc.BOOL.at("topics_complete"),
-        "names": doc.each(doc.NAME.at(lambda topic: topic.topic or "")).at(lambda row: row.named[from_server]),
+        "names": doc.each(_WITHOUT_SECRETS.at(lambda topic: topic.topic or "")).at(lambda row: row.named[from_server]),
     }).at(doc.itself)  # fmt: skip
 
 
 _CLIENT = {
-    "client_identifier": doc.maybe(doc.NAME), "addresses": doc.each(doc.TEXT),
+    "client_identifier": doc.maybe(_WITHOUT_SECRETS), "addresses": doc.each(doc.TEXT),
     "addresses_complete": doc.BOOL.at(lambda row: not row.more_addresses),
     **dict.fromkeys((
         "connections", "accepted", "refused", "unanswered", "disconnected", "broken", "taken_over", "reconnects",
@@ -248,7 +250,7 @@ def _qos(qos: int) -> doc.ValueType:
 
 
 _TOPIC = {
-    "topic": doc.maybe(doc.NAME), "messages": _PAIR, "bytes": _PAIR, "payload_bytes": _PAIR.at("payload"),
+    "topic": doc.maybe(_WITHOUT_SECRETS), "messages": _PAIR, "bytes": _PAIR, "payload_bytes": _PAIR.at("payload"),
     "qos": doc.record({str(qos): _qos(qos) for qos in range(3)}).at(doc.itself), "retain": _PAIR, "dup": _PAIR,
     "publishers": _clients(0), "receivers": _clients(1),
 }  # fmt: skip

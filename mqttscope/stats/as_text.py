@@ -10,6 +10,7 @@ from mqttscope.report.base import View
 from mqttscope.report.numbers import number, per_second, percent, plural, size
 from mqttscope.report.page import Column, Page, Tables
 from mqttscope.report.when import duration
+from mqttscope.secrets.credentials import starred_name
 from mqttscope.stats import rows as at
 from mqttscope.stats.collect import Statistics
 from mqttscope.stats.rows import CaptureRow, ClientRow, ConnectionRow, TopicRow, Traffic
@@ -395,7 +396,7 @@ def connections_table(page: Tables, rows: list[ConnectionRow], total: int, total
 
     page.title("Connections")
     page.table(
-        Column("client", [row.client_identifier or row.client for row in rows], style="green"),
+        Column("client", [starred_name(row.client_identifier or row.client) for row in rows], style="green"),
         [
             Column("no.", [str(row.number) for row in rows]),
             _column("endpoint", rows, lambda row: row.client if row.client_identifier else "", 9, right=False),
@@ -433,7 +434,7 @@ def clients_table(page: Tables, rows: list[ClientRow], total: int, totals: Captu
     page.table(
         Column(
             "client identifier",
-            [row.client_identifier or f"({next(iter(row.addresses), '')})" for row in rows],
+            [starred_name(row.client_identifier or f"({next(iter(row.addresses), '')})") for row in rows],
             style="green",
         ),
         [
@@ -472,7 +473,7 @@ def topics_table(page: Tables, rows: list[TopicRow], total: int, totals: Capture
     page.table(
         Column(
             "topic",
-            ["(alias set before the capture)" if row.topic is None else row.topic for row in rows],
+            ["(alias set before the capture)" if row.topic is None else starred_name(row.topic) for row in rows],
             style="green",
         ),
         [

@@ -146,7 +146,7 @@ def test_bash_offers_files_beside_commands(tmp_path: Path) -> None:
     for name in ("statue.pcapng", "st ore.pcap", "site.pcapng"):
         (tmp_path / name).touch()
     script = (
-        f"source {ROOT}/completions/mqttscope.bash\n"
+        f"source {shlex.quote(str(ROOT))}/completions/mqttscope.bash\n"
         'compopt() { echo "compopt $1 $2"; }\n'  # works only while a shell completes
         "COMP_WORDS=(mqttscope st); COMP_CWORD=1\n"
         '_mqttscope_completion mqttscope; printf "%s\\n" "${COMPREPLY[@]}" | sort; COMPREPLY=()\n'

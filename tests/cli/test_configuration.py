@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from mqttscope.api.payloads import GROUP
 from mqttscope.cli.configuration import find_configuration
 from mqttscope.cli.linting_settings import read_configuration
 from mqttscope.lint.config import Config
+from mqttscope.secrets.names import VARIABLE, set_words
 from tests import tools
 from tests.cli.made import Publish, client, opened, write_capture
 from tests.cli.running import inspected, invoke
@@ -244,3 +246,42 @@ def test_decoders_of_packages(
         assert told in line["error"]
     else:
         assert line["value"] == told
+
+
+@pytest.fixture
+def no_words(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv(VARIABLE, "")
+    yield
+    set_words(())
+
+
+@pytest.mark.usefixtures("no_words")
+def test_names_of_secrets_are_those_of_the_configuration_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    packet = Publish(topic_name="a", payload=b'{"imei":"490154203237518","token":"a1b2"}')
+    capture = str(write_capture(tmp_path / "a.pcapng", *opened(), client(packet)))
+    shown = invoke("inspect", capture, "--format", "jsonl").text
+    assert "490154203237518" in shown
+    assert "a1b2" not in shown
+
+    (tmp_path / "mqttscope.toml").write_text('[secrets]\nwords = ["imei"]\n', "utf-8")
+    for command in (("inspect", "--format", "jsonl"), ("inspect", "--format", "tree"), ("stats", "--format", "json")):
+        hidden = invoke(command[0], capture, *command[1:])
+        assert hidden.code == 0, command
+        assert "490154203237518" not in hidden.text, command
+    set_words(())
+    assert "490154203237518" in invoke("inspect", capture, "--format", "jsonl", "--no-config").text
+
+
+@pytest.mark.parametrize(
+    "table", ["secrets = 1", "[secrets]\nnames = []", '[secrets]\nwords = "imei"', '[secrets]\nwords = ["id"]']
+)
+def test_a_table_of_secrets_that_is_wrong_stops_every_command(
+    table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mqttscope.toml").write_text(table, "utf-8")
+    for words in (("decode", "c000"), ("rules",), ("stats", "a.pcapng")):
+        done = invoke(*words)
+        assert done.code == 2, words
+        assert "[secrets] has one key, words" in done.err

@@ -320,3 +320,16 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
 
     assert redact(QOS, "-o", tmp_path / "x.pcapng").code == 2
+
+
+def test_findings_that_differ_are_told(tmp_path: Path) -> None:
+    """Filler has none of the characters that CON108 speaks of."""
+    source, target = capture("v5-topic-alias-client"), tmp_path / "b.pcapng"
+    same = invoke("redact", source, "--output", target, "--format", "json")
+    blank = invoke("redact", source, "--output", target, "--format", "json", "--blank", "client-identifiers")
+    told = "2 before and 0 after of CON108 (info, certain)"
+
+    assert "finds something else" not in same.err
+    assert json.loads(same.text)["differing_findings"] == []
+    assert f"lint finds something else in {target}: {told}" in blank.err
+    assert json.loads(blank.text)["differing_findings"] == [told]

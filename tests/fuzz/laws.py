@@ -88,7 +88,7 @@ def check_flows(found: Iterable[Segment], table: FlowTable) -> None:
                 else:
                     assert half.buffer.size <= table.max_buffered_bytes
                     assert len(half.buffer) <= table.max_buffered_segments
-        assert buffered == table.buffered_bytes <= table.max_total_buffered_bytes
+        assert buffered == table.buffered_bytes <= table.budget.limit
         assert len(table.flows) <= table.max_flows
     for event in table.close():
         tiling.feed(event)

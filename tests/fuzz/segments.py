@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mqttscope.budget import Budget
 from mqttscope.mqtt import ProtocolVersion
 from mqttscope.net.flows import FlowTable
 from mqttscope.net.segment import ACK, FIN, PSH, RST, SYN, Segment, direction_key, reverse_key
@@ -43,7 +44,7 @@ def _table(limits: int) -> FlowTable:
         max_flows=1 + (limits >> 2 & 3),
         max_buffered_bytes=(20, 100, 1_000, 60_000)[limits >> 4 & 3],
         max_buffered_segments=(1, 3, 8, 100)[limits >> 6],
-        max_total_buffered_bytes=(30, 300, 3_000, 100_000)[limits >> 4 & 3],
+        budget=Budget((30, 300, 3_000, 100_000)[limits >> 4 & 3]),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from mqttscope.budget import Budget
 from mqttscope.mqtt import (
     Auth,
     Connack,
@@ -289,6 +290,23 @@ class TestLimits:
         for size in (1, 7, 70, 500):
             chunks = [whole[at : at + size] for at in range(0, len(whole), size)]
             assert run(chunks, PacketStream(V3_1_1, max_packet_bytes=100)) == expected
+
+    @pytest.mark.parametrize(("limit", "is_read"), [(90, True), (89, False)])
+    def test_a_packet_that_does_not_fit_into_the_budget_is_passed_over(self, limit: int, is_read: bool) -> None:
+        """Another stream keeps 50 bytes of it, and this one comes to 40 before its packet is complete."""
+        budget = Budget(limit)
+        other, stream = PacketStream(V3_1_1, budget=budget), PacketStream(V3_1_1, budget=budget)
+        other.feed(b"\x30\x64" + bytes(48))
+        raw = framed(0x30, string("t"), bytes(45))
+        items = run([raw[:20], raw[20:40], raw[40:] + b"\xc0\0"], stream)
+
+        (publish, pingreq) = items
+        assert isinstance(pingreq, Pingreq)
+        assert isinstance(publish, Publish) is is_read
+        assert is_read or publish == Unparsed("no_room", len(raw), raw[:40], 0, 3)
+        assert (budget.used, other.held) == (50, 50)
+        other.close()
+        assert budget.used == 0
 
     def test_a_packet_at_the_limit_is_read(self) -> None:
         raw = framed(0x30, string("t"), bytes(95))

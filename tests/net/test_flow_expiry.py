@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from mqttscope.budget import Budget
 from mqttscope.net.flow import FlowClosed, FlowEvent, FlowOpened, StreamData, StreamGap
 from mqttscope.net.flow_expiry import LINGER_NS, REMEMBERED_BYTES
 from mqttscope.net.flows import FlowTable
@@ -315,7 +316,7 @@ def test_an_older_capture_may_follow_a_newer_one() -> None:
 
 
 def test_all_buffers_together_are_limited() -> None:
-    table = FlowTable(max_total_buffered_bytes=25)
+    table = FlowTable(budget=Budget(25))
     events = feed(table, [other_flow(number, 0) for number in range(4)])
     events += feed(table, [other_flow(number, 0, b"x" * 10, 200) for number in range(4)])
 

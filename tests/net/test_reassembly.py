@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mqttscope.budget import Budget
 from mqttscope.dissect.dissector import COUNTERS
 from mqttscope.net.flow import FlowEvent, FlowOpened, FlowReport, StreamData, StreamGap, StreamOverlap
 from mqttscope.net.flows import FlowTable
@@ -494,7 +495,7 @@ def test_dropped_segments_become_gaps_of_the_right_length(
 def test_arbitrary_segments_never_raise_and_streams_stay_tiled(
     drawn: list[tuple[bool, int, int, int, bytes, int, int]],
 ) -> None:
-    table = FlowTable(max_buffered_bytes=30, max_buffered_segments=4, max_total_buffered_bytes=40)
+    table = FlowTable(max_buffered_bytes=30, max_buffered_segments=4, budget=Budget(40))
     events: list[FlowEvent] = []
     now = 0
     for number, (forward, flags, sequence, acknowledgment, data, missing, wait) in enumerate(drawn, 1):

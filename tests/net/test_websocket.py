@@ -4,6 +4,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +14,7 @@ from mqttscope.events import PacketEvent, UnparsedEvent
 from mqttscope.net.http_upgrade import HTTP, Problem, Upgrade
 from mqttscope.net.websocket import (
     MAX_INFLATE_BYTES,
+    MAX_INFLATE_RATIO,
     MAX_PENDING_BYTES,
     MAX_SEARCH_BYTES,
     Control,
@@ -678,14 +680,31 @@ def test_a_broken_compressed_message_is_lost_to_its_end_and_framing_stays() -> N
     assert application(events, SERVER) == b"plain"
 
 
-def test_a_bomb_is_inflated_in_bounded_pieces() -> None:
-    size = 20 * MAX_INFLATE_BYTES
-    (payload,) = deflate([bytes(size)])
+def test_a_long_message_is_inflated_in_bounded_pieces() -> None:
+    size = 3 * MAX_INFLATE_BYTES
+    (payload,) = deflate([bytes(size - 200_000) + Random(1).randbytes(200_000)])
     events = opened("").feed(SERVER, frame(payload, 0xC2))
     sizes = [len(e.data) for e in events if isinstance(e, MessageData)]
     assert sum(sizes) == size
     assert max(sizes) == MAX_INFLATE_BYTES
     assert [e.frame_end for e in events if isinstance(e, MessageData)] == [False] * (len(sizes) - 1) + [True]
+
+
+def test_a_message_that_inflates_too_much_is_given_up() -> None:
+    """Zeros take a thousandth of their size, random bytes all of it."""
+    compressor = zlib.compressobj(9, zlib.DEFLATED, -15)
+    fed = 60_000
+    block = compressor.compress(Random(1).randbytes(fed)) + compressor.flush(zlib.Z_SYNC_FLUSH)
+    most = MAX_INFLATE_BYTES + MAX_INFLATE_RATIO * len(block) - fed
+    for more, wanted in ((most, []), (2 * most, ["inflate_error"])):
+        zeros = compressor.copy()
+        payload = block + zeros.compress(bytes(more)) + zeros.flush(zlib.Z_SYNC_FLUSH)
+        events = opened("").feed(SERVER, frame(payload.removesuffix(b"\0\0\xff\xff"), 0xC2))
+        assert reasons(events) == wanted
+        sizes = [len(event.data) for event in events if isinstance(event, MessageData)]
+        assert sum(sizes) <= MAX_INFLATE_BYTES + MAX_INFLATE_RATIO * len(payload)
+        details = [event.detail for event in events if isinstance(event, Problem)]
+        assert details == ["the message inflates to more than 200 times its size"] * len(wanted)
 
 
 def test_many_final_blocks_in_one_message_are_refused() -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from mqttscope.mqtt import Malformed, ProtocolVersion, decode
 from mqttscope.mqtt.view import view
 from mqttscope.secrets import packets
+from mqttscope.secrets.forms import joined
 from tests.each import each
 from tests.mqtt.case import V3_1_1, V5, parse
 
@@ -208,7 +209,7 @@ def test_a_field_of_which_a_part_is_hidden_is_not_visible() -> None:
 
 
 def test_ranges_are_put_together() -> None:
-    assert packets.joined([(5, 7), (1, 2), (2, 3), (6, 9), (4, 4)]) == [(1, 3), (5, 9)]
+    assert joined([(5, 7), (1, 2), (2, 3), (6, 9), (4, 4)]) == [(1, 3), (5, 9)]
 
 
 def test_no_bytes_are_no_secret() -> None:
@@ -231,7 +232,7 @@ def test_whatever_the_bytes_are_the_rest_of_them_stays(
 ) -> None:
     raw = parse(head) + tail
     hidden = packets.hidden_in_damaged(raw, version, doubt)
-    assert hidden == packets.joined(hidden)
+    assert hidden == joined(hidden)
     assert all(0 <= start < end <= len(raw) for start, end in hidden)
     assert packets.covered(raw, hidden)[:1] == raw[:1]
     assert len(packets.redacted(raw, version, doubt)) == len(raw)

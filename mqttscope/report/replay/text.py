@@ -37,7 +37,8 @@ from mqttscope.report.style import Painter, Wrapped, encoded
 from mqttscope.report.when import TimeColumn
 from mqttscope.secrets.addresses import REDACTED
 from mqttscope.secrets.findings import masked
-from mqttscope.secrets.forms import is_secret_name, without_tokens
+from mqttscope.secrets.forms import without_tokens
+from mqttscope.secrets.names import is_secret_name
 from mqttscope.secrets.packets import BROKEN, hides_payload
 from mqttscope.secrets.values import without_tokens_of
 from mqttscope.session.connection import Connection

@@ -4,7 +4,8 @@ from mqttscope.lint.rules import Confidence, Findings, Report, Rule, RuleContext
 from mqttscope.lint.strings import strings_of
 from mqttscope.lint.topics import Seen
 from mqttscope.mqtt import ControlPacket, Pingreq, Pingresp, Puback, Pubcomp, Publish, Pubrec, Pubrel
-from mqttscope.secrets.forms import Secret, find_secret, is_secret_name
+from mqttscope.secrets.forms import Secret, find_secret
+from mqttscope.secrets.names import is_secret_name
 
 _ACKNOWLEDGEMENTS = frozenset({Puback, Pubrec, Pubrel, Pubcomp})
 _FIELDS = (

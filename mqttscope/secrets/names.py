@@ -1,0 +1,109 @@
+"""Which names say that their value is a secret: ``password``, ``wifiPassword``, ``X-API-Key``, ``mqtt_psk_base64``.
+
+A name is split into words where its case changes and at digits and separators, and its last words decide
+(docs/secrets.md lists them).  The table is one for keys in payloads, User Properties, queries, headers and options.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from functools import cache, lru_cache
+from typing import Final
+
+WORDS: Final = frozenset((
+    "password", "passwd", "pass", "pwd", "passphrase", "passkey", "passcode", "psk", "secret", "token", "credential",
+    "sig", "signature", "authorization", "authorisation",
+))  # fmt: skip
+"""Last words of names of secrets, in the singular."""
+PAIRS: Final = frozenset(
+    (*((kind, "key") for kind in ("api", "access", "private", "shared", "secret", "account")), ("pin", "code"))
+)
+"""Last two words of names of secrets."""
+GENERIC: Final = frozenset(["value", "plain", "raw", "text", "data", "base64"])
+"""Last words that say nothing, and are passed over."""
+DOUBTFUL: Final = frozenset(("auth", "pin"))
+"""Last words of names that also mean other things: the value decides as well."""
+STEMS: Final = ("pass", "pwd", "psk", "secret", "token", "credential", "sig", "auth", "key", "pin")
+"""Each name of a secret has one of them in it."""
+VARIABLE: Final = "MQTTSCOPE_SECRET_WORDS"
+"""Further last words, with commas between them: the configuration sets it, and so may a user of the library."""
+MAX_NAME: Final = 80
+"""Characters of the longest name that is looked at; of longer ones, the last ones."""
+MIN_DIGITS: Final = 4
+"""Digits of the shortest number that is a secret: ``"tokens": 12`` is none."""
+
+_SPLIT = re.compile(r"(?i:base64)|[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+", re.ASCII)
+_ENDINGS = ("password", "passwd", "passphrase", "pwd", "psk", "secret", "token", "credential", "signature")
+"""What also ends a word that holds several, in small letters: ``wifipassword``."""
+_JOINED = frozenset("".join(pair) for pair in PAIRS)
+_BEFORE_PASS = frozenset((
+    "user", "my", "wifi", "mqtt", "db", "admin", "root", "login", "web", "ap", "sta", "ftp", "smtp",
+))  # fmt: skip
+_words: tuple[frozenset[str], tuple[str, ...]] = frozenset(), STEMS
+"""The further words of `VARIABLE`, and the stems with them."""
+
+
+def set_words(words: Iterable[str]) -> None:
+    """Take further last words of names of secrets in this process and those that it starts, instead of earlier ones."""
+    os.environ[VARIABLE] = ",".join(words)
+    _take_words()
+
+
+def _take_words() -> None:
+    global _words
+    more = frozenset(word.strip().lower() for word in os.environ.get(VARIABLE, "").split(",")) - {""}
+    _words = more, (*STEMS, *sorted(more))
+    _judge.cache_clear()
+    stems_in_bytes.cache_clear()
+
+
+def stems() -> tuple[str, ...]:
+    """Parts in small letters, one of which each name of a secret has in it."""
+    return _words[1]
+
+
+@cache
+def stems_in_bytes() -> tuple[bytes, ...]:
+    """The same as bytes."""
+    return tuple(one.encode() for one in stems())
+
+
+def more_stems() -> tuple[str, ...]:
+    """Those of them that are not in `STEMS`."""
+    return _words[1][len(STEMS) :]
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a value of this name is a secret, whatever it looks like."""
+    return _judge(name[-MAX_NAME:])[0]
+
+
+def is_doubtful_name(name: str) -> bool:
+    """Whether a value of this name is a secret if it looks like one."""
+    return _judge(name[-MAX_NAME:])[1]
+
+
+@lru_cache(8192)
+def _judge(name: str) -> tuple[bool, bool]:
+    words = [word.lower() for word in _SPLIT.findall(name)]
+    while words and words[-1] in GENERIC:
+        words.pop()
+    if not words:
+        return False, False
+    last = words[-1]
+    before = words[-2] if len(words) > 1 else ""
+    # "pass word" is one word for those who write it so.
+    secret = any(map(_is_secret, (last, last.removesuffix("s"), before + last)))
+    secret = secret or (before, last) in PAIRS or (before, last.removesuffix("s")) in PAIRS
+    return secret, not secret and last in DOUBTFUL
+
+
+def _is_secret(word: str) -> bool:
+    if word in WORDS or word in _JOINED or word in _words[0] or word.endswith(_ENDINGS):
+        return True
+    return word.endswith("pass") and word[:-4] in _BEFORE_PASS
+
+
+_take_words()

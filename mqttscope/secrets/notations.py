@@ -1,0 +1,467 @@
+"""Finds values whose names say that they are secrets, in the notations in which texts have names and values.
+
+No notation is parsed: payloads are cut, wrapped in each other and in logs.  Each name of a secret (`names`) is looked
+for, and what stands around it says where its value is:
+
+=====================  =========================================================================================
+JSON, Python, YAML     ``"password": "x"``, ``password: x``, ``{"password": {"value": "x"}}``, ``[...]``, escaped or not
+pairs                  ``{"name": "password", "value": "x"}``, also in XML attributes and on two lines
+INI, environment       ``password = a b c`` to the end of the line
+forms, connections     ``a=1&token=x&b=2``, ``HostName=h;SharedAccessKey=x``
+headers                ``X-API-Key: x``
+XML                    ``<password>x</password>``, ``<user password="x"/>``
+CSV                    the column under a header
+commands               ``--token x``, ``mosquitto_pub -u bob -P x``
+prose                  ``the password is x``, if the value looks like a secret
+=====================  =========================================================================================
+
+A text that is *told* (Reason Strings, Client Identifiers, topics) is prose: after a colon a plain word stays
+(``token: expired``), and no value goes on to the end of its line.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final
+
+from mqttscope.secrets.names import MAX_NAME, MIN_DIGITS, is_doubtful_name, is_secret_name, stems
+
+MIN_SPOKEN: Final = 6
+"""Characters of the shortest value in prose."""
+MIN_DOUBTFUL: Final = 8
+"""Characters of the shortest value of a doubtful name that is a secret, if it is no number."""
+MAX_NESTED: Final = 1 << 16
+"""Characters of an object or array under the name of a secret that are looked at."""
+MAX_ASIDE: Final = 400
+"""Characters between a name and its value in a pair."""
+MAX_BLOCK_LINES: Final = 1_000
+"""Lines of a block or a table that are looked at."""
+
+Ranges = list[tuple[int, int]]
+
+_OF_NAMES: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
+_REST_OF_NAME = re.compile(rf"[A-Za-z0-9_.\-]{{0,{MAX_NAME}}}")
+_GENERIC_BEHIND = re.compile(r" (?:value|plain|raw|text|data|base64)(?![A-Za-z])", re.IGNORECASE)
+_WORD_BEFORE = re.compile(r"([A-Za-z0-9]{1,20})[ /]$", re.ASCII)
+_BEHIND = re.compile(
+    r"(?P<close>\\{0,8}[\"'`]?)[ \t]{0,16}(?P<sign>=>|:=|==|[:=])?[ \t]{0,16}(?P<lines>\r?\n\s{0,64})?"
+)
+_OPENING = re.compile(r"(\\{0,8})(\"\"\"|'''|[\"'`])")
+_QUOTED = {
+    '"': re.compile(r'(?:[^"\\]|\\.)*', re.DOTALL),
+    "'": re.compile(r"(?:[^'\\]|\\.)*", re.DOTALL),
+    "`": re.compile(r"[^`]*"),
+}
+_LITERAL = re.compile(r"(?:true|false|null|none|nil|undefined)(?![\w.-])", re.IGNORECASE | re.ASCII)
+_NUMBER = re.compile(r"[-+]?\d[\d.eE+-]*(?![\w])", re.ASCII)
+_BARE = re.compile(r"(?:[^\s&;,\"'<>{}\[\]]|,(?![\s]|[A-Za-z_][\w.-]*=))+", re.ASCII)
+_IN_FLOW = re.compile(r"[^,}\]\r\n]+")
+_TOLD = re.compile(r"[^\s&;,\"'<>{}\[\]]+", re.ASCII)
+_LINE = re.compile(r"[^\r\n\x00-\x08\x0e-\x1f]+")
+_NEXT_PAIR = re.compile(r"[&;,\s]\s*[\"']?[A-Za-z_][\w .\-]{0,40}=", re.ASCII)
+_COMMENT = re.compile(r"\s+#.*$")
+_SCHEME = re.compile(r"(?:bearer|basic|digest|token|apikey|sharedaccesssignature|aws4-hmac-sha256)\s+", re.IGNORECASE)
+_BEGINS_LINE = re.compile(
+    r"(?:^|[\r\n\x00-\x1f\x7f-\xff])[ \t]{0,64}(?:(?:export|set|env|[-#;*>]|//)[ \t]{1,8}){0,3}[\"'`]?$", re.IGNORECASE
+)
+_SPOKEN = re.compile(r"\d|[a-z][A-Z]")
+_SAID = re.compile(
+    r"[ \t]{1,4}(?:is|was|are|were|ist)[ \t]{1,4}(?:now |set to |changed to )?[\"'`]?([^\s\"'`,;]+)", re.ASCII
+)
+_TOKENS_OF_NEST = re.compile(r"[{}\[\]]|(\\{0,8})([\"'])|[-+]?\d[\w.+-]*|[A-Za-z_]\w*", re.ASCII)
+_SIGN = re.compile(r"\s{0,16}(?:=>|[:=])")
+_OPTION = re.compile(r"[ \t]+[\"']?([^\s\"']+)")
+_COMMA = re.compile(r"\s{0,16},\s{0,16}")
+_KEY_OF_LINE = re.compile(r"\s*(?:- +)?(?:[\"']?[\w.\- ]{1,80}[\"']?:\s+)?[\"']?")
+_VALUE_KEY = re.compile(
+    r"(?<![A-Za-z0-9])(?:value|val|vs|vd|v|data|content|default|text|string)\\{0,8}[\"']?\s{0,8}(?:=>|[:=])\s{0,8}",
+    re.IGNORECASE,
+)
+_VALUE_LINE = re.compile(r"[ \t-]*(?:value|val|data|content|default)[ \t]*[:=][ \t]*", re.IGNORECASE)
+_ESCAPED = re.compile(
+    r"\\{1,8}u00([0-9a-fA-F]{2})|%([2-7][0-9a-fA-F])|&(?:#(\d{2,3})|#x([0-9a-fA-F]{2})|(quot|apos|lt|gt));"
+)
+_ENTITIES = {"quot": '"', "apos": "'", "lt": "<", "gt": ">"}
+_COMMAND = re.compile(
+    r"(?:(?<=\s)|^)(?:-P|-pw|-p)[ \t]+(?P<value>[^\s\"';|&]+|\"[^\"]+\"|'[^']+')"
+    r"|(?:(?<=\s)|^)(?:-u|--user)[ \t=]+[\"']?[^\s:\"']{1,64}:(?P<both>[^\s\"']+)"
+)
+_COMMANDS = re.compile(r"mosquitto_|mqtt|curl|wget|sshpass|mysql|psql|plink|pscp| -u |--user", re.IGNORECASE)
+_USER_INFORMATION = re.compile(r"://[^\s/@:\"'<>]{0,128}:((?!\d{1,5}/)[^\s@\"'<>]{1,512})@")
+_NO_TEXT = "".join(map(chr, (*range(9), *range(10, 32), *range(127, 256))))
+_HEADER = re.compile(r"[\w ./()%\-]{1,80}")
+
+
+@lru_cache(8)
+def _searching(words: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(map(re.escape, words)), re.IGNORECASE | re.ASCII)
+
+
+def named_values(text: str, *, told: bool = False) -> Ranges:
+    """Where the values of secrets stand in a text; not in order, and they may overlap."""
+    found = list(_found(text, told))
+    if ("\\u00" in text or "%" in text or "&" in text) and (plain := _unescaped(text)) is not None:
+        # Names and signs may be escaped; values are found in both ways.
+        other, places = plain
+        found += [(places(start), places(end)) for start, end in _found(other, told)]
+    return found
+
+
+def _found(text: str, told: bool) -> Iterator[tuple[int, int]]:
+    hits = _searching(stems())
+    at, has_name = 0, False
+    while (hit := hits.search(text, at)) is not None:
+        start = _begin_of_name(text, hit.start(), at)
+        at = end = _end_of_name(text, hit.end())
+        name = text[start:end]
+        if end - start <= 8 and name.lower().endswith(("key", "code", "word", "phrase")):
+            before = _WORD_BEFORE.search(text, max(0, start - 22), start)
+            name = name if before is None else f"{before[1]} {name}"
+        behind = _GENERIC_BEHIND.match(text, end)
+        if behind is not None:
+            end = behind.end()
+        sure = is_secret_name(name)
+        if sure or is_doubtful_name(name):
+            has_name = True
+            for first, last in _values(text, start, end, told):
+                if first < last and (sure or _looks_secret(text[first:last])):
+                    yield first, last
+                    at = max(at, last)
+    if told:
+        return
+    if has_name:
+        yield from _columns(text, hits)
+    if "://" in text:
+        yield from (one.span(1) for one in _USER_INFORMATION.finditer(text))
+    if " -" in text and _COMMANDS.search(text) is not None:
+        for one in _COMMAND.finditer(text):
+            yield one.span(one.lastgroup or 0)
+
+
+def _begin_of_name(text: str, at: int, least: int) -> int:
+    before = text[max(least, at - MAX_NAME) : at]
+    return at - len(before) + len(before.rstrip(_OF_NAMES))
+
+
+def _end_of_name(text: str, at: int) -> int:
+    rest = _REST_OF_NAME.match(text, at)
+    assert rest is not None
+    return at + len(rest[0].rstrip("_.-"))
+
+
+def _looks_secret(value: str) -> bool:
+    """Whether the value of a doubtful name is a secret: a code of digits, or letters and digits mixed."""
+    if value.isdigit():
+        return len(value) >= MIN_DIGITS
+    return len(value) >= MIN_DOUBTFUL and any(map(str.isdigit, value)) and any(map(str.isalpha, value))
+
+
+def _values(text: str, start: int, end: int, told: bool) -> Iterator[tuple[int, int]]:
+    """Where the values of a name stand."""
+    if (
+        not told
+        and start
+        and (text[start - 1] == "<" or (text[start - 1] == ":" and "<" in text[max(0, start - 40) : start]))
+    ):
+        yield from _element(text, start, end)
+        return
+    behind = _BEHIND.match(text, end)
+    assert behind is not None
+    sign, at = behind["sign"], behind.end("sign") if behind["sign"] else behind.end("close")
+    if not sign:
+        yield from _without_sign(text, start, end, behind.end("close"), told)
+        return
+    at = _after_blanks(text, at)
+    is_line = (
+        not told and not behind["close"] and _BEGINS_LINE.search(text, max(0, start - MAX_NAME), start) is not None
+    )
+    if behind["lines"] is not None and text[at : at + 1] not in ('"', "'", "{", "["):
+        if is_line:
+            yield from _block(text, start, behind.start("lines"))
+        return
+    if behind["lines"] is not None:
+        at = behind.end("lines")
+    yield from _value(text, at, sign, start, is_line=is_line, told=told)
+
+
+def _after_blanks(text: str, at: int) -> int:
+    while at < len(text) and text[at] in " \t":
+        at += 1
+    return at
+
+
+def _value(text: str, at: int, sign: str, start: int, *, is_line: bool, told: bool) -> Iterator[tuple[int, int]]:
+    """The value that begins at a place, behind a sign."""
+    opening = _OPENING.match(text, at)
+    if opening is not None:
+        end = _end_of_quoted(text, opening)
+        if not told or sign != ":" or _is_spoken(text[opening.end() : end]):
+            yield opening.end(), end
+        return
+    if text[at : at + 1] in ("{", "["):
+        yield from _nested(text, at)
+        return
+    if text.startswith("<![CDATA[", at):
+        end = text.find("]]>", at)
+        yield at + 9, len(text) if end < 0 else end
+        return
+    if _LITERAL.match(text, at) is not None:
+        return
+    before = text[:start].rstrip(" \t\r\n\"'`\\")[-1:] if start else ""
+    in_flow = sign == ":" and before in ("{", ",", "[")
+    number = _NUMBER.match(text, at)
+    if number is not None and (in_flow or not is_line) and sign == ":":
+        if sum(map(str.isdigit, number[0])) >= MIN_DIGITS:
+            yield number.span()
+        return
+    scheme = _SCHEME.match(text, at)
+    if scheme is not None:
+        at = scheme.end()
+    if told or (sign == ":" and not is_line and not in_flow):
+        value = _TOLD.match(text, at)
+        if value is not None and (sign != ":" or scheme is not None or _is_spoken(value[0])):
+            yield value.span()
+        return
+    if in_flow and not is_line:
+        value = _IN_FLOW.match(text, at)
+    elif is_line:
+        value = _LINE.match(text, at)
+    else:
+        value = _BARE.match(text, at)
+    if value is None:
+        return
+    found = value[0]
+    if is_line:
+        following = _NEXT_PAIR.search(found) if sign != ":" else None
+        found = found[: following.start()] if following is not None else _COMMENT.sub("", found)
+        if sign == ":" and found.strip() in ("|", ">", "|-", ">-", "|+", ">+"):
+            yield from _block(text, start, value.end())
+            return
+    yield at, at + len(found.rstrip())
+
+
+def _is_spoken(value: str) -> bool:
+    """Whether a value in prose is no plain word."""
+    return len(value) >= MIN_SPOKEN and _SPOKEN.search(value) is not None
+
+
+def _end_of_quoted(text: str, opening: re.Match[str]) -> int:
+    """Where a text in quotes ends, which may be escaped themselves; the end of all where they are cut."""
+    escapes, quote = opening[1], opening[2]
+    if not escapes and len(quote) == 1:
+        body = _QUOTED[quote].match(text, opening.end())
+        assert body is not None
+        return body.end()
+    closing, at = escapes + quote, opening.end()
+    while (end := text.find(closing, at)) >= 0:
+        if text[end - 1] != "\\":
+            return end
+        at = end + len(closing)
+    return len(text)
+
+
+def _nested(text: str, at: int) -> Iterator[tuple[int, int]]:
+    """The values of an object or array, but not its keys."""
+    depth, limit = 0, min(len(text), at + MAX_NESTED)
+    while at < limit and (hit := _TOKENS_OF_NEST.search(text, at, limit)) is not None:
+        at = hit.end()
+        sign = hit[0]
+        if sign in "{[":
+            depth += 1
+        elif sign in "}]":
+            depth -= 1
+            if depth == 0:
+                return
+        elif hit[2]:
+            opening = _OPENING.match(text, hit.start())
+            assert opening is not None
+            end = _end_of_quoted(text, opening)
+            at = min(len(text), end + len(opening[0]))
+            if _SIGN.match(text, at) is None:
+                yield opening.end(), end
+        elif _SIGN.match(text, at) is None and _LITERAL.match(sign) is None and not _is_small(sign):
+            yield hit.span()
+
+
+def _is_small(number: str) -> bool:
+    return len(number) < MIN_DIGITS and number.lstrip("+-").isdigit()
+
+
+def _element(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """The text of an XML element, also that of those inside, and an attribute that is the value."""
+    opened = text.find(">", end, end + MAX_ASIDE)
+    if opened < 0:
+        return
+    for key in _VALUE_KEY.finditer(text, end, opened):
+        yield from _value(text, key.end(), "=", start, is_line=False, told=False)
+    if text[opened - 1] == "/":
+        return
+    closed = text.find(f"</{text[start:end]}", opened)
+    if text[start - 1] == ":":
+        closed = text.find(f":{text[start:end]}>", opened)
+    limit = min(len(text), opened + MAX_NESTED)
+    closed = limit if closed < 0 else closed
+    at = opened + 1
+    if text.startswith("<![CDATA[", at):
+        last = text.find("]]>", at)
+        yield at + 9, closed if last < 0 else last
+        return
+    while at < closed:
+        less = text.find("<", at, closed)
+        stop = closed if less < 0 else less
+        piece = text[at:stop]
+        if piece.strip():
+            yield at, stop
+        greater = text.find(">", stop, closed)
+        at = closed if greater < 0 else greater + 1
+
+
+def _without_sign(text: str, start: int, end: int, at: int, told: bool) -> Iterator[tuple[int, int]]:
+    """Values that follow their name without a sign: options of commands, prose; and those that stand beside it."""
+    option = text[start : start + 2] == "--" and text[at : at + 1] in (" ", "\t")
+    if option and not told:
+        value = _OPTION.match(text, at)
+        if value is not None and value[1][:1] != "-":
+            yield value.span(1)
+        return
+    said = _SAID.match(text, at)
+    if said is not None:
+        if _is_spoken(said[1].rstrip(".!?)")):
+            yield said.start(1), said.start(1) + len(said[1].rstrip(".!?)"))
+        return
+    if told:
+        return
+    quote = text[start - 1 : start]
+    before = text[:start].rstrip("\"'`\\ \t")[-1:] if start else ""
+    if before in (":", "=", ">"):
+        yield from _sibling(text, start, at)
+    elif before in ("[", "(") and quote in ('"', "'") and (comma := _COMMA.match(text, at)) is not None:
+        yield from _value(text, comma.end(), "=", start, is_line=False, told=False)
+
+
+def _sibling(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """The value that stands beside a name: in its object, in its XML element, or on the line before or after."""
+    first = max(text.rfind("{", max(0, start - MAX_ASIDE), start), text.rfind("<", max(0, start - MAX_ASIDE), start))
+    if first >= 0 and text[first] == "<":
+        last = text.find(">", end, end + MAX_ASIDE)
+        found = _VALUE_KEY.search(text, first, last if last >= 0 else end + MAX_ASIDE)
+        if found is not None:
+            yield from _value(text, found.end(), "=", start, is_line=False, told=False)
+        elif last >= 0 and text[last - 1] != "/":
+            stop = text.find("<", last)
+            yield last + 1, len(text) if stop < 0 else stop
+        return
+    if first >= 0:
+        last = text.find("}", end, end + MAX_ASIDE)
+        for found in _VALUE_KEY.finditer(text, first, last if last >= 0 else end + MAX_ASIDE):
+            if not start <= found.end() <= end:
+                yield from _value(text, found.end(), "=", found.start(), is_line=False, told=False)
+        return
+    line_end = text.find("\n", end)
+    line_start = text.rfind("\n", 0, start)
+    if line_end >= 0 and (after := _VALUE_LINE.match(text, line_end + 1)) is not None:
+        yield from _value(text, after.end(), ":", after.start(), is_line=True, told=False)
+    elif line_start > 0:
+        before = _VALUE_LINE.match(text, text.rfind("\n", 0, line_start) + 1, line_start)
+        if before is not None:
+            yield from _value(text, before.end(), ":", before.start(), is_line=True, told=False)
+
+
+def _block(text: str, start: int, at: int) -> Iterator[tuple[int, int]]:
+    """The lines that are indented more than the line of a name, without keys and marks of lists."""
+    indent = _indent(text, text.rfind("\n", 0, start) + 1)
+    for _ in range(MAX_BLOCK_LINES):
+        line_start = text.find("\n", at) + 1
+        if not line_start:
+            return
+        at = text.find("\n", line_start)
+        line_end = len(text) if at < 0 else at
+        line = text[line_start:line_end]
+        own = _indent(text, line_start)
+        is_item = line.lstrip()[:2] == "- "
+        if line.strip():
+            if own < indent or (own == indent and not is_item):
+                return
+            key = _KEY_OF_LINE.match(line)
+            first = line_start + (key.end() if key is not None else 0)
+            yield first, max(first, line_start + len(line.rstrip().rstrip("\"'")))
+        if at < 0:
+            return
+
+
+def _indent(text: str, at: int) -> int:
+    end = at
+    while end < len(text) and text[end] in " \t":
+        end += 1
+    return end - at
+
+
+def _columns(text: str, hits: re.Pattern[str]) -> Iterator[tuple[int, int]]:
+    """The columns of a table whose header line names secrets."""
+    head_end = text.find("\n")
+    head = text[: head_end if head_end >= 0 else 0].rstrip("\r").lstrip(_NO_TEXT)
+    if not head or len(head) > 4_096 or hits.search(head) is None or any(sign in head for sign in "={}<>"):
+        return
+    mark = max(",;\t|", key=head.count)
+    names = [name.strip(" \"'") for name in head.split(mark)]
+    secret = [number for number, name in enumerate(names) if is_secret_name(name)]
+    if len(names) < 2 or not secret or not all(map(_HEADER.fullmatch, names)):
+        return
+    at = head_end + 1
+    for _ in range(MAX_BLOCK_LINES):
+        end = text.find("\n", at)
+        stop = len(text) if end < 0 else end
+        cells = list(_cells(text, at, stop, mark))
+        for number in secret:
+            if number < len(cells):
+                yield cells[number]
+        if end < 0:
+            return
+        at = end + 1
+
+
+def _cells(text: str, at: int, stop: int, mark: str) -> Iterator[tuple[int, int]]:
+    while at <= stop:
+        quote = text[at : at + 1]
+        if at < stop and quote in ('"', "'"):
+            closed = text.find(quote + mark, at + 1, stop)
+            end = stop - (text[stop - 1] == quote) if closed < 0 else closed
+            yield at + 1, max(at + 1, end)
+            at = stop + 1 if closed < 0 else closed + 2
+            continue
+        end = text.find(mark, at, stop)
+        end = stop if end < 0 else end
+        yield at, max(at, end - (text[end - 1 : end] == "\r"))
+        at = end + 1
+
+
+def _unescaped(text: str) -> tuple[str, _Places] | None:
+    """A text with its escapes resolved, and where its characters stood; ``None`` without any."""
+    parts: list[str] = []
+    starts, ends = [0], [0]
+    length = at = 0
+    for hit in _ESCAPED.finditer(text):
+        code = hit[1] or hit[2] or hit[4]
+        sign = _ENTITIES[hit[5]] if hit[5] else chr(int(code, 16)) if code else chr(min(255, int(hit[3])))
+        parts += [text[at : hit.start()], sign]
+        length += hit.start() - at + 1
+        at = hit.end()
+        starts.append(length)
+        ends.append(at)
+    if not at:
+        return None
+    return "".join([*parts, text[at:]]), _Places(starts, ends)
+
+
+class _Places:
+    """Where the characters of a text stand in the one with escapes."""
+
+    def __init__(self, starts: list[int], ends: list[int]) -> None:
+        self._starts, self._ends = starts, ends
+
+    def __call__(self, place: int) -> int:
+        piece = bisect_right(self._starts, place) - 1
+        return self._ends[piece] + place - self._starts[piece]

@@ -1,0 +1,41 @@
+"""Whether a copy has the findings of its original."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from mqttscope.capture import open_capture
+from mqttscope.dissect import Options
+from mqttscope.net.frame import Frame
+from mqttscope.redact.verify import MAX_DIFFERENCES, Judgement, judge
+from tests.conftest import ROOT
+
+PLANTED = str(ROOT / "captures" / "planted-violations" / "capture.pcapng")
+
+
+def test_frames_are_judged_and_given_on() -> None:
+    taken: list[Frame] = []
+    made = judge(open_capture([PLANTED]), Options(), taken.append)
+
+    assert len(taken) == sum(isinstance(item, Frame) for item in open_capture([PLANTED]))
+    assert made.findings
+    assert made.differences(judge(open_capture([PLANTED]), Options())) == []
+
+
+def test_each_difference_is_told() -> None:
+    before = Judgement(Counter({("PUB103", "error", "certain"): 2, ("HDR101", "error", "likely"): 1}), withheld=1)
+    after = Judgement(Counter({("PUB103", "error", "certain"): 1, ("HDR101", "error", "likely"): 1}), withheld=3)
+
+    assert before.differences(after) == [
+        "2 before and 1 after of PUB103 (error, certain)",
+        "1 before and 3 after that were withheld for lack of evidence",
+    ]
+    assert before.differences(before) == []
+
+
+@pytest.mark.parametrize(("count", "more"), [(MAX_DIFFERENCES, []), (MAX_DIFFERENCES + 1, ["1 other rule"])])
+def test_the_first_rules_are_named(count: int, more: list[str]) -> None:
+    before = Judgement(Counter({(f"PUB{number}", "error", "certain"): 1 for number in range(100, 100 + count)}))
+    assert before.differences(Judgement())[MAX_DIFFERENCES:] == more

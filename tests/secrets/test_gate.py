@@ -1,0 +1,144 @@
+"""Every command that reads captures, in every format that it has: what is planted in a capture is in no output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import click
+import pytest
+
+from mqttscope.cli.main import group
+from mqttscope.lint.examples import Step, client, opened, server
+from mqttscope.mqtt import (
+    Auth,
+    Connack,
+    Connect,
+    Disconnect,
+    Properties,
+    ProtocolVersion,
+    Puback,
+    Publish,
+    Subscribe,
+    Subscription,
+    Unsubscribe,
+    Will,
+    encode,
+)
+from tests.cli.made import on, write_capture
+from tests.cli.running import invoke
+from tests.secrets.leaks import Secrets
+
+SECRET = "Xyzzy5Plugh7Grault"
+"""It looks like no secret: names and places alone say that it is one."""
+NAMED = [("password", SECRET), ("x-api-key", SECRET), ("note", f"token={SECRET}"), ("mqttPass", SECRET)]
+PAYLOADS = [
+    f'{{"user":"ford","wifiPassword":"{SECRET}","db":{{"passwords":["{SECRET}"]}}}}',
+    f'{{"name":"token","value":"{SECRET}"}}',
+    f"[mqtt]\npassword = {SECRET}\n",
+    f"mqtt://ford:{SECRET}@broker:1883",
+    f"user,password\nford,{SECRET}\n",
+    f"<login><secret>{SECRET}</secret></login>",
+    f"Authorization: Bearer {SECRET}",
+]
+OUTSIDE = {
+    "browse": "its screens are those of tests/browse",
+    "decode": "below",
+    "mutate": "sends what was captured",
+    "proxy": "reads no capture",
+    "redact": "writes captures, in tests/redact",
+    "replay": "sends what was captured",
+    "rules": "reads no capture",
+    "serve": "sends what was captured",
+    "sniff": "reads no capture; its formats are those of inspect and lint",
+    "pipeline": "below",
+}
+
+
+def planted(*, in_names: bool = True) -> Iterator[Step]:
+    """A conversation with the secret in all places; ``in_names``: also in the Client Identifier and in topics."""
+    name = f"token={SECRET}" if in_names else "name"
+    connect, accepted = opened(client_identifier="dev")
+    will = Will(
+        will_topic=f"gone/{name}", will_payload=PAYLOADS[0].encode(), properties=Properties(user_property=NAMED)
+    )
+    login = Connect(
+        protocol_level=5,
+        client_identifier=f"dev?{name}", user_name="ford", password=SECRET.encode(), will=will,
+        properties=Properties(
+            user_property=NAMED, authentication_method="SCRAM", authentication_data=SECRET.encode()
+        ),
+    )  # fmt: skip
+    yield client(login)
+    yield server(Connack(reason_code=0, properties=Properties(user_property=NAMED, reason_string=f"pwd={SECRET}")))
+    yield client(Auth(0x19, Properties(authentication_method="SCRAM", authentication_data=SECRET.encode())))
+    yield client(Subscribe(1, Properties(user_property=NAMED), [Subscription(f"a/{name}")]))
+    for payload in PAYLOADS:
+        yield client(Publish(topic_name="a", payload=payload.encode(), properties=Properties(user_property=NAMED)))
+    # With violations, whose findings quote the packets.
+    wrong = Publish(topic_name=f"a/#/{name}", payload=PAYLOADS[0].encode(), properties=Properties())
+    yield client(replace(wrong, dup=True))
+    yield server(Puback(1, 0x87, Properties(reason_string=f"api_key: {SECRET}", user_property=NAMED)))
+    yield client(Unsubscribe(2, Properties(user_property=NAMED), ["a"]))
+    yield server(Disconnect(0x98, Properties(reason_string=f"see https://u:{SECRET}@h/?sig={SECRET}")))
+    yield from on(1, connect, accepted)
+
+
+@pytest.fixture(scope="module")
+def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_capture(tmp_path_factory.mktemp("planted") / "a.pcapng", *planted())
+
+
+def commands() -> dict[str, click.Command]:
+    context = click.Context(group)
+    found = {name: group.get_command(context, name) for name in group.list_commands(context)}
+    return {name: command for name, command in found.items() if command is not None}
+
+
+def formats() -> Iterator[tuple[str, ...]]:
+    """Each command with each of its formats, and without a choice."""
+    for name, command in commands().items():
+        if name in OUTSIDE:
+            continue
+        yield (name,)
+        for option in command.params:
+            if "--format" in option.opts and isinstance(option.type, click.Choice):
+                yield from ((name, "--format", str(one)) for one in option.type.choices)
+
+
+def test_every_command_is_here_or_says_why_not() -> None:
+    assert set(OUTSIDE) <= set(commands())
+    assert {words[0] for words in formats()} == set(commands()) - set(OUTSIDE)
+
+
+@pytest.mark.parametrize("words", list(formats()), ids=" ".join)
+def test_no_format_shows_what_was_planted(words: tuple[str, ...], capture: Path) -> None:
+    more = {"lint": ["--select", "ALL"], "compare": [str(capture)], "explain": ["--all"]}.get(words[0], [])
+    done = invoke(*words, capture, *more)
+
+    assert done.code in (0, 1, 3), done.err
+    assert Secrets([SECRET.encode()]).leak(done.out + done.err.encode()) is None
+
+
+def test_decode_shows_nothing_of_it() -> None:
+    packets = [packet for step in planted() for packet in step.packets]
+    data = b"".join(one if isinstance(one, bytes) else encode(one, ProtocolVersion.V5) for one in packets)
+    for form in ("text", "jsonl"):
+        done = invoke("decode", "--mqtt-version", "5.0", "--format", form, data.hex())
+        assert done.code in (0, 1), done.err
+        assert Secrets([SECRET.encode()]).leak(done.out) is None
+
+
+def test_a_lake_does_not_hold_it(tmp_path: Path) -> None:
+    """Client Identifiers and topics are kept, since they join its rows."""
+    capture = write_capture(tmp_path / "a.pcapng", *planted(in_names=False))
+    lake = tmp_path / "lake"
+    assert invoke("pipeline", "ingest", capture, "--lake", lake, "--select", "ALL").code == 0
+    for table in ("packets", "messages", "connections", "findings"):
+        done = invoke("pipeline", "sql", f"select * from {table}", "--lake", lake, "--format", "json")
+        assert done.code == 0, done.err
+        assert b"ford" in done.out or table != "packets"
+        assert Secrets([SECRET.encode()]).leak(done.out) is None
+    for file in lake.rglob("*"):
+        assert not file.is_file() or Secrets([SECRET.encode()]).inside(file.read_bytes()) is None, file

@@ -1,0 +1,92 @@
+"""Twenty thousand forms of secrets that were made without knowing how they are found, through every output."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mqttscope.lint.examples import client, opened
+from mqttscope.mqtt import Publish
+from mqttscope.secrets.forms import without_tokens
+from tests.cli.made import write_capture
+from tests.cli.running import invoke
+from tests.each import some
+from tests.secrets.generated import HARMLESS, NOTATIONS, form
+from tests.secrets.leaks import Secrets
+
+FORMS = 20_000
+TOGETHER = 250
+"""Forms of one capture."""
+OUTPUTS = (
+    ("inspect", "--format", "jsonl"), ("inspect", "--format", "tree"), ("inspect", "--format", "csv"),
+    ("inspect", "--format", "html"), ("lint", "--format", "full"), ("lint", "--format", "json"),
+)  # fmt: skip
+VALUES = (21.5, "on", "abc", True, None, 123456, "a1b2c3d4e5", {"x": "y"}, ["z", 5])
+
+
+def test_forms_have_secrets_and_all_notations() -> None:
+    made = [form(number) for number in range(500)]
+    assert {one.notation for one in made} == set(NOTATIONS)
+    assert all(one.secrets or one.notation == "bearer" for one in made)
+    assert all(
+        any(secret in one.text for secret in one.secrets) for one in made if one.notation in ("json", "ini", "csv")
+    )
+
+
+def test_no_form_is_shown() -> None:
+    shown = []
+    for number in range(FORMS):
+        one = form(number)
+        left = without_tokens(one.text.encode()).decode("utf-8", "replace")
+        shown += [(number, one.notation) for secret in one.secrets if secret in left]
+
+    assert shown == []
+
+
+def test_what_is_beside_a_secret_stays() -> None:
+    """Nearly always: what stands on the line of a value, or in its quotes, cannot be told from it."""
+    kept = [
+        "ford" in without_tokens(one.text.encode()).decode("utf-8", "replace")
+        for one in map(form, range(2_000))
+        if "ford" in one.text
+    ]
+    assert sum(kept) > 0.99 * len(kept)
+
+
+@pytest.mark.parametrize("first", some(range(0, FORMS, TOGETHER), 40))
+def test_no_output_shows_a_form(first: int, tmp_path: Path) -> None:
+    """In the payload of a PUBLISH, through `inspect`, `lint`, `stats` and a lake."""
+    forms = [form(number) for number in range(first, first + TOGETHER)]
+    steps = [
+        client(Publish(topic_name="a/#" if at % 5 == 0 else "a", payload=one.text.encode()))
+        for at, one in enumerate(forms)
+    ]
+    capture = write_capture(tmp_path / "a.pcapng", *opened(), *steps)
+    secrets = Secrets([piece.encode() for one in forms for piece in one.secrets])
+
+    for words in OUTPUTS:
+        done = invoke(*words, capture)
+        assert done.code in (0, 1), done.err
+        assert secrets.inside(done.out) is None, words
+    lake = tmp_path / "lake"
+    assert invoke("pipeline", "ingest", capture, "--lake", lake).code == 0
+    done = invoke("pipeline", "sql", "select payload from packets", "--lake", lake, "--format", "json")
+    assert secrets.inside(done.out) is None
+
+
+@pytest.mark.parametrize(
+    "write", [lambda name, value: json.dumps({name: value, "a": 1}), lambda name, value: f"{name} = {value}\nb = 1"]
+)
+def test_harmless_names_hide_nothing(write: Callable[[str, object], str]) -> None:
+    assert len(set(HARMLESS)) >= 300
+    hidden = []
+    for name in HARMLESS:
+        for value in VALUES:
+            text = write(name, value).encode()
+            if without_tokens(text) != text:
+                hidden.append((name, value))
+
+    assert hidden == []

@@ -1,0 +1,180 @@
+"""Where the values of secrets stand, in all notations: the values are marked with guillemets."""
+
+from __future__ import annotations
+
+import pytest
+
+from mqttscope.secrets.forms import joined
+from mqttscope.secrets.names import MIN_DIGITS
+from mqttscope.secrets.notations import MAX_BLOCK_LINES, MAX_NESTED, MIN_DOUBTFUL, MIN_SPOKEN, named_values
+
+HIDDEN = [
+    # JSON and what looks like it
+    '{"password":"«hush!»"}',
+    '{ "password" : "«a b»" , "a": 1 }',
+    '{"password":"«a\\"b»","a":"c"}',
+    "{'password':'«hush!»'}",
+    '{password:"«hush!»"}',
+    "{password: «hush!», a: 1}",
+    '{"password":«12345678»}',
+    '{"password":{"value":"«hush!»","n":{"x":["«a»",«12345»,true]}},"a":"b"}',
+    '{"tokens":["«a»","«b»"],"a":"b"}',
+    '{"pass\\u0077ord":"«hush!»"}',
+    '{"\\u0070assword":"«hush!»"}',
+    '{"i":"{\\"password\\":\\"«hush!»\\"}"}',
+    '{"i":"{\\"password\\":{\\"v\\":\\"«hush!»\\"},\\"a\\":1}"}',
+    '{"name":"password","value":"«hush!»"}',
+    '{"value":"«hush!»","name":"password"}',
+    '[{"key":"password","data":"«hush!»"},{"key":"a","data":"b"}]',
+    '[["password","«hush!»"],["a","b"]]',
+    '{"password":"«cut off»',
+    '{"password value":"«hush!»"}',
+    '{"wifi password":"«hush!»"}',
+    '{"api key":"«hush!»"}',
+    "array('password' => '«hush!»')",
+    # lines
+    "password = «correct horse battery»\nuser = bob",
+    "password=«hush!»",
+    "export DB_PASSWORD=«hush!»\nA=b",
+    "# password: «hush!»",
+    "user: bob\npassword: «correct horse»\nport: 1",
+    "password: «hush!» # of the hall",
+    'password: "«hush!»"\n',
+    "passwords:\n  - «a»\n  - «b»\nuser: bob",
+    "password: |\n  «line one»\n  «line two»\nuser: bob",
+    "db:\n  password:\n    value: «hush!»\n  user: bob",
+    "- name: DB_PASSWORD\n  value: «hush!»\n- name: A\n  value: b",
+    "X-API-Key: «hush!»\r\nHost: a",
+    "Authorization: Bearer «abc.def»",
+    'key = """a"""\ntoken = """«a\nb»"""',
+    # forms, connections, addresses
+    "a=1&token=«hush!»&b=2",
+    "token=«hush!»&b=2",
+    "HostName=h;SharedAccessKey=«a/b=»;Entity=e",
+    "Server=a;User Id=b;Password=«c»;",
+    "user=bob password=«hush!» port=1",
+    "https://x/a?sig=«hush!»&a=1",
+    "mqtt://user:«hush!»@broker:1883",
+    "%7B%22password%22%3A%22«hush!»%22%7D",
+    "&lt;password&gt;«hush!»&lt;/password&gt;",
+    "<a>{&quot;password&quot;:&quot;«hush!»&quot;}</a>",
+    # XML
+    "<password>«hush!»</password><a>b</a>",
+    '<password type="plain">«hush!»</password>',
+    "<ns:password>«hush!»</ns:password>",
+    "<password><value>«hush!»</value></password><a>b</a>",
+    "<password><![CDATA[«a<b»]]></password>",
+    '<user name="bob" password="«hush!»"/>',
+    '<property name="password" value="«hush!»"/>',
+    '<property value="«hush!»" name="password"/>',
+    '<entry key="password">«hush!»</entry>',
+    # tables
+    "user,password\nbob,«hush!»\nann,«b»\n",
+    'user;password;a\r\nbob;"«a;b»";1\r\n',
+    "password\tuser\n«hush!»\tbob",
+    # commands and prose
+    "mosquitto_pub -u bob -P «hush!» -t a",
+    "curl -u bob:«hush!» http://a",
+    "tool --api-key «hush!» --port 1",
+    "the password is «hunter2x».",
+    # doubtful names
+    '{"pin":"«1234»"}',
+    '{"pin":«1234»}',
+    '{"auth":"«Zq99a8f3»"}',
+]
+SHOWN = [
+    "",
+    "21.5",
+    '{"temperature":21.5,"unit":"C"}',
+    '{"tokens":12,"token":null,"secret":true,"password":"","pwd":{}}',
+    '{"publicKey":"a","tokenCount":"7","keyboard":"us","pinMode":"OUTPUT","signal":-67,"design":"x"}',
+    '{"pin":13,"auth":"none"}',
+    '{"pin":"GPIO13","auth":"wpa2"}',
+    "the secret of a good password is its length",
+    "password",
+    "password: \nuser: bob",
+    "2026-01-01 invalid token: expired",
+    "<password/>",
+    "</password>a",
+    "<password></password>",
+    "a,b\npassword,c",
+    "temperature,pin\n21,4",
+    "ls -p a",
+    "http://host:1883/a@b",
+    "50 % of all passengers",
+]
+
+
+def marked(text: str, *, told: bool = False) -> str:
+    plain = text.replace("«", "").replace("»", "")
+    parts, at = [], 0
+    for start, end in joined(named_values(plain, told=told)):
+        parts += [plain[at:start], "«", plain[start:end], "»"]
+        at = end
+    return "".join([*parts, plain[at:]])
+
+
+@pytest.mark.parametrize("text", HIDDEN)
+def test_values_of_secrets(text: str) -> None:
+    assert marked(text) == text
+    assert marked(f"\x00\x7f{text}") == f"\x00\x7f{text}"
+
+
+@pytest.mark.parametrize("text", SHOWN)
+def test_what_is_no_value_of_a_secret(text: str) -> None:
+    assert marked(text) == text
+
+
+@pytest.mark.parametrize("text", HIDDEN)
+def test_a_text_that_was_cut_shows_nothing_of_the_value(text: str) -> None:
+    """As the beginning of a long payload: of the first value, what is left is hidden, if its name stands before it."""
+    begun, _, rest = text.partition("«")
+    value = rest.partition("»")[0]
+    if named_values(f"{begun}{value[:-1]}"):
+        assert marked(f"{begun}{value[:-1]}") == f"{begun}«{value[:-1]}»"
+    else:
+        assert "://" in text or len(value) <= MIN_DOUBTFUL or begun.endswith('value":"') or "value=" in begun
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "invalid token: expired",
+        "password: too short",
+        "token: a1",
+        "password: «a1b2c3»",
+        "password = «hunter2» is wrong",
+        "password=«hunter2», user=bob",
+        "f/password=«hunter2/x»",
+        "use password «»is wrong".replace("«»", ""),
+    ],
+)
+def test_texts_that_are_told_are_prose(text: str) -> None:
+    assert marked(text, told=True) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "hidden"),
+    [
+        (f'{{"password":{"1" * MIN_DIGITS}}}', True),
+        (f'{{"password":{"1" * (MIN_DIGITS - 1)}}}', False),
+        (f"the password is a{'1' * (MIN_SPOKEN - 1)}", True),
+        (f"the password is a{'1' * (MIN_SPOKEN - 2)}", False),
+        (f'{{"auth":"a{"1" * (MIN_DOUBTFUL - 1)}"}}', True),
+        (f'{{"auth":"a{"1" * (MIN_DOUBTFUL - 2)}"}}', False),
+    ],
+)
+def test_how_short_a_value_may_be(text: str, hidden: bool) -> None:
+    assert bool(named_values(text)) is hidden
+
+
+def test_how_much_of_an_object_is_looked_at() -> None:
+    filler = "[" + "0," * ((MAX_NESTED - 40) // 2)
+    assert named_values(f'{{"password":{{"a":{filler}"x"]}}}}')
+    assert not named_values(f'{{"password":{{"a":{filler}{"0," * 40}"x"]}}}}')
+
+
+def test_how_many_lines_of_a_block_are_looked_at() -> None:
+    lines = [f"  - a{number}" for number in range(MAX_BLOCK_LINES + 1)]
+    found = named_values("\n".join(["passwords:", *lines]))
+    assert len(found) == MAX_BLOCK_LINES
