@@ -459,7 +459,7 @@ class Transports:
         dialogue.tls.feed(from_client, event.data)
         if dialogue.connection is not None:
             return
-        # After the server's first bytes no hello comes any more, unless a capture of two interfaces has them in another order.
+        # After the server's first bytes no hello comes any more, unless two interfaces were captured.
         server_spoke = not from_client and bool(
             dialogue.tls.client.offset or dialogue.tls.server.offset > len(event.data)
         )

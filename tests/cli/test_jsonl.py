@@ -217,7 +217,7 @@ def test_decode_gives_back_the_bytes_it_was_given_but_for_secrets() -> None:
     raw = "10 1a 0004 4d515454 04 c2 003c 0000 0002 6d65 0006 736563726574 00"
     line = decoded(raw, code=1)
 
-    assert line["malformed"]["raw"] == bytes.fromhex(raw).hex().replace("6d65000673656372657400", "2a" * 11)
+    assert line["malformed"]["raw"] == bytes.fromhex(raw).hex().replace("73656372657400", "2a" * 7)
     assert decoded(raw, "--show-secrets", code=1)["malformed"]["raw"] == bytes.fromhex(raw).hex()
     assert line["connect"]["password"] == {"length": 6, "redacted": True}
     assert (line["version"], line["version_known"]) == ("3.1.1", True)
@@ -241,8 +241,7 @@ def test_a_malformed_packet_shows_what_could_be_read_and_where_the_fault_is() ->
             "field": "topic_name",
             "detail": line["malformed"]["detail"],
             "reason_code": 129,
-            "raw": "320400092a2a",
-            "redacted": True,
+            "raw": "320400096162",
         },
         "publish": {"dup": False, "qos": 1, "retain": False},
         "topic": None,

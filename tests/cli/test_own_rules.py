@@ -31,7 +31,6 @@ WRONG_TEMPLATES = [
     ("Instead, publish", "Publish", 'a last paragraph that begins with "Instead, "'),
     ("    severity = Severity.WARNING\n", "", "it has no severity"),
     ("    def check(", "    def chek(", "it has no check"),
-    ("    looks_at = Publish\n", "", "it does not say which packets it looks at"),
     ("ACME201", "PUB297", "PUB297 has the letters of mqttscope's own area"),
     ("ACME201", "PUB103", "PUB103 has the letters of mqttscope's own area: PUB103 wildcard-in"),
     ("class TooManyAlarms", "class WildcardInTopicName", "as PUB103 of mqttscope is"),
@@ -153,6 +152,10 @@ def test_spark_refuses_them() -> None:
         ("x = 1\nimport nothing_of_that_name", "ours.py: line 2: ModuleNotFoundError: No module named"),
         ("x = 1\n1 / 0", "ours.py: line 2: ZeroDivisionError: division by zero"),
         ("x = 1", "ours.py: there is no rule in it"),
+        (
+            TEMPLATE.replace("    looks_at = Publish\n", "").replace(": Publish", ""),
+            "it does not say which packets it looks at",
+        ),
         ("import sys\nsys.exit(7)", "ours.py: line 2: it ends the program while it is loaded (SystemExit: 7)"),
         ("x = 1\0", "source code string cannot contain null bytes"),  # no SyntaxError before Python 3.11.4
         *((TEMPLATE.replace(old, new), why) for old, new, why in WRONG_TEMPLATES),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from mqttscope.budget import UNFINISHED_BYTES
 from mqttscope.parallel.merge import AHEAD_BYTES, EVERYTHING, Batch, Merge, read_batch
 from mqttscope.parallel.walk import IndivisibleError, Rank
 
@@ -58,7 +59,7 @@ def test_what_has_no_order_is_left_to_one_process() -> None:
         taken(merge)
 
 
-@pytest.mark.parametrize("bounds", [(60_000, 0, 0), (0, 200 << 20, 0), (0, 0, 6)])
+@pytest.mark.parametrize("bounds", [(60_000, 0, 0), (0, UNFINISHED_BYTES // 2 + 1, 0), (0, 0, 6)])
 def test_limits_for_all_flows_together_are_left_to_one_process(bounds: tuple[int, int, int]) -> None:
     merge = Merge(2, max_limited=10)
     for number in range(2):
@@ -69,7 +70,7 @@ def test_limits_for_all_flows_together_are_left_to_one_process(bounds: tuple[int
 
 def test_one_process_at_the_limit_is_none_too_many() -> None:
     merge = Merge(2, max_limited=10)
-    merge.add(0, batch(8, [], bounds=(60_000, 200 << 20, 6)))
+    merge.add(0, batch(8, [], bounds=(60_000, UNFINISHED_BYTES, 6)))
     merge.add(1, batch(8, []))
     assert taken(merge) == []
 
