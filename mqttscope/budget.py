@@ -1,6 +1,6 @@
 """One limit for all that is unfinished and kept in memory, over all connections together.
 
-Bytes are unfinished while they wait for others: segments behind a hole, and the beginning of a packet.  Whoever keeps
+Bytes are unfinished while they wait for others: segments after a hole, and the beginning of a packet.  Whoever keeps
 them counts them here, and gives up what came last if there are too many.
 """
 

@@ -299,7 +299,7 @@ def test_mqtt_and_net_need_nothing_but_the_standard_library(package: str) -> Non
     assert foreign == ""
     assert impure == ""
     # Nothing of the layers above either.
-    assert {".".join(one.split(".")[:2]) for one in own.split()} == {package, "mqttscope.errors"}
+    assert {".".join(one.split(".")[:2]) for one in own.split()} <= {package, "mqttscope.errors", "mqttscope.budget"}
 
 
 IMPURE = {"socket", "ssl", "asyncio", "subprocess", "time", "random", "os", "sys", "threading", "click", "rich"}

@@ -50,7 +50,7 @@ def hidden_in_given(raw: bytes, version: ProtocolVersion) -> Ranges:
 
 
 def _up_to_fault(raw: bytes, version: ProtocolVersion) -> int:
-    """The place behind the first length that is wrong, if nothing secret can stand before it."""
+    """The place after the first length that is wrong, if nothing secret can stand before it."""
     end = packet_end(raw, 0, len(raw))[1]
     found = decode(raw[: end if 0 < end <= len(raw) else len(raw)], version)
     if not isinstance(found, Malformed) or found.faults[0].reason is not MalformedReason.FIELD_OVERRUN:

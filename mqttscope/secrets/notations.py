@@ -16,7 +16,7 @@ prose                  ``the password is x``, if the value looks like a secret
 =====================  =========================================================================================
 
 A text that is *told* (Reason Strings, Client Identifiers, topics) is prose: after a colon a plain word stays
-(``token: expired``), and no value goes on to the end of its line.
+(``token: expired``), and no value reaches to the end of its line.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def _after_blanks(text: str, at: int) -> int:
 
 
 def _value(text: str, at: int, sign: str, start: int, *, is_line: bool, told: bool) -> Iterator[tuple[int, int]]:
-    """The value that begins at a place, behind a sign."""
+    """The value that begins at a place, after a sign."""
     opening = _OPENING.match(text, at)
     if opening is not None:
         end = _end_of_quoted(text, opening)

@@ -479,6 +479,7 @@ def _payload(raw: bytes, at: int, end: int, flags: int, five: bool, hidden: Rang
 
 
 def is_clean(value: bytes) -> bool:
+    """Whether bytes are a text without control characters."""
     if UNCLEAN.search(value):
         return False
     try:
