@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mqttscope.installation import extra_command
+from mqttscope.secrets import names
 from mqttscope.spark.java import SparkUnavailableError, find_java
 
 if TYPE_CHECKING:
@@ -288,6 +289,9 @@ def _wanted(
     here = _is_here(master)
     suiting = {name: value for name, value in (fitting or {}).items() if here or name.startswith("spark.sql.")}
     ours = CONFIGURATION | (LOOPBACK if here else {}) | suiting
+    if names.VARIABLE in os.environ:
+        # Executors hide what the driver would.
+        ours[f"spark.executorEnv.{names.VARIABLE}"] = os.environ[names.VARIABLE]
     if warehouse is not None:
         ours["spark.sql.warehouse.dir"] = warehouse
     kept = {name: value for name, value in ours.items() if name not in defaults}

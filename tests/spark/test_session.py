@@ -113,6 +113,15 @@ def test_settings_for_the_work_at_hand_are_the_last_that_count(tmp_path: Path, m
     assert not {java, code} & wanted({}).keys()
 
 
+def test_executors_know_the_names_of_secrets_that_the_driver_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    key = f"spark.executorEnv.{names.VARIABLE}"
+    monkeypatch.delenv(names.VARIABLE, raising=False)
+    assert key not in module._wanted({})[0]
+
+    monkeypatch.setenv(names.VARIABLE, "imei,iccid")
+    assert module._wanted({})[0][key] == "imei,iccid"
+
+
 def test_what_java_is_started_with_is_for_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
     monkeypatch.setenv("JAVA_HOME", "/before")
@@ -240,6 +249,7 @@ SCRIPT = """
 import sys
 import time
 from mqttscope.spark.session import SparkUnavailableError, spark_session
+from mqttscope.secrets import names
 try:
     spark_session(configuration=dict(one.split("=", 1) for one in sys.argv[2:]), log=sys.argv[1])
 except SparkUnavailableError as error:
