@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from mqttscope.secrets import names
 from mqttscope.spark import session as module
 from mqttscope.spark.session import SparkUnavailableError, cancel, cancelling, followed, is_connect, spark_session
 from tests import tools
