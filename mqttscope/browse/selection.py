@@ -12,10 +12,10 @@ from typing import Final
 
 from mqttscope.browse.index import Index
 from mqttscope.browse.rows import PACKETS, Row
+from mqttscope.compressed import unpack
 from mqttscope.events import CaptureRemark, Event, PacketEvent
 from mqttscope.filter import Filter
 from mqttscope.mqtt.packets import Connect, Publish, Subscribe, Unsubscribe
-from mqttscope.payloads.compressed import unpack
 from mqttscope.report.public import public_event, with_public_names
 
 MAX_UNPACKED: Final = 1 << 16

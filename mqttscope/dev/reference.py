@@ -7,13 +7,13 @@ from typing import Any
 
 import click
 
+from mqttscope.compressed import FORMATS as COMPRESSIONS
 from mqttscope.filter.fields import Field, FieldKind, common_fields, packet_fields
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.config import LINT_KEYS
 from mqttscope.mqtt.constants import PacketType, type_name
 from mqttscope.mutate import Mutation, catalogue
 from mqttscope.mutate.flow import CLIENT, SERVER
-from mqttscope.payloads.compressed import FORMATS as COMPRESSIONS
 from mqttscope.payloads.decoders import FORMATS
 from mqttscope.payloads.settings import KEYS
 from mqttscope.report.broker_test.listing import said

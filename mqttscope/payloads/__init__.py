@@ -1,7 +1,6 @@
 """What payloads hold: decompression, formats, and the ``[[payload]]`` tables that say by topic which of them apply.
 
 ===========  ================================================================================================
-compressed   gzip, zlib, zstd and lz4, unpacked to a limit
 values       text, JSON, CBOR and MessagePack as values; values without secrets, as JSON, and in a notation
 protobuf     Protocol Buffers by a descriptor file, or without one by their wire format
 sparkplug    Sparkplug B, with the aliases of its metrics resolved

@@ -12,11 +12,11 @@ from typing import Any, Final, TypeVar
 
 import orjson
 
+from mqttscope.compressed import decompress, unpack
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.topics import compile_filter
 from mqttscope.mqtt.wire import counted
 from mqttscope.payloads import sparkplug, values
-from mqttscope.payloads.compressed import decompress, unpack
 from mqttscope.payloads.protobuf import DescriptorError, MessageType, from_wire
 from mqttscope.secrets.forms import without_tokens
 

@@ -24,9 +24,9 @@ import difflib
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from mqttscope.compressed import FORMATS as COMPRESSIONS
 from mqttscope.errors import MqttscopeError
 from mqttscope.mqtt.topics import FILTER_PROBLEMS, topic_filter_problem
-from mqttscope.payloads.compressed import FORMATS as COMPRESSIONS
 from mqttscope.payloads.decoders import FORMATS, PayloadTable
 from mqttscope.payloads.protobuf import DescriptorError, MessageType
 from mqttscope.payloads.values import UndecodableError

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
+from mqttscope.compressed import FIRST_BYTES, unpack
 from mqttscope.mqtt.view import PAYLOAD_LIMIT
 from mqttscope.mqtt.wire import counted
 from mqttscope.payloads import values
-from mqttscope.payloads.compressed import FIRST_BYTES, unpack
 from mqttscope.payloads.decoders import DECODED_KINDS, Decoded, by_content_type
 from mqttscope.report.base import View
 from mqttscope.report.escape import cells, cut, escape

@@ -17,6 +17,7 @@ from functools import cache
 from itertools import pairwise
 from typing import Final
 
+from mqttscope.compressed import FIRST_BYTES, recognised, unpack
 from mqttscope.mqtt.constants import PacketType
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.secrets.names import more_stems
@@ -204,6 +205,7 @@ PRIVATE_KEY: Final = 16
 ACCESS_TOKEN: Final = 32
 BEARER: Final = 64
 NAMED: Final = 128
+COMPRESSED: Final = 256
 """Kinds of credentials that a payload may hold, for `suspicions`."""
 _FORMS: Final[dict[int, bytes]] = {
     # A CONNECT or an AUTH that a payload holds, as wrong lengths and bridges make it: all from its secret on.
@@ -229,6 +231,9 @@ def _credentials(kinds: int) -> re.Pattern[bytes]:
 _WITH_LINE: Final = ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "npm_", "k_live_", "k_test_", "hf_")
 """How access tokens with an underscore begin: less would be in many payloads of a few kilobytes."""
 _WITH_DASH: Final = ("sk-", "glpat-", "xapp-", "xoxa-", "xoxb-", "xoxp-", "xoxr-", "xoxs-")
+_FIRST_BYTES: Final = frozenset(bytes((one,)) for one in FIRST_BYTES)
+MAX_UNPACKED: Final = 1 << 16
+"""Bytes of what comes out of a compressed payload that are looked at."""
 _ESCAPED: Final = re.compile("%[2-7]|&(?:#|[qalg])|\\\\u")
 _COMMAND_OPTIONS: Final = (" -P ", " -p ", " -u ", " -pw ", "--user")
 
@@ -236,7 +241,8 @@ _COMMAND_OPTIONS: Final = (" -P ", " -p ", " -u ", " -pw ", "--user")
 def suspicions(data: bytes) -> int:
     """The kinds of credentials that a payload may hold."""
     # Text is searched faster than bytes, and small letters are made faster of bytes.
-    return _suspicions(data.decode("latin-1"), data.lower().decode("latin-1"))
+    found = _suspicions(data.decode("latin-1"), data.lower().decode("latin-1"))
+    return found | COMPRESSED if data[:1] in _FIRST_BYTES and recognised(data) else found
 
 
 def _suspicions(text: str, low: str) -> int:
@@ -294,8 +300,14 @@ def token_ranges(data: bytes, start: int = 0, shown: int | None = None) -> list[
     if not kinds:
         return []
     found = []
-    if kinds & ~NAMED:
-        for hit in _credentials(kinds & ~NAMED).finditer(part):
+    if kinds & COMPRESSED:
+        unpacked = unpack(part, MAX_UNPACKED)
+        if unpacked is not None and unpacked.steps and token_ranges(unpacked.data):
+            # Whoever has the bytes can unpack them.
+            return [(start, len(data))]
+    others = kinds & ~(NAMED | COMPRESSED)
+    if others:
+        for hit in _credentials(others).finditer(part):
             group = hit.lastgroup
             assert group is not None
             if group != "basic" or _is_basic(hit[group]):

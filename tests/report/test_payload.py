@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from mqttscope.payloads.compressed import unpack
+from mqttscope.compressed import unpack
 from mqttscope.payloads.decoders import Decoded, Decoders, PayloadTable
 from mqttscope.payloads.values import compact
 from mqttscope.report.payload import KINDS, PayloadView, indented

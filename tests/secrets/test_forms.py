@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import time
@@ -13,6 +14,7 @@ import pytest
 from mqttscope.mqtt import Connack, Connect, Pingreq, Publish, Will, decode, encode
 from mqttscope.secrets.forms import (
     MAX_SEARCHED,
+    MAX_UNPACKED,
     find_all,
     find_secret,
     masked,
@@ -199,6 +201,12 @@ def test_a_megabyte_of_near_matches_takes_no_time(payload: bytes) -> None:
 
     # Where each byte is looked at from each other one these are minutes.
     assert time.process_time() - began < 10
+
+
+@pytest.mark.parametrize(("before", "hidden"), [(MAX_UNPACKED - 12, True), (MAX_UNPACKED + 1, False)])
+def test_how_much_of_a_compressed_payload_is_unpacked(before: int, hidden: bool) -> None:
+    packed = gzip.compress(b" " * before + b"pwd=abcdefgh")
+    assert (without_tokens(packed) == b"*" * len(packed)) is hidden
 
 
 def test_only_what_is_shown_is_looked_at() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,6 +46,16 @@ def test_no_form_is_shown() -> None:
         shown += [(number, one.notation) for secret in one.secrets if secret in left]
 
     assert shown == []
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zlib.compress])
+def test_no_form_is_shown_that_was_compressed(pack: Callable[[bytes], bytes]) -> None:
+    """Whoever has the bytes can unpack them, so none is left."""
+    for number in range(300):
+        packed = pack(form(number).text.encode())
+        assert without_tokens(packed) == b"*" * len(packed)
+    harmless = pack(json.dumps(dict.fromkeys(HARMLESS, 21.5)).encode())
+    assert without_tokens(harmless) is harmless
 
 
 def test_what_is_beside_a_secret_stays() -> None:

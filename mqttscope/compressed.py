@@ -47,7 +47,7 @@ def unpack(payload: bytes, limit: int, *, missing: int = 0) -> Unpacked | None:
     found: Unpacked | None = None
     for _ in range(MAX_NESTED):
         data = payload if found is None else found.data
-        name = _recognise(data)
+        name = recognised(data)
         if name is None or (found is not None and found.cut):
             break
         made, cut, problem = decompress(data, limit, name)
@@ -66,7 +66,8 @@ def unpack(payload: bytes, limit: int, *, missing: int = 0) -> Unpacked | None:
     return found
 
 
-def _recognise(data: bytes) -> str | None:
+def recognised(data: bytes) -> str | None:
+    """The format that data has by its first bytes."""
     if data[:2] == GZIP:
         return "gzip"
     if data[:4] == ZSTD:

@@ -11,7 +11,7 @@ import lz4.frame
 import pytest
 import zstandard
 
-from mqttscope.payloads.compressed import FORMATS, decompress, unpack
+from mqttscope.compressed import FORMATS, decompress, unpack
 from tests.each import each
 
 PACK: dict[str, Callable[[bytes], bytes]] = {
