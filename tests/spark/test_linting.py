@@ -28,9 +28,9 @@ from tests.spark.collection import collection
 from tests.spark.troubled import troubled
 
 
-def later(path: Path, seconds: int) -> Path:
-    """Move the packet blocks of a capture, whose times are in nanoseconds, to a later time."""
-    data = bytearray(path.read_bytes())
+def later(source: Path, path: Path, seconds: int) -> Path:
+    """A copy of a capture, whose times are in nanoseconds, with its packet blocks at a later time."""
+    data = bytearray(source.read_bytes())
     at = 0
     while at + 20 <= len(data):
         kind, length = struct.unpack_from("<II", data, at)
@@ -168,7 +168,10 @@ def test_many_clients_are_one_note_and_silent_captures_are_nothing_to_judge(same
 def test_what_captures_lack_is_the_same(same: Same, tmp_path: Path) -> None:
     """A capture of each kind, so far apart in time that no connection is in two of them."""
     cases = [*INSIDE, *OUTSIDE]
-    paths = [later(written(case, tmp_path / f"{at:02}.pcapng"), at * 14_400) for at, case in enumerate(cases)]
+    paths = [
+        later(written(case, tmp_path / "case.pcapng"), tmp_path / f"{at:02}.pcapng", at * 14_400)
+        for at, case in enumerate(cases)
+    ]
     for level in ("usable", "complete"):
         found = same(*paths, "--format", "json", "--require-quality", level)
         shortfalls = json.loads(found.out)["summary"]["shortfalls"]
