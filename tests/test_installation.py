@@ -236,4 +236,6 @@ def test_no_message_has_a_command_of_its_own() -> None:
         "protobuf",
         "zstandard",
     }
-    assert {path.parent.name for path, words in commands.items() if words} == {"payloads"}
+    named = {path for path, words in commands.items() if words}
+    assert {path.parent.name for path in named} == {"mqttscope", "payloads"}
+    assert [path.name for path in named if path.parent.name == "mqttscope"] == ["compressed.py"]
