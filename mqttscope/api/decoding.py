@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from mqttscope import arguments
 from mqttscope.events import MalformedEvent, PacketEvent, UnparsedEvent
+from mqttscope.mqtt.codec import packet_end
 from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Connect, Publish
-from mqttscope.mqtt.stream import PacketStream, StreamItem
+from mqttscope.mqtt.stream import PacketStream, StreamItem, Unparsed
 from mqttscope.mqtt.view import PAYLOAD_LIMIT
 from mqttscope.secrets.given import hidden_in_given
-from mqttscope.secrets.packets import CLEAR
+from mqttscope.secrets.packets import BROKEN, CLEAR, Ranges, ends_framing
 from mqttscope.session.connection import Connection
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ class Sequence:
         self.stream = PacketStream()
         self.connection = Connection(0, CLIENT, SERVER, "-", 1, 0, roles_known=sender is not None)
         self.stream.version_source = ""
+        self.places: Ranges | None = None
+        """Where the secrets of damaged bytes are, if that is known."""
         if version is not None:
             self.stream.version, self.stream.version_source = version, "given"
             self.connection.assume_version(version, "given", known=True)
@@ -63,8 +66,13 @@ class Sequence:
         connection = self.connection
         items = self.stream.feed(raw)
         items += self.stream.close()
-        # The bytes are looked at as a whole (`events`).
-        connection.client_side.doubt = connection.server_side.doubt = CLEAR
+        if self.places is not None or packet_end(raw, 0, len(raw))[1] == len(raw):
+            # One packet is given mostly, and it says itself what it is.
+            connection.client_side.doubt = connection.server_side.doubt = CLEAR
+        elif any(map(ends_framing, items)):
+            # Who knows whether what comes first is a packet, when something after it is none.
+            connection.client_side.doubt = connection.server_side.doubt = BROKEN
+            connection.doubtful = True
         if not self.connection.version_known:
             source = self.stream.version_source
             self.connection.assume_version(self.stream.version, source or "none", known=source == "CONNECT")
@@ -77,17 +85,20 @@ class Sequence:
         from mqttscope.report.public import public_given
 
         before = self.malformed
-        found = list(self._events(raw))
-        if show_secrets or self.malformed == before:
-            yield from found
+        self.places = None if show_secrets else hidden_in_given(raw, self.stream.version)
+        if self.places is None:
+            yield from self._events(raw)
             return
-        places = hidden_in_given(raw, self.connection.version)
+        found = list(self._events(raw))
         at = 0
         for event in found:
-            size = len(_bytes_of(event))
-            own = [(max(0, start - at), min(end - at, size)) for start, end in places if start < at + size and end > at]
-            at += size
-            yield public_given(event, own)
+            start, at = at, at + len(_bytes_of(event))
+            own = [
+                (max(start, first) - start, min(at, end) - start)
+                for first, end in self.places
+                if first < at and end > start
+            ]
+            yield event if self.malformed == before else public_given(event, own)
 
     def _events(self, raw: bytes) -> Iterator[Found]:
         connection = self.connection
@@ -104,6 +115,7 @@ class Sequence:
             elif isinstance(item, Malformed):
                 self.malformed += 1
                 made, side = item.packet, connection.side(direction)
+                doubt = side.doubt
                 if made is not None and (item.complete or isinstance(made, Connect)):
                     connection.identify(made, item.raw)
                 topic = connection.resolve_topic(made, direction) if isinstance(made, Publish) else None
@@ -111,10 +123,18 @@ class Sequence:
                 side.stream_offset += len(item.raw)
                 if made is not None and item.complete:
                     connection.apply(made, direction, number, 1, 0)
+                self._distrust(item, direction, doubt)
                 number += 1
             else:
                 self.malformed += 1
                 yield UnparsedEvent(connection, direction, 1, 0, "-", item)
+                self._distrust(item, direction, connection.side(direction).doubt)
+
+    def _distrust(self, item: Malformed | Unparsed, direction: Direction, doubt: int) -> None:
+        """Trust what follows something damaged less, unless it is known where the secrets are."""
+        self.connection.side(direction).doubt = doubt
+        if self.places is None:
+            self.connection.distrust(item, direction)
 
     def json(self, raw: bytes, limit: int, *, show_secrets: bool) -> Iterable[bytes]:
         """JSON Lines of the events, without what only a capture has."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from mqttscope import events
 from mqttscope.mqtt import Connect, ControlPacket, Direction, ProtocolVersion, Publish, Span, packets, trace
+from mqttscope.mqtt.codec import packet_end
 from mqttscope.secrets.addresses import public_details
 from mqttscope.secrets.credentials import starred_name, without_told
 from mqttscope.secrets.forms import REACH, SHORTEST, joined, suspicions
@@ -106,7 +107,9 @@ def public_given(event: Found, hidden: Ranges) -> Found:
         return public_unparsed(event, hidden)
     packet, connection = event.packet, event.connection
     version = packet.version if isinstance(packet, Connect) else connection.version
-    hidden = joined([*hidden, *hidden_in_packet(packet, version)])
+    # What type it has, and how long it is, is said of every packet.
+    body = packet_end(packet.raw, 0, len(packet.raw))[0]
+    hidden = joined([*((max(body, start), end) for start, end in hidden), *hidden_in_packet(packet, version)])
     return PublicPacket(
         connection, event.direction, event.number, event.frame, event.timestamp_ns, event.capture,
         public(packet, hidden), event.topic, event.stream_offset, hidden, spans_of(packet.raw, packet, version),

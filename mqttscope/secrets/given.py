@@ -2,8 +2,8 @@
 
 A damaged CONNECT is read once more as if one of its lengths were right: with another Remaining Length, or with the
 length of one field such that all others fit.  What these readings call Password or Authentication Data is hidden, and
-nothing else.  If no reading fits, all is shown up to the length that is wrong.  Bytes without a CONNECT and without a
-packet that carries Authentication Data have credentials by form and name alone.
+nothing else.  A single packet of a type that has no password is shown but for credentials by form and name.  All other
+bytes are taken as in captures.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from mqttscope.mqtt.codec import decode, packet_end
-from mqttscope.mqtt.constants import MalformedReason, PacketType, ProtocolVersion
-from mqttscope.mqtt.declare import Malformed
+from mqttscope.mqtt.constants import RESERVED, PacketType, ProtocolVersion
+from mqttscope.mqtt.declare import PACKETS, Malformed
 from mqttscope.mqtt.packets import BRIDGE_LEVELS
 from mqttscope.mqtt.properties import WILL
 from mqttscope.secrets.forms import joined, token_ranges
@@ -23,46 +23,48 @@ from mqttscope.secrets.packets import (
     UNCLEAN,
     PropertyBlock,
     Ranges,
-    hidden_in_damaged,
+    are_flags,
+    holds_connect,
     holds_secrets,
     is_clean,
 )
 
 MAX_REPAIRED: Final = 4_096
 """Bytes of the longest CONNECT that is read in other ways."""
-_NAME = re.compile(rb"MQTT|MQIsdp", re.IGNORECASE)
+_CONNECT: Final = PacketType.CONNECT << 4
+_NAME = re.compile(rb"MQTT|MQIsdp")
 _LEVELS: Final = (*ProtocolVersion, *BRIDGE_LEVELS)
 _TEXTS: Final = ("client_identifier", "will_topic", "user_name")
 
 
-def hidden_in_given(raw: bytes, version: ProtocolVersion) -> Ranges:
-    """Ranges of bytes, of which at least one packet is damaged, that are not shown."""
-    name = _NAME.search(raw, 0, 64)
-    if name is not None and len(raw) <= MAX_REPAIRED:
-        readings = [*_readings(raw, name.end())]
-        if readings:
-            return joined([*(one for reading in readings for one in reading), *token_ranges(raw[: name.start()])])
-    if name is None and not holds_secrets(raw):
-        return joined(token_ranges(raw))
-    hidden = hidden_in_damaged(raw, version)
-    shown = _up_to_fault(raw, version)
-    return [(max(start, shown), end) for start, end in hidden if end > shown]
+def hidden_in_given(raw: bytes, version: ProtocolVersion) -> Ranges | None:
+    """Ranges of bytes with a damaged packet in them that are not shown; ``None`` if no reading fits the bytes."""
+    if not raw or len(raw) > MAX_REPAIRED:
+        return None
+    if raw[0] == _CONNECT:
+        # The fixed header has two to five bytes, and the name a length before it.
+        name = next((hit for at in range(4, 8) if (hit := _NAME.match(raw, at))), None)
+        readings = [] if name is None else [*_readings(raw, name.end())]
+        return joined(one for reading in readings for one in reading) if readings else None
+    return joined(token_ranges(raw)) if _is_one_without_secrets(raw, version) else None
 
 
-def _up_to_fault(raw: bytes, version: ProtocolVersion) -> int:
-    """The place after the first length that is wrong, if nothing secret can stand before it."""
-    end = packet_end(raw, 0, len(raw))[1]
-    found = decode(raw[: end if 0 < end <= len(raw) else len(raw)], version)
-    if not isinstance(found, Malformed) or found.faults[0].reason is not MalformedReason.FIELD_OVERRUN:
-        return 0
-    fault = found.faults[0]
-    return fault.offset + 2 if fault.field in ("protocol_name", *_TEXTS, "will.will_topic", "will.will_payload") else 0
+def _is_one_without_secrets(raw: bytes, version: ProtocolVersion) -> bool:
+    """Whether bytes are one packet that has no password: a whole one, or the beginning of one whose topic is there."""
+    kind = raw[0] >> 4
+    body, end = packet_end(raw, 0, len(raw))
+    if body <= 0 or end < len(raw) or holds_secrets(raw) or holds_connect(raw) or kind == RESERVED:
+        return False
+    if kind != PacketType.PUBLISH:
+        return end == len(raw) and raw[0] & 15 == PACKETS[kind].fixed_flags
+    topic_end = body + 2 + int.from_bytes(raw[body : body + 2], "big")
+    return raw[0] & 6 != 6 and (end == len(raw) or (topic_end <= len(raw) and is_clean(raw[body + 2 : topic_end])))
 
 
 def _readings(raw: bytes, name_end: int) -> Iterator[Ranges]:
     """What is secret in each reading of a CONNECT whose protocol name ends there, in which all fields fit."""
     at, length = name_end + 4, len(raw)
-    if at > length or raw[name_end] not in _LEVELS:
+    if at > length or raw[name_end] not in _LEVELS or not are_flags(raw[name_end + 1], raw[name_end]):
         return
     flags, five, hidden = raw[name_end + 1], raw[name_end] == ProtocolVersion.V5, list[tuple[int, int]]()
     if five:

@@ -392,7 +392,7 @@ def _connect(raw: bytes, body: int, end: int) -> _Layout:
         level not in _LEVELS or (level & 0x7F == ProtocolVersion.V3_1) != (len(name) == len(_NAMES[1]))
     )
     named = known or (len(name) <= MAX_NAME and is_clean(name))
-    if exact and odd <= 1 and named and _are_flags(flags, level):
+    if exact and odd <= 1 and named and are_flags(flags, level):
         # All is where it is announced: the fault is in a value.
         start = next((one.start + 2 for one in fields if not one.clean), length)
         if not flags & PASSWORD_FLAG and len(fields) > 1:
@@ -430,7 +430,7 @@ def _distance(one: bytes, other: bytes) -> int:
     return sum(mine != theirs for mine, theirs in zip(one.lower(), other.lower(), strict=True))
 
 
-def _are_flags(flags: int, level: int) -> bool:
+def are_flags(flags: int, level: int) -> bool:
     """Whether connect flags say what they may say."""
     if flags & 1 and level != ProtocolVersion.V3_1:
         return False

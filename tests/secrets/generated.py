@@ -144,7 +144,7 @@ NOTATIONS: dict[str, tuple[Writer, Callable[[Random], str]]] = {
     "environment": (_line("="), word), "headers": (_line(": "), word), "quoted yaml": (_quoted(": "), odd),
     "toml": (_quoted(" = "), odd), "form": (_form, odd), "xml": (_xml, odd), "attribute": (_attribute, odd),
     "csv": (_csv, word),
-    "number": (_number, lambda chance: str(chance.randrange(10**7, 10**15))),
+    "number": (_number, lambda chance: str(chance.randrange(10**11, 10**15))),
     "connection string": (lambda chance, name, value: f"HostName=h;{name}={value};Entity=e", word),
     "query": (lambda chance, name, value: f"see https://host/a?x=1&{name}={value}&y=2 now", word),
     "unquoted key": (lambda chance, name, value: f'{{a:1,{name}:"{value}"}}', word),
@@ -166,7 +166,9 @@ def form(number: int) -> Form:
     text = write(chance, named, value)
     # What stands between odd characters may be written in several ways.
     pieces = [value[start : start + 6] for start in range(len(value) - 5)]
-    secrets = tuple(piece for piece in pieces if piece.isalnum() and piece.isascii())
+    # A part of a number may be that of a time.
+    plain = [piece for piece in pieces if piece.isalnum() and piece.isascii()]
+    secrets = (value,) if notation == "number" else tuple(plain)
     return Form(notation, text, secrets if notation != "csv" else (*secrets, *(piece[::-1] for piece in secrets)))
 
 
