@@ -85,7 +85,7 @@ class Sequence:
         from mqttscope.report.public import public_given
 
         before = self.malformed
-        self.places = None if show_secrets else hidden_in_given(raw, self.stream.version)
+        self.places = None if show_secrets else hidden_in_given(raw)
         if self.places is None:
             yield from self._events(raw)
             return

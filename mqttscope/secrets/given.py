@@ -37,7 +37,7 @@ _LEVELS: Final = (*ProtocolVersion, *BRIDGE_LEVELS)
 _TEXTS: Final = ("client_identifier", "will_topic", "user_name")
 
 
-def hidden_in_given(raw: bytes, version: ProtocolVersion) -> Ranges | None:
+def hidden_in_given(raw: bytes) -> Ranges | None:
     """Ranges of bytes with a damaged packet in them that are not shown; ``None`` if no reading fits the bytes."""
     if not raw or len(raw) > MAX_REPAIRED:
         return None
@@ -46,10 +46,10 @@ def hidden_in_given(raw: bytes, version: ProtocolVersion) -> Ranges | None:
         name = next((hit for at in range(4, 8) if (hit := _NAME.match(raw, at))), None)
         readings = [] if name is None else [*_readings(raw, name.end())]
         return joined(one for reading in readings for one in reading) if readings else None
-    return joined(token_ranges(raw)) if _is_one_without_secrets(raw, version) else None
+    return joined(token_ranges(raw)) if _is_one_without_secrets(raw) else None
 
 
-def _is_one_without_secrets(raw: bytes, version: ProtocolVersion) -> bool:
+def _is_one_without_secrets(raw: bytes) -> bool:
     """Whether bytes are one packet that has no password: a whole one, or the beginning of one whose topic is there."""
     kind = raw[0] >> 4
     body, end = packet_end(raw, 0, len(raw))

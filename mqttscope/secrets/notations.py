@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
-from mqttscope.secrets.names import MAX_NAME, MIN_DIGITS, is_doubtful_name, is_secret_name, stems
+from mqttscope.secrets.names import GENERIC, MAX_NAME, MIN_DIGITS, is_doubtful_name, is_secret_name, stems
 
 MIN_SPOKEN: Final = 6
 """Characters of the shortest value in prose."""
@@ -44,7 +44,7 @@ Ranges = list[tuple[int, int]]
 
 _OF_NAMES: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
 _REST_OF_NAME = re.compile(rf"[A-Za-z0-9_.\-]{{0,{MAX_NAME}}}")
-_GENERIC_BEHIND = re.compile(r" (?:value|plain|raw|text|data|base64)(?![A-Za-z])", re.IGNORECASE)
+_GENERIC_BEHIND = re.compile(rf" (?:{'|'.join(sorted(GENERIC))})(?![A-Za-z])", re.IGNORECASE)
 _WORD_BEFORE = re.compile(r"([A-Za-z0-9]{1,20})[ /]$", re.ASCII)
 _BEHIND = re.compile(
     r"(?P<close>\\{0,8}[\"'`]?)[ \t]{0,16}(?P<sign>=>|:=|==|[:=])?[ \t]{0,16}(?P<lines>\r?\n\s{0,64})?"
@@ -62,7 +62,7 @@ _IN_FLOW = re.compile(r"[^,}\]\r\n]+")
 _TOLD = re.compile(r"[^\s&;,\"'<>{}\[\]]+", re.ASCII)
 _LINE = re.compile(r"[^\r\n\x00-\x08\x0e-\x1f]+")
 _NEXT_PAIR = re.compile(r"[&;,\s]\s*[\"']?[A-Za-z_][\w .\-]{0,40}=", re.ASCII)
-_COMMENT = re.compile(r"\s+#.*$")
+_COMMENT = re.compile(r"\s#.*$")
 _SCHEME = re.compile(r"(?:bearer|basic|digest|token|apikey|sharedaccesssignature|aws4-hmac-sha256)\s+", re.IGNORECASE)
 _BEGINS_LINE = re.compile(
     r"(?:^|[\r\n\x00-\x1f\x7f-\xff])[ \t]{0,64}(?:(?:export|set|env|[-#;*>]|//)[ \t]{1,8}){0,3}[\"'`]?$", re.IGNORECASE
@@ -107,7 +107,7 @@ def named_values(text: str, *, told: bool = False) -> Ranges:
         # Names and signs may be escaped; values are found in both ways.
         other, places = plain
         found += [(places(start), places(end)) for start, end in _found(other, told)]
-    return found
+    return [one for one in found if one[0] < one[1]]
 
 
 def _found(text: str, told: bool) -> Iterator[tuple[int, int]]:
@@ -127,7 +127,8 @@ def _found(text: str, told: bool) -> Iterator[tuple[int, int]]:
         if sure or is_doubtful_name(name):
             has_name = True
             for first, last in _values(text, start, end, told):
-                if first < last and (sure or _looks_secret(text[first:last])):
+                if first == last or sure or _looks_secret(text[first:last]):
+                    # What was looked at is not looked at again; an empty range says no more than that.
                     yield first, last
                     at = max(at, last)
     if told:
@@ -210,7 +211,7 @@ def _value(text: str, at: int, sign: str, start: int, *, is_line: bool, told: bo
         return
     if _LITERAL.match(text, at) is not None:
         return
-    before = text[:start].rstrip(" \t\r\n\"'`\\")[-1:] if start else ""
+    before = text[max(0, start - MAX_NAME) : start].rstrip(" \t\r\n\"'`\\")[-1:]
     in_flow = sign == ":" and before in ("{", ",", "[")
     number = _NUMBER.match(text, at)
     if number is not None and (in_flow or not is_line) and sign == ":":
@@ -274,7 +275,7 @@ def _nested(text: str, at: int) -> Iterator[tuple[int, int]]:
         elif sign in "}]":
             depth -= 1
             if depth == 0:
-                return
+                break
         elif hit[2]:
             opening = _OPENING.match(text, hit.start())
             assert opening is not None
@@ -284,6 +285,7 @@ def _nested(text: str, at: int) -> Iterator[tuple[int, int]]:
                 yield opening.end(), end
         elif _SIGN.match(text, at) is None and _LITERAL.match(sign) is None and not _is_small(sign):
             yield hit.span()
+    yield at, at
 
 
 def _is_small(number: str) -> bool:
@@ -299,10 +301,10 @@ def _element(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
         yield from _value(text, key.end(), "=", start, is_line=False, told=False)
     if text[opened - 1] == "/":
         return
-    closed = text.find(f"</{text[start:end]}", opened)
-    if text[start - 1] == ":":
-        closed = text.find(f":{text[start:end]}>", opened)
     limit = min(len(text), opened + MAX_NESTED)
+    closed = text.find(f"</{text[start:end]}", opened, limit)
+    if text[start - 1] == ":":
+        closed = text.find(f":{text[start:end]}>", opened, limit)
     closed = limit if closed < 0 else closed
     at = opened + 1
     if text.startswith("<![CDATA[", at):
@@ -317,6 +319,7 @@ def _element(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
             yield at, stop
         greater = text.find(">", stop, closed)
         at = closed if greater < 0 else greater + 1
+    yield closed, closed
 
 
 def _without_sign(text: str, start: int, end: int, at: int, told: bool) -> Iterator[tuple[int, int]]:
@@ -335,7 +338,7 @@ def _without_sign(text: str, start: int, end: int, at: int, told: bool) -> Itera
     if told:
         return
     quote = text[start - 1 : start]
-    before = text[:start].rstrip("\"'`\\ \t")[-1:] if start else ""
+    before = text[max(0, start - MAX_NAME) : start].rstrip("\"'`\\ \t")[-1:]
     if before in (":", "=", ">"):
         yield from _sibling(text, start, at)
     elif before in ("[", "(") and quote in ('"', "'") and (comma := _COMMA.match(text, at)) is not None:
@@ -360,8 +363,8 @@ def _sibling(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
             if not start <= found.end() <= end:
                 yield from _value(text, found.end(), "=", found.start(), is_line=False, told=False)
         return
-    line_end = text.find("\n", end)
-    line_start = text.rfind("\n", 0, start)
+    line_end = text.find("\n", end, end + MAX_ASIDE)
+    line_start = text.rfind("\n", max(0, start - MAX_ASIDE), start)
     if line_end >= 0 and (after := _VALUE_LINE.match(text, line_end + 1)) is not None:
         yield from _value(text, after.end(), ":", after.start(), is_line=True, told=False)
     elif line_start > 0:

@@ -25,8 +25,8 @@ OF_5 = encode(
 )  # fmt: skip
 
 
-def shown(raw: bytes, version: ProtocolVersion = V3) -> bytes:
-    hidden = hidden_in_given(raw, version)
+def shown(raw: bytes) -> bytes:
+    hidden = hidden_in_given(raw)
     assert hidden is not None
     return covered(raw, hidden)
 
@@ -89,7 +89,7 @@ def test_a_publish_has_no_password() -> None:
     ],
 )
 def test_bytes_that_no_reading_fits_are_taken_as_in_captures(raw: bytes) -> None:
-    assert hidden_in_given(raw, V3) is None
+    assert hidden_in_given(raw) is None
 
 
 @pytest.mark.parametrize(("size", "fits"), [(MAX_REPAIRED, True), (MAX_REPAIRED + 1, False)])
@@ -99,6 +99,6 @@ def test_how_long_a_connect_is_repaired(size: int, fits: bool) -> None:
     raw = encode(Connect(client_identifier="dev1", user_name=filler, password=b"hush!"), V3)
     damaged = swapped(raw, raw.index(b"dev1") - 2)
     assert len(damaged) == size
-    assert (hidden_in_given(damaged, V3) is not None) is fits
+    assert (hidden_in_given(damaged) is not None) is fits
     if fits:
         assert shown(damaged) == damaged.replace(b"hush!", b"*****")
