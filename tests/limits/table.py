@@ -5,9 +5,9 @@
 
 A row has the name of the limit, after its package; its figure; its unit; the smallest input at the limit with what it
 must give; and the smallest input one beyond it, with what that must give.  Inputs and results are expressions in the
-words of the module beside the rows, and in `given`, the figure, and `folder`, a new folder; a coroutine is run.  Where the figure would
-take too long, the row names a lower one that is set for the test: ``= 100_000 clients, tried with 3``.  A figure that
-is used as the module is read, where setting it changes nothing, is ``fixed``: ``= 8 marks, fixed``.
+words of the module beside the rows, and in ``given``, the figure, and ``folder``, a new folder; a coroutine is run.
+Where the figure would take too long, the row names a lower one that is set for the test: ``= 100_000 clients, tried
+with 3``.  A figure that is used as the module is read, where setting it changes nothing, is ``fixed``.
 
 What is called like a limit and is none stands below ``excused:`` and the reason.
 
