@@ -25,7 +25,7 @@ class ExplainOptions:
     files: FileOptions = group(FileOptions)
     clients: tuple[str, ...] = option(
         SELECTION, "--client", multiple=True, metavar="ID",
-        help="All connections of these clients, however they ended (* for any characters).",
+        help="All connections of these clients, and the messages they missed (* for any characters).",
     )  # fmt: skip
     connection: tuple[int, ...] = option(
         SELECTION, "--connection", type=ConnectionNumber(), metavar="N", multiple=True,
@@ -113,15 +113,18 @@ def command(given: ExplainOptions) -> int:
     sink = run.sink(file)
     reporter = make_reporter(given.form, sink, view, every=bool(given.asked()))
     explainer = Explainer()
-    messages = None if given.message is None else MessageWatch(given.message)
+    # Clients that were asked for have their missed messages told with their ends.
+    shape = given.message or ("#" if given.clients else None)
+    messages = None if shape is None else MessageWatch(shape)
     choice, linter = Choice(given), None
-    if messages is None:
+    if given.message is None:
         linter = Linter([usual_rule(rule) for rule in select().values()], together=run.reading.deduplicate)
     segments = run.dissector.clock.follow(run.segments(explainer.watch.frames))
     with run.until_interrupted():
         for event in run.events(explainer.watch.segments(segments)):
             if messages is not None:
                 messages.feed(event)
+            if given.message is not None:
                 continue
             if given.clients:
                 choice.note(event)
@@ -131,15 +134,11 @@ def command(given: ExplainOptions) -> int:
     for one in filter(choice.takes, explainer.close()):
         reporter.feed(one)
     if messages is not None:
-        trace = messages.trace()
-        if given.clients:
-            for message in trace.messages:
-                message.deliveries = tuple(each for each in message.deliveries if given.is_of(each.client))
-        reporter.trace(trace)
+        reporter.trace(messages.trace(given.is_of if given.clients else None, missed=given.message is None))
     if given.form == HTML and file is not None and run.read_nothing:
         file.leave()
     else:
-        reporter.close(explainer.totals if messages is None else None, asked=given.asked())
+        reporter.close(explainer.totals if given.message is None else None, asked=given.asked())
         sink.flush()
     if file is not None:
         file.close()

@@ -113,6 +113,9 @@ ADVICE: dict[Cause, tuple[str, ...]] = {
         "Check the address and port that the device has, the route to it, and firewalls on the way.",
     ),
     Cause.NO_MQTT: (),
+    Cause.WRONG_LISTENER: (
+        "Check the port that the device has, and whether that port is for plain MQTT, TLS or WebSockets.",
+    ),
     Cause.NO_CONNACK: (
         ("Look in the log of the broker: it closes without CONNACK where a CONNECT is malformed, where a listener is of"
         " another kind (TLS, WebSocket), or where a plugin refuses."),

@@ -11,7 +11,8 @@ from typing import TypeVar
 
 from mqttscope.explain import describe
 from mqttscope.explain.model import Evidence
-from mqttscope.explain.story import Story
+from mqttscope.explain.story import Asked, Story
+from mqttscope.session.connection import Connection
 
 MAX_CLIENTS = 50_000
 """Clients whose connections are remembered."""
@@ -56,7 +57,8 @@ class End:
     frame: int
     by: str | None
     explained: bool
-    """Whether it has a reason of its own: a packet, a Keep Alive, a takeover, a violation."""
+    """Whether it has a reason of its own: a packet, a Keep Alive, a takeover, a violation, a lost path."""
+    opened_ns: int
     life: Life | None = None
 
 
@@ -90,6 +92,16 @@ class Book:
     """By the endpoint of the server."""
     begun: OrderedDict[str, deque[Arrival]] = field(default_factory=OrderedDict)
     """Accepted CONNECT packets by the endpoint of the server."""
+    answered_syns: OrderedDict[str, deque[Arrival]] = field(default_factory=OrderedDict)
+    """Connections whose SYN the host of the server has answered, by its endpoint."""
+    borne: OrderedDict[str, set[str]] = field(default_factory=OrderedDict)
+    """What a server has acknowledged, as in `story.Asked.features`, by its endpoint."""
+    last_asked: OrderedDict[tuple[str, str], list[tuple[int, Asked]]] = field(default_factory=OrderedDict)
+    """The last PUBLISH of a client on connections that its server ended, with their numbers, by server and client."""
+    plain: OrderedDict[str, Arrival] = field(default_factory=OrderedDict)
+    """The first CONNECT without TLS that a server accepted, by its endpoint."""
+    secure: OrderedDict[str, Arrival] = field(default_factory=OrderedDict)
+    """The first connection on which a server answered in TLS, by its endpoint."""
     open: dict[str, dict[int, Story]] = field(default_factory=dict)
     """Open connections of a server in the order of their beginning, those that are open where the capture ends too."""
     wills: dict[int, Evidence] = field(default_factory=dict)
@@ -121,18 +133,31 @@ class Book:
         if accepted:
             said = story.connack or story.connect
             frame, now = (said.frame, said.timestamp_ns) if said is not None else (0, connection.opened_ns)
-            _of(self.begun, connection.server).append(
-                Arrival(connection.number, connection.client, connection.server, now, frame, connection.capture, True)
+            made = Arrival(
+                connection.number, connection.client, connection.server, now, frame, connection.capture, True
             )
+            _of(self.begun, connection.server).append(made)
+            if connection.transport == "tcp" and len(self.plain) < MAX_SERVERS:
+                self.plain.setdefault(connection.server, made)
 
     def opened(self, story: Story) -> None:
-        self.open.setdefault(story.connection.server, {})[story.connection.number] = story
+        """A connection has begun."""
+        connection = story.connection
+        self.open.setdefault(connection.server, {})[connection.number] = story
+        if connection.handshake_seen:
+            _of(self.answered_syns, connection.server).append(_beginning(connection))
 
     def ended(self, story: Story, by: str | None, *, explained: bool) -> None:
         """A connection has ended; ``explained``: something of its own is known that ended it."""
         connection = story.connection
         if story.finished:
             return
+        if connection.details.get("server_hello") and len(self.secure) < MAX_SERVERS:
+            self.secure.setdefault(connection.server, _beginning(connection))
+        if story.borne and (connection.server in self.borne or len(self.borne) < MAX_SERVERS):
+            self.borne.setdefault(connection.server, set()).update(story.borne)
+        if by == "server" and story.asked is not None and connection.client_identifier:
+            self._asked_last(host(connection.server), connection.client_identifier, connection.number, story.asked)
         known = self.open.get(connection.server, {})
         known.pop(connection.number, None)
         if not known:
@@ -142,12 +167,31 @@ class Book:
         _of(self.ends, connection.server).append(
             End(
                 connection.number, connection.client, connection.client_identifier, story.ended_ns, story.ended_frame,
-                by, said or explained, _life(story),
+                by, said or explained, connection.opened_ns, _life(story),
             )
         )  # fmt: skip
         normal = story.disconnects.get("client")
         if story.will_topic and (normal is None or normal.code):
             self._await(story)
+
+    def _asked_last(self, server: str, client: str, number: int, asked: Asked) -> None:
+        if (server, client) not in self.last_asked and len(self.last_asked) >= MAX_CLIENTS:
+            self.last_asked.popitem(last=False)
+            self.dropped["clients"] += 1
+        known = self.last_asked.setdefault((server, client), [])
+        known.append((number, asked))
+        del known[:-MAX_CONNECTS]
+
+    def same_again(self, story: Story) -> list[int]:
+        """Numbers of the connections that a server ended after a PUBLISH of the same topic, size and QoS."""
+        connection = story.connection
+        known = self.last_asked.get((host(connection.server), connection.client_identifier or ""), ())
+        return [number for number, asked in known if asked == story.asked]
+
+    def has_borne(self, server: str) -> set[str]:
+        """What a server has acknowledged on any connection."""
+        found = set(self.borne.get(server, ()))
+        return found.union(*(story.borne for story in self.open.get(server, {}).values()))
 
     def published(self, topic: str | None, connection: int, timestamp_ns: int, frame: int, capture: str) -> None:
         """A server has delivered a message: it may be the will of a client."""
@@ -202,6 +246,10 @@ class Book:
         """Connections that a server accepted in a time."""
         return [one for one in self.begun.get(server, ()) if start_ns <= one.timestamp_ns <= end_ns]
 
+    def answered_in(self, server: str, start_ns: int, end_ns: int) -> list[Arrival]:
+        """Connections whose SYN the host of a server answered in a time, which proves that it listened."""
+        return [one for one in self.answered_syns.get(server, ()) if start_ns < one.timestamp_ns < end_ns]
+
     def _await(self, story: Story) -> None:
         topic = story.will_topic or ""
         if topic not in self._awaited and len(self._awaited) >= MAX_WILLS:
@@ -218,6 +266,14 @@ def _life(story: Story) -> Life | None:
     if last is None:
         return None
     return Life(story.connection.number, story.connection.opened_ns, last.timestamp_ns, last.frame, last.capture)
+
+
+def _beginning(connection: Connection) -> Arrival:
+    """The first segment of a connection."""
+    return Arrival(
+        connection.number, connection.client, connection.server, connection.opened_ns, connection.frame,
+        connection.capture,
+    )  # fmt: skip
 
 
 def host(endpoint: str) -> str:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from mqttscope import events
 from mqttscope.explain import describe
 from mqttscope.explain.book import Book
-from mqttscope.explain.causes import mqtt, said, tcp, timing
+from mqttscope.explain.causes import listener, mqtt, said, tcp, timing
 from mqttscope.explain.causes.case import MEANING, RETURN_NS, Case, in_frames
 from mqttscope.explain.model import QUIET, Candidate, Cause, Evidence, Explanation, Moment, Totals
 from mqttscope.explain.segments import SegmentWatch
@@ -25,15 +25,18 @@ MAX_COMPETING = 4
 
 DETECTORS: tuple[Callable[[Case], Iterator[Candidate]], ...] = (
     tcp.without_packets,
+    listener.answered_in_another_protocol, listener.tls_to_a_plain_port, listener.plain_to_a_tls_port,
     said.normal, said.server_disconnect, said.connack_refusal, said.no_connack, said.tls_alert, timing.keep_alive,
-    timing.no_ping_response, mqtt.taken_over, mqtt.violation, mqtt.not_authorized, mqtt.closed_on_packet,
+    timing.no_ping_response, mqtt.taken_over, mqtt.wrong_length, mqtt.violation, mqtt.not_authorized, mqtt.closed_on_packet,
     mqtt.server_restart, tcp.half_open, tcp.device_restart, tcp.middlebox, tcp.plain_end,
 )  # fmt: skip
 """All that look at an end."""
 OWN: tuple[Callable[[Case], Iterator[Candidate]], ...] = (
     tcp.without_packets,
+    tcp.half_open,
     timing.keep_alive,
     mqtt.taken_over,
+    mqtt.wrong_length,
     mqtt.violation,
 )
 """Those of them that look at what one connection alone did."""
@@ -101,7 +104,7 @@ class Explainer:
 
     def close(self) -> list[Explanation]:
         """The capture has ended: explain what is left."""
-        left = [self._explain(story) for story in self._waiting.values()]
+        left = [self._explain(story) for story in sorted(self._waiting.values(), key=lambda one: one.ended_ns)]
         self._waiting.clear()
         if self.book.dropped or self.watch.forgotten:
             self.totals.dropped = dict(self.book.dropped)

@@ -35,6 +35,12 @@ class Fate(StrEnum):
     CONNECTION_ENDED = "connection_ended"
     NOT_RECEIVED = "not_received"
     """Nothing shows that the broker received the message."""
+    NOT_RELEASED = "not_released"
+    """Its publisher sent no PUBREL for it, and a broker may wait for that (5.0 and 3.1.1, 4.3.3)."""
+    NOT_ACKNOWLEDGED = "not_acknowledged"
+    """The broker sent it, and nothing shows that it arrived."""
+    OTHER_MEMBER = "other_member"
+    """Another member of the share, away or not in the capture, may have it (5.0 4.8.2)."""
     STALLED = "stalled"
     """The client had not read or acknowledged what the broker had sent before."""
     NOT_SENT = "not_sent"
@@ -98,6 +104,17 @@ class Wanted:
     code: int | None = None
     ended_ns: int | None = None
     ended_frame: int = 0
+    with_session: bool = False
+    """Whether it ended with its session, and not by UNSUBSCRIBE."""
+    before: Wanted | None = None
+    """The client's earlier subscription to the same."""
+
+    def first_after(self, now_ns: int) -> Wanted | None:
+        """The first of the client's subscriptions to this filter that began after a time."""
+        found, one = None, self
+        while one is not None and one.since_ns > now_ns:
+            found, one = one, one.before  # type: ignore[assignment]
+        return found
 
 
 @dataclass(slots=True)
@@ -127,6 +144,39 @@ class Subscriber:
     """Its later connections: time, frame, session present, number."""
     gaps: list[int] = field(default_factory=list)
     """Times of gaps in what the server sent it."""
+    full: list[tuple[int, int]] = field(default_factory=list)
+    """From when to when its Receive Maximum was used up, `NEVER` for the end of what lasts."""
+
+    def was_full(self, now_ns: int) -> bool:
+        """Whether its Receive Maximum was used up at a time."""
+        return any(from_ns <= now_ns < until_ns for from_ns, until_ns in self.full)
+
+
+@dataclass(slots=True)
+class Got:
+    """A message as the broker sent it to a client."""
+
+    timestamp_ns: int
+    frame: int
+    capture: str
+    connection: int
+    reader: Connection
+    end: int
+    """Offset of its last byte and one in what the broker sent."""
+    is_answered: bool = False
+    """Whether the client answered it with PUBACK or PUBREC."""
+
+    @property
+    def arrived(self) -> bool:
+        """Whether TCP or the client acknowledged it, as far as the capture can show that."""
+        reader = self.reader
+        if self.is_answered or not reader.closed_how or reader.one_sided or not reader.server_unacknowledged:
+            return True
+        tcp = reader.details.get("tcp")
+        own = tcp.get("server_to_client") if isinstance(tcp, dict) else None
+        if reader.closed_how not in ("fin", "reset") and not (own and own["retransmitted_segments"]):
+            return True  # the acknowledgment may come after the capture
+        return self.end <= reader.server_side.stream_offset - reader.server_unacknowledged
 
 
 @dataclass(slots=True)
@@ -193,8 +243,10 @@ class Published:
     """Of its acknowledgement."""
     answer: Evidence | None = None
     held: dict[tuple[str, str], Held] = field(default_factory=dict)
-    got: dict[tuple[str, str], tuple[int, int, str, int]] = field(default_factory=dict)
-    """Time, frame, capture and connection of its deliveries."""
+    released: bool = False
+    """Whether its publisher has sent PUBREL for it."""
+    got: dict[tuple[str, str], Got] = field(default_factory=dict)
+    """Its deliveries."""
     shares: set[str] = field(default_factory=set)
     """Filters of the Shared Subscriptions that have got their copy."""
 
@@ -216,7 +268,8 @@ class Published:
                 continue
             if wanted.shared and wanted.topic_filter in self.shares:
                 continue
-            if wanted.ended_ns is None and (wanted.code or 0) < 0x80:
+            ended = wanted.ended_ns is not None and not (wanted.with_session and wanted.ended_ns > self.timestamp_ns)
+            if not ended and (wanted.code or 0) < 0x80:
                 return False
         return True
 

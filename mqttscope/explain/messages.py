@@ -8,17 +8,30 @@ from __future__ import annotations
 
 import zlib
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from difflib import SequenceMatcher
-from typing import Protocol
+from typing import Any, Protocol
 
-from mqttscope.events import ConnectionClosed, Event, GapEvent, PacketEvent
+from mqttscope.events import ConnectionClosed, Event, GapEvent, MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.explain import describe
 from mqttscope.explain.book import host
-from mqttscope.explain.fates import Delivery, Fate, Held, Loss, MessageFate, Published, Subscriber, Trace, Wanted
+from mqttscope.explain.fates import (
+    NEVER,
+    Delivery,
+    Fate,
+    Got,
+    Held,
+    Loss,
+    MessageFate,
+    Published,
+    Subscriber,
+    Trace,
+    Wanted,
+)
 from mqttscope.explain.model import Evidence
 from mqttscope.mqtt import PacketType, ProtocolVersion, packets
+from mqttscope.mqtt.codec import truncated
 from mqttscope.mqtt.topics import matches, parse_shared
 from mqttscope.mqtt.wire import counted
 from mqttscope.session.connection import C2S, Connection
@@ -51,6 +64,13 @@ _KEEP = (
     "Connect without Clean Start and, in 5.0, with a Session Expiry Interval; subscribe after each CONNACK with Session"
     " Present 0."
 )
+_QUEUE = "Look in the log of the broker for messages that it dropped: a full queue, or a rate limit."
+EXACTLY_ONCE = 2
+_ANSWERS = (PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBCOMP)
+MAX_OTHERS = 10_000
+"""Topics of other messages that are remembered, to name the nearest ones."""
+MAX_NEAREST = 3
+"""Topics that are named where nobody published to the one that was asked for."""
 NO_SUBSCRIBERS = 0x10
 
 
@@ -81,6 +101,16 @@ class MessageWatch:
         self.unheld = 0
         """Clients beyond `MAX_HELD`."""
         self._pending: OrderedDict[tuple[int, int], Published] = OrderedDict()
+        self._unreleased: OrderedDict[tuple[tuple[str, str], int], Published] = OrderedDict()
+        """Messages that wait for PUBREL, by publisher and packet identifier."""
+        self._unanswered: OrderedDict[tuple[int, int], Got] = OrderedDict()
+        """Deliveries that the client has not answered, by connection and packet identifier."""
+        self._others: dict[str, None] = {}
+        """Topics of other messages."""
+        self._wills: list[Evidence] = []
+        """CONNECT packets with a will for the topics that were asked for."""
+        self._begun: list[Evidence] = []
+        """Messages for these topics of which the beginning alone was sent."""
         self._filters: dict[str, dict[tuple[str, str], None]] = {}
         """Clients by what their filters are compared with; some may have subscribed to something else since."""
         self._index = FilterIndex()
@@ -107,6 +137,8 @@ class MessageWatch:
         self._now_ns = max(self._now_ns, getattr(event, "timestamp_ns", 0))
         if isinstance(event, PacketEvent):
             self._packet(event)
+        elif isinstance(event, MalformedEvent | UnparsedEvent):
+            self._unfinished(event)
         elif isinstance(event, GapEvent):
             known = self.clients.get(_key(event.connection))
             if known is not None and event.direction is not C2S and len(known.gaps) < MAX_FILTERS:
@@ -128,15 +160,27 @@ class MessageWatch:
     def _packet(self, event: PacketEvent) -> None:
         found, from_client = event.packet, event.direction is C2S
         if isinstance(found, packets.Publish):
+            if found.qos and not from_client:
+                self._fill(event)
             if event.topic and matches(self.topic_filter, event.topic):
                 if from_client:
                     self._publish(event, found)
                 else:
                     self._deliver(event, found)
+            elif event.topic and len(self._others) < MAX_OTHERS:
+                self._others[event.topic] = None
             return
         kind = found.packet_type
-        if kind in (PacketType.PUBACK, PacketType.PUBREC) and not from_client:
+        if isinstance(found, packets.Connect) and from_client:
+            self._announced(event, found)
+        elif kind in (PacketType.PUBACK, PacketType.PUBREC) and not from_client:
             self._acknowledged(event)
+        elif kind == PacketType.PUBREL and from_client:
+            made = self._unreleased.pop((_key(event.connection), found.packet_identifier or 0), None)  # type: ignore[attr-defined]
+            if made is not None:
+                made.released = True
+        elif kind in _ANSWERS and from_client:
+            self._answered(event)
         elif isinstance(found, packets.Connack) and not from_client:
             if not found.reason_code:
                 self._accepted(event, present=bool(found.session_present))
@@ -202,12 +246,10 @@ class MessageWatch:
         if before and len(known.returns) < MAX_FILTERS:
             known.returns.append((event.timestamp_ns, event.frame, present, connection.number))
         if not present:
-            # A client need not wait for CONNACK before it subscribes.
-            known.filters = {
-                name: one
-                for name, one in known.filters.items()
-                if one.ended_ns is not None or one.connection == connection.number
-            }
+            for one in known.filters.values():
+                # A client need not wait for CONNACK before it subscribes.
+                if one.ended_ns is None and one.connection != connection.number:
+                    one.ended_ns, one.ended_frame, one.with_session = event.timestamp_ns, event.frame, True
             known.complete = True
         elif not before:
             known.complete = False
@@ -237,7 +279,10 @@ class MessageWatch:
                 row.topic_filter, plain, share is not None, row.maximum_qos,
                 bool(row.no_local), event.timestamp_ns, event.frame, event.capture, event.connection.number,
                 event.timestamp_ns, before.granted_ns if before is not None and before.ended_ns is None else None,
+                before=before,
             )  # fmt: skip
+            if before is not None and before.before is not None:
+                before.before.before = None
 
     def _granted(self, event: PacketEvent, found: packets.Suback) -> None:
         known = self._client(event.connection)
@@ -269,9 +314,11 @@ class MessageWatch:
         self.published[self._count] = made
         self._expected.setdefault((made.server, made.topic, made.checksum), {})[self._count] = None
         if found.qos and found.packet_identifier is not None:
-            if len(self._pending) >= MAX_PENDING:
-                self._pending.popitem(last=False)
+            _room(self._pending)
             self._pending[connection.number, found.packet_identifier] = made
+            if found.qos == EXACTLY_ONCE:
+                _room(self._unreleased)
+                self._unreleased[key, found.packet_identifier] = made
         for other in self._matching(made.topic):
             one = self.clients.get(other)
             if one is None or one.server != made.server:
@@ -332,7 +379,7 @@ class MessageWatch:
         number, share = self._copied(known, key, topic, numbers)
         if number is not None:
             one = self.published[number]
-            one.got.setdefault(key, (event.timestamp_ns, event.frame, event.capture, connection.number))
+            self._got(one, key, event, found)
             if share is not None:
                 one.shares.add(share)
             if one.is_complete:
@@ -365,7 +412,7 @@ class MessageWatch:
         shares = [one.topic_filter for one in matching if one.shared]
         if not shares or any(not one.shared and one.ended_ns is None for one in matching):
             for number, one in alike:
-                if key not in one.got:
+                if key not in one.got or not one.got[key].arrived:
                     return number, None
         for number, one in alike:
             share = next((name for name in shares if name not in one.shares), None)
@@ -375,11 +422,109 @@ class MessageWatch:
         again = (number for number, one in alike if key not in one.got)
         return next(again, None), None
 
-    def trace(self) -> Trace:
-        """What became of the messages; call it when the capture has ended."""
+    def _got(self, one: Published, key: tuple[str, str], event: PacketEvent, found: packets.Publish) -> None:
+        """A client was sent a message; what was sent again counts where nothing acknowledged it before."""
+        before = one.got.get(key)
+        if before is not None and before.arrived:
+            return
+        got = one.got[key] = Got(
+            event.timestamp_ns, event.frame, event.capture, event.connection.number, event.connection,
+            event.stream_offset + len(found.raw) + found.missing,
+        )  # fmt: skip
+        if found.packet_identifier is not None:
+            _room(self._unanswered)
+            self._unanswered[event.connection.number, found.packet_identifier] = got
+
+    def _fill(self, event: PacketEvent) -> None:
+        """A message of QoS 1 or 2 to a client, which may use its Receive Maximum up."""
+        connection = event.connection
+        if connection.server_side.in_flight + 1 >= connection.client_side.receive_maximum:
+            known = self._client(connection)
+            if not known.full or known.full[-1][1] != NEVER:
+                known.full.append((event.timestamp_ns, NEVER))
+                del known.full[:-MAX_FILTERS]
+
+    def _answered(self, event: PacketEvent) -> None:
+        """An answer of a client to a message."""
+        connection, identifier = event.connection, event.packet.packet_identifier or 0  # type: ignore[attr-defined]
+        got = self._unanswered.pop((connection.number, identifier), None)
+        if got is not None:
+            got.is_answered = True
+        known = self.clients.get(_key(connection))
+        ends = event.packet.packet_type != PacketType.PUBREC
+        if known is not None and ends and known.full and known.full[-1][1] == NEVER:
+            known.full[-1] = known.full[-1][0], event.timestamp_ns
+
+    def _announced(self, event: PacketEvent, found: packets.Connect) -> None:
+        """A will for the topics that were asked for."""
+        topic = None if found.will is None else found.will.will_topic
+        if topic and matches(self.topic_filter, topic) and len(self._wills) < MAX_MESSAGES:
+            name = describe.name(found.client_identifier) or event.connection.client
+            self._wills.append(Evidence.at(f"{name} announced a will to {describe.name(topic)}", event))
+
+    def _unfinished(self, event: MalformedEvent | UnparsedEvent) -> None:
+        """The beginning of a PUBLISH of which the rest never came."""
+        if event.direction is not C2S:
+            return
+        found = event.malformed.packet if isinstance(event, MalformedEvent) else None
+        if isinstance(event, UnparsedEvent) and event.unparsed.packet_type == PacketType.PUBLISH:
+            found = truncated(event.unparsed.raw, event.connection.version).packet
+        topic = getattr(found, "topic_name", None)
+        if isinstance(topic, str) and topic and matches(self.topic_filter, topic) and len(self._begun) < MAX_MESSAGES:
+            client = describe.name(event.connection.client_identifier) or event.connection.client
+            self._begun.append(Evidence.at(f"{client} sent the beginning of a message to {describe.name(topic)}", event))
+
+    def _instead(self) -> Iterator[str]:
+        """What the capture has where it has no message to the topics that were asked for."""
+        for place in self._begun[:MAX_NEAREST]:
+            yield f"{place.text}, and not the rest of it (frame {place.frame})."
+        for place in self._wills[:MAX_NEAREST]:
+            yield f"{place.text} (frame {place.frame}), and no client was sent it in this capture."
+        near = [(found, one) for one in self._others if (found := likeness(one, self.topic_filter)) is not None]
+        for (_, why), one in sorted(near, key=lambda each: -each[0][0])[:MAX_NEAREST]:
+            yield f"The nearest topic with messages is {describe.name(one)}{why}."
+
+    def _of_the_share(self, one: Published, client: Subscriber, made: _Making, wanted: Wanted) -> Delivery:
+        """The fate of a message for a member of a share to which nobody of the share got it."""
+        name = describe.name(wanted.topic_filter)
+        for other in self.clients.values():
+            theirs = other.filters.get(wanted.topic_filter)
+            if other is client or other.server != client.server or theirs is None or theirs.ended_ns is not None:
+                continue
+            if other.connection is None and other.keeps and (theirs.code or 0) < FAILURE:
+                return made(
+                    Fate.OTHER_MEMBER, f"{other.name}, which is away with its session, is a member of the share"
+                    f" ({name}) too: the broker may hold the message for it",
+                    "Let members of a share that go away for long end their sessions.",
+                )  # fmt: skip
+        return made(
+            Fate.OTHER_MEMBER, f"another member of the share ({name}) may have got it, which the capture does not have",
+            "Capture at the broker, and look there which clients are members of the share.",
+        )
+
+    def _is_between(self, one: Published, client: Subscriber) -> bool:
+        """Whether the client was sent messages of the same publisher, topic and QoS before and after this one."""
+        key = next((key for key, known in self.clients.items() if known is client), None)
+        times = [
+            other.timestamp_ns
+            for other in self.published.values()
+            if key in other.got and (other.key, other.topic, other.qos) == (one.key, one.topic, one.qos)
+        ]
+        return bool(times) and min(times) < one.timestamp_ns < max(times)
+
+    def trace(self, of: Callable[[str], bool] | None = None, *, missed: bool = False) -> Trace:
+        """What became of the messages; call it when the capture has ended.
+
+        ``of`` chooses clients by their names; ``missed``: nothing but what these wanted and did not get.
+        """
         told: list[str] = []
         self._named.clear()
         fates = [self._fate(one) for one in self.published.values()]
+        if of is not None:
+            for each_fate in fates:
+                each_fate.deliveries = tuple(each for each in each_fate.deliveries if of(each.client))
+        if missed:
+            return self._missed(fates)
         troubled: list[MessageFate] = []
         idle: list[MessageFate] = []
         for one in fates:
@@ -408,7 +553,8 @@ class MessageWatch:
                 " client."
             )
         elif not self.unknown:
-            told.append(f"No message to {shape} is in the capture: nobody published one, as far as it shows.")
+            told.append(f"The capture contains no message to {shape}.")
+            told += self._instead()
         if len(worth) > MAX_SHOWN:
             told.append(f"{len(worth) - MAX_SHOWN:,} more of them are not shown.")
         folded = len(troubled) + len(idle) - len(worth)
@@ -436,6 +582,15 @@ class MessageWatch:
         if self.unheld or self.uncompared:
             told.append("limit: for some messages, not all clients with a matching or similar subscription are shown.")
         return Trace(shown, told)
+
+    def _missed(self, fates: list[MessageFate]) -> Trace:
+        found = [one for one in fates if any(each.is_trouble for each in one.deliveries)]
+        for one in found:
+            one.deliveries = tuple(each for each in one.deliveries if each.is_trouble)
+        told = [f"{counted(len(found), 'message')} did not arrive; --message TOPIC shows what became of others."]
+        if len(found) > MAX_SHOWN:
+            told.append(f"{len(found) - MAX_SHOWN:,} more of them are not shown.")
+        return Trace(found[:MAX_SHOWN], told if found else [])
 
     def _fate(self, one: Published) -> MessageFate:
         deliveries: list[Delivery] = []
@@ -493,9 +648,14 @@ class MessageWatch:
         """The fate for one client; ``None`` where it has nothing to do with the message."""
         got = one.got.get(key)
         if got is not None:
-            now, frame, capture, number = got
-            after = describe.span(now - one.timestamp_ns)
-            return Delivery(client.name, number, Fate.DELIVERED, f"received it {after} later", frame, now, capture)
+            after = describe.span(got.timestamp_ns - one.timestamp_ns)
+            fate, said, advice = Fate.DELIVERED, f"received it {after} later", tuple[str, ...]()
+            if not got.arrived:
+                fate, said = Fate.NOT_ACKNOWLEDGED, f"was sent it {after} later, and nothing acknowledged it"
+                advice = ("Look at the link of the client at that time: signal, power, NAT.",)
+            return Delivery(
+                client.name, got.connection, fate, said, got.frame, got.timestamp_ns, got.capture, advice
+            )  # fmt: skip
         held = one.held.get(key)
         if held is None or held.wanted is None or held.wanted.since_ns > one.timestamp_ns:
             return self._without(one, client)
@@ -508,6 +668,12 @@ class MessageWatch:
 
         if wanted.ended_ns is not None and wanted.ended_ns <= one.timestamp_ns:
             ago = describe.span(one.timestamp_ns - wanted.ended_ns)
+            if wanted.with_session:
+                return made(
+                    Fate.SESSION_GONE, f"its subscription to {name} had ended with its session {ago} before (Session"
+                    " Present 0), and it had not subscribed again", _KEEP, frame=wanted.ended_frame,
+                    now=wanted.ended_ns,
+                )  # fmt: skip
             return made(
                 Fate.UNSUBSCRIBED, f"had ended its subscription to {name} {ago} before", frame=wanted.ended_frame,
                 now=wanted.ended_ns,
@@ -527,6 +693,12 @@ class MessageWatch:
             return made(Fate.NOT_CONCERNED, f"published it itself, and its subscription to {name} has No Local")
         if wanted.shared and wanted.topic_filter in one.shares:
             return made(Fate.NOT_CONCERNED, f"another member of the share got it ({name})")
+        if one.qos == EXACTLY_ONCE and not one.released and one.answer is not None and not one.source.client_side.gapped:
+            return made(
+                Fate.NOT_RELEASED, f"{one.client} never released it: it sent no PUBREL after the PUBREC",
+                "Let the publisher answer each PUBREC with PUBREL, also after it has reconnected.", frame=one.frame,
+                now=one.timestamp_ns,
+            )  # fmt: skip
         if not one.is_received:
             return made(
                 Fate.NOT_RECEIVED, "nothing shows that the broker received the message", frame=one.frame,
@@ -550,7 +722,7 @@ class MessageWatch:
             return made(Fate.NOT_CAPTURED, "the capture lacks bytes that the broker sent it: it may have come")
         if not one.is_whole:
             return made(Fate.NOT_CAPTURED, "the capture lacks bytes of the message: it may have come")
-        if held.full:
+        if held.full or client.was_full(_due_ns(one)):
             return made(
                 Fate.QUOTA_FULL, "its Receive Maximum was used up: it had not acknowledged earlier messages",
                 "Let the client acknowledge messages sooner, or raise its Receive Maximum.",
@@ -563,7 +735,7 @@ class MessageWatch:
                 if wanted.granted_ns is not None:
                     said = f"its SUBACK came {describe.span(wanted.granted_ns - one.timestamp_ns)} after the message"
                 return made(Fate.SUBSCRIBED_LATER, f"{asked}, and {said}: the broker may have taken the message first")
-            if wanted.ended_ns is not None and wanted.ended_ns <= _due_ns(one):
+            if wanted.ended_ns is not None and not wanted.with_session and wanted.ended_ns <= _due_ns(one):
                 later = describe.span(wanted.ended_ns - one.timestamp_ns)
                 return made(
                     Fate.UNSUBSCRIBED, f"ended its subscription to {name} {later} later", frame=wanted.ended_frame,
@@ -571,6 +743,13 @@ class MessageWatch:
                 )  # fmt: skip
         if held.backlog:
             return made(Fate.STALLED, held.backlog, "Let the client read what comes, or subscribe to less.")
+        if wanted.shared:
+            return self._of_the_share(one, client, made, wanted)
+        if self._is_between(one, client):
+            return made(
+                Fate.NOT_SENT, f"should have got it: the broker sent it messages of {one.client} to this topic before"
+                " and after, so that no access rule is the reason", _QUEUE,
+            )  # fmt: skip
         end_ns, end_frame = client.ends.get(held.number, (0, 0))
         after = describe.span(end_ns - one.timestamp_ns)
         if one.timestamp_ns <= end_ns <= _due_ns(one):
@@ -590,8 +769,7 @@ class MessageWatch:
         return made(
             Fate.NOT_SENT,
             f"should have got it: it is subscribed to {name}, and the broker did not send it {until}",
-            "Look at the broker's access rules for reading, which need not refuse the subscription, and in its log: a"
-            " full queue, a bridge, or a plugin that drops it.",
+            *_suspects(one),
         )
 
     def _offline(self, one: Published, client: Subscriber, held: Held, made: _Making) -> Delivery:
@@ -675,7 +853,10 @@ _KEEP, **place,
     def _without(self, one: Published, client: Subscriber) -> Delivery | None:
         """Nothing matched when it was published: something did later, or something is like it."""
         for wanted in client.filters.values():
-            if matches(wanted.plain_filter, one.topic, shared=False) and wanted.since_ns > one.timestamp_ns:
+            if not matches(wanted.plain_filter, one.topic, shared=False):
+                continue
+            wanted = wanted.first_after(one.timestamp_ns) or wanted
+            if wanted.since_ns > one.timestamp_ns:
                 after = describe.span(wanted.since_ns - one.timestamp_ns)
                 early = wanted.asked_ns <= one.timestamp_ns
                 when = f", and its connection was accepted {after} later" if early else f" {after} later"
@@ -683,7 +864,11 @@ _KEEP, **place,
                     client.name, client.number, Fate.SUBSCRIBED_LATER,
                     f"subscribed to {describe.name(wanted.topic_filter)}{when}", wanted.frame, wanted.asked_ns,
                     wanted.capture,
-                    ("Subscribe before publishing, or publish with RETAIN what later subscribers need.",),
+                    (
+                        "It was published with RETAIN: look whether the broker keeps retained messages.",
+                    ) if one.retain else (
+                        "Subscribe before publishing, or publish with RETAIN what later subscribers need.",
+                    ),
                 )  # fmt: skip
         near = self._near_of(one.topic)
         like = [each for each in client.filters.values() if each.ended_ns is None and each.plain_filter in near]
@@ -733,6 +918,24 @@ def likeness(topic: str, plain: str) -> tuple[float, str] | None:
     return (ratio, "") if ratio >= LIKE else None
 
 
+def _suspects(one: Published) -> Iterator[str]:
+    """Where to look for a message that the broker had and did not send."""
+    if not one.got:
+        if one.source.version != ProtocolVersion.V5:
+            yield (
+                f"Look whether {one.client} may publish to this topic: before MQTT 5.0 the broker acknowledges also what"
+                " its access rules forbid."
+            )
+        yield "Look whether the broker's access rules let the client read this topic; a SUBACK need not refuse that."
+    yield _QUEUE
+
+
+def _room(table: OrderedDict[tuple[Any, int], Any]) -> None:
+    """Forget the oldest entry of a full table."""
+    if len(table) >= MAX_PENDING:
+        table.popitem(last=False)
+
+
 def _key(connection: Connection) -> tuple[str, str]:
     return host(connection.server), connection.client_identifier or connection.client
 
@@ -774,7 +977,7 @@ def _told_first(one: Delivery) -> tuple[int, str]:
 def _due_ns(one: Published) -> int:
     """When a message should have come: when the last one got it of those who did at once, else within a second."""
     until_ns = one.latest_ns + SECOND
-    return max((now for now, *_ in one.got.values() if now <= until_ns), default=until_ns)
+    return max((got.timestamp_ns for got in one.got.values() if got.timestamp_ns <= until_ns), default=until_ns)
 
 
 def _is_loss(fate: Fate, message: Published, held: Held, client: Subscriber) -> bool:

@@ -33,6 +33,8 @@ class Cause(StrEnum):
     """Nothing answered the SYN."""
     NO_MQTT = "no_mqtt"
     """Neither side sent anything."""
+    WRONG_LISTENER = "wrong_listener"
+    """The port speaks something else than the client: TLS, the web, or plain MQTT."""
     NO_CONNACK = "no_connack"
     """The CONNECT was not answered."""
     KEEP_ALIVE = "keep_alive"

@@ -55,6 +55,16 @@ class Seen:
 
 
 @dataclass(slots=True)
+class Unanswered:
+    """What a side sent again and again, and the other one had not acknowledged."""
+
+    repeats: int
+    since_ns: int
+    since_frame: int
+    last: Seen
+
+
+@dataclass(slots=True)
 class Half:
     """One direction of a flow."""
 
@@ -81,6 +91,8 @@ class Half:
     last_probe: Seen | None = None
     finished: Seen | None = None
     """The first FIN."""
+    missed: Unanswered | None = None
+    """What the other side had not received of it when that sent its FIN, or either sent RST."""
     resets: list[Seen] = field(default_factory=list)
     damaged: list[Seen] = field(default_factory=list)
     """The last segments with a wrong checksum; nothing else of them is believed."""
@@ -95,6 +107,13 @@ class Half:
     def outstanding(self) -> int:
         """Bytes that were not acknowledged; SYN and FIN count one each."""
         return max(0, distance(self.acknowledged, self.end)) if self.is_acknowledged else 0
+
+    @property
+    def unanswered(self) -> Unanswered | None:
+        """What was sent again and waits for an acknowledgement."""
+        if self.last_repeat is None or self.unanswered_ns is None:
+            return None
+        return Unanswered(self.repeats, self.unanswered_ns, self.unanswered_frame, self.last_repeat)
 
     @property
     def outstanding_bytes(self) -> int:
@@ -312,6 +331,8 @@ class SegmentWatch:
         if not seen.flags & RST:
             _move_on(own, other, seen)
             return
+        if not own.resets and not other.resets:
+            own.missed, other.missed = own.missed or own.unanswered, other.missed or other.unanswered
         _keep(own.resets, seen)
         if not own.begun and other.segments and other.end == (other.recent[0].sequence + 1) & 0xFFFFFFFF:
             self._knock(facts, key == facts.key, seen)
@@ -399,7 +420,8 @@ def _move_on(own: Half, other: Half, seen: Seen) -> None:
     elif size and not (seen.length <= 1 and not flags & (SYN | FIN) and distance(end, own.acknowledged) >= 0):
         own.repeats += 1
         own.last_repeat = seen
-    if flags & FIN and own.finished is None:
+    is_first_fin = flags & FIN and own.finished is None
+    if is_first_fin:
         own.finished = seen
     if flags & ACK:
         gained = distance(other.acknowledged, seen.acknowledgment) if other.is_acknowledged else 1
@@ -408,6 +430,8 @@ def _move_on(own: Half, other: Half, seen: Seen) -> None:
             other.repeats, other.last_repeat = 0, None
             if distance(seen.acknowledgment, other.end) <= 0:
                 other.unanswered_ns = None
+    if is_first_fin:
+        other.missed = other.unanswered
 
 
 def _is_probe(own: Half, seen: Seen) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from mqttscope.events import ClockStep, MalformedEvent, PacketEvent, UnparsedEvent
@@ -12,6 +12,8 @@ from mqttscope.explain.model import Broken, Evidence, Moment
 from mqttscope.explain.segments import FlowFacts, Half
 from mqttscope.lint.finding import Finding, Severity
 from mqttscope.mqtt import Direction, PacketType, ProtocolVersion, packets
+from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt.repair import Repair, repairs
 from mqttscope.net.segment import ACK, distance
 from mqttscope.secrets.findings import Hiding, conceal
 from mqttscope.session.capture_time import captured
@@ -29,6 +31,15 @@ ENDS = frozenset(("reset", "port_reused", "idle", "evicted", "capture_end"))
 """Reasons of bytes that were not read (`mqtt.stream.Unparsed`), if the end of the connection cut their packet."""
 MAX_WAITING = 64
 """Messages without an acknowledgement whose topics are remembered."""
+MAX_MISREAD_BYTES = 65_536
+"""Bytes of a malformed packet that are read again with other lengths."""
+_ACKNOWLEDGEMENTS = (PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBREL, PacketType.PUBCOMP)
+_PLAIN_ACKNOWLEDGEMENT = 4
+"""Bytes of one without a Reason Code, the only form before 5.0."""
+_LAST_OLD_CODE = 5
+"""Of the return codes of a CONNACK before 5.0."""
+_USUAL_KEEP_ALIVES = frozenset((5, 10, 15, 20, 30, 45, 60, 90, 100, 120, 180, 240))
+"""In seconds; with their bytes swapped they are values that nobody chooses."""
 
 
 @dataclass(slots=True)
@@ -40,6 +51,48 @@ class Said:
     code: int
     text: str
     """Its Reason String; empty without one."""
+    version: ProtocolVersion | None = None
+    """Where it is laid out as in another version than that of the connection."""
+
+
+@dataclass(slots=True, frozen=True)
+class Asked:
+    """What a PUBLISH asks a server for."""
+
+    topic: str
+    """As on the wire: it is compared, and not shown."""
+    size: int
+    """Bytes of the packet, those that never came among them."""
+    qos: int
+    retain: bool
+
+    @property
+    def levels(self) -> int:
+        return self.topic.count("/") + 1
+
+    @property
+    def features(self) -> frozenset[str]:
+        """What not every server supports: ``QoS 1``, ``QoS 2``, ``RETAIN``."""
+        return frozenset(([f"QoS {self.qos}"] if self.qos else []) + (["RETAIN"] if self.retain else []))
+
+
+@dataclass(slots=True)
+class Misread:
+    """The first packet of a side with which its framing may have been lost."""
+
+    kind: str
+    data: bytes
+    """From its first byte on, as far as it was at hand."""
+    version: ProtocolVersion
+    frame: int
+    timestamp_ns: int
+    offset: int
+    """Of its first byte in what the side sent."""
+
+    def repair(self, sent: int) -> Repair | None:
+        """The length with which it fits; ``sent``: all bytes of MQTT that the side sent."""
+        found = repairs(self.data, self.version)
+        return next((one for one in found if one.is_proven or self.offset + one.end == sent), None)
 
 
 @dataclass(slots=True)
@@ -72,6 +125,8 @@ class Story:
     """Of the CONNECT, in seconds."""
     server_keep_alive: int | None = None
     """Of the CONNACK."""
+    unusual: list[tuple[str, str]] = field(default_factory=list)
+    """What a broker may mind about the CONNECT, each with advice."""
     will_topic: str | None = None
     """As it is in the CONNECT: it is compared, and not shown."""
     will_delay: int = 0
@@ -86,10 +141,19 @@ class Story:
     latest: int = 0
     """Bytes of its last packet, those that never came among them."""
     latest_kind: int | None = None
+    asked: Asked | None = None
+    """What the client's last packet asks for, where it is a PUBLISH."""
+    borne: set[str] = field(default_factory=set)
+    """What the server has acknowledged on this connection, as in `Asked.features`."""
+    cut: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    """The packet in which a side stopped: its type, the bytes that came, and those that its length says."""
+    misread: dict[str, Misread] = field(default_factory=dict)
+    odd: Moment | None = None
+    """The server's last packet, where it has a form that some clients cannot read, which ``what`` names."""
     requests: dict[int, str] = field(default_factory=dict)
     """What the client asked for or sent with a packet identifier."""
-    waiting: dict[int, str] = field(default_factory=dict)
-    """Messages of the client without an acknowledgement, by packet identifier."""
+    unproven: dict[int, frozenset[str]] = field(default_factory=dict)
+    """What the client's messages without an acknowledgment ask for, by packet identifier."""
     gaps: dict[str, str] = field(default_factory=dict)
     """Why bytes of a side are unknown: they are ``missing``, ``unread``, or of a packet that the end ``cut``."""
     facts: FlowFacts | None = None
@@ -182,12 +246,18 @@ class Story:
         text = describe.packet(event)
         moment = Moment(event.timestamp_ns, event.frame, side, text, event.capture)
         self._note(moment)
+        if side == "server":
+            self.odd = _oddity(found, moment)
         if side == "client":
+            self.asked = None
             self._size(len(found.raw) + found.missing, kind)
             if kind == PacketType.PINGREQ:
                 self.ping = self.ping or moment
-            elif isinstance(found, packets.Publish) and found.qos and found.packet_identifier is not None:
-                self._request(found.packet_identifier, f"the message to {describe.topic_of(event)}")
+            elif isinstance(found, packets.Publish):
+                self.asked = Asked(event.topic or "", self.latest, found.qos, bool(found.retain))
+                if found.qos and found.packet_identifier is not None:
+                    self._request(found.packet_identifier, f"the message to {describe.topic_of(event)}")
+                    self.unproven[found.packet_identifier] = self.asked.features
             elif isinstance(found, packets.Subscribe) and found.packet_identifier is not None:
                 hidden = event.connection.doubtful
                 names = [describe.name(row.topic_filter) for row in (found.subscriptions or ())[:MAX_REFUSALS]]
@@ -199,10 +269,27 @@ class Story:
     def damaged(self, event: MalformedEvent | UnparsedEvent) -> None:
         """Take note of bytes that are no good packet."""
         side = "client" if event.direction is C2S else "server"
+        if isinstance(event, MalformedEvent) and side == "server" and self.connack is None:
+            code = old_refusal(event.malformed.raw)
+            if code and self.version == ProtocolVersion.V5:
+                self.connack = Said(event.timestamp_ns, event.frame, code, "", ProtocolVersion.V3_1_1)
+                code_is = describe.reason(PacketType.CONNACK, code, ProtocolVersion.V3_1_1)
+                self._note(Moment(event.timestamp_ns, event.frame, side, f"CONNACK {code_is}", event.capture))
+                return
+        if isinstance(event, MalformedEvent) and side not in self.misread and event.stream_offset >= 0:
+            bad = event.malformed
+            self.misread[side] = Misread(
+                (event.type or "packet").upper(), bad.raw[:MAX_MISREAD_BYTES] + bad.after, event.connection.version,
+                event.frame, event.timestamp_ns, event.stream_offset,
+            )  # fmt: skip
         self._note(Moment(event.timestamp_ns, event.frame, side, describe.damaged(event), event.capture))
         if isinstance(event, UnparsedEvent):
             is_cut = event.unparsed.reason in ENDS
             self.gaps.setdefault(side, "cut" if is_cut else "unread")
+            if is_cut and event.unparsed.packet_type is not None:
+                self._stopped(side, event.unparsed.packet_type, event.unparsed.raw, event.unparsed.length)
+        elif event.malformed.packet_type is not None and event.malformed.missing:
+            self._stopped(side, event.malformed.packet_type, event.malformed.raw, len(event.malformed.raw))
         if side == "client":
             if isinstance(event, MalformedEvent):
                 self._size(len(event.malformed.raw) + event.malformed.missing, event.malformed.packet_type)
@@ -266,13 +353,20 @@ class Story:
         ):
             self.clock_set = frame
 
+    def _stopped(self, side: str, kind: int, raw: bytes, length: int) -> None:
+        total = announced(raw)
+        if total > length:
+            self.cut[side] = kind, length, total
+
     def _size(self, size: int, kind: int | None) -> None:
         self.largest = max(self.largest, self.latest)
         self.latest, self.latest_kind = size, kind
 
     def _request(self, identifier: int, what: str) -> None:
         if len(self.requests) >= MAX_WAITING and identifier not in self.requests:
-            del self.requests[next(iter(self.requests))]
+            oldest = next(iter(self.requests))
+            del self.requests[oldest]
+            self.unproven.pop(oldest, None)
         self.requests[identifier] = what
 
     def _few(self, event: PacketEvent, side: str, moment: Moment) -> None:
@@ -286,6 +380,7 @@ class Story:
             if self.connect is None:
                 self.connect, self.announced_keep_alive = said, found.keep_alive
                 self.user_name, self.version = found.user_name is not None, found.version
+                self.unusual = list(_unusual(found))
                 if found.will is not None:
                     self.will_topic = found.will.will_topic
                     will_block = found.will.properties
@@ -313,10 +408,60 @@ class Story:
                     self.refusals.append(Refusal(moment.timestamp_ns, moment.frame, refused, one, found.packet_type))
             return
         value = found.reason_code or 0  # type: ignore[attr-defined]
-        if value >= 0x80:
+        features = self.unproven.pop(found.packet_identifier, frozenset())  # type: ignore[attr-defined]
+        if value < 0x80:
+            self.borne |= features
+        else:
             self.refusals.append(
                 Refusal(moment.timestamp_ns, moment.frame, what or "a message", value, found.packet_type)
             )
+
+
+def _oddity(found: ControlPacket, moment: Moment) -> Moment | None:
+    """What is unusual about the form of a packet."""
+    kind = found.packet_type.name
+    what = ""
+    if len(found.raw) > 2 and _length_bytes(found.raw) > _length_bytes_needed(found.raw):
+        what = f"{kind} with a Remaining Length in {_length_bytes(found.raw)} bytes, which needs fewer"
+    elif isinstance(found, packets.Publish) and found.dup:
+        what = f"{kind} with DUP"
+    elif found.packet_type in _ACKNOWLEDGEMENTS and len(found.raw) > _PLAIN_ACKNOWLEDGEMENT:
+        what = f"{kind} of {len(found.raw)} bytes, with a Reason Code"
+    return Moment(moment.timestamp_ns, moment.frame, moment.by, what, moment.capture) if what else None
+
+
+def _length_bytes(raw: bytes) -> int:
+    return next((at for at in range(1, 5) if at < len(raw) and raw[at] < 0x80), 4)
+
+
+def _length_bytes_needed(raw: bytes) -> int:
+    length = announced(raw) - 1 - _length_bytes(raw)
+    return 1 if length < 1 << 7 else 2 if length < 1 << 14 else 3 if length < 1 << 21 else 4
+
+
+def _unusual(connect: packets.Connect) -> Iterator[tuple[str, str]]:
+    """What brokers are known to mind about a CONNECT, each with advice."""
+    if connect.bridge:
+        yield (
+            "its protocol level has the bridge bit (0x80), which most brokers but mosquitto do not know",
+            "Switch the bridge bit off (mosquitto: try_private false).",
+        )
+    if connect.will is not None and connect.will.will_retain:
+        yield (
+            "its will is retained, which brokers without retained messages refuse",
+            "Try a will without RETAIN, or none (mosquitto bridges: notifications false).",
+        )
+    swapped = (connect.keep_alive or 0) >> 8
+    if connect.keep_alive == swapped << 8 and swapped in _USUAL_KEEP_ALIVES:
+        yield (
+            f"its Keep Alive of {connect.keep_alive:,} s would be {swapped} s with its two bytes swapped",
+            "Write two-byte numbers with the high byte first.",
+        )
+
+
+def old_refusal(raw: bytes) -> int:
+    """The return code of a refusing CONNACK that is laid out as before 5.0; 0 for all other bytes (3.1.1 3.2)."""
+    return raw[3] if len(raw) == 4 and raw[:3] == b"\x20\x02\x00" and raw[3] <= _LAST_OLD_CODE else 0
 
 
 def announced(raw: bytes) -> int:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from dataclasses import field as declared
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
 from mqttscope.mqtt.constants import MalformedReason, PacketType, ProtocolVersion
@@ -75,6 +76,8 @@ class Malformed:
     """All faults found, the first one included."""
     missing: int = 0
     """Bytes of the packet that never came (``truncated``)."""
+    after: bytes = declared(default=b"", repr=False, compare=False)
+    """The first bytes after ``raw``, as far as they were at hand: more of it, if its length is wrong."""
 
     reason_code: ClassVar[int] = 0x81
 

@@ -42,6 +42,8 @@ MAX_SUSPECT_BYTES: Final = 65_536
 """Headers of packets that are longer are looked at before their end is waited for."""
 MAX_ACKNOWLEDGEMENT_BYTES: Final = 1 << 20
 """Acknowledgements may have properties without end; with a longer Remaining Length than this framing is lost."""
+MAX_AFTER_BYTES: Final = 1_024
+"""Bytes after a malformed packet that are kept with it."""
 MAX_RESERVED: Final = 16
 """After so many packets of a reserved type framing is not believed any more."""
 MAX_TOO_LARGE_BYTES: Final = 64
@@ -252,6 +254,9 @@ class PacketStream:
                 except Fault:
                     pass
             position += self._unusual(raw, body - position, out)
+            made = out[-1]
+            if isinstance(made, Malformed):
+                made.after = data[position : position + MAX_AFTER_BYTES]
             if self.reserved >= MAX_RESERVED:
                 self.reserved = 0
                 return self._resume_search(data[position:], out)
@@ -301,7 +306,9 @@ class PacketStream:
         """A packet above a limit; returns whether it is to be read all the same."""
         kind = data[position] >> 4
         if self._suspect(data[position], kind, stop - body):
-            out.append(unbelieved(data[position:body], self.version))
+            made = unbelieved(data[position:body], self.version)
+            made.after = data[body : body + MAX_AFTER_BYTES]
+            out.append(made)
             self.searching = True
             return True
         if stop - position <= self.max_packet_bytes:

@@ -11,6 +11,7 @@ from mqttscope.explain.book import Arrival, Book
 from mqttscope.explain.model import Broken, Candidate, Cause, Certainty, Evidence
 from mqttscope.explain.segments import Half, SegmentWatch
 from mqttscope.explain.story import Story
+from mqttscope.lint.catalogue import all_rules
 from mqttscope.net.segment import ACK, distance
 from mqttscope.session.connection import Connection
 
@@ -146,6 +147,14 @@ class Case:
         apart = self.ended_ns - timestamp_ns
         return f"{describe.span(apart)} " if apart >= 0 else ""
 
+    def sent_connect(self) -> list[Evidence]:
+        """The CONNECT, where it was captured."""
+        first = next((one for one in self.story.moments() if one.what.startswith("CONNECT ")), None)
+        if first is not None:
+            return [self.story.evidence(first, f"the client sent {first.what}")]
+        said = self.story.connect
+        return [] if said is None else [Evidence("the client sent CONNECT", said.frame, said.timestamp_ns)]
+
     def last_packet(self, side: str) -> list[Evidence]:
         """The last packet of a side, where there is one."""
         last = self.story.last_of(side)
@@ -223,3 +232,31 @@ def twin_sentence(case: Case, other: Arrival) -> Evidence:
         f" {order} the end",
         other,
     )
+
+
+def framed(case: Case, sender: str) -> list[Evidence]:
+    """That the last WebSocket frame of a side did not hold one packet, which some receivers rely on."""
+    history = case.connection.history
+    if history is None:
+        return []
+    odd = (history.client if sender == "client" else history.server).odd_frame
+    if not odd:
+        return []
+    return [
+        Evidence(
+            f"the last WebSocket frame of {MEANING[sender]} {odd}: a receiver that takes each frame for one packet"
+            " fails here"
+        )
+    ]
+
+
+def code_of(found: Broken) -> int | None:
+    """The reason code that the specification has for a violation."""
+    rule = all_rules().get(found.rule)
+    return None if rule is None else rule.reason_code
+
+
+def advice_of(found: Broken) -> tuple[str, ...]:
+    """What a rule says to do instead."""
+    rule = all_rules().get(found.rule)
+    return () if rule is None else (rule.paragraphs()[-1],)

@@ -13,19 +13,34 @@ from mqttscope.explain.causes.case import (
     SECOND,
     SHORTLY_NS,
     Case,
+    advice_of,
     candidate,
+    code_of,
     other_side,
     twin,
     twin_sentence,
 )
 from mqttscope.explain.model import Broken, Candidate, Cause, Certainty, Evidence
-from mqttscope.lint.catalogue import all_rules
 from mqttscope.mqtt.constants import PacketType
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.segment import distance
 
+LEAST_LIMIT = 1_024
+"""Bytes of a packet; brokers with a lower limit are rare."""
+MOSQUITTO_LEVELS = 200
+"""Levels of a topic that mosquitto takes; it ends the connection at more (its source: TOPIC_HIERARCHY_LIMIT)."""
+LEAST_LEVELS = 8
+"""Levels of a topic that AWS IoT Core takes, the lowest limit of a service that is known."""
+LEAST_AGAIN = 2
+"""Connections that the same message ended."""
 LEAST_TOGETHER = 3
 """So many do, where others stay."""
+_LENGTH_ADVICE = (
+    "Write the Remaining Length as a Variable Byte Integer: seven bits a byte, the lowest first, with the highest bit"
+    " set in all but the last byte."
+)
+FRAMING = frozenset(("ENC106", "ENC107", "HDR101", "HDR102", "HDR104"))
+"""Rules about packets after which nobody knows where the next one begins."""
 GONE_NS = 60 * SECOND
 """So long after its end a server that restarts refuses connections."""
 MANY_TAKEOVERS = 3
@@ -90,11 +105,14 @@ def violation(case: Case) -> Iterator[Candidate]:
     if not found:
         return
     # What the specification has a reason code for ends connections; other violations are borne by most.
-    found.sort(key=lambda one: (-one.timestamp_ns, _code(one) is None))
-    first = found[0]
+    found.sort(key=lambda one: (-one.timestamp_ns, code_of(one) is None))
+    # After a packet with a wrong length the rest of the stream is read at wrong places: the first fault counts.
+    broken = [one for one in found if one.rule in FRAMING]
+    first = min(broken, key=lambda one: (one.timestamp_ns, one.frame)) if broken else found[0]
+    found = [first, *(one for one in found if one is not first and not broken)]
     apart = case.ended_ns - first.timestamp_ns
     at_once = apart <= AT_ONCE_NS and not _went_on(case, first)
-    code = _code(first)
+    code = code_of(first)
     cause = BY_VIOLATION.get(code or 0, Cause.PROTOCOL_VIOLATION)
     certainty = Certainty.LIKELY if at_once and first.confidence == "certain" else Certainty.HYPOTHESIS
     doubts = []
@@ -114,8 +132,33 @@ def violation(case: Case) -> Iterator[Candidate]:
     )
     yield candidate(
         cause, certainty, headline, reasons, doubts, found[:3],
-        advice=_advice_of(first), weight=85 if certainty is Certainty.LIKELY else 45, reason_code=code,
+        advice=advice_of(first), weight=85 if certainty is Certainty.LIKELY else 45, reason_code=code,
     )  # fmt: skip
+
+
+def wrong_length(case: Case) -> Iterator[Candidate]:
+    """A packet has a wrong Remaining Length, as another one that fits all its bytes proves, and the end followed."""
+    story, connection = case.story, case.connection
+    if not case.is_closed or (story.connack is not None and story.connack.code) or story.disconnects:
+        return
+    for side, other in (("client", "server"), ("server", "client")):
+        misread = story.misread.get(side)
+        sent = connection.client_side if side == "client" else connection.server_side
+        repair = None if misread is None else misread.repair(-1 if sent.gapped else sent.stream_offset)
+        if misread is None or repair is None:
+            continue
+        who = MEANING[side]
+        fault = f"the Remaining Length of {who}'s {misread.kind} is wrong: {repair.what}"
+        yield candidate(
+            Cause.PROTOCOL_VIOLATION, Certainty.LIKELY, f"{fault[0].upper()}{fault[1:]}.",
+            [
+                Evidence(f"{fault}; read so, it ends where it should", misread.frame, misread.timestamp_ns),
+                Evidence(f"{MEANING[other]} read other packets out of its bytes, or waited for more of them"),
+                case.closing(),
+            ],
+            advice=(_LENGTH_ADVICE,), usual=False, weight=95,
+        )  # fmt: skip
+        return
 
 
 def not_authorized(case: Case) -> Iterator[Candidate]:
@@ -166,19 +209,12 @@ def closed_on_packet(case: Case) -> Iterator[Candidate]:
         return
     seen = story.evidence(last, f"the client's last packet: {last.what}")
     apart = case.apart(last.timestamp_ns)
-    first = Evidence(f"the broker closed {apart}later, and sent nothing before")
-    limit = case.connection.server_side.maximum_packet_size
-    if story.latest_kind == PacketType.PUBLISH and story.latest > 4 * max(story.largest, 64):
-        size = Evidence(f"it has {story.latest:,} bytes; the largest one before it had {story.largest:,}")
-        doubts = (
-            [] if limit is None or story.latest > limit else [Evidence(f"the broker announced to take {limit:,} bytes")]
-        )
-        yield candidate(
-            Cause.PACKET_TOO_LARGE, Certainty.HYPOTHESIS if doubts else Certainty.LIKELY,
-            f"The broker closed on a PUBLISH of {story.latest:,} bytes, by far the largest of this client: most"
-            " probably it is over the broker's limit.",
-            [seen, size, first, case.closing()], doubts, weight=60,
-        )  # fmt: skip
+    about: list[Evidence | None] = [
+        seen, *_again(case), Evidence(f"the broker closed {apart}later, and sent nothing before"), case.closing(),
+    ]  # fmt: skip
+    if story.latest_kind == PacketType.PUBLISH:
+        yield from _too_large(case, about)
+        yield from _unsupported(case, about)
     if any(one.certainty.rank for one in violation(case)):
         return
     doubts = [Evidence("nothing in the capture says so: before 5.0 a broker cannot refuse a PUBLISH")]
@@ -186,8 +222,74 @@ def closed_on_packet(case: Case) -> Iterator[Candidate]:
     yield candidate(
         Cause.NOT_AUTHORIZED, Certainty.HYPOTHESIS,
         f"The broker closed {apart}after {last.what.split(' (')[0]}: it may not be allowed for this client.",
-        [seen, first, case.closing()], doubts, weight=60 if asks else 40,
+        about, doubts, weight=60 if asks else 40,
     )  # fmt: skip
+
+
+def _too_large(case: Case, about: list[Evidence | None]) -> Iterator[Candidate]:
+    """A PUBLISH much larger than all before it; hardly a broker refuses less than `LEAST_LIMIT`."""
+    story, limit = case.story, case.connection.server_side.maximum_packet_size
+    if story.latest <= 4 * max(story.largest, 64):
+        return
+    size = f"it has {story.latest:,} bytes; the largest one before it had {story.largest:,}"
+    if "client" in story.cut:
+        size += f"; the broker closed when {story.cut['client'][1]:,} bytes of it had come"
+    doubts = []
+    if limit is not None and story.latest <= limit:
+        doubts.append(Evidence(f"the broker announced to take {limit:,} bytes"))
+    elif story.latest < LEAST_LIMIT:
+        doubts.append(Evidence("few brokers have a limit as low as that"))
+    yield candidate(
+        Cause.PACKET_TOO_LARGE, Certainty.HYPOTHESIS if doubts else Certainty.LIKELY,
+        f"The broker closed on a PUBLISH of {story.latest:,} bytes, by far the largest of this client: "
+        + ("it may be" if doubts else "most probably it is") + " over the broker's limit.",
+        [*about, Evidence(size)], doubts, weight=45 if doubts else 64,
+    )  # fmt: skip
+
+
+def _unsupported(case: Case, about: list[Evidence | None]) -> Iterator[Candidate]:
+    """A PUBLISH that asks for what not every broker supports, and what this one has acknowledged to nobody."""
+    asked = case.story.asked
+    if asked is None:
+        return
+    if asked.levels > MOSQUITTO_LEVELS:
+        yield candidate(
+            Cause.NOT_SUPPORTED, Certainty.LIKELY,
+            f"The broker closed on a topic of {asked.levels} levels: brokers limit them (mosquitto:"
+            f" {MOSQUITTO_LEVELS}).",
+            about, advice=("Publish to topics of fewer levels.",), usual=False, weight=70,
+        )  # fmt: skip
+        return
+    open_ = sorted(asked.features - case.book.has_borne(case.connection.server) - case.story.borne - {"QoS 1"})
+    reasons = [f"{one} has been acknowledged to no client in this capture" for one in open_]
+    if asked.levels > LEAST_LEVELS:
+        open_.append(f"{asked.levels} topic levels")
+        reasons.append(f"the topic has {asked.levels} levels; AWS IoT Core takes {LEAST_LEVELS}, EMQX 128")
+    if not open_:
+        return
+    what = " and ".join(open_)
+    yield candidate(
+        Cause.NOT_SUPPORTED, Certainty.HYPOTHESIS,
+        f"The broker closed on a PUBLISH with {what}, which it may not support.",
+        [*about, *(Evidence(one) for one in reasons)],
+        [Evidence("nothing in the capture says so: before 5.0 a broker cannot refuse a PUBLISH")],
+        advice=(f"Try the same message without {what}.",), usual=False,
+        weight=62 if "QoS 2" in open_ else 58 if "RETAIN" in open_ else 50,
+    )  # fmt: skip
+
+
+def _again(case: Case) -> list[Evidence]:
+    """That the client sends the same message on each connection, and the server ends each."""
+    numbers = case.book.same_again(case.story)
+    if len(numbers) < LEAST_AGAIN or case.story.asked is None:
+        return []
+    shown = ", ".join(f"#{one}" for one in numbers[:8]) + (", …" if len(numbers) > 8 else "")
+    return [
+        Evidence(
+            f"the client sent the same message on {len(numbers)} connections ({shown}), and each ended in this way:"
+            f" {len(numbers) * case.story.asked.size:,} bytes so far"
+        )
+    ]
 
 
 def server_restart(case: Case) -> Iterator[Candidate]:
@@ -256,11 +358,10 @@ def went_on(case: Case, together: list[End]) -> Evidence | None:
             other.frame, other.heard_ns, other.capture,
         )  # fmt: skip
     accepted = [one for one in case.book.begun_in(server, first, last) if one.connection not in ended]
+    accepted += case.book.answered_in(server, first, last)
     if accepted:
         one = accepted[0]
-        return Evidence.at(
-            f"the broker accepted connection #{one.connection} at the same time: it did not restart", one
-        )
+        return Evidence.at(f"the broker accepted connection #{one.connection} in that time: it did not restart", one)
     return None
 
 
@@ -289,10 +390,19 @@ def _with_others(together: list[End], first: int, last: int) -> Evidence:
 
 
 def _together(case: Case) -> list[End]:
-    """Other connections that the server ended at the same time, without a reason of their own."""
+    """Other connections that the server ended at the same time, without a reason of their own.
+
+    One that began after the first of these ends was not ended by the same stop.
+    """
     near = case.book.ends_near(case.connection.server, case.ended_ns, MOMENT_NS, MOMENT_NS)
-    number = case.connection.number
-    return [one for one in near if one.by == "server" and not one.explained and one.connection != number]
+    number, opened = case.connection.number, case.connection.opened_ns
+    others = [
+        one
+        for one in near
+        if one.by == "server" and not one.explained and one.connection != number and one.timestamp_ns > opened
+    ]
+    first = min([case.ended_ns, *(one.timestamp_ns for one in others)])
+    return [one for one in others if one.opened_ns < first]
 
 
 def _first_and_last(case: Case, together: list[End]) -> tuple[int, int]:
@@ -310,13 +420,3 @@ def _is_about_end(found: Broken, case: Case) -> bool:
     return found.frame == case.story.ended_frame and not any(
         one.frame == found.frame for one in (*case.story.last["client"], *case.story.last["server"])
     )
-
-
-def _code(found: Broken) -> int | None:
-    rule = all_rules().get(found.rule)
-    return None if rule is None else rule.reason_code
-
-
-def _advice_of(found: Broken) -> tuple[str, ...]:
-    rule = all_rules().get(found.rule)
-    return () if rule is None else (rule.paragraphs()[-1],)

@@ -5,8 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mqttscope.explain import describe
-from mqttscope.explain.advice import BY_VIOLATION, OF_DISCONNECT, OF_REFUSED_CONNECT, refused
-from mqttscope.explain.causes.case import MEANING, Case, candidate, other_side, twin, twin_sentence
+from mqttscope.explain.advice import OF_DISCONNECT, OF_REFUSED_CONNECT, refused
+from mqttscope.explain.causes.case import (
+    MEANING,
+    Case,
+    advice_of,
+    candidate,
+    code_of,
+    framed,
+    other_side,
+    twin,
+    twin_sentence,
+)
 from mqttscope.explain.causes.timing import keep_alive_sentences
 from mqttscope.explain.model import Broken, Candidate, Cause, Certainty, Evidence
 from mqttscope.explain.story import Said
@@ -80,6 +90,7 @@ def server_disconnect(case: Case) -> Iterator[Candidate]:
         reasons = [*case.last_packet("client"), *_refusals(case), sent]
     if broken:
         meaning = broken[0].message
+        advice = advice_of(broken[0])
     yield candidate(
         cause, Certainty.CERTAIN, f"The broker disconnected the client with {text}: {meaning}.",
         [*reasons, case.closing()], broken=broken, advice=advice, weight=100, reason_code=said.code,
@@ -91,15 +102,22 @@ def connack_refusal(case: Case) -> Iterator[Candidate]:
     said = case.story.connack
     if said is None or not said.code:
         return
-    version = case.connection.version
+    asked = case.connection.version
+    version = said.version or asked
     cause, meaning = refused(said.code, version)
     text = describe.reason(PacketType.CONNACK, said.code, version)
     sent = Evidence(f"the broker answered CONNACK {text}{_quoted(said)}", said.frame, said.timestamp_ns)
-    reasons: list[Evidence | None] = [_connect(case), sent, case.closing()]
+    reasons = case.sent_connect()
     if cause is Cause.BAD_CREDENTIALS and not case.story.user_name:
-        reasons.insert(1, Evidence("the CONNECT has no user name", None))
+        reasons.append(Evidence("the CONNECT has no user name"))
     if cause is Cause.NOT_AUTHORIZED and not case.story.user_name:
-        reasons.insert(1, Evidence("the CONNECT has no user name: the broker may not allow anonymous clients", None))
+        reasons.append(Evidence("the CONNECT has no user name: the broker may not allow anonymous clients"))
+    reasons.append(sent)
+    if said.version is not None:
+        reasons.append(
+            Evidence(f"the CONNACK is laid out as in MQTT {said.version.text}: the broker speaks no {asked.text}")
+        )
+    reasons.append(case.closing())
     yield candidate(
         cause, Certainty.CERTAIN, f"The broker refused the CONNECT with {text}: {meaning}.", reasons,
         broken=case.violations("client"), weight=110, reason_code=said.code,
@@ -110,22 +128,42 @@ def connack_refusal(case: Case) -> Iterator[Candidate]:
 
 def no_connack(case: Case) -> Iterator[Candidate]:
     """The CONNECT was not answered before the end."""
-    story = case.story
+    story, connection = case.story, case.connection
     if story.connect is None or story.connack is not None or not case.is_closed or story.counts["server"]:
         return
-    if case.connection.client_side.gapped or case.connection.server_side.gapped or case.connection.one_sided:
+    if connection.client_side.gapped or connection.server_side.gapped or connection.one_sided:
         return
-    after = describe.span(case.ended_ns - story.connect.timestamp_ns)
+    waited = case.ended_ns - story.connect.timestamp_ns
+    if waited < 0:
+        return  # the end came first
+    after = describe.span(waited)
     who = MEANING.get(case.by or "", "one side")
     broken = case.violations("client")
+    client = case.half("client")
+    if case.by == "client" and client is not None and client.outstanding_bytes and not client.missed:
+        many = client.repeats
+        again = f"it sent it {many} times again" if many > 1 else "it sent it once again" if many else "it sent it once"
+        yield candidate(
+            Cause.HALF_OPEN, Certainty.LIKELY if many else Certainty.HYPOTHESIS,
+            f"The CONNECT was lost on the way: TCP never acknowledged it, and the client gave up after {after}.",
+            [
+                *case.sent_connect(), Evidence(f"{again}, and nothing acknowledged it"), case.closing(),
+            ],
+            weight=88,
+        )  # fmt: skip
+        return
     headline = f"The broker closed {after} after the CONNECT, without a CONNACK."
     if case.by == "client":
         headline = f"The client gave up {after} after its CONNECT: no CONNACK had come."
     certainty = Certainty.LIKELY if case.by else Certainty.HYPOTHESIS
+    unusual = story.unusual if case.by == "server" else []
     yield candidate(
         Cause.NO_CONNACK, certainty, headline,
-        [_connect(case), Evidence(f"no packet of the broker was captured before {who} closed"), case.closing()],
-        broken=broken, weight=85,
+        [
+            *case.sent_connect(), *(Evidence(text) for text, _ in unusual), *framed(case, "client"),
+            Evidence(f"no packet of the broker was captured before {who} closed"), case.closing(),
+        ],
+        broken=broken, advice=tuple(advice for _, advice in unusual if advice), weight=85,
     )  # fmt: skip
 
 
@@ -168,14 +206,6 @@ _TLS_ADVICE = {
 }
 
 
-def _connect(case: Case) -> Evidence | None:
-    first = next((one for one in case.story.moments() if one.what.startswith("CONNECT ")), None)
-    if first is not None:
-        return case.story.evidence(first, f"the client sent {first.what}")
-    said = case.story.connect
-    return None if said is None else Evidence("the client sent CONNECT", said.frame, said.timestamp_ns)
-
-
 def _refusals(case: Case) -> list[Evidence]:
     version = case.connection.version
     return [
@@ -191,7 +221,10 @@ def _of_code(case: Case, by: str, code: int) -> list[Broken]:
     """Violations that a reason code may be about: those of its cause, else all at the end."""
     wanted = OF_DISCONNECT.get(code, (None, ""))[0]
     found = case.violations(by, 60_000_000_000 if wanted is Cause.KEEP_ALIVE else 5_000_000_000)
-    if wanted is Cause.PROTOCOL_VIOLATION or wanted in BY_VIOLATION.values():
+    named = [one for one in found if code_of(one) == code]
+    if named:
+        return named[:3]
+    if wanted is Cause.PROTOCOL_VIOLATION:
         return found[:3]
     if wanted is Cause.KEEP_ALIVE:
         return [one for one in found if one.rule.startswith("KAL")]

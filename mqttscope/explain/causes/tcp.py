@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from mqttscope.explain import describe
 from mqttscope.explain.book import host
-from mqttscope.explain.causes.case import MEANING, RETURN_NS, SECOND, Case, candidate, other_side, twin
+from mqttscope.explain.causes.case import MEANING, RETURN_NS, SECOND, Case, candidate, framed, other_side, twin
 from mqttscope.explain.causes.mqtt import not_all
-from mqttscope.explain.model import Candidate, Cause, Certainty, Evidence
-from mqttscope.explain.segments import Half, Seen
+from mqttscope.explain.model import Candidate, Cause, Certainty, Evidence, Moment
+from mqttscope.explain.segments import Half, Seen, Unanswered
+from mqttscope.mqtt.constants import PacketType
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.segment import ACK, FIN, SYN, distance
 
@@ -25,6 +26,8 @@ BOOT_NS = SECOND // 2
 """Minimum time that a device or a server needs to lose its state and be on the network again."""
 ANSWER_NS = 3 * SECOND
 """Maximum time between a segment and the RST that answers it: what TCP needs to send the segment again."""
+ODD_NS = SECOND // 4
+"""So soon after an unusual packet a client that closes most probably minds it."""
 BOTH_NS = SECOND // 5
 """A RST of each side within this time, from one device between them."""
 
@@ -62,7 +65,7 @@ def without_packets(case: Case) -> Iterator[Candidate]:
 
 
 def half_open(case: Case) -> Iterator[Candidate]:
-    """One side sent again and again, and nothing of the other one came any more."""
+    """One side sent again and again, and the other one acknowledged nothing of it any more."""
     story = case.story
     if story.disconnects:
         return
@@ -70,16 +73,16 @@ def half_open(case: Case) -> Iterator[Candidate]:
         sender, silent = case.half(side), case.half(other_side(side))
         if sender is None or silent is None or not silent.segments or case.connection.one_sided:
             continue
-        if silent.finished is not None and (sender.unanswered_ns or 0) > silent.finished.timestamp_ns:
-            continue  # it had closed: nothing more was to come
-        last, repeat = silent.last, sender.last_repeat
-        if sender.repeats < LEAST_REPEATS or repeat is None or last is None or sender.unanswered_ns is None:
-            continue
-        waited = repeat.timestamp_ns - max(last.timestamp_ns, sender.unanswered_ns)
-        if waited < 0 or repeat.timestamp_ns - sender.unanswered_ns < SECOND // 2:
-            continue
-        yield _half_open(case, side, sender, silent, repeat)
-        return
+        for lost in (sender.missed, sender.unanswered):
+            if lost is None or lost.repeats < LEAST_REPEATS or lost.last.timestamp_ns - lost.since_ns < SECOND // 2:
+                continue
+            if silent.finished is not None and lost.since_ns > silent.finished.timestamp_ns:
+                continue  # it had closed: nothing more was to come
+            heard = [one for one in silent.recent if lost.since_ns < one.timestamp_ns <= case.story.ended_ns]
+            if any(not one.length and not one.flags & FIN for one in heard):
+                continue  # its TCP answers something: a part of what was sent has arrived
+            yield _half_open(case, side, lost, silent, heard[0] if heard else None)
+            return
     probed = _probed(case)
     if probed is not None:
         yield probed
@@ -88,17 +91,18 @@ def half_open(case: Case) -> Iterator[Candidate]:
     yield from _overdue(case)
 
 
-def _half_open(case: Case, side: str, sender: Half, silent: Half, repeat: Seen) -> Candidate:
-    story = case.story
+def _half_open(case: Case, side: str, lost: Unanswered, silent: Half, heard: Seen | None) -> Candidate:
+    """``heard``: a segment of the silent side which shows that it had not received what was sent again."""
+    story, sender = case.story, case.half(side) or Half()
     other = other_side(side)
-    began = sender.unanswered_ns or 0
+    began = lost.since_ns
     last = silent.last
+    waiting = "" if lost is sender.missed else f" {sender.outstanding_bytes:,} bytes"
     reasons: list[Evidence | None] = [
         Evidence(
-            f"{MEANING[side]} sent segments {sender.repeats} times again for"
-            f" {describe.span(repeat.timestamp_ns - began)}, and nothing acknowledged"
-            f" {sender.outstanding_bytes:,} bytes",
-            sender.unanswered_frame, began,
+            f"{MEANING[side]} sent segments {lost.repeats} times again for"
+            f" {describe.span(lost.last.timestamp_ns - began)}, and nothing acknowledged{waiting or ' them'}",
+            lost.since_frame, began,
         ),
     ]  # fmt: skip
     damaged = [segment for segment in sender.damaged if segment.timestamp_ns >= began]
@@ -109,7 +113,15 @@ def _half_open(case: Case, side: str, sender: Half, silent: Half, repeat: Seen) 
                 damaged[-1],
             )
         )  # fmt: skip
-    if last is not None and last.timestamp_ns <= story.ended_ns:
+    if heard is not None:
+        reasons.append(
+            Evidence.at(
+                f"{MEANING[other]} sent {_segment(heard)} {describe.span(heard.timestamp_ns - began)} later, which does"
+                " not acknowledge them: they had not arrived",
+                heard,
+            )
+        )
+    elif last is not None and last.timestamp_ns <= story.ended_ns:
         reasons.append(
             Evidence.at(
                 f"the last segment of {MEANING[other]} came {describe.span(story.ended_ns - last.timestamp_ns)} before"
@@ -127,17 +139,33 @@ def _half_open(case: Case, side: str, sender: Half, silent: Half, repeat: Seen) 
     back = _returned(case, began)
     reasons.append(back)
     reasons.append(case.closing())
-    proofs = bool(back) + bool(late)
-    certainty = Certainty.LIKELY if proofs or sender.repeats >= 4 else Certainty.HYPOTHESIS
+    proofs = bool(back) + bool(late) + bool(heard)
+    certainty = Certainty.LIKELY if proofs or lost.repeats >= 4 else Certainty.HYPOTHESIS
     doubts = []
-    if side == "client" and not silent.resets and not back:
+    if side == "client" and not silent.resets and not back and heard is None:
         doubts.append(Evidence(f"{MEANING[other]} may have been down: that looks the same from here"))
     headline = (
         f"The path was lost while the connection was open: {MEANING[side]} sent, and nothing of {MEANING[other]} came"
         " any more (a dead link, or a NAT or firewall that forgot the connection)."
     )
+    if heard is not None:
+        sent = story.last_of(side)
+        what = f"its {sent.what.split(' ')[0]}" if sent is not None and sent.timestamp_ns >= began else "what it sent"
+        when = f"when {MEANING[other]} closed" if case.by == other else f"{describe.span(heard.timestamp_ns - began)} later"
+        headline = (
+            f"The path from {MEANING[side]} to {MEANING[other]} was lost: {MEANING[side]} sent {what} again"
+            f" {_times(lost.repeats)}, and {when} it had not arrived."
+        )
     weight = 78 if case.by != "server" or proofs else 70
     return candidate(Cause.HALF_OPEN, certainty, headline, reasons, doubts, weight=weight + 2 * proofs)
+
+
+def _segment(seen: Seen) -> str:
+    return "FIN" if seen.flags & FIN else counted(seen.length, "byte")
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def _probed(case: Case) -> Candidate | None:
@@ -435,10 +463,36 @@ def _plain(case: Case) -> Candidate:
         did, cause = "The client reset the connection (RST)", Cause.CLIENT_RESET
     else:
         did, cause = "The client closed the connection", Cause.CLIENT_CLOSED
-    headline = f"{did} without a DISCONNECT."
+    story = case.story
+    cut = story.cut.get("client")
+    odd = _closed_on(case)
+    advice: tuple[str, ...] = ()
+    if cut is not None:
+        kind, length, total = cut
+        inside = f"{PacketType(kind).name if kind in tuple(PacketType) else 'packet'}: {length:,} of its {total:,} bytes"
+        headline = f"{did} inside a {inside} were sent."
+        advice = ("Send as many bytes as the Remaining Length of a packet says before anything else is sent.",)
+    elif odd is not None:
+        headline = f"{did} {case.apart(odd.timestamp_ns)}after a {odd.what}, without a DISCONNECT."
+        reasons.insert(-1, story.evidence(odd, f"the broker sent a {odd.what}, which some clients cannot read"))
+        advice = (f"Look whether the client can read a {odd.what}.",)
+    else:
+        headline = f"{did} without a DISCONNECT."
+    reasons[-1:-1] = framed(case, "server")
     if unknown is not None:
         sure, headline = Certainty.HYPOTHESIS, f"{did}; no DISCONNECT was captured."
     back = twin(case)
     if back is not None:
         reasons.insert(-1, Evidence.at(f"the client connected again as #{back.connection} ({back.client})", back))
-    return candidate(cause, sure, headline, reasons, [unknown], case.violations("server"), weight=20)
+    return candidate(
+        cause, sure, headline, reasons, [unknown], case.violations("server"), advice=advice, usual=not advice, weight=20,
+    )  # fmt: skip
+
+
+def _closed_on(case: Case) -> Moment | None:
+    """An unusual packet of the server, after which the client closed at once."""
+    odd = case.story.odd
+    if odd is None or not 0 <= case.ended_ns - odd.timestamp_ns <= ODD_NS or case.story.last_of("server") is None:
+        return None
+    last = case.story.last_of("client")
+    return None if last is not None and last.timestamp_ns > odd.timestamp_ns else odd

@@ -34,6 +34,7 @@ TITLES: dict[Cause, str] = {
     Cause.NOT_LISTENING: "nothing listened",
     Cause.UNREACHABLE: "unreachable",
     Cause.NO_MQTT: "no MQTT",
+    Cause.WRONG_LISTENER: "wrong port",
     Cause.NO_CONNACK: "no CONNACK",
     Cause.KEEP_ALIVE: "Keep Alive ran out",
     Cause.TAKEN_OVER: "session taken over",

@@ -28,10 +28,10 @@ class Markdown(Folding):
         ]
         more = f" and {event.more:,} more" if event.more else ""
         out = [
-            f"### {self._safe(event.title)}: {TITLES[Cause.SERVER_RESTART]} ({first.certainty})\n\n",
+            f"### {self._safe(event.title)}: {TITLES[event.first.cause]} ({first.certainty})\n\n",
             f"{self._safe(event.headline)}\n\n",
             (
-                f"{spoken(event.first)}, {self._safe(self._clock.iso(event.from_ns))}, {event.lasted},"
+                f"{event.spoken}, {self._safe(self._clock.iso(event.from_ns))}, {event.lasted},"
                 f" {self._safe(event.first.capture)}: {', '.join(names)}{more}\n\n"
             ),
             *self._evidences(event.reasons),
@@ -100,6 +100,9 @@ class Markdown(Folding):
         self.tell_restarts()
         told = " ".join(self._safe(one) for one in verdict(totals, self.shown, asked))
         self.sink.write(f"{told}\n".encode("utf-8", "replace"))
+        first = [] if self.every else self.overview.lines()
+        lines = "".join(f"* **{title}**: {self._safe(line)}\n" for title, line in first)
+        self.release(f"{lines}\n".encode("utf-8", "replace") if lines else b"")
 
     def _evidences(self, found: tuple[Evidence, ...], before: str = "") -> list[str]:
         made = []

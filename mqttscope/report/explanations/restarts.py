@@ -6,13 +6,22 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from tempfile import SpooledTemporaryFile
 
 from mqttscope.explain import describe
 from mqttscope.explain.book import MOMENT_NS
+from mqttscope.explain.causes.case import RETURN_NS
+from mqttscope.explain.causes.mqtt import GONE_NS
 from mqttscope.explain.model import Cause, Certainty, Evidence, Explanation
 from mqttscope.report.base import Sink
+from mqttscope.report.explanations.base import spoken
+from mqttscope.report.explanations.overview import Overview
+from mqttscope.report.numbers import plural
 
 MAX_NAMED = 8
+MAX_KEPT_BYTES = 1 << 20
+"""Bytes of a report that are kept in memory."""
+PIECE_BYTES = 1 << 16
 _COUNTED = re.compile(r"it ended (?:\d+ connections together|the connection)")
 
 
@@ -29,10 +38,17 @@ class Restart:
     back: int = 0
     """Clients that came back."""
     first_back: Evidence | None = None
+    versions: set[str] = field(default_factory=set)
+    """What the connections spoke."""
+    refused: list[Evidence] = field(default_factory=list)
+    """The first and the last attempt to connect that was refused."""
+    refusals: int = 0
+    """How many were."""
 
     def add(self, one: Explanation) -> None:
         """One more connection that ended."""
         self.count += 1
+        self.versions.add(spoken(one))
         self.from_ns, self.until_ns = min(self.from_ns, one.ended_ns), max(self.until_ns, one.ended_ns)
         if one.first.certainty.rank > self.first.first.certainty.rank:
             self.first = one
@@ -43,21 +59,39 @@ class Restart:
             if self.first_back is None or (one.came_back.timestamp_ns or 0) < (self.first_back.timestamp_ns or 0):
                 self.first_back = one.came_back
 
+    def refuse(self, one: Explanation) -> None:
+        """An attempt to connect was refused."""
+        self.refusals += 1
+        place = Evidence("", one.ended_frame, one.ended_ns, one.ended_capture)
+        self.refused = [*self.refused[:1], place]
+
+    @property
+    def last_ns(self) -> int:
+        """When it was noticed last."""
+        return max(self.until_ns, *(one.timestamp_ns or 0 for one in self.refused)) if self.refused else self.until_ns
+
     @property
     def title(self) -> str:
+        if not self.count:
+            return f"{self.refusals:,} attempts to connect to {self.first.server}"
         return f"{self.count:,} connections to {self.first.server}"
+
+    @property
+    def spoken(self) -> str:
+        """What the connections spoke: ``MQTT 3.1.1 and MQTT 5.0``."""
+        return " and ".join(sorted(self.versions)) or spoken(self.first)
 
     @property
     def headline(self) -> str:
         """What happened to all of them."""
         first = self.first.first
-        if first.certainty is Certainty.CERTAIN:
+        if first.certainty is Certainty.CERTAIN or not self.count:
             return first.headline
         return _COUNTED.sub(f"it ended {self.count:,} connections together", first.headline)
 
     @property
     def lasted(self) -> str:
-        return f"ended within {describe.span(self.until_ns - self.from_ns)}"
+        return f"ended within {describe.span(self.last_ns - self.from_ns)}"
 
     @property
     def reasons(self) -> tuple[Evidence, ...]:
@@ -66,11 +100,19 @@ class Restart:
 
     @property
     def afterwards(self) -> tuple[Evidence, ...]:
-        """How many came back, and the first of them."""
-        if self.first_back is None:
-            return ()
-        verb = "client" if self.back == 1 else "clients"
-        return (replace(self.first_back, text=f"{self.back:,} {verb} came back, the first at this time"),)
+        """Refused attempts, how many came back, and the first of them."""
+        told = []
+        if self.refused and self.count:
+            attempts = plural(self.refusals, "attempt")
+            told.append(replace(self.refused[0], text=f"{attempts} to connect refused, the first at this time"))
+            if self.refusals > 1:
+                told.append(replace(self.refused[-1], text="the last of them"))
+        if self.first_back is not None:
+            missing = self.count - self.back
+            others = f"; {missing:,} did not within two minutes" if missing else ""
+            clients = plural(self.back, "client")
+            told.append(replace(self.first_back, text=f"{clients} came back, the first at this time{others}"))
+        return tuple(told)
 
     @property
     def more(self) -> int:
@@ -81,39 +123,75 @@ class Restarts:
     """Events that may get more connections."""
 
     def __init__(self) -> None:
-        self._open: dict[str, Restart] = {}
+        self._open: dict[str, list[Restart]] = {}
         """By the endpoint of the server."""
 
     def takes(self, one: Explanation) -> bool:
         """Whether a connection belongs to an event; it is noted then."""
+        events = self._open.setdefault(one.server, [])
+        if one.cause is Cause.NOT_LISTENING:
+            for known in reversed(events):
+                if known.from_ns <= one.ended_ns <= known.last_ns + GONE_NS:
+                    known.refuse(one)
+                    return True
+            events.append(made := Restart(one, one.ended_ns, one.ended_ns))
+            made.refuse(one)
+            return True
         if one.cause is not Cause.SERVER_RESTART:
             return False
-        known = self._open.get(one.server)
-        if known is None:
-            known = self._open[one.server] = Restart(one, one.ended_ns, one.ended_ns)
-        known.add(one)
+        for known in events:
+            if known.from_ns - MOMENT_NS <= one.ended_ns <= known.until_ns + MOMENT_NS:
+                known.add(one)
+                return True
+        events.append(made := Restart(one, one.ended_ns, one.ended_ns))
+        made.add(one)
         return True
 
     def due(self, now_ns: int | None = None) -> Iterator[Restart]:
-        """Events that are complete when ends of this time are told; all without a time."""
-        for server, one in list(self._open.items()):
-            if now_ns is None or abs(now_ns - one.until_ns) > MOMENT_NS:
-                del self._open[server]
-                yield one
+        """Events that are complete when ends of this time are told; all without a time.
+
+        Explanations come in the order in which their connections are over, which is up to `RETURN_NS` after their ends.
+        """
+        for server, events in list(self._open.items()):
+            done = [one for one in events if now_ns is None or now_ns - one.last_ns > RETURN_NS]
+            self._open[server] = [one for one in events if one not in done]
+            yield from done
+
+
+class Held:
+    """A sink that keeps what is written until the lines that go first are known; much of it in a file."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._kept = SpooledTemporaryFile(max_size=MAX_KEPT_BYTES)  # noqa: SIM115
+
+    def write(self, data: bytes) -> None:
+        """Keep some bytes."""
+        self._kept.write(data)
+
+    def release(self, first: bytes) -> None:
+        """Write the first lines and all that was kept."""
+        self._sink.write(first)
+        self._kept.seek(0)
+        while piece := self._kept.read(PIECE_BYTES):
+            self._sink.write(piece)
+        self._kept.close()
 
 
 class Folding:
     """A report that tells connections which one stop of a server ended as one, unless ``every`` end was asked for."""
 
     def __init__(self, sink: Sink, *, every: bool) -> None:
-        self.sink = sink
+        self.sink = self._held = Held(sink)
         self.every = every
+        self.overview = Overview()
         self.shown: Counter[Cause] = Counter()
         self._restarts = Restarts()
 
     def feed(self, explanation: Explanation) -> None:
         """Write one explanation, or take note of it."""
         self.shown[explanation.cause] += 1
+        self.overview.add(explanation)
         if not self.every:
             self.tell_restarts(explanation.ended_ns)
             if self._restarts.takes(explanation):
@@ -123,10 +201,14 @@ class Folding:
     def tell_restarts(self, now_ns: int | None = None) -> None:
         """Write the stops that are complete when ends of this time are told; all without a time."""
         for event in self._restarts.due(now_ns):
-            if event.count == 1:
+            if event.count + event.refusals == 1:
                 self.tell(event.first)
             else:
                 self.tell_restart(event)
+
+    def release(self, first: bytes) -> None:
+        """Write some lines, and all others after them."""
+        self._held.release(first)
 
     def tell(self, explanation: Explanation) -> None:
         """Write one explanation."""

@@ -32,6 +32,7 @@ MAX_LINES = 12
 """Lines of one sentence in a narrow terminal."""
 MAX_AGAIN = 3
 """Ends of one client by one cause that have a line of their own after the first; further ones are counted."""
+TITLE_WIDTH = 12
 NARROW = 60
 STYLES = {Certainty.CERTAIN: "error", Certainty.LIKELY: "note", Certainty.HYPOTHESIS: "dim"}
 
@@ -127,25 +128,36 @@ class Text(Folding):
         for told in verdict(totals, self.shown, asked):
             out += self._told(self.painter.safe(told), "", 0)
         self.sink.write(encoded(out))
+        first = [] if self.every else self.overview.lines()
+        lines = [line for title, told in first for line in self._headed(title, told)]
+        self.release(encoded([*lines, ""]) if lines else b"")
+
+    def _headed(self, title: str, told: str) -> list[str]:
+        line = self.painter.line()
+        text = Wrapped(line, indent=TITLE_WIDTH, most=MAX_LINES)
+        text.add(title.ljust(TITLE_WIDTH), "type")
+        text.add(self.painter.safe(told))
+        return text.texts()
 
     def tell_restart(self, event: Restart) -> None:
         """Write one stop of a server."""
         first = event.first.first
         head = Wrapped(self.painter.line(), most=MAX_LINES)
         head.add(event.title, "client")
-        head.add(f": {TITLES[Cause.SERVER_RESTART]}", "type")
+        head.add(f": {TITLES[event.first.cause]}", "type")
         head.add(f" ({first.certainty})", STYLES[first.certainty])
         out = head.texts()
         capture = self.painter.name(event.first.capture, max(20, min(self.painter.width - 8, 70)))
         day = self._clock.iso(event.from_ns).partition("T")[0]
-        out += self._told(f"{spoken(event.first)}, {day}, {event.lasted}, {capture}", "dim")
+        out += self._told(f"{event.spoken}, {day}, {event.lasted}, {capture}", "dim")
         out += self._told(event.headline, "")
         for told in event.reasons:
             out += self._evidence(told, "")
         names = [
             f"#{one.connection} {self.painter.name(one.client_identifier or one.client, 40)}" for one in event.named
         ]
-        out += self._told(", ".join(names) + (f" and {event.more:,} more" if event.more else ""), "client")
+        if names:
+            out += self._told(", ".join(names) + (f" and {event.more:,} more" if event.more else ""), "client")
         if event.afterwards:
             out += self._title("Afterwards")
             for told in event.afterwards:
