@@ -162,6 +162,10 @@ ADVICE: dict[Cause, tuple[str, ...]] = {
         ("Check the certificates: dates, names, the chain that the device trusts, and its clock; then TLS versions and"
         " cipher suites that both sides have."),
     ),
+    Cause.IDLE_TIMEOUT: (
+        "Choose a Keep Alive that is shorter than this time-out, or raise the idle time-out of the proxy, load balancer"
+        " or firewall before the broker.",
+    ),
     Cause.NO_PING_RESPONSE: (
         ("Find out which side lost the other: capture at the broker at the same time. Where the PINGREQ arrives there,"
         " look why the broker does not answer."),

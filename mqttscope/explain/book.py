@@ -98,6 +98,10 @@ class Book:
     """What a server has acknowledged, as in `story.Asked.features`, by its endpoint."""
     last_asked: OrderedDict[tuple[str, str], list[tuple[int, Asked]]] = field(default_factory=OrderedDict)
     """The last PUBLISH of a client on connections that its server ended, with their numbers, by server and client."""
+    idle: OrderedDict[str, deque[tuple[int, int]]] = field(default_factory=OrderedDict)
+    """Connections that a server ended in silence, and how long nothing had been sent, by its endpoint."""
+    pauses: OrderedDict[str, int] = field(default_factory=OrderedDict)
+    """The longest time in which nothing was sent on a connection that went on, by the endpoint of its server."""
     plain: OrderedDict[str, Arrival] = field(default_factory=OrderedDict)
     """The first CONNECT without TLS that a server accepted, by its endpoint."""
     secure: OrderedDict[str, Arrival] = field(default_factory=OrderedDict)
@@ -106,6 +110,8 @@ class Book:
     """Open connections of a server in the order of their beginning, those that are open where the capture ends too."""
     wills: dict[int, Evidence] = field(default_factory=dict)
     """Published wills by the number of their connection."""
+    _armed: OrderedDict[str, deque[tuple[int, int, int, str]]] = field(default_factory=OrderedDict)
+    """Deliveries to the topics of wills, which may be noticed before the end: connection, time, frame, capture."""
     dropped: Counter[str] = field(default_factory=Counter)
     _awaited: OrderedDict[str, list[_Awaited]] = field(default_factory=OrderedDict)
     """By topic."""
@@ -164,6 +170,7 @@ class Book:
             self.open.pop(connection.server, None)
         said = bool(story.disconnects) or (story.connack is not None and bool(story.connack.code))
         said = said or connection.client_side.gapped  # a DISCONNECT may be among the missing bytes
+        self._note_silence(story, by, explained=said or explained)
         _of(self.ends, connection.server).append(
             End(
                 connection.number, connection.client, connection.client_identifier, story.ended_ns, story.ended_frame,
@@ -173,6 +180,13 @@ class Book:
         normal = story.disconnects.get("client")
         if story.will_topic and (normal is None or normal.code):
             self._await(story)
+
+    def _note_silence(self, story: Story, by: str | None, *, explained: bool) -> None:
+        server, idle, facts = story.connection.server, story.idle_ns, story.facts
+        if facts is not None and (server in self.pauses or len(self.pauses) < MAX_SERVERS):
+            self.pauses[server] = max(self.pauses.get(server, 0), facts.pause_ns)
+        if idle is not None and by == "server" and not explained:
+            _of(self.idle, server).append((story.connection.number, idle))
 
     def _asked_last(self, server: str, client: str, number: int, asked: Asked) -> None:
         if (server, client) not in self.last_asked and len(self.last_asked) >= MAX_CLIENTS:
@@ -195,7 +209,12 @@ class Book:
 
     def published(self, topic: str | None, connection: int, timestamp_ns: int, frame: int, capture: str) -> None:
         """A server has delivered a message: it may be the will of a client."""
-        found = self._awaited.get(topic) if topic else None
+        if not topic:
+            return
+        armed = self._armed.get(topic)
+        if armed is not None:
+            armed.append((connection, timestamp_ns, frame, capture))
+        found = self._awaited.get(topic)
         if not found:
             return
         # The last one that ended: a client that comes and goes has the same will each time.
@@ -259,6 +278,14 @@ class Book:
         waiting = self._awaited.setdefault(topic, [])
         waiting.append(_Awaited(story, story.ended_ns - SECOND, story.ended_ns + delay + WILL_NS))
         del waiting[:-8]
+        for before in self._armed.get(topic, ()):
+            self.published(None if before[1] < story.ended_ns else topic, *before)
+
+    def arm(self, topic: str) -> None:
+        """A CONNECT has a will to a topic."""
+        if topic not in self._armed and len(self._armed) >= MAX_WILLS:
+            self._armed.popitem(last=False)
+        self._armed.setdefault(topic, deque(maxlen=8))
 
 
 def _life(story: Story) -> Life | None:

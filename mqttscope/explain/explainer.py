@@ -28,7 +28,7 @@ DETECTORS: tuple[Callable[[Case], Iterator[Candidate]], ...] = (
     listener.answered_in_another_protocol, listener.tls_to_a_plain_port, listener.plain_to_a_tls_port,
     said.normal, said.server_disconnect, said.connack_refusal, said.no_connack, said.tls_alert, timing.keep_alive,
     timing.no_ping_response, mqtt.taken_over, mqtt.wrong_length, mqtt.violation, mqtt.not_authorized, mqtt.closed_on_packet,
-    mqtt.server_restart, tcp.half_open, tcp.device_restart, tcp.middlebox, tcp.plain_end,
+    mqtt.server_restart, timing.idle_timeout, tcp.half_open, tcp.device_restart, tcp.middlebox, tcp.plain_end,
 )  # fmt: skip
 """All that look at an end."""
 OWN: tuple[Callable[[Case], Iterator[Candidate]], ...] = (
@@ -142,6 +142,8 @@ class Explainer:
         """CONNECT and CONNACK identify the client."""
         connection = event.connection
         if isinstance(found, packets.Connect) and event.direction is C2S:
+            if found.will is not None and found.will.will_topic:
+                self.book.arm(found.will.will_topic)
             if connection.client_identifier:
                 story = self._story(connection)
                 self.book.arrived(story, connection.client_identifier, event.timestamp_ns, event.frame, event.capture)

@@ -472,7 +472,9 @@ class MessageWatch:
         topic = getattr(found, "topic_name", None)
         if isinstance(topic, str) and topic and matches(self.topic_filter, topic) and len(self._begun) < MAX_MESSAGES:
             client = describe.name(event.connection.client_identifier) or event.connection.client
-            self._begun.append(Evidence.at(f"{client} sent the beginning of a message to {describe.name(topic)}", event))
+            self._begun.append(
+                Evidence.at(f"{client} sent the beginning of a message to {describe.name(topic)}", event)
+            )
 
     def _instead(self) -> Iterator[str]:
         """What the capture has where it has no message to the topics that were asked for."""
@@ -498,7 +500,8 @@ class MessageWatch:
                     "Let members of a share that go away for long end their sessions.",
                 )  # fmt: skip
         return made(
-            Fate.OTHER_MEMBER, f"another member of the share ({name}) may have got it, which the capture does not have",
+            Fate.OTHER_MEMBER,
+            f"another member of the share ({name}) may have got it, which the capture does not have",
             "Capture at the broker, and look there which clients are members of the share.",
         )
 
@@ -693,7 +696,12 @@ class MessageWatch:
             return made(Fate.NOT_CONCERNED, f"published it itself, and its subscription to {name} has No Local")
         if wanted.shared and wanted.topic_filter in one.shares:
             return made(Fate.NOT_CONCERNED, f"another member of the share got it ({name})")
-        if one.qos == EXACTLY_ONCE and not one.released and one.answer is not None and not one.source.client_side.gapped:
+        if (
+            one.qos == EXACTLY_ONCE
+            and not one.released
+            and one.answer is not None
+            and not one.source.client_side.gapped
+        ):
             return made(
                 Fate.NOT_RELEASED, f"{one.client} never released it: it sent no PUBREL after the PUBREC",
                 "Let the publisher answer each PUBREC with PUBREL, also after it has reconnected.", frame=one.frame,

@@ -51,6 +51,8 @@ class Cause(StrEnum):
     SERVER_DISCONNECT = "server_disconnect"
     """The server sent DISCONNECT with a reason that no other member names."""
     TLS_FAILURE = "tls_failure"
+    IDLE_TIMEOUT = "idle_timeout"
+    """A proxy, load balancer, firewall or NAT ends connections on which nothing is sent for some time."""
     NO_PING_RESPONSE = "no_ping_response"
     """The client waited for a PINGRESP in vain."""
     HALF_OPEN = "half_open"

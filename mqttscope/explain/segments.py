@@ -151,6 +151,10 @@ class FlowFacts:
     """The last one of them that was taken for a segment of the connection."""
     is_mixed: bool = False
     """Whether segments of two connections are among the facts, which prove nothing then."""
+    data_ns: int = 0
+    """When the last byte came that was new."""
+    pause_ns: int = 0
+    """The longest time between two such bytes."""
 
     def half(self, endpoint: str) -> Half:
         """The direction that an endpoint sends in."""
@@ -329,6 +333,9 @@ class SegmentWatch:
     def _take(self, facts: FlowFacts, key: bytes, seen: Seen) -> None:
         own, other = facts.direction(key)
         if not seen.flags & RST:
+            if seen.length and (not own.begun or distance(own.end, seen.sequence) >= 0):
+                facts.pause_ns = max(facts.pause_ns, seen.timestamp_ns - (facts.data_ns or seen.timestamp_ns))
+                facts.data_ns = seen.timestamp_ns
             _move_on(own, other, seen)
             return
         if not own.resets and not other.resets:

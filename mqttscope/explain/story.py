@@ -330,6 +330,14 @@ class Story:
         return next((one for one in reversed(self.last[side]) if self.is_before(one, side)), None)
 
     @property
+    def idle_ns(self) -> int | None:
+        """Time between the last byte of either side and the end; ``None`` where unknown."""
+        facts = self.facts
+        if facts is None or facts.is_mixed or not facts.data_ns or self.clock_set or facts.data_ns > self.ended_ns:
+            return None
+        return self.ended_ns - facts.data_ns
+
+    @property
     def silent_ns(self) -> int | None:
         """Time between the client's last packet, its DISCONNECT included, and the end; ``None`` where unknown."""
         before = self.last_of("client")

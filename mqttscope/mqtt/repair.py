@@ -11,13 +11,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from mqttscope.mqtt.codec import decode, decode_framed, packet_end
+from mqttscope.mqtt.codec import decode, decode_framed, packet_end, reserved
 from mqttscope.mqtt.constants import MalformedReason, PacketType, ProtocolVersion
-from mqttscope.mqtt.declare import Malformed
+from mqttscope.mqtt.declare import PACKETS, Malformed
 from mqttscope.mqtt.wire import MAX_VARIABLE_BYTE_INTEGER, write_variable_byte_integer
 
 _PUBLISH: Final = PacketType.PUBLISH
 _LENGTH_BYTES: Final = 4
+_LEFT_OVER: Final = (MalformedReason.TRAILING_BYTES, MalformedReason.CONNECT_PAYLOAD_MISMATCH)
 
 
 @dataclass(slots=True, frozen=True)
@@ -97,7 +98,7 @@ def _fields_end(data: bytes, body: int, version: ProtocolVersion) -> int | None:
     found = _framed(data[0], rest, version)
     if not isinstance(found, Malformed):
         return len(rest)
-    only = len(found.faults) == 1 and found.reason is MalformedReason.TRAILING_BYTES
+    only = len(found.faults) == 1 and found.reason in _LEFT_OVER
     return found.offset - 1 - len(write_variable_byte_integer(len(rest))) if only else None
 
 
@@ -117,6 +118,14 @@ def _framed(first: int, body: bytes, version: ProtocolVersion) -> object:
     return decode_framed(bytes((first,)) + length + body, 1 + len(length), version)
 
 
+def _may_begin(first: int, version: ProtocolVersion) -> bool:
+    """Whether a packet may have this first byte."""
+    kind = first >> 4
+    if reserved(kind, version):
+        return False
+    return first & 6 != 6 if kind == _PUBLISH else first & 15 == PACKETS[kind].fixed_flags
+
+
 def _goes_on(data: bytes, at: int, version: ProtocolVersion) -> bool:
     """Whether nothing follows, or whole packets do, of which the last may be unfinished."""
     while at < len(data):
@@ -124,7 +133,7 @@ def _goes_on(data: bytes, at: int, version: ProtocolVersion) -> bool:
         if body < 0:
             return False
         if body == 0 or end > len(data):
-            return data[at] >> 4 in tuple(PacketType)
+            return _may_begin(data[at], version)
         if isinstance(decode(data[at:end], version), Malformed):
             return False
         at = end

@@ -167,7 +167,7 @@ FATES: dict[str, tuple[str, str, str]] = {
     ),
     "the copy of a member's other subscription is not that of the share": (
         f"{MEMBERS_AND_ALL}; @1 > ack; {ON}; @2 < ack; {COPY}; {LATER}",
-        "two not_sent, one delivered",
+        "two other_member, one delivered",
         "*",
     ),
     "the copies of both of its subscriptions": (
@@ -209,6 +209,21 @@ FATES: dict[str, tuple[str, str, str]] = {
     "one before its subscription": (
         f"{WRITER}; {READER}; {SENDS}; {ANSWERS}; {DELIVERS}; {LATER}",
         "reader subscribed_later",
+        "*",
+    ),
+    "its session had ended with its connection, and it did not subscribe again": (
+        f"{READER}; > fin; +1 @2 opened client=reader; {WRITER}; {LATER}",
+        "reader session_gone",
+        "its subscription to plant/7/alarm had ended with its session *",
+    ),
+    "with QoS 2, and its publisher never released it": (
+        f"{READER}; @1 opened client=writer; @1 > publish {TOPIC} x qos=2 id=3; @1 < pubrec 3; {LATER}",
+        "reader not_released",
+        "writer never released it: it sent no PUBREL after the PUBREC",
+    ),
+    "with QoS 2 and released": (
+        f"{READER}; @1 opened client=writer; @1 > publish {TOPIC} x qos=2 id=3; @1 < pubrec 3; @1 > pubrel 3; {LATER}",
+        "reader not_sent",
         "*",
     ),
     "those whose filter comes near are before those who got it": (
@@ -290,7 +305,22 @@ def test_nobody_published() -> None:
     found = trace("opened")
 
     assert found.messages == []
-    assert found.told == [f"No message to {TOPIC} is in the capture: nobody published one, as far as it shows."]
+    assert found.told == [f"The capture contains no message to {TOPIC}."]
+
+
+@each(
+    "text, told",
+    [
+        (f"opened; > publish {TOPIC}/", f"The nearest topic with messages is {TOPIC}/ (a slash at an end is a level of its"
+         " own)."),
+        (f"> connect 3.1.1 will={TOPIC}; < connack", "c1 announced a will to plant/7/alarm (frame 4), and no client was sent"
+         " it in this capture."),
+        ("opened 3.1.1; > raw 30 40 000d 706c616e742f372f616c61726d 78; > fin",
+         "c1 sent the beginning of a message to plant/7/alarm, and not the rest of it (frame 7)."),
+    ],
+)  # fmt: skip
+def test_what_there_is_instead_of_a_message(text: str, told: str) -> None:
+    assert trace(text).told[1:] == [told]
 
 
 def test_a_delivery_without_its_publishing() -> None:

@@ -12,7 +12,7 @@ from mqttscope.explain.model import Candidate, Cause, Certainty, Evidence, Momen
 from mqttscope.explain.segments import Half, Seen, Unanswered
 from mqttscope.mqtt.constants import PacketType
 from mqttscope.mqtt.wire import counted
-from mqttscope.net.segment import ACK, FIN, SYN, distance
+from mqttscope.net.segment import ACK, FIN, RST, SYN, distance
 
 LEAST_REPEATS = 2
 """Segments that come again without an answer so often show that the path is lost."""
@@ -79,7 +79,9 @@ def half_open(case: Case) -> Iterator[Candidate]:
             if silent.finished is not None and lost.since_ns > silent.finished.timestamp_ns:
                 continue  # it had closed: nothing more was to come
             heard = [one for one in silent.recent if lost.since_ns < one.timestamp_ns <= case.story.ended_ns]
-            if any(not one.length and not one.flags & FIN for one in heard):
+            if case.by == other_side(side):
+                heard += [one for one in silent.resets[:1] if one.flags & ACK and one.frame == case.story.ended_frame]
+            if any(not one.length and not one.flags & (FIN | RST) for one in heard):
                 continue  # its TCP answers something: a part of what was sent has arrived
             yield _half_open(case, side, lost, silent, heard[0] if heard else None)
             return
@@ -151,7 +153,11 @@ def _half_open(case: Case, side: str, lost: Unanswered, silent: Half, heard: See
     if heard is not None:
         sent = story.last_of(side)
         what = f"its {sent.what.split(' ')[0]}" if sent is not None and sent.timestamp_ns >= began else "what it sent"
-        when = f"when {MEANING[other]} closed" if case.by == other else f"{describe.span(heard.timestamp_ns - began)} later"
+        when = (
+            f"when {MEANING[other]} closed"
+            if case.by == other
+            else f"{describe.span(heard.timestamp_ns - began)} later"
+        )
         headline = (
             f"The path from {MEANING[side]} to {MEANING[other]} was lost: {MEANING[side]} sent {what} again"
             f" {_times(lost.repeats)}, and {when} it had not arrived."
@@ -161,7 +167,7 @@ def _half_open(case: Case, side: str, lost: Unanswered, silent: Half, heard: See
 
 
 def _segment(seen: Seen) -> str:
-    return "FIN" if seen.flags & FIN else counted(seen.length, "byte")
+    return "FIN" if seen.flags & FIN else "RST" if seen.flags & RST else counted(seen.length, "byte")
 
 
 def _times(count: int) -> str:
@@ -469,7 +475,9 @@ def _plain(case: Case) -> Candidate:
     advice: tuple[str, ...] = ()
     if cut is not None:
         kind, length, total = cut
-        inside = f"{PacketType(kind).name if kind in tuple(PacketType) else 'packet'}: {length:,} of its {total:,} bytes"
+        inside = (
+            f"{PacketType(kind).name if kind in tuple(PacketType) else 'packet'}: {length:,} of its {total:,} bytes"
+        )
         headline = f"{did} inside a {inside} were sent."
         advice = ("Send as many bytes as the Remaining Length of a packet says before anything else is sent.",)
     elif odd is not None:

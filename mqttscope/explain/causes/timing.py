@@ -14,6 +14,12 @@ EXACT_NS = SECOND // 50
 """So much below the limit is still the limit: captures take their times a little later or earlier than brokers."""
 LATE_NS = 10 * SECOND
 """So much later servers close that look at their clients now and then."""
+LEAST_IDLE_NS = 5 * SECOND
+"""Shorter silences before an end are no idle time-out."""
+LEAST_ALIKE = 3
+"""Connections that ended after the same silence."""
+ALIKE = 50
+"""The same: it differs by less than this part."""
 PATIENT_NS = 2 * SECOND
 """A client that closes sooner after its PINGREQ did not do so because of that."""
 
@@ -145,6 +151,34 @@ def _of_the_link(case: Case) -> tuple[list[str | Evidence], tuple[str, ...]]:
             ("Look at the link and the power of the device at that time.", _PATH),
         )
     return [], ()
+
+
+def idle_timeout(case: Case) -> Iterator[Candidate]:
+    """Several connections to a server ended after the same silence: a proxy or firewall counts it.
+
+    A connection that was silent for longer and went on disproves it, and so does a Keep Alive that ran out.
+    """
+    idle, keep_alive = case.story.idle_ns, case.connection.keep_alive
+    if idle is None or case.by != "server" or not case.is_closed or case.story.disconnects or idle < LEAST_IDLE_NS:
+        return
+    if keep_alive and idle >= keep_alive * SECOND * 3 // 2 - EARLY_NS:
+        return
+    known = case.book.idle.get(case.connection.server, ())
+    alike = [number for number, other in known if abs(other - idle) * ALIKE <= idle]
+    if len(alike) < LEAST_ALIKE or case.book.pauses.get(case.connection.server, 0) * ALIKE > idle * (ALIKE + 1):
+        return
+    shown = ", ".join(f"#{one}" for one in alike[:8]) + (", …" if len(alike) > 8 else "")
+    kept = f"shorter than the Keep Alive of {keep_alive} s allows" if keep_alive else "and there is no Keep Alive"
+    yield candidate(
+        Cause.IDLE_TIMEOUT, Certainty.LIKELY,
+        f"An idle time-out of {describe.span(idle)} ended the connection, {kept}: a proxy, load balancer or firewall"
+        " between the two most probably has it.",
+        [
+            Evidence(f"{len(alike)} connections ended {describe.span(idle)} after their last byte ({shown})"),
+            Evidence("no connection to this server went on after a longer silence"), case.closing(),
+        ],
+        weight=83,
+    )  # fmt: skip
 
 
 def no_ping_response(case: Case) -> Iterator[Candidate]:

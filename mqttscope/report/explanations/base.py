@@ -47,6 +47,7 @@ TITLES: dict[Cause, str] = {
     Cause.SERVER_RESTART: "broker stopped or restarted",
     Cause.SERVER_DISCONNECT: "broker disconnected",
     Cause.TLS_FAILURE: "TLS failed",
+    Cause.IDLE_TIMEOUT: "idle time-out",
     Cause.NO_PING_RESPONSE: "no PINGRESP",
     Cause.HALF_OPEN: "path lost (half-open)",
     Cause.DEVICE_RESTART: "device restarted",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mqttscope.explain import describe
 from mqttscope.explain.fates import Trace
-from mqttscope.explain.model import Cause, Evidence, Explanation, Totals
+from mqttscope.explain.model import Evidence, Explanation, Totals
 from mqttscope.report.base import Clock, Sink, View
 from mqttscope.report.explanations.base import TITLES, spoken, verdict
 from mqttscope.report.explanations.restarts import Folding, Restart

@@ -119,7 +119,52 @@ def test_a_server_that_accepts_a_client_meanwhile_has_not_restarted() -> None:
     found = ended_together("@4 opened 3.1.1 client=new")
 
     assert [one.cause for one in found[:3]] == [Cause.SERVER_CLOSED] * 3
-    assert any("accepted connection #4 at the same time" in each.text for each in found[0].first.reasons)
+    assert any("accepted connection #4 in that time" in each.text for each in found[0].first.reasons)
+
+
+def test_a_connection_that_began_after_the_first_end_was_not_ended_by_a_stop() -> None:
+    one, two = explained(*steps_of("opened 3.1.1 client=one; < fin", "+0.5 @1 opened 3.1.1 client=two; @1 < fin"))
+
+    assert [one.cause, two.cause] == [Cause.SERVER_CLOSED] * 2
+    assert Cause.SERVER_RESTART not in causes(one) + causes(two)
+
+
+@each(
+    "message, cause, certainty",
+    [
+        ('publish a "x"*1500', Cause.PACKET_TOO_LARGE, Certainty.LIKELY),
+        ('publish a "x"*900', Cause.SERVER_CLOSED, Certainty.HYPOTHESIS),
+        ("publish a qos=1 id=1", Cause.NOT_AUTHORIZED, Certainty.HYPOTHESIS),
+        ("publish a qos=2 id=1", Cause.NOT_SUPPORTED, Certainty.HYPOTHESIS),
+        (f"publish {'/'.join('a' * 200)}", Cause.SERVER_CLOSED, Certainty.HYPOTHESIS),
+        (f"publish {'/'.join('a' * 201)}", Cause.NOT_SUPPORTED, Certainty.LIKELY),
+    ],
+)
+def test_a_server_that_closes_on_a_message_before_5_0(message: str, cause: Cause, certainty: Certainty) -> None:
+    one = ending("opened 3.1.1", f"> {message}", "< fin")
+
+    assert (one.cause, one.first.certainty) == (cause, certainty)
+
+
+def test_what_the_server_has_acknowledged_is_supported() -> None:
+    taken = "> publish a qos=2 id=1; < pubrec 1; > pubrel 1; < pubcomp 1"
+
+    assert ending("opened 3.1.1", taken, "> publish b qos=2 id=2; < fin").cause is Cause.NOT_AUTHORIZED
+
+
+def test_the_same_message_on_each_connection_is_told() -> None:
+    again = "@{n} opened 3.1.1; @{n} > publish a/b qos=1 id=1; @{n} < fin"
+    found = explained(*steps_of(f"for 0..2: {again}"))
+
+    assert any("on 3 connections (#0, #1, #2)" in told.text for told in found[0].first.reasons)
+
+
+def test_a_length_that_another_one_repairs_comes_before_what_was_read_out_of_its_bytes() -> None:
+    topic = "0001 61"
+    one = ending("opened 3.1.1", f"> raw 30 c8 {topic}" + " 44" * 197, "< fin")
+
+    assert one.cause is Cause.PROTOCOL_VIOLATION
+    assert "it is written as a plain number: C8 in the place of C8 01 (200)" in one.first.headline
 
 
 def test_a_server_may_send_to_some_while_it_stops() -> None:

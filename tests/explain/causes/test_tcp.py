@@ -14,7 +14,7 @@ from mqttscope.explain import Cause, Certainty, Explanation
 from mqttscope.lint.examples import client, closes, on, opened, server
 from mqttscope.mqtt.packets import Disconnect, Pingreq, Pingresp, Publish
 from mqttscope.net.frame import Frame
-from mqttscope.net.segment import ACK, RST, Segment
+from mqttscope.net.segment import ACK, FIN, RST, Segment
 from tests.dissect.conversations import CLIENT, SERVER, Conversation, numbered
 from tests.dissect.talk import CONNACK, Talk, Tape, connect
 from tests.explain.running import capture, explain, explained, of_segments, only
@@ -51,6 +51,36 @@ def test_what_was_damaged_while_nothing_was_acknowledged_is_evidence(damaged: li
     words = {1: "1 segment of", 2: "2 segments of"}
     expected = [f"{words[len(damaged)]} the client came damaged: the checksum is wrong"] if damaged else []
     assert [text for text in reasons if "damaged" in text] == expected
+
+
+@pytest.mark.parametrize("ends", ["fin", "reset"])
+@pytest.mark.parametrize(
+    ("times", "acknowledges", "cause"),
+    [(1, False, "closed"), (2, False, "lost"), (4, False, "lost"), (2, True, "closed")],
+)
+def test_what_had_not_arrived_when_the_other_side_closed_was_lost_on_the_way(
+    times: int, acknowledges: bool, cause: str, ends: str
+) -> None:
+    """The FIN or RST does not acknowledge what was sent again, although a later segment may."""
+    talk = Conversation().open().whole()
+    talk.say(CLIENT, Pingreq())
+    talk.ack(SERVER)
+    (sent,) = talk.say(SERVER, Pingresp())
+    before = talk.stacks[SERVER].next - len(sent.payload)
+    for _ in range(times):
+        talk.wait(1).repeat(sent)
+    if acknowledges:
+        talk.ack(CLIENT)
+    talk.wait(1).put(
+        CLIENT, (FIN if ends == "fin" else RST) | ACK, **({} if acknowledges else {"acknowledges": before})
+    )
+    talk.ack(SERVER)
+    one = of_segments(numbered(talk.tape.segments))[0]
+
+    plain = Cause.CLIENT_CLOSED if ends == "fin" else Cause.CLIENT_RESET
+    assert one.cause is (Cause.HALF_OPEN if cause == "lost" else plain)
+    if cause == "lost":
+        assert "sent its PINGRESP again" in one.first.headline
 
 
 @pytest.mark.parametrize("data", [b"", b"\0"], ids=["empty", "one byte"])
@@ -290,7 +320,7 @@ def test_a_packet_that_the_reset_cut_is_not_missing(bytes_are: str, doubt: list[
     first = of_segments(numbered(talk.tape.segments))[0].first
 
     assert [each.text for each in first.doubts] == doubt
-    ending = "; no DISCONNECT was captured." if doubt else " without a DISCONNECT."
+    ending = "; no DISCONNECT was captured." if doubt else " inside a PUBLISH: 5 of its 34 bytes were sent."
     assert first.headline == "The client reset the connection (RST)" + ending
     assert first.certainty is (Certainty.HYPOTHESIS if doubt else Certainty.LIKELY)
 

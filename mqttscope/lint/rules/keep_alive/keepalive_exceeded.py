@@ -71,8 +71,11 @@ class KeepaliveExceeded(Rule):
         percent = self.set["tolerance_percent"]
         if quiet <= allowed_ns(at, limit, percent) or server_value_ignored(at, quiet, percent):
             return None
-        # Bytes that waited after a hole were sent before they could be read.
-        sure = at.party.acknowledged >= 0
+        # Bytes that waited after a hole were sent before they could be read.  What a client sends on a dead path never
+        # comes either: then it has not received what the server sent in that time.
+        heard, server = at.party.acknowledged, at.history.server
+        is_dead = 0 <= heard < server.position and at.begun_ns - server.segment_ns > SECOND
+        sure = heard >= 0 and not is_dead
         told = f"client was silent for {quiet / SECOND:.1f} s before {packet_name(packet)}, its Keep Alive is {limit} s"
         return self.report("", told, confidence=None if sure else Confidence.LIKELY)
 
