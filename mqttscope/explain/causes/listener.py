@@ -1,4 +1,4 @@
-"""Causes of a client that speaks to the wrong port: plain MQTT, TLS, WebSockets and web servers taken for each other."""
+"""Causes of a client that speaks to the wrong port: plain MQTT, TLS, WebSockets and web servers mixed up."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ NOT_MQTT = "ENC109"
 PLAIN_PORT = "1883"
 _TLS_HERE = ("Use TLS on this port, or send plain MQTT to the port for it (usually 1883).",)
 _WEB_HERE = (
-    "This port is one for the web: use MQTT over WebSocket (ws://) here, or send MQTT to the port for it (usually"
-    " 1883).",
+    (
+        "This port is one for the web: use MQTT over WebSocket (ws://) here, or send MQTT to the port for it (usually"
+        " 1883)."
+    ),
 )
 _PLAIN_HERE = ("Switch TLS off for this port, or connect to the broker's port for TLS (usually 8883).",)
 _NO_WEB_HERE = ("Connect to the broker's listener for WebSockets (often 8080, 9001 or 443), or use plain MQTT here.",)
