@@ -163,8 +163,8 @@ ADVICE: dict[Cause, tuple[str, ...]] = {
         " cipher suites that both sides have."),
     ),
     Cause.IDLE_TIMEOUT: (
-        ("Choose a Keep Alive that is shorter than this time-out, or raise the idle time-out of the proxy, load balancer"
-        " or firewall before the broker."),
+        ("Choose a Keep Alive that is shorter than this time-out, or raise the idle time-out of the proxy, load"
+        " balancer or firewall before the broker."),
     ),
     Cause.NO_PING_RESPONSE: (
         ("Find out which side lost the other: capture at the broker at the same time. Where the PINGREQ arrives there,"

@@ -27,8 +27,9 @@ DETECTORS: tuple[Callable[[Case], Iterator[Candidate]], ...] = (
     tcp.without_packets,
     listener.answered_in_another_protocol, listener.tls_to_a_plain_port, listener.plain_to_a_tls_port,
     said.normal, said.server_disconnect, said.connack_refusal, said.no_connack, said.tls_alert, timing.keep_alive,
-    timing.no_ping_response, mqtt.taken_over, mqtt.wrong_length, mqtt.violation, mqtt.not_authorized, mqtt.closed_on_packet,
-    mqtt.server_restart, timing.idle_timeout, tcp.half_open, tcp.device_restart, tcp.middlebox, tcp.plain_end,
+    timing.no_ping_response, mqtt.taken_over, mqtt.wrong_length, mqtt.violation, mqtt.not_authorized,
+    mqtt.closed_on_packet, mqtt.server_restart, timing.idle_timeout, tcp.half_open, tcp.device_restart,
+    tcp.middlebox, tcp.plain_end,
 )  # fmt: skip
 """All that look at an end."""
 OWN: tuple[Callable[[Case], Iterator[Candidate]], ...] = (

@@ -931,8 +931,8 @@ def _suspects(one: Published) -> Iterator[str]:
     if not one.got:
         if one.source.version != ProtocolVersion.V5:
             yield (
-                f"Look whether {one.client} may publish to this topic: before MQTT 5.0 the broker acknowledges also what"
-                " its access rules forbid."
+                f"Look whether {one.client} may publish to this topic: before MQTT 5.0 the broker acknowledges also"
+                " what its access rules forbid."
             )
         yield "Look whether the broker's access rules let the client read this topic; a SUBACK need not refuse that."
     yield _QUEUE

@@ -63,7 +63,7 @@ def test_standard_input_and_compressed_captures_say_the_same() -> None:
 def test_several_captures_are_one_run() -> None:
     found = told(capture("half-open"), capture("reset-by-middlebox"))
 
-    assert [one["cause"] for one in found["explanations"]] == ["half_open", "middlebox_reset"]
+    assert [one["cause"] for one in found["explanations"]] == ["middlebox_reset", "half_open"]
     assert found["totals"]["connections"] == 3
 
 
@@ -72,7 +72,7 @@ def test_a_file_takes_the_report(tmp_path: Path) -> None:
     result = run(capture("half-open"), "--format", "markdown", "--output", path)
 
     assert result.text == ""
-    assert path.read_text("utf-8").startswith("### ")
+    assert path.read_text("utf-8").startswith("* **What broke**: ")
 
 
 def test_messages_are_explained_instead_of_ends() -> None:

@@ -311,14 +311,20 @@ def test_nobody_published() -> None:
 @each(
     "text, told",
     [
-        (f"opened; > publish {TOPIC}/", (f"The nearest topic with messages is {TOPIC}/ (a slash at an end is a level of its"
-         " own).")),
-        (f"> connect 3.1.1 will={TOPIC}; < connack", ("c1 announced a will to plant/7/alarm (frame 4), and no client was sent"
-         " it in this capture.")),
-        ("opened 3.1.1; > raw 30 40 000d 706c616e742f372f616c61726d 78; > fin",
-         "c1 sent the beginning of a message to plant/7/alarm, and not the rest of it (frame 7)."),
+        (
+            f"opened; > publish {TOPIC}/",
+            f"The nearest topic with messages is {TOPIC}/ (a slash at an end is a level of its own).",
+        ),
+        (
+            f"> connect 3.1.1 will={TOPIC}; < connack",
+            f"c1 announced a will to {TOPIC} (frame 4), and no client was sent it in this capture.",
+        ),
+        (
+            "opened 3.1.1; > raw 30 40 000d 706c616e742f372f616c61726d 78; > fin",
+            f"c1 sent the beginning of a message to {TOPIC}, and not the rest of it (frame 7).",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_there_is_instead_of_a_message(text: str, told: str) -> None:
     assert trace(text).told[1:] == [told]
 

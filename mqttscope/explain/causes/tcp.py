@@ -493,7 +493,8 @@ def _plain(case: Case) -> Candidate:
     if back is not None:
         reasons.insert(-1, Evidence.at(f"the client connected again as #{back.connection} ({back.client})", back))
     return candidate(
-        cause, sure, headline, reasons, [unknown], case.violations("server"), advice=advice, usual=not advice, weight=20,
+        cause, sure, headline, reasons, [unknown], case.violations("server"), advice=advice, usual=not advice,
+        weight=20,
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The first five lines of a report: what broke, for how many clients, since when, most probably why, what to look at."""
+"""The first five lines of a report: what broke, for how many clients, since when, why, and what to look at."""
 
 from __future__ import annotations
 

@@ -6,7 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from tempfile import SpooledTemporaryFile
+from tempfile import TemporaryFile
+from typing import IO
 
 from mqttscope.explain import describe
 from mqttscope.explain.book import MOMENT_NS
@@ -163,19 +164,26 @@ class Held:
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
-        self._kept = SpooledTemporaryFile(max_size=MAX_KEPT_BYTES)  # noqa: SIM115
+        self._kept = bytearray()
+        self._file: IO[bytes] | None = None
 
     def write(self, data: bytes) -> None:
         """Keep some bytes."""
-        self._kept.write(data)
+        self._kept += data
+        if len(self._kept) > MAX_KEPT_BYTES:
+            self._file = self._file or TemporaryFile()  # noqa: SIM115
+            self._file.write(self._kept)
+            self._kept.clear()
 
     def release(self, first: bytes) -> None:
         """Write the first lines and all that was kept."""
         self._sink.write(first)
-        self._kept.seek(0)
-        while piece := self._kept.read(PIECE_BYTES):
-            self._sink.write(piece)
-        self._kept.close()
+        if self._file is not None:
+            self._file.seek(0)
+            while piece := self._file.read(PIECE_BYTES):
+                self._sink.write(piece)
+            self._file.close()
+        self._sink.write(bytes(self._kept))
 
 
 class Folding:

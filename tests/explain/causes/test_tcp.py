@@ -71,9 +71,8 @@ def test_what_had_not_arrived_when_the_other_side_closed_was_lost_on_the_way(
         talk.wait(1).repeat(sent)
     if acknowledges:
         talk.ack(CLIENT)
-    talk.wait(1).put(
-        CLIENT, (FIN if ends == "fin" else RST) | ACK, **({} if acknowledges else {"acknowledges": before})
-    )
+    heard = talk.stacks[SERVER].next if acknowledges else before
+    talk.wait(1).put(CLIENT, (FIN if ends == "fin" else RST) | ACK, acknowledges=heard)
     talk.ack(SERVER)
     one = of_segments(numbered(talk.tape.segments))[0]
 

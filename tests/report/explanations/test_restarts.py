@@ -8,11 +8,14 @@ from dataclasses import replace
 import pytest
 
 from mqttscope.explain.book import MOMENT_NS
-from mqttscope.explain.model import Certainty
+from mqttscope.explain.causes.case import RETURN_NS
+from mqttscope.explain.causes.mqtt import GONE_NS
+from mqttscope.explain.model import Cause, Certainty
 from mqttscope.report.base import View
 from mqttscope.report.escape import cells
 from mqttscope.report.explanations.base import make_reporter
 from mqttscope.report.explanations.restarts import MAX_NAMED, Restarts
+from tests.each import each
 from tests.explain.running import capture, explain
 from tests.report.explanations.samples import Pages, report
 
@@ -52,15 +55,38 @@ def test_a_large_restart_is_short() -> None:
 
 def test_two_restarts_and_two_servers_are_events_of_their_own() -> None:
     one = explain(capture("broker-restarts"))[0]
-    later = replace(one, ended_ns=one.ended_ns + MOMENT_NS + 1)
+    later = replace(one, ended_ns=one.ended_ns + RETURN_NS + 1)
     other = replace(one, server="127.0.0.1:1884")
     restarts = Restarts()
 
     assert restarts.takes(one)
     assert restarts.takes(other)
+    assert [*restarts.due(later.ended_ns - 1)] == []
     assert [each.first.server for each in restarts.due(later.ended_ns)] == [one.server, other.server]
     assert restarts.takes(later)
     assert [each.count for each in restarts.due()] == [1]
+
+
+@each("apart, events", [(MOMENT_NS, [2]), (MOMENT_NS + 1, [1, 1])])
+def test_ends_belong_together_however_late_they_are_told(apart: int, events: list[int]) -> None:
+    one = explain(capture("broker-restarts"))[0]
+    restarts = Restarts()
+    for ended_ns in (one.ended_ns, one.ended_ns + apart):
+        assert restarts.takes(replace(one, ended_ns=ended_ns))
+
+    assert [each.count for each in restarts.due()] == events
+
+
+def test_refused_attempts_belong_to_the_stop_before_them() -> None:
+    one = explain(capture("broker-restarts"))[0]
+    refused = replace(one, candidates=(replace(one.first, cause=Cause.NOT_LISTENING),))
+    restarts = Restarts()
+    for each_one, after in ((one, 0), (refused, 1), (refused, GONE_NS), (refused, 3 * GONE_NS)):
+        assert restarts.takes(replace(each_one, ended_ns=one.ended_ns + after))
+    first, second = restarts.due()
+
+    assert [(each.count, each.refusals) for each in (first, second)] == [(1, 2), (0, 1)]
+    assert first.afterwards[0].text == "2 attempts to connect refused, the first at this time"
 
 
 def test_an_event_is_as_sure_as_its_surest_end() -> None:

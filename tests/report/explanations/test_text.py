@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from mqttscope.report.base import View
 from mqttscope.report.escape import cells
+from mqttscope.report.explanations import restarts
 from mqttscope.report.explanations.base import make_reporter
 from tests.each import each
 from tests.explain.running import capture, explain
@@ -64,7 +67,9 @@ def test_no_duration_is_told_where_the_clock_was_set_back() -> None:
     one = explain(capture("half-open"))[0]
     for form in ("text", "markdown"):
         pages = Pages()
-        make_reporter(form, pages, View(width=0)).feed(replace(one, clock_set=True, ended_ns=one.opened_ns - 5))
+        made = make_reporter(form, pages, View(width=0))
+        made.feed(replace(one, clock_set=True, ended_ns=one.opened_ns - 5))
+        made.close(None)
         assert "-0.0 ms" not in pages.text
         assert "open for" not in pages.text
         assert "after -" not in pages.text
@@ -82,3 +87,14 @@ def test_the_return_of_a_client_stands_once() -> None:
 
     assert one.afterwards[0].text.startswith("the client came back")
     assert not any("connected again" in told.text for told in one.first.reasons)
+
+
+@pytest.mark.parametrize("limit", [10_000_000, 100])
+def test_the_first_lines_come_before_all_that_was_kept(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restarts, "MAX_KEPT_BYTES", limit)
+    lines = report("text", "half-open").splitlines()
+
+    assert [line.split("  ")[0] for line in lines[:5]] == ["What broke", "Clients", "Since", "Why", "Look at"]
+    assert lines[5] == ""
+    assert lines[6].startswith("#0 valve-3: path lost (half-open)")
+    assert lines[-1].startswith("Of the others")
