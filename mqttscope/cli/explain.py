@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from mqttscope.cli.command import OUTPUT, SELECTION, group, make_command, on_command_line, option, options
+from mqttscope.cli.errors import ErrorTranslation
 from mqttscope.cli.main import EXIT_UNREADABLE
 from mqttscope.cli.options import ConnectionNumber, FileOptions, ProtocolOptions, captures_argument, colour_option
 
 if TYPE_CHECKING:
     from mqttscope.events import Event
     from mqttscope.explain import Explanation
+    from mqttscope.explain.broker_log import BrokerLog
+    from mqttscope.lint.rule import Rule
 
 
 @options
@@ -35,6 +39,13 @@ class ExplainOptions:
     message: str | None = option(
         SELECTION, "--message", metavar="TOPIC",
         help="Why messages to this topic or Topic Filter did not arrive, instead of ends.",
+    )  # fmt: skip
+    broker_log: str | None = option(
+        SELECTION, "--broker-log", metavar="FILE", type=click.Path(exists=True, dir_okay=False, readable=True),
+        help="Log of the broker (mosquitto, EMQX, HiveMQ, NATS): confirm or contradict causes with its lines.",
+    )  # fmt: skip
+    profile: str | None = option(
+        SELECTION, "--profile", metavar="NAME|FILE", help="Look for ends after what this broker or service refuses.",
     )  # fmt: skip
     form: str = option(
         OUTPUT, "--format", type=click.Choice(("text", "json", "markdown", "html")), default="text", show_default=True,
@@ -112,13 +123,15 @@ def command(given: ExplainOptions) -> int:
     file = run.file(view, given.output, colour=given.colour)
     sink = run.sink(file)
     reporter = make_reporter(given.form, sink, view, every=bool(given.asked()))
-    explainer = Explainer()
+    log = None if given.broker_log is None else read_broker_log(given.broker_log)
+    explainer = Explainer(log=log)
     # Clients that were asked for have their missed messages told with their ends.
     shape = given.message or ("#" if given.clients else None)
     messages = None if shape is None else MessageWatch(shape)
     choice, linter = Choice(given), None
     if given.message is None:
-        linter = Linter([usual_rule(rule) for rule in select().values()], together=run.reading.deduplicate)
+        rules = [*(usual_rule(rule) for rule in select().values()), *rules_of_profile(given.profile)]
+        linter = Linter(rules, together=run.reading.deduplicate)
     segments = run.dissector.clock.follow(run.segments(explainer.watch.frames))
     with run.until_interrupted():
         for event in run.events(explainer.watch.segments(segments)):
@@ -133,6 +146,8 @@ def command(given: ExplainOptions) -> int:
                     reporter.feed(one)
     for one in filter(choice.takes, explainer.close()):
         reporter.feed(one)
+    for told in [] if log is None else log.summary():
+        click.echo(told, err=True)
     if messages is not None:
         reporter.trace(messages.trace(given.is_of if given.clients else None, missed=given.message is None))
     if given.form == HTML and file is not None and run.read_nothing:
@@ -144,6 +159,27 @@ def command(given: ExplainOptions) -> int:
         file.close()
     code = run.end(connections=given.connection, matched=bool(choice.shown))
     return code if run.dissector.connections else EXIT_UNREADABLE
+
+
+def rules_of_profile(name: str | None) -> list[Rule]:
+    """The rules that check the limits of a profile."""
+    from mqttscope.lint.profile import ProfileError, load, rules_of
+
+    if name is None:
+        return []
+    with ErrorTranslation(click.UsageError, ProfileError):
+        return rules_of(load(name, Path.cwd()))
+
+
+def read_broker_log(path: str) -> BrokerLog:
+    """The lines of a broker's log about its clients."""
+    from mqttscope.explain.broker_log import BrokerLog, iterate
+
+    try:
+        with Path(path).open("rb") as lines:
+            return BrokerLog.of(iterate(lines))
+    except OSError as error:
+        raise click.UsageError(f"--broker-log: {path} cannot be read: {error.strerror}") from error
 
 
 class Choice:

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from mqttscope.explain import describe
 from mqttscope.explain.model import Evidence
-from mqttscope.explain.story import Asked, Story
+from mqttscope.explain.story import LastPublish, Story
 from mqttscope.session.connection import Connection
 
 MAX_CLIENTS = 50_000
@@ -95,13 +95,13 @@ class Book:
     answered_syns: OrderedDict[str, deque[Arrival]] = field(default_factory=OrderedDict)
     """Connections whose SYN the host of the server has answered, by its endpoint."""
     borne: OrderedDict[str, set[str]] = field(default_factory=OrderedDict)
-    """What a server has acknowledged, as in `story.Asked.features`, by its endpoint."""
-    last_asked: OrderedDict[tuple[str, str], list[tuple[int, Asked]]] = field(default_factory=OrderedDict)
+    """What a server has acknowledged, as in `story.LastPublish.features`, by its endpoint."""
+    last_asked: OrderedDict[tuple[str, str], list[tuple[int, LastPublish]]] = field(default_factory=OrderedDict)
     """The last PUBLISH of a client on connections that its server ended, with their numbers, by server and client."""
     idle: OrderedDict[str, deque[tuple[int, int]]] = field(default_factory=OrderedDict)
     """Connections that a server ended in silence, and how long nothing had been sent, by its endpoint."""
     pauses: OrderedDict[str, int] = field(default_factory=OrderedDict)
-    """The longest time in which nothing was sent on a connection that went on, by the endpoint of its server."""
+    """The longest time in which nothing was sent on a connection that stayed open, by the endpoint of its server."""
     plain: OrderedDict[str, Arrival] = field(default_factory=OrderedDict)
     """The first CONNECT without TLS that a server accepted, by its endpoint."""
     secure: OrderedDict[str, Arrival] = field(default_factory=OrderedDict)
@@ -188,7 +188,7 @@ class Book:
         if idle is not None and by == "server" and not explained:
             _of(self.idle, server).append((story.connection.number, idle))
 
-    def _asked_last(self, server: str, client: str, number: int, asked: Asked) -> None:
+    def _asked_last(self, server: str, client: str, number: int, asked: LastPublish) -> None:
         if (server, client) not in self.last_asked and len(self.last_asked) >= MAX_CLIENTS:
             self.last_asked.popitem(last=False)
             self.dropped["clients"] += 1

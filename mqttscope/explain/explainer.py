@@ -9,6 +9,7 @@ from dataclasses import replace
 from mqttscope import events
 from mqttscope.explain import describe
 from mqttscope.explain.book import Book
+from mqttscope.explain.broker_log import BrokerLog
 from mqttscope.explain.causes import listener, mqtt, said, tcp, timing
 from mqttscope.explain.causes.case import MEANING, RETURN_NS, Case, in_frames
 from mqttscope.explain.model import QUIET, Candidate, Cause, Evidence, Explanation, Moment, Totals
@@ -28,8 +29,8 @@ DETECTORS: tuple[Callable[[Case], Iterator[Candidate]], ...] = (
     listener.answered_in_another_protocol, listener.tls_to_a_plain_port, listener.plain_to_a_tls_port,
     said.normal, said.server_disconnect, said.connack_refusal, said.no_connack, said.tls_alert, timing.keep_alive,
     timing.no_ping_response, mqtt.taken_over, mqtt.wrong_length, mqtt.violation, mqtt.not_authorized,
-    mqtt.closed_on_packet, mqtt.server_restart, timing.idle_timeout, tcp.half_open, tcp.device_restart,
-    tcp.middlebox, tcp.plain_end,
+    mqtt.beyond_profile, mqtt.closed_on_packet, mqtt.server_restart, timing.idle_timeout, tcp.half_open,
+    tcp.device_restart, tcp.middlebox, tcp.plain_end,
 )  # fmt: skip
 """All that look at an end."""
 OWN: tuple[Callable[[Case], Iterator[Candidate]], ...] = (
@@ -41,7 +42,11 @@ OWN: tuple[Callable[[Case], Iterator[Candidate]], ...] = (
     mqtt.violation,
 )
 """Those of them that look at what one connection alone did."""
-SPECIAL: tuple[Callable[[Case], Iterator[Candidate]], ...] = (mqtt.not_authorized, mqtt.closed_on_packet)
+SPECIAL: tuple[Callable[[Case], Iterator[Candidate]], ...] = (
+    mqtt.not_authorized,
+    mqtt.beyond_profile,
+    mqtt.closed_on_packet,
+)
 """Those that look at what one connection asked for, and what a server that stops may have met by chance."""
 SAID = 100
 """The weight from which on a packet names the cause: nothing competes with it."""
@@ -64,8 +69,10 @@ class Explainer:
     ``watch`` has to see the segments before the dissector does.
     """
 
-    def __init__(self, watch: SegmentWatch | None = None) -> None:
+    def __init__(self, watch: SegmentWatch | None = None, log: BrokerLog | None = None) -> None:
         self.watch = watch or SegmentWatch()
+        self.log = log
+        """The log of the broker, which confirms or contradicts causes."""
         self.book = Book()
         self.totals = Totals()
         self.stories: dict[int, Story] = {}
@@ -151,6 +158,8 @@ class Explainer:
         elif isinstance(found, packets.Connack) and event.direction is not C2S:
             story = self._story(connection)
             self.book.answered(story, connection.client_identifier, accepted=not found.reason_code)
+            if self.log is not None and not found.reason_code:
+                self.log.accepted(connection.client_identifier or "", connection.client, event.timestamp_ns)
 
     def _findings(self, findings: Iterable[Finding]) -> None:
         for one in findings:
@@ -193,6 +202,8 @@ class Explainer:
             self.watch.settle(story.facts)
         case = Case(story, self.book, self.watch)
         found = ranked(one for detect in DETECTORS for one in detect(case))
+        if self.log is not None:
+            found = self.log.judged(case, found)
         if story.clock_set:
             found = tuple(replace(one, reasons=in_frames(one.reasons)) for one in found)
         made = self._made(case, found)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from mqttscope.explain.model import Evidence
+from mqttscope.mqtt import ProtocolVersion
+from mqttscope.mqtt.topics import matches
 from mqttscope.mqtt.wire import counted
 from mqttscope.session.connection import Connection
 
+SECOND = 1_000_000_000
+QUEUE = "Look in the log of the broker for messages that it dropped: a full queue, or a rate limit."
 NEVER = 1 << 62
 """A time that does not come."""
 
@@ -307,3 +312,65 @@ class Trace:
     messages: list[MessageFate]
     told: list[str]
     """About all of them."""
+
+
+def held_by(client: Subscriber, topic: str) -> Held | None:
+    """How a client stands to a topic: its best subscription, if any."""
+    found: Wanted | None = None
+    for one in client.filters.values():
+        if matches(one.plain_filter, topic, shared=False) and (found is None or _rank(one) > _rank(found)):
+            found = one
+    if found is None:
+        return None
+    connection = client.connection
+    if connection is None:
+        return Held(
+            found, online=False, number=client.number, keeps=client.keeps, left_ns=client.left_ns,
+            left_frame=client.left_frame, was_cut=client.was_cut,
+        )  # fmt: skip
+    full = connection.server_side.in_flight >= connection.client_side.receive_maximum
+    return Held(
+        found, True, connection.number, full, connection.client_side.maximum_packet_size, bool(connection.one_sided),
+        keeps_session(connection), reader=connection,
+    )  # fmt: skip
+
+
+def keeps_session(connection: Connection) -> bool:
+    """Whether a session survives its connection, as far as the client has asked for it."""
+    if connection.version == ProtocolVersion.V5:
+        return bool(connection.session_expiry_interval)
+    return connection.clean_start is False
+
+
+def due_ns(one: Published) -> int:
+    """When a message should have come: when the last one got it of those who did at once, else within a second."""
+    until_ns = one.latest_ns + SECOND
+    return max((got.timestamp_ns for got in one.got.values() if got.timestamp_ns <= until_ns), default=until_ns)
+
+
+def is_loss(fate: Fate, message: Published, held: Held, client: Subscriber) -> bool:
+    """Whether a client that did not get a message had reason to expect it.
+
+    Where it was away, it has to have come back: as a session that was kept, or after it was cut off.
+    """
+    if fate in (Fate.NOT_SENT, Fate.EXPIRED, Fate.TOO_LARGE):
+        return True
+    if fate not in (Fate.SESSION_GONE, Fate.OFFLINE) or not (held.keeps or held.was_cut):
+        return False
+    return any(returned_ns > message.timestamp_ns for returned_ns, *_ in client.returns)
+
+
+def _rank(one: Wanted) -> tuple[bool, bool, bool, int]:
+    return one.ended_ns is None, one.code is None or one.code < 0x80, one.granted_ns is not None, one.qos
+
+
+def suspects(one: Published) -> Iterator[str]:
+    """Where to look for a message that the broker had and did not send."""
+    if not one.got:
+        if one.source.version != ProtocolVersion.V5:
+            yield (
+                f"Look whether {one.client} may publish to this topic: before MQTT 5.0 the broker acknowledges also"
+                " what its access rules forbid."
+            )
+        yield "Look whether the broker's access rules let the client read this topic; a SUBACK need not refuse that."
+    yield QUEUE

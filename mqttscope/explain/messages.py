@@ -9,25 +9,26 @@ from __future__ import annotations
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
-from difflib import SequenceMatcher
-from typing import Any, Protocol
+from typing import Any
 
 from mqttscope.events import ConnectionClosed, Event, GapEvent, MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.explain import describe
 from mqttscope.explain.book import host
+from mqttscope.explain.deliveries import EXACTLY_ONCE, Deliveries, likeness
 from mqttscope.explain.fates import (
     NEVER,
     Delivery,
     Fate,
     Got,
-    Held,
     Loss,
     MessageFate,
     Published,
     Subscriber,
     Trace,
     Wanted,
+    held_by,
+    is_loss,
+    keeps_session,
 )
 from mqttscope.explain.model import Evidence
 from mqttscope.mqtt import PacketType, ProtocolVersion, packets
@@ -53,31 +54,12 @@ MAX_DISTINCT = 100_000
 """Different filters of all clients that are remembered."""
 MAX_HELD = 200_000
 """Clients that had a subscription when a message was published, over all messages."""
-MAX_COMPARED = 500_000
-"""Comparisons of topics with filters that do not match them."""
-MAX_COMPARED_LENGTH = 256
-"""Characters of a topic that filters are compared with by their letters."""
-LIKE = 0.75
-"""How like the topic a filter has to be to be named, from 0 to 1."""
-SECOND = 1_000_000_000
-_KEEP = (
-    "Connect without Clean Start and, in 5.0, with a Session Expiry Interval; subscribe after each CONNACK with Session"
-    " Present 0."
-)
-_QUEUE = "Look in the log of the broker for messages that it dropped: a full queue, or a rate limit."
-EXACTLY_ONCE = 2
 _ANSWERS = (PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBCOMP)
 MAX_OTHERS = 10_000
 """Topics of other messages that are remembered, to name the nearest ones."""
 MAX_NEAREST = 3
 """Topics that are named where nobody published to the one that was asked for."""
 NO_SUBSCRIBERS = 0x10
-
-
-class _Making(Protocol):
-    """Makes the fate of a client, with the place that shows it."""
-
-    def __call__(self, fate: Fate, said: str, *advice: str, frame: int = 0, now: int = 0) -> Delivery: ...
 
 
 class MessageWatch:
@@ -111,17 +93,16 @@ class MessageWatch:
         """CONNECT packets with a will for the topics that were asked for."""
         self._begun: list[Evidence] = []
         """Messages for these topics of which the beginning alone was sent."""
-        self._filters: dict[str, dict[tuple[str, str], None]] = {}
+        self.filters: dict[str, dict[tuple[str, str], None]] = {}
         """Clients by what their filters are compared with; some may have subscribed to something else since."""
         self._index = FilterIndex()
         """The same filters, found by the topics that they match."""
         self.uncompared = 0
         """Topics beyond `MAX_COMPARED`."""
-        self._near: dict[str, dict[str, tuple[float, str]]] = {}
-        """Filters that are like a topic and do not match it, with the difference in words, by topic."""
+        self._deliveries = Deliveries(self)
         self._named: set[tuple[str, tuple[str, str]]] = set()
         """Topics, and clients whose filters come near them, that were told."""
-        self._held = self._compared = self._count = 0
+        self._held = self.compared = self._count = 0
         self._expected: dict[tuple[str, str, int], dict[int, None]] = {}
         """Numbers of messages by server, topic and checksum of the payload."""
         self._complete: dict[int, None] = {}
@@ -130,11 +111,11 @@ class MessageWatch:
         """Messages that no captured client had a subscription for, and that had to make room for others."""
         self._unwanted: dict[int, None] = {}
         """Numbers of such messages that are still followed."""
-        self._now_ns = 0
+        self.now_ns = 0
 
     def feed(self, event: Event) -> None:
         """Take one event."""
-        self._now_ns = max(self._now_ns, getattr(event, "timestamp_ns", 0))
+        self.now_ns = max(self.now_ns, getattr(event, "timestamp_ns", 0))
         if isinstance(event, PacketEvent):
             self._packet(event)
         elif isinstance(event, MalformedEvent | UnparsedEvent):
@@ -152,7 +133,7 @@ class MessageWatch:
                 end = event.timestamp_ns, event.frame
                 known.ends[event.connection.number] = min(known.ends.get(event.connection.number, end), end)
             if known is not None and known.connection is event.connection:
-                known.connection, known.keeps = None, _keeps(event.connection)
+                known.connection, known.keeps = None, keeps_session(event.connection)
                 known.was_cut = event.connection.disconnect_by is None
                 if event.connection.closed_how != "capture_end":
                     known.left_ns, known.left_frame = event.timestamp_ns, event.frame
@@ -223,8 +204,8 @@ class MessageWatch:
         del self.clients[endpoint]
         known.name = describe.name(key[1])
         for one in known.filters.values():
-            self._filters[one.plain_filter].pop(endpoint, None)
-            self._filters[one.plain_filter][key] = None
+            self.filters[one.plain_filter].pop(endpoint, None)
+            self.filters[one.plain_filter][key] = None
         self.clients[key] = known
         return known
 
@@ -267,13 +248,13 @@ class MessageWatch:
                 continue
             share = parse_shared(row.topic_filter) if event.connection.version == ProtocolVersion.V5 else None
             plain = row.topic_filter if share is None else share[1]
-            if plain not in self._filters:
-                if len(self._filters) >= MAX_DISTINCT:
+            if plain not in self.filters:
+                if len(self.filters) >= MAX_DISTINCT:
                     known.complete = False
                     continue
-                self._filters[plain] = {}
+                self.filters[plain] = {}
                 self._index.add(plain, plain)
-            self._filters[plain][_key(event.connection)] = None
+            self.filters[plain][_key(event.connection)] = None
             before = known.filters.get(row.topic_filter)
             known.filters[row.topic_filter] = Wanted(
                 row.topic_filter, plain, share is not None, row.maximum_qos,
@@ -323,7 +304,7 @@ class MessageWatch:
             one = self.clients.get(other)
             if one is None or one.server != made.server:
                 continue
-            held = _held(one, made.topic)
+            held = held_by(one, made.topic)
             if held is None:
                 continue
             if self._held >= MAX_HELD:
@@ -356,7 +337,7 @@ class MessageWatch:
 
     def _matching(self, topic: str) -> Iterable[tuple[str, str]]:
         """Clients that have, or had, a filter which matches a topic."""
-        return dict.fromkeys(key for plain in self._index.match(topic) for key in self._filters[plain])
+        return dict.fromkeys(key for plain in self._index.match(topic) for key in self.filters[plain])
 
     def _acknowledged(self, event: PacketEvent) -> None:
         identifier = getattr(event.packet, "packet_identifier", None) or 0
@@ -486,35 +467,6 @@ class MessageWatch:
         for (_, why), one in sorted(near, key=lambda each: -each[0][0])[:MAX_NEAREST]:
             yield f"The nearest topic with messages is {describe.name(one)}{why}."
 
-    def _of_the_share(self, one: Published, client: Subscriber, made: _Making, wanted: Wanted) -> Delivery:
-        """The fate of a message for a member of a share to which nobody of the share got it."""
-        name = describe.name(wanted.topic_filter)
-        for other in self.clients.values():
-            theirs = other.filters.get(wanted.topic_filter)
-            if other is client or other.server != client.server or theirs is None or theirs.ended_ns is not None:
-                continue
-            if other.connection is None and other.keeps and (theirs.code or 0) < FAILURE:
-                return made(
-                    Fate.OTHER_MEMBER, f"{other.name}, which is away with its session, is a member of the share"
-                    f" ({name}) too: the broker may hold the message for it",
-                    "Let members of a share that go away for long end their sessions.",
-                )  # fmt: skip
-        return made(
-            Fate.OTHER_MEMBER,
-            f"another member of the share ({name}) may have got it, which the capture does not have",
-            "Capture at the broker, and look there which clients are members of the share.",
-        )
-
-    def _is_between(self, one: Published, client: Subscriber) -> bool:
-        """Whether the client was sent messages of the same publisher, topic and QoS before and after this one."""
-        key = next((key for key, known in self.clients.items() if known is client), None)
-        times = [
-            other.timestamp_ns
-            for other in self.published.values()
-            if key in other.got and (other.key, other.topic, other.qos) == (one.key, one.topic, one.qos)
-        ]
-        return bool(times) and min(times) < one.timestamp_ns < max(times)
-
     def trace(self, of: Callable[[str], bool] | None = None, *, missed: bool = False) -> Trace:
         """What became of the messages; call it when the capture has ended.
 
@@ -598,14 +550,14 @@ class MessageWatch:
     def _fate(self, one: Published) -> MessageFate:
         deliveries: list[Delivery] = []
         repeats = False
-        near = self._near_of(one.topic)
+        near = self._deliveries.near_of(one.topic)
         keys = [*one.got, *one.held, *self._matching(one.topic)]
-        keys += [key for plain in near for key in self._filters[plain]]
+        keys += [key for plain in near for key in self.filters[plain]]
         for key in dict.fromkeys(keys):
             client = self.clients.get(key)
             if client is None or client.server != one.server:
                 continue
-            made = self._delivery(one, key, client)
+            made = self._deliveries.of(one, key, client)
             if made is None:
                 continue
             if made.fate is Fate.NO_SUBSCRIPTION:
@@ -647,181 +599,6 @@ class MessageWatch:
         told = tuple(deliveries[:MAX_TOLD])
         return MessageFate(describe.name(one.topic), said, one, tuple(evidence), told, is_told)
 
-    def _delivery(self, one: Published, key: tuple[str, str], client: Subscriber) -> Delivery | None:
-        """The fate for one client; ``None`` where it has nothing to do with the message."""
-        got = one.got.get(key)
-        if got is not None:
-            after = describe.span(got.timestamp_ns - one.timestamp_ns)
-            fate, said, advice = Fate.DELIVERED, f"received it {after} later", tuple[str, ...]()
-            if not got.arrived:
-                fate, said = Fate.NOT_ACKNOWLEDGED, f"was sent it {after} later, and nothing acknowledged it"
-                advice = ("Look at the link of the client at that time: signal, power, NAT.",)
-            return Delivery(
-                client.name, got.connection, fate, said, got.frame, got.timestamp_ns, got.capture, advice
-            )  # fmt: skip
-        held = one.held.get(key)
-        if held is None or held.wanted is None or held.wanted.since_ns > one.timestamp_ns:
-            return self._without(one, client)
-        wanted, name, number = held.wanted, describe.name(held.wanted.topic_filter), held.number
-
-        def made(
-            fate: Fate, said: str, *advice: str, frame: int = wanted.frame, now: int = wanted.asked_ns
-        ) -> Delivery:
-            return Delivery(client.name, number, fate, said, frame, now, wanted.capture, advice)
-
-        if wanted.ended_ns is not None and wanted.ended_ns <= one.timestamp_ns:
-            ago = describe.span(one.timestamp_ns - wanted.ended_ns)
-            if wanted.with_session:
-                return made(
-                    Fate.SESSION_GONE, f"its subscription to {name} had ended with its session {ago} before (Session"
-                    " Present 0), and it had not subscribed again", _KEEP, frame=wanted.ended_frame,
-                    now=wanted.ended_ns,
-                )  # fmt: skip
-            return made(
-                Fate.UNSUBSCRIBED, f"had ended its subscription to {name} {ago} before", frame=wanted.ended_frame,
-                now=wanted.ended_ns,
-            )  # fmt: skip
-        if wanted.code is not None and wanted.code >= 0x80:
-            return made(
-                Fate.SUBSCRIPTION_REFUSED,
-                f"the broker refused its subscription to {name} ({describe.code(wanted.code)})",
-                "Allow the subscription in the broker's access rules, and let the client read the codes of a SUBACK.",
-            )
-        if one.code is not None and one.code >= 0x80:
-            return made(
-                Fate.MESSAGE_REFUSED, f"the broker refused the message ({describe.code(one.code)})",
-                "Allow the publisher to write to the topic (0x87), or raise the quota (0x97).",
-            )  # fmt: skip
-        if wanted.no_local and key == one.key:
-            return made(Fate.NOT_CONCERNED, f"published it itself, and its subscription to {name} has No Local")
-        if wanted.shared and wanted.topic_filter in one.shares:
-            return made(Fate.NOT_CONCERNED, f"another member of the share got it ({name})")
-        if (
-            one.qos == EXACTLY_ONCE
-            and not one.released
-            and one.answer is not None
-            and not one.source.client_side.gapped
-        ):
-            return made(
-                Fate.NOT_RELEASED, f"{one.client} never released it: it sent no PUBREL after the PUBREC",
-                "Let the publisher answer each PUBREC with PUBREL, also after it has reconnected.", frame=one.frame,
-                now=one.timestamp_ns,
-            )  # fmt: skip
-        if not one.is_received:
-            return made(
-                Fate.NOT_RECEIVED, "nothing shows that the broker received the message", frame=one.frame,
-                now=one.timestamp_ns,
-            )  # fmt: skip
-        ended_ns, ended_frame = client.ends.get(held.number, (0, 0))
-        if held.online and 0 < ended_ns <= one.timestamp_ns:
-            held = replace(held, online=False, left_ns=ended_ns, left_frame=ended_frame)
-        return self._online(one, client, held, made) if held.online else self._offline(one, client, held, made)
-
-    def _online(self, one: Published, client: Subscriber, held: Held, made: _Making) -> Delivery:
-        wanted = held.wanted
-        assert wanted is not None
-        name = describe.name(wanted.topic_filter)
-        if held.largest is not None and one.size > held.largest:
-            return made(
-                Fate.TOO_LARGE, f"takes packets of at most {held.largest:,} bytes (Maximum Packet Size); this one has"
-                f" {one.size:,}", "Raise the Maximum Packet Size of the client, or send smaller messages.",
-            )  # fmt: skip
-        if held.one_sided or any(now >= one.timestamp_ns - SECOND for now in client.gaps):
-            return made(Fate.NOT_CAPTURED, "the capture lacks bytes that the broker sent it: it may have come")
-        if not one.is_whole:
-            return made(Fate.NOT_CAPTURED, "the capture lacks bytes of the message: it may have come")
-        if held.full or client.was_full(_due_ns(one)):
-            return made(
-                Fate.QUOTA_FULL, "its Receive Maximum was used up: it had not acknowledged earlier messages",
-                "Let the client acknowledge messages sooner, or raise its Receive Maximum.",
-            )  # fmt: skip
-        # Two connections have no common order: the broker may have taken the later of two packets first.
-        if held.number != one.connection:
-            if wanted.granted_ns is None or wanted.granted_ns > one.timestamp_ns:
-                asked = f"asked for {name} {describe.span(one.timestamp_ns - wanted.asked_ns)} before"
-                said = "no SUBACK was captured"
-                if wanted.granted_ns is not None:
-                    said = f"its SUBACK came {describe.span(wanted.granted_ns - one.timestamp_ns)} after the message"
-                return made(Fate.SUBSCRIBED_LATER, f"{asked}, and {said}: the broker may have taken the message first")
-            if wanted.ended_ns is not None and not wanted.with_session and wanted.ended_ns <= _due_ns(one):
-                later = describe.span(wanted.ended_ns - one.timestamp_ns)
-                return made(
-                    Fate.UNSUBSCRIBED, f"ended its subscription to {name} {later} later", frame=wanted.ended_frame,
-                    now=wanted.ended_ns,
-                )  # fmt: skip
-        if held.backlog:
-            return made(Fate.STALLED, held.backlog, "Let the client read what comes, or subscribe to less.")
-        if wanted.shared:
-            return self._of_the_share(one, client, made, wanted)
-        if self._is_between(one, client):
-            return made(
-                Fate.NOT_SENT, f"should have got it: the broker sent it messages of {one.client} to this topic before"
-                " and after, so that no access rule is the reason", _QUEUE,
-            )  # fmt: skip
-        end_ns, end_frame = client.ends.get(held.number, (0, 0))
-        after = describe.span(end_ns - one.timestamp_ns)
-        if one.timestamp_ns <= end_ns <= _due_ns(one):
-            back = next((each for each in client.returns if each[0] >= end_ns), None)
-            ended = f"its connection ended {after} after the message was published"
-            place = {"frame": end_frame, "now": end_ns}
-            if back is not None and back[2] and min(one.qos, wanted.qos) and self._now_ns >= back[0] + SECOND:
-                return made(
-                    Fate.NOT_SENT,
-                    f"{ended}; it resumed its session as #{back[3]}, and the broker did not send the message in this"
-                    " capture", "Look at the limit of the broker's queue for clients that are away.", **place,
-                )  # fmt: skip
-            return made(Fate.CONNECTION_ENDED, ended, **place)
-        until = f"before its connection ended {after} later" if end_ns > one.timestamp_ns else "in this capture"
-        if end_ns <= one.timestamp_ns and self._now_ns < one.timestamp_ns + SECOND:
-            return made(Fate.NOT_CAPTURED, self._ends_after(one.timestamp_ns, "the message"))
-        return made(
-            Fate.NOT_SENT,
-            f"should have got it: it is subscribed to {name}, and the broker did not send it {until}",
-            *_suspects(one),
-        )
-
-    def _offline(self, one: Published, client: Subscriber, held: Held, made: _Making) -> Delivery:
-        wanted = held.wanted
-        assert wanted is not None
-        back = next((each for each in client.returns if each[0] > one.timestamp_ns), None)
-        was = "was not connected"
-        if held.left_ns:
-            was += f" (since {describe.span(one.timestamp_ns - held.left_ns)})"
-        place = {"frame": held.left_frame, "now": held.left_ns}
-        if not held.keeps:
-            return made(
-                Fate.SESSION_GONE, f"{was}, and its session had ended with its connection", _KEEP, **place,
-            )  # fmt: skip
-        if back is not None and not back[2]:
-            return made(
-                Fate.SESSION_GONE, f"{was}, and came back as #{back[3]} without its session (Session Present 0)",
-_KEEP, **place,
-            )  # fmt: skip
-        if min(one.qos, wanted.qos) == 0:
-            return made(
-                Fate.OFFLINE, f"{was}; brokers need not keep messages of QoS 0 for it",
-                "Publish and subscribe with QoS 1, so that the broker keeps messages for clients that are away.",
-                **place,
-            )  # fmt: skip
-        if back is None:
-            return made(Fate.OFFLINE, f"{was}, and did not come back in the capture", **place)
-        if one.expiry is not None and back[0] - one.timestamp_ns >= one.expiry * SECOND:
-            return made(
-                Fate.EXPIRED, f"{was} for longer than the message was to live ({one.expiry} s)",
-                "Raise the Message Expiry Interval of the publisher.", **place,
-            )  # fmt: skip
-        if self._now_ns < back[0] + SECOND:
-            return made(Fate.NOT_CAPTURED, f"{was}; {self._ends_after(back[0], f'it came back as #{back[3]}')}")
-        return made(
-            Fate.NOT_SENT,
-            f"{was}; it resumed its session as #{back[3]}, and the broker did not send the message in this capture",
-            "Look at the limit of the broker's queue for clients that are away.", **place,
-        )  # fmt: skip
-
-    def _ends_after(self, moment_ns: int, moment: str) -> str:
-        after = describe.span(self._now_ns - moment_ns)
-        return f"the capture ends {after} after {moment}: the message may have come later"
-
     def losses(self) -> Iterator[Loss]:
         """What clients asked for and did not get, as far as the capture shows it; call it when the capture has ended.
 
@@ -851,91 +628,12 @@ _KEEP, **place,
                 reader = self.clients.get(key)
                 if reader is None or key in message.got:
                     continue
-                delivery = self._delivery(message, key, reader)
-                if delivery is not None and _is_loss(delivery.fate, message, held, reader):
+                delivery = self._deliveries.of(message, key, reader)
+                if delivery is not None and is_loss(delivery.fate, message, held, reader):
                     text = f"did not get the message to {describe.name(message.topic)} of {message.client}"
                     yield Loss(
                         reader.name, held.number, delivery.fate, message.topic, f"{text}: {delivery.said}", *place
                     )
-
-    def _without(self, one: Published, client: Subscriber) -> Delivery | None:
-        """Nothing matched when it was published: something did later, or something is like it."""
-        for wanted in client.filters.values():
-            if not matches(wanted.plain_filter, one.topic, shared=False):
-                continue
-            wanted = wanted.first_after(one.timestamp_ns) or wanted
-            if wanted.since_ns > one.timestamp_ns:
-                after = describe.span(wanted.since_ns - one.timestamp_ns)
-                early = wanted.asked_ns <= one.timestamp_ns
-                when = f", and its connection was accepted {after} later" if early else f" {after} later"
-                return Delivery(
-                    client.name, client.number, Fate.SUBSCRIBED_LATER,
-                    f"subscribed to {describe.name(wanted.topic_filter)}{when}", wanted.frame, wanted.asked_ns,
-                    wanted.capture,
-                    (
-                        "It was published with RETAIN: look whether the broker keeps retained messages.",
-                    ) if one.retain else (
-                        "Subscribe before publishing, or publish with RETAIN what later subscribers need.",
-                    ),
-                )  # fmt: skip
-        near = self._near_of(one.topic)
-        like = [each for each in client.filters.values() if each.ended_ns is None and each.plain_filter in near]
-        if not like:
-            return None
-        wanted = max(like, key=lambda each: near[each.plain_filter])
-        name, why = describe.name(wanted.topic_filter), near[wanted.plain_filter][1]
-        return Delivery(
-            client.name, client.number, Fate.NO_SUBSCRIPTION,
-            f"has no subscription that it matches; the nearest is {name}{why}", wanted.frame, wanted.asked_ns,
-            wanted.capture, (f"Subscribe to what is published: {describe.name(one.topic)}.",),
-        )  # fmt: skip
-
-    def _near_of(self, topic: str) -> dict[str, tuple[float, str]]:
-        """Filters that are like a topic and do not match it: how much, and the difference in words."""
-        known = self._near.get(topic)
-        if known is None:
-            known = self._near[topic] = {}
-            for plain in self._filters:
-                if self._compared >= MAX_COMPARED:
-                    self.uncompared += 1
-                    break
-                self._compared += 1
-                found = likeness(topic, plain)
-                if found is not None:
-                    known[plain] = found
-        return known
-
-
-def likeness(topic: str, plain: str) -> tuple[float, str] | None:
-    """How like a topic a filter is that does not match it, from 0 to 1, and the difference; ``None``: not at all."""
-    if matches(plain, topic, shared=False):
-        return None
-    if matches(plain.lower(), topic.lower(), shared=False):
-        return 1.0, " (upper and lower case differ)"
-    bare = plain.strip("/")
-    if bare and matches(bare, topic.strip("/"), shared=False):
-        return 1.0, " (a slash at an end is a level of its own)"
-    if matches(plain.rstrip("/") + "/#", topic, shared=False):
-        return 1.0, " (without /# it has no levels below)"
-    if abs(len(plain) - len(topic)) > len(topic) * (1 - LIKE) or len(topic) > MAX_COMPARED_LENGTH:
-        return None
-    pair = SequenceMatcher(None, plain, topic)
-    if pair.quick_ratio() < LIKE:
-        return None
-    ratio = pair.ratio()
-    return (ratio, "") if ratio >= LIKE else None
-
-
-def _suspects(one: Published) -> Iterator[str]:
-    """Where to look for a message that the broker had and did not send."""
-    if not one.got:
-        if one.source.version != ProtocolVersion.V5:
-            yield (
-                f"Look whether {one.client} may publish to this topic: before MQTT 5.0 the broker acknowledges also"
-                " what its access rules forbid."
-            )
-        yield "Look whether the broker's access rules let the client read this topic; a SUBACK need not refuse that."
-    yield _QUEUE
 
 
 def _room(table: OrderedDict[tuple[Any, int], Any]) -> None:
@@ -948,57 +646,7 @@ def _key(connection: Connection) -> tuple[str, str]:
     return host(connection.server), connection.client_identifier or connection.client
 
 
-def _held(client: Subscriber, topic: str) -> Held | None:
-    """How a client stands to a topic: its best subscription, if any."""
-    found: Wanted | None = None
-    for one in client.filters.values():
-        if matches(one.plain_filter, topic, shared=False) and (found is None or _rank(one) > _rank(found)):
-            found = one
-    if found is None:
-        return None
-    connection = client.connection
-    if connection is None:
-        return Held(
-            found, online=False, number=client.number, keeps=client.keeps, left_ns=client.left_ns,
-            left_frame=client.left_frame, was_cut=client.was_cut,
-        )  # fmt: skip
-    full = connection.server_side.in_flight >= connection.client_side.receive_maximum
-    return Held(
-        found, True, connection.number, full, connection.client_side.maximum_packet_size, bool(connection.one_sided),
-        _keeps(connection), reader=connection,
-    )  # fmt: skip
-
-
-def _keeps(connection: Connection) -> bool:
-    """Whether a session survives its connection, as far as the client has asked for it."""
-    if connection.version == ProtocolVersion.V5:
-        return bool(connection.session_expiry_interval)
-    return connection.clean_start is False
-
-
 def _told_first(one: Delivery) -> tuple[int, str]:
     """Those who missed a message come before those whose filters come near, who got it, and whom it is not for."""
     places = {Fate.NO_SUBSCRIPTION: 1, Fate.DELIVERED: 2, Fate.NOT_CONCERNED: 3}
     return places.get(one.fate, 0), one.client
-
-
-def _due_ns(one: Published) -> int:
-    """When a message should have come: when the last one got it of those who did at once, else within a second."""
-    until_ns = one.latest_ns + SECOND
-    return max((got.timestamp_ns for got in one.got.values() if got.timestamp_ns <= until_ns), default=until_ns)
-
-
-def _is_loss(fate: Fate, message: Published, held: Held, client: Subscriber) -> bool:
-    """Whether a client that did not get a message had reason to expect it.
-
-    Where it was away, it has to have come back: as a session that was kept, or after it was cut off.
-    """
-    if fate in (Fate.NOT_SENT, Fate.EXPIRED, Fate.TOO_LARGE):
-        return True
-    if fate not in (Fate.SESSION_GONE, Fate.OFFLINE) or not (held.keeps or held.was_cut):
-        return False
-    return any(returned_ns > message.timestamp_ns for returned_ns, *_ in client.returns)
-
-
-def _rank(one: Wanted) -> tuple[bool, bool, bool, int]:
-    return one.ended_ns is None, one.code is None or one.code < 0x80, one.granted_ns is not None, one.qos

@@ -56,7 +56,7 @@ class Said:
 
 
 @dataclass(slots=True, frozen=True)
-class Asked:
+class LastPublish:
     """What a PUBLISH asks a server for."""
 
     topic: str
@@ -141,10 +141,10 @@ class Story:
     latest: int = 0
     """Bytes of its last packet, those that never came among them."""
     latest_kind: int | None = None
-    asked: Asked | None = None
+    asked: LastPublish | None = None
     """What the client's last packet asks for, where it is a PUBLISH."""
     borne: set[str] = field(default_factory=set)
-    """What the server has acknowledged on this connection, as in `Asked.features`."""
+    """What the server has acknowledged on this connection, as in `LastPublish.features`."""
     cut: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     """The packet in which a side stopped: its type, the bytes that came, and those that its length says."""
     misread: dict[str, Misread] = field(default_factory=dict)
@@ -254,7 +254,7 @@ class Story:
             if kind == PacketType.PINGREQ:
                 self.ping = self.ping or moment
             elif isinstance(found, packets.Publish):
-                self.asked = Asked(event.topic or "", self.latest, found.qos, bool(found.retain))
+                self.asked = LastPublish(event.topic or "", self.latest, found.qos, bool(found.retain))
                 if found.qos and found.packet_identifier is not None:
                     self._request(found.packet_identifier, f"the message to {describe.topic_of(event)}")
                     self.unproven[found.packet_identifier] = self.asked.features

@@ -36,7 +36,7 @@ class Repair:
 
 
 def repairs(data: bytes, version: ProtocolVersion) -> Iterator[Repair]:
-    """Readings of a packet with other lengths.  ``data`` begins with it, and goes on as far as its stream is known."""
+    """Readings of a packet with other lengths; ``data`` begins with it, and has what follows it in its stream."""
     for body in range(2, 2 + _LENGTH_BYTES):
         written = data[1:body]
         if len(written) + 1 < body:
@@ -44,7 +44,7 @@ def repairs(data: bytes, version: ProtocolVersion) -> Iterator[Repair]:
         for length, what in _lengths(data, body, written, version):
             end = body + length
             if what and _fits(data, body, length, version):
-                yield Repair(end, length, what, end <= len(data) and _goes_on(data, end, version))
+                yield Repair(end, length, what, end <= len(data) and _ends_well(data, end, version))
 
 
 def _lengths(data: bytes, body: int, written: bytes, version: ProtocolVersion) -> Iterator[tuple[int, str]]:
@@ -109,7 +109,7 @@ def _fits(data: bytes, body: int, length: int, version: ProtocolVersion) -> bool
     rest = data[body : body + length]
     if len(rest) == length or data[0] >> 4 != _PUBLISH:
         return len(rest) == length and not isinstance(_framed(data[0], rest, version), Malformed)
-    # The beginning of a PUBLISH: its topic and what follows are there, and the payload goes on.
+    # The beginning of a PUBLISH: its topic and what follows are there, and the payload continues.
     return not isinstance(_framed(data[0], rest, version), Malformed)
 
 
@@ -126,7 +126,7 @@ def _may_begin(first: int, version: ProtocolVersion) -> bool:
     return first & 6 != 6 if kind == _PUBLISH else first & 15 == PACKETS[kind].fixed_flags
 
 
-def _goes_on(data: bytes, at: int, version: ProtocolVersion) -> bool:
+def _ends_well(data: bytes, at: int, version: ProtocolVersion) -> bool:
     """Whether nothing follows, or whole packets do, of which the last may be unfinished."""
     while at < len(data):
         body, end = packet_end(data, at, len(data))

@@ -15,6 +15,7 @@ from mqttscope.lint.catalogue import select, usual_rule
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.examples import Step, conversation
 from mqttscope.lint.examples import segments as segments_of
+from mqttscope.lint.rule import Rule
 from mqttscope.net.segment import Segment
 from tests.conftest import ROOT
 from tests.lint.lint_help import steps_of
@@ -32,10 +33,13 @@ def explain(path: Path, explainer: Explainer | None = None) -> list[Explanation]
     return _explained(running, running.watch.segments(source))
 
 
-def explained(*steps: Step, explainer: Explainer | None = None, handshake: bool = True) -> list[Explanation]:
-    """The explanations of a conversation."""
+def explained(
+    *steps: Step, explainer: Explainer | None = None, handshake: bool = True, rules: Iterable[Rule] = ()
+) -> list[Explanation]:
+    """The explanations of a conversation; ``rules`` are further ones of the linter."""
     running = explainer or Explainer()
-    return _explained(running, running.watch.segments(segments_of(conversation("", *steps, handshake=handshake))))
+    source = running.watch.segments(segments_of(conversation("", *steps, handshake=handshake)))
+    return _explained(running, source, rules)
 
 
 def of_segments(source: Iterable[Segment]) -> list[Explanation]:
@@ -62,8 +66,8 @@ def traced(topic: str, *steps: Step) -> Trace:
     return watch.trace()
 
 
-def _explained(explainer: Explainer, source: Iterable[object]) -> list[Explanation]:
-    linter = Linter([usual_rule(rule) for rule in select().values()], strict=True)
+def _explained(explainer: Explainer, source: Iterable[object], rules: Iterable[Rule] = ()) -> list[Explanation]:
+    linter = Linter([*(usual_rule(rule) for rule in select().values()), *rules], strict=True)
     found: list[Explanation] = []
     for event in dissect_segments(source, dissector=Dissector()):  # type: ignore[arg-type]
         found += explainer.feed(event, linter.feed(event))

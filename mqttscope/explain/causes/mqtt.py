@@ -27,8 +27,9 @@ from mqttscope.net.segment import distance
 
 LEAST_LIMIT = 1_024
 """Bytes of a packet; brokers with a lower limit are rare."""
-MOSQUITTO_LEVELS = 200
-"""Levels of a topic that mosquitto takes; it ends the connection at more (its source: TOPIC_HIERARCHY_LIMIT)."""
+MOSQUITTO_LEVELS = 201
+"""Levels of a topic that mosquitto takes; it ends the connection at more than 200 slashes (its source:
+TOPIC_HIERARCHY_LIMIT)."""
 LEAST_LEVELS = 8
 """Levels of a topic that AWS IoT Core takes, the lowest limit of a service that is known."""
 LEAST_AGAIN = 2
@@ -39,6 +40,15 @@ _LENGTH_ADVICE = (
     "Write the Remaining Length as a Variable Byte Integer: seven bits a byte, the lowest first, with the highest bit"
     " set in all but the last byte."
 )
+NO_CAUSE = ("KAL", "PRF")
+"""Families of rules that other detectors look at."""
+OF_PROFILE = {
+    "PRF102": Cause.PACKET_TOO_LARGE,
+    "PRF103": Cause.PACKET_TOO_LARGE,
+    "PRF109": Cause.CLIENT_IDENTIFIER_REJECTED,
+    "PRF111": Cause.UNSUPPORTED_VERSION,
+}
+"""Rules of profiles, and which cause an end is that follows them; for all others a feature is not supported."""
 FRAMING = frozenset(("ENC106", "ENC107", "HDR101", "HDR102", "HDR104"))
 """Rules about packets after which nobody knows where the next one begins."""
 GONE_NS = 60 * SECOND
@@ -101,7 +111,7 @@ def violation(case: Case) -> Iterator[Candidate]:
     if set(story.disconnects) - {other_side(case.by)}:
         return
     blamed = other_side(case.by)
-    found = [one for one in case.violations(blamed) if not one.rule.startswith("KAL") and not _is_about_end(one, case)]
+    found = [one for one in case.violations(blamed) if one.rule[:3] not in NO_CAUSE and not _is_about_end(one, case)]
     if not found:
         return
     # What the specification has a reason code for ends connections; other violations are borne by most.
@@ -223,6 +233,20 @@ def closed_on_packet(case: Case) -> Iterator[Candidate]:
         Cause.NOT_AUTHORIZED, Certainty.HYPOTHESIS,
         f"The broker closed {apart}after {last.what.split(' (')[0]}: it may not be allowed for this client.",
         about, doubts, weight=60 if asks else 40,
+    )  # fmt: skip
+
+
+def beyond_profile(case: Case) -> Iterator[Candidate]:
+    """The client went beyond a limit that the chosen profile has for its broker, and the broker closed."""
+    found = [one for one in case.violations("client") if one.rule.startswith("PRF")]
+    if not found or case.by != "server" or not case.is_closed or case.story.disconnects:
+        return
+    first = found[0]
+    yield candidate(
+        OF_PROFILE.get(first.rule, Cause.NOT_SUPPORTED), Certainty.LIKELY,
+        f"The broker closed {case.apart(first.timestamp_ns)}after something beyond its limits: {first.message}.",
+        [Evidence(f"{first.message} [{first.rule}]", first.frame, first.timestamp_ns), case.closing()],
+        advice=advice_of(first), weight=87,
     )  # fmt: skip
 
 

@@ -156,7 +156,7 @@ def _of_the_link(case: Case) -> tuple[list[str | Evidence], tuple[str, ...]]:
 def idle_timeout(case: Case) -> Iterator[Candidate]:
     """Several connections to a server ended after the same silence: a proxy or firewall counts it.
 
-    A connection that was silent for longer and went on disproves it, and so does a Keep Alive that ran out.
+    A connection that was silent for longer and stayed open disproves it, and so does a Keep Alive that ran out.
     """
     idle, keep_alive = case.story.idle_ns, case.connection.keep_alive
     if idle is None or case.by != "server" or not case.is_closed or case.story.disconnects or idle < LEAST_IDLE_NS:
@@ -175,7 +175,7 @@ def idle_timeout(case: Case) -> Iterator[Candidate]:
         " between the two most probably has it.",
         [
             Evidence(f"{len(alike)} connections ended {describe.span(idle)} after their last byte ({shown})"),
-            Evidence("no connection to this server went on after a longer silence"), case.closing(),
+            Evidence("no connection to this server stayed open after a longer silence"), case.closing(),
         ],
         weight=83,
     )  # fmt: skip

@@ -100,7 +100,7 @@ class Markdown(Folding):
         self.tell_restarts()
         told = " ".join(self._safe(one) for one in verdict(totals, self.shown, asked))
         self.sink.write(f"{told}\n".encode("utf-8", "replace"))
-        first = [] if self.every else self.overview.lines()
+        first = [] if self.every else self.overview.lines(self._clock.iso)
         lines = "".join(f"* **{title}**: {self._safe(line)}\n" for title, line in first)
         self.release(f"{lines}\n".encode("utf-8", "replace") if lines else b"")
 

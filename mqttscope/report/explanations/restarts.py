@@ -1,10 +1,10 @@
-"""Folds the ends of one stop of a server into one event."""
+"""What several ends are together: the first five lines of a report, and one event for one stop of a server."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from tempfile import TemporaryFile
 from typing import IO
@@ -13,13 +13,16 @@ from mqttscope.explain import describe
 from mqttscope.explain.book import MOMENT_NS
 from mqttscope.explain.causes.case import RETURN_NS
 from mqttscope.explain.causes.mqtt import GONE_NS
-from mqttscope.explain.model import Cause, Certainty, Evidence, Explanation
+from mqttscope.explain.model import Candidate, Cause, Certainty, Evidence, Explanation
 from mqttscope.report.base import Sink
-from mqttscope.report.explanations.base import spoken
-from mqttscope.report.explanations.overview import Overview
+from mqttscope.report.explanations.base import TITLES, spoken
 from mqttscope.report.numbers import plural
 
 MAX_NAMED = 8
+MAX_CLIENTS = 100_000
+"""Clients that are counted by name."""
+MAX_TOLD = 5
+"""Clients and causes that the first lines name."""
 MAX_KEPT_BYTES = 1 << 20
 """Bytes of a report that are kept in memory."""
 PIECE_BYTES = 1 << 16
@@ -159,7 +162,63 @@ class Restarts:
             yield from done
 
 
-class Held:
+@dataclass(slots=True)
+class _OneCause:
+    """Ends with one cause."""
+
+    first: Candidate
+    count: int = 0
+    clients: set[str] = field(default_factory=set)
+
+
+class FirstLines:
+    """Feed it each end in trouble, then ask for its `lines`."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[Cause, _OneCause] = {}
+        self._clients: dict[str, None] = {}
+        self._from_ns: int | None = None
+        self._until_ns = 0
+
+    def add(self, one: Explanation) -> None:
+        """Count an end, unless it is an ordinary one."""
+        if one.is_quiet:
+            return
+        known = self._kinds.setdefault(one.cause, _OneCause(one.first))
+        if one.first.certainty.rank > known.first.certainty.rank:
+            known.first = one.first
+        known.count += 1
+        name = one.client_identifier or one.client.rpartition(":")[0]
+        if len(self._clients) < MAX_CLIENTS:
+            self._clients[name] = None
+            known.clients.add(name)
+        self._from_ns = one.ended_ns if self._from_ns is None else min(self._from_ns, one.ended_ns)
+        self._until_ns = max(self._until_ns, one.ended_ns)
+
+    def lines(self, when: Callable[[int], str]) -> list[tuple[str, str]]:
+        """Titles and sentences, with times in the words of ``when``; empty where nothing broke."""
+        if not self._kinds or self._from_ns is None:
+            return []
+        kinds = sorted(self._kinds.items(), key=lambda one: (-len(one[1].clients), -one[1].count))
+        told = ", ".join(f"{kind.count:,} × {TITLES[cause]}" for cause, kind in kinds[:MAX_TOLD])
+        more = "" if len(kinds) <= MAX_TOLD else f", {plural(len(kinds) - MAX_TOLD, 'other cause')}"
+        total = sum(kind.count for _, kind in kinds)
+        names = list(self._clients)
+        named = ", ".join(names[:MAX_TOLD]) + (", …" if len(names) > MAX_TOLD else "")
+        first = kinds[0][1].first
+        since = when(self._from_ns)
+        if self._until_ns != self._from_ns:
+            since += f", the last at {when(self._until_ns)}"
+        return [
+            ("What broke", f"{plural(total, 'connection')}: {told}{more}"),
+            ("Clients", f"{len(names):,}: {named}"),
+            ("Since", since),
+            ("Why", f"{first.certainty}: {first.headline}"),
+            ("Look at", first.advice[0] if first.advice else "the ends below"),
+        ]
+
+
+class HeldOutput:
     """A sink that keeps what is written until the lines that go first are known; much of it in a file."""
 
     def __init__(self, sink: Sink) -> None:
@@ -190,9 +249,9 @@ class Folding:
     """A report that tells connections which one stop of a server ended as one, unless ``every`` end was asked for."""
 
     def __init__(self, sink: Sink, *, every: bool) -> None:
-        self.sink = self._held = Held(sink)
+        self.sink = self._spool = HeldOutput(sink)
         self.every = every
-        self.overview = Overview()
+        self.overview = FirstLines()
         self.shown: Counter[Cause] = Counter()
         self._restarts = Restarts()
 
@@ -216,7 +275,7 @@ class Folding:
 
     def release(self, first: bytes) -> None:
         """Write some lines, and all others after them."""
-        self._held.release(first)
+        self._spool.release(first)
 
     def tell(self, explanation: Explanation) -> None:
         """Write one explanation."""

@@ -128,9 +128,13 @@ class Text(Folding):
         for told in verdict(totals, self.shown, asked):
             out += self._told(self.painter.safe(told), "", 0)
         self.sink.write(encoded(out))
-        first = [] if self.every else self.overview.lines()
+        first = [] if self.every else self.overview.lines(self._when)
         lines = [line for title, told in first for line in self._headed(title, told)]
         self.release(encoded([*lines, ""]) if lines else b"")
+
+    def _when(self, timestamp_ns: int) -> str:
+        day = self._clock.iso(timestamp_ns).partition("T")[0] + " " if self.times.mode == "clock" else ""
+        return day + self.times.text(timestamp_ns)
 
     def _headed(self, title: str, told: str) -> list[str]:
         line = self.painter.line()
@@ -206,7 +210,10 @@ class Text(Folding):
         text = Wrapped(line, indent=indent + 4, most=MAX_LINES)
         if told.timestamp_ns is not None:
             text.add(self.times.text(told.timestamp_ns), "time")
-            text.add(f" frame {told.frame or 0:<5} " if not self.narrow else f" f{told.frame or 0} ", "dim")
+            if told.frame is None:
+                text.add(" " if self.narrow else " " * 13, "dim")
+            else:
+                text.add(f" f{told.frame} " if self.narrow else f" frame {told.frame:<5} ", "dim")
         else:
             text.add(("·" if self.painter.unicode else "*") + " ", "dim")
         text.add(self.painter.safe(f"{sign}{told.text}"), style)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mqttscope.explain import Cause, Certainty
 from mqttscope.explain.model import Explanation
+from mqttscope.lint.profile import parse, rules_of
 from tests.each import each
 from tests.explain.running import ending, explained
 from tests.lint.lint_help import steps_of
@@ -136,8 +137,8 @@ def test_a_connection_that_began_after_the_first_end_was_not_ended_by_a_stop() -
         ('publish a "x"*900', Cause.SERVER_CLOSED, Certainty.HYPOTHESIS),
         ("publish a qos=1 id=1", Cause.NOT_AUTHORIZED, Certainty.HYPOTHESIS),
         ("publish a qos=2 id=1", Cause.NOT_SUPPORTED, Certainty.HYPOTHESIS),
-        (f"publish {'/'.join('a' * 200)}", Cause.SERVER_CLOSED, Certainty.HYPOTHESIS),
-        (f"publish {'/'.join('a' * 201)}", Cause.NOT_SUPPORTED, Certainty.LIKELY),
+        (f"publish {'/'.join('a' * 201)}", Cause.SERVER_CLOSED, Certainty.HYPOTHESIS),
+        (f"publish {'/'.join('a' * 202)}", Cause.NOT_SUPPORTED, Certainty.LIKELY),
     ],
 )
 def test_a_server_that_closes_on_a_message_before_5_0(message: str, cause: Cause, certainty: Certainty) -> None:
@@ -203,3 +204,20 @@ def test_a_violation_before_the_end_is_named_where_the_end_cut_a_packet() -> Non
 
     assert (one.cause, one.first.broken[0].slug) == (Cause.PROTOCOL_VIOLATION, "fixed-header-flags")
     assert "ms after the client had broken the protocol" in one.first.headline
+
+
+@each(
+    "limits, text, cause",
+    [
+        ("maximum_qos = 1", "publish a/b qos=2 id=1", Cause.NOT_SUPPORTED),
+        ("maximum_payload_bytes = 3", "publish a/b 1234", Cause.PACKET_TOO_LARGE),
+        ("maximum_payload_bytes = 4", "publish a/b 1234", Cause.SERVER_CLOSED),
+        ("maximum_topic_levels = 1", "publish a/b", Cause.NOT_SUPPORTED),
+    ],
+)
+def test_a_limit_of_the_profile_is_likely_and_no_more(limits: str, text: str, cause: Cause) -> None:
+    profile = parse(f"dated = 2026-11-29\n[limits]\n{limits}", "ours", "")
+    one = explained(*steps_of(f"opened 3.1.1; > {text}; < fin"), rules=rules_of(profile))[0]
+
+    assert one.cause is cause
+    assert one.first.certainty is (Certainty.HYPOTHESIS if cause is Cause.SERVER_CLOSED else Certainty.LIKELY)

@@ -93,8 +93,8 @@ def test_an_event_is_as_sure_as_its_surest_end() -> None:
     one = explain(capture("broker-restarts"))[0]
     sure = replace(one, candidates=(replace(one.first, certainty=Certainty.CERTAIN, headline="It said so."),))
     restarts = Restarts()
-    for each in (one, sure, one):
-        assert restarts.takes(each)
+    for end in (one, sure, one):
+        assert restarts.takes(end)
 
     (event,) = restarts.due()
     assert (event.count, event.headline) == (3, "It said so.")

@@ -1,0 +1,324 @@
+"""What became of a message for one client, and why it did not arrive."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from difflib import SequenceMatcher
+from typing import TYPE_CHECKING, Protocol
+
+from mqttscope.explain import describe
+from mqttscope.explain.fates import (
+    QUEUE,
+    SECOND,
+    Delivery,
+    Fate,
+    Held,
+    Published,
+    Subscriber,
+    Wanted,
+    due_ns,
+    suspects,
+)
+from mqttscope.mqtt.topics import matches
+from mqttscope.session.matching import FAILURE
+
+if TYPE_CHECKING:
+    from mqttscope.explain.messages import MessageWatch
+
+MAX_COMPARED = 500_000
+"""Comparisons of topics with filters that do not match them."""
+MAX_COMPARED_LENGTH = 256
+"""Characters of a topic that filters are compared with by their letters."""
+LIKE = 0.75
+"""How like the topic a filter has to be to be named, from 0 to 1."""
+_KEEP = (
+    "Connect without Clean Start and, in 5.0, with a Session Expiry Interval; subscribe after each CONNACK with Session"
+    " Present 0."
+)
+EXACTLY_ONCE = 2
+
+
+class _Making(Protocol):
+    """Makes the fate of a client, with the place that shows it."""
+
+    def __call__(self, fate: Fate, said: str, *advice: str, frame: int = 0, now: int = 0) -> Delivery: ...
+
+
+class Deliveries:
+    """Decides what became of messages, from what a `MessageWatch` has seen."""
+
+    def __init__(self, watch: MessageWatch) -> None:
+        self._watch = watch
+        self._near_topics: dict[str, dict[str, tuple[float, str]]] = {}
+        """Filters that are like a topic and do not match it, with the difference in words, by topic."""
+
+    def of(self, one: Published, key: tuple[str, str], client: Subscriber) -> Delivery | None:
+        """The fate for one client; ``None`` where it has nothing to do with the message."""
+        got = one.got.get(key)
+        if got is not None:
+            after = describe.span(got.timestamp_ns - one.timestamp_ns)
+            fate, said, advice = Fate.DELIVERED, f"received it {after} later", tuple[str, ...]()
+            if not got.arrived:
+                fate, said = Fate.NOT_ACKNOWLEDGED, f"was sent it {after} later, and nothing acknowledged it"
+                advice = ("Look at the link of the client at that time: signal, power, NAT.",)
+            return Delivery(
+                client.name, got.connection, fate, said, got.frame, got.timestamp_ns, got.capture, advice
+            )  # fmt: skip
+        held = one.held.get(key)
+        if held is None or held.wanted is None or held.wanted.since_ns > one.timestamp_ns:
+            return self._without(one, client)
+        wanted, name, number = held.wanted, describe.name(held.wanted.topic_filter), held.number
+
+        def made(
+            fate: Fate, said: str, *advice: str, frame: int = wanted.frame, now: int = wanted.asked_ns
+        ) -> Delivery:
+            return Delivery(client.name, number, fate, said, frame, now, wanted.capture, advice)
+
+        if wanted.ended_ns is not None and wanted.ended_ns <= one.timestamp_ns:
+            ago = describe.span(one.timestamp_ns - wanted.ended_ns)
+            if wanted.with_session:
+                return made(
+                    Fate.SESSION_GONE, f"its subscription to {name} had ended with its session {ago} before (Session"
+                    " Present 0), and it had not subscribed again", _KEEP, frame=wanted.ended_frame,
+                    now=wanted.ended_ns,
+                )  # fmt: skip
+            return made(
+                Fate.UNSUBSCRIBED, f"had ended its subscription to {name} {ago} before", frame=wanted.ended_frame,
+                now=wanted.ended_ns,
+            )  # fmt: skip
+        if wanted.code is not None and wanted.code >= 0x80:
+            return made(
+                Fate.SUBSCRIPTION_REFUSED,
+                f"the broker refused its subscription to {name} ({describe.code(wanted.code)})",
+                "Allow the subscription in the broker's access rules, and let the client read the codes of a SUBACK.",
+            )
+        if one.code is not None and one.code >= 0x80:
+            return made(
+                Fate.MESSAGE_REFUSED, f"the broker refused the message ({describe.code(one.code)})",
+                "Allow the publisher to write to the topic (0x87), or raise the quota (0x97).",
+            )  # fmt: skip
+        if wanted.no_local and key == one.key:
+            return made(Fate.NOT_CONCERNED, f"published it itself, and its subscription to {name} has No Local")
+        if wanted.shared and wanted.topic_filter in one.shares:
+            return made(Fate.NOT_CONCERNED, f"another member of the share got it ({name})")
+        if (
+            one.qos == EXACTLY_ONCE
+            and not one.released
+            and one.answer is not None
+            and not one.source.client_side.gapped
+        ):
+            return made(
+                Fate.NOT_RELEASED, f"{one.client} never released it: it sent no PUBREL after the PUBREC",
+                "Let the publisher answer each PUBREC with PUBREL, also after it has reconnected.", frame=one.frame,
+                now=one.timestamp_ns,
+            )  # fmt: skip
+        if not one.is_received:
+            return made(
+                Fate.NOT_RECEIVED, "nothing shows that the broker received the message", frame=one.frame,
+                now=one.timestamp_ns,
+            )  # fmt: skip
+        ended_ns, ended_frame = client.ends.get(held.number, (0, 0))
+        if held.online and 0 < ended_ns <= one.timestamp_ns:
+            held = replace(held, online=False, left_ns=ended_ns, left_frame=ended_frame)
+        return self._online(one, client, held, made) if held.online else self._offline(one, client, held, made)
+
+    def _online(self, one: Published, client: Subscriber, held: Held, made: _Making) -> Delivery:
+        wanted = held.wanted
+        assert wanted is not None
+        name = describe.name(wanted.topic_filter)
+        if held.largest is not None and one.size > held.largest:
+            return made(
+                Fate.TOO_LARGE, f"takes packets of at most {held.largest:,} bytes (Maximum Packet Size); this one has"
+                f" {one.size:,}", "Raise the Maximum Packet Size of the client, or send smaller messages.",
+            )  # fmt: skip
+        if held.one_sided or any(now >= one.timestamp_ns - SECOND for now in client.gaps):
+            return made(Fate.NOT_CAPTURED, "the capture lacks bytes that the broker sent it: it may have come")
+        if not one.is_whole:
+            return made(Fate.NOT_CAPTURED, "the capture lacks bytes of the message: it may have come")
+        if held.full or client.was_full(due_ns(one)):
+            return made(
+                Fate.QUOTA_FULL, "its Receive Maximum was used up: it had not acknowledged earlier messages",
+                "Let the client acknowledge messages sooner, or raise its Receive Maximum.",
+            )  # fmt: skip
+        # Two connections have no common order: the broker may have taken the later of two packets first.
+        if held.number != one.connection:
+            if wanted.granted_ns is None or wanted.granted_ns > one.timestamp_ns:
+                asked = f"asked for {name} {describe.span(one.timestamp_ns - wanted.asked_ns)} before"
+                said = "no SUBACK was captured"
+                if wanted.granted_ns is not None:
+                    said = f"its SUBACK came {describe.span(wanted.granted_ns - one.timestamp_ns)} after the message"
+                return made(Fate.SUBSCRIBED_LATER, f"{asked}, and {said}: the broker may have taken the message first")
+            if wanted.ended_ns is not None and not wanted.with_session and wanted.ended_ns <= due_ns(one):
+                later = describe.span(wanted.ended_ns - one.timestamp_ns)
+                return made(
+                    Fate.UNSUBSCRIBED, f"ended its subscription to {name} {later} later", frame=wanted.ended_frame,
+                    now=wanted.ended_ns,
+                )  # fmt: skip
+        if held.backlog:
+            return made(Fate.STALLED, held.backlog, "Let the client read what comes, or subscribe to less.")
+        if wanted.shared:
+            return self._of_the_share(one, client, made, wanted)
+        if self._is_between(one, client):
+            return made(
+                Fate.NOT_SENT, f"should have got it: the broker sent it messages of {one.client} to this topic before"
+                " and after, so that no access rule is the reason", QUEUE,
+            )  # fmt: skip
+        end_ns, end_frame = client.ends.get(held.number, (0, 0))
+        after = describe.span(end_ns - one.timestamp_ns)
+        if one.timestamp_ns <= end_ns <= due_ns(one):
+            back = next((each for each in client.returns if each[0] >= end_ns), None)
+            ended = f"its connection ended {after} after the message was published"
+            place = {"frame": end_frame, "now": end_ns}
+            if back is not None and back[2] and min(one.qos, wanted.qos) and self._watch.now_ns >= back[0] + SECOND:
+                return made(
+                    Fate.NOT_SENT,
+                    f"{ended}; it resumed its session as #{back[3]}, and the broker did not send the message in this"
+                    " capture", "Look at the limit of the broker's queue for clients that are away.", **place,
+                )  # fmt: skip
+            return made(Fate.CONNECTION_ENDED, ended, **place)
+        until = f"before its connection ended {after} later" if end_ns > one.timestamp_ns else "in this capture"
+        if end_ns <= one.timestamp_ns and self._watch.now_ns < one.timestamp_ns + SECOND:
+            return made(Fate.NOT_CAPTURED, self._ends_after(one.timestamp_ns, "the message"))
+        return made(
+            Fate.NOT_SENT,
+            f"should have got it: it is subscribed to {name}, and the broker did not send it {until}",
+            *suspects(one),
+        )
+
+    def _offline(self, one: Published, client: Subscriber, held: Held, made: _Making) -> Delivery:
+        wanted = held.wanted
+        assert wanted is not None
+        back = next((each for each in client.returns if each[0] > one.timestamp_ns), None)
+        was = "was not connected"
+        if held.left_ns:
+            was += f" (since {describe.span(one.timestamp_ns - held.left_ns)})"
+        place = {"frame": held.left_frame, "now": held.left_ns}
+        if not held.keeps:
+            return made(
+                Fate.SESSION_GONE, f"{was}, and its session had ended with its connection", _KEEP, **place,
+            )  # fmt: skip
+        if back is not None and not back[2]:
+            return made(
+                Fate.SESSION_GONE, f"{was}, and came back as #{back[3]} without its session (Session Present 0)",
+_KEEP, **place,
+            )  # fmt: skip
+        if min(one.qos, wanted.qos) == 0:
+            return made(
+                Fate.OFFLINE, f"{was}; brokers need not keep messages of QoS 0 for it",
+                "Publish and subscribe with QoS 1, so that the broker keeps messages for clients that are away.",
+                **place,
+            )  # fmt: skip
+        if back is None:
+            return made(Fate.OFFLINE, f"{was}, and did not come back in the capture", **place)
+        if one.expiry is not None and back[0] - one.timestamp_ns >= one.expiry * SECOND:
+            return made(
+                Fate.EXPIRED, f"{was} for longer than the message was to live ({one.expiry} s)",
+                "Raise the Message Expiry Interval of the publisher.", **place,
+            )  # fmt: skip
+        if self._watch.now_ns < back[0] + SECOND:
+            return made(Fate.NOT_CAPTURED, f"{was}; {self._ends_after(back[0], f'it came back as #{back[3]}')}")
+        return made(
+            Fate.NOT_SENT,
+            f"{was}; it resumed its session as #{back[3]}, and the broker did not send the message in this capture",
+            "Look at the limit of the broker's queue for clients that are away.", **place,
+        )  # fmt: skip
+
+    def _of_the_share(self, one: Published, client: Subscriber, made: _Making, wanted: Wanted) -> Delivery:
+        """The fate of a message for a member of a share to which nobody of the share got it."""
+        name = describe.name(wanted.topic_filter)
+        for other in self._watch.clients.values():
+            theirs = other.filters.get(wanted.topic_filter)
+            if other is client or other.server != client.server or theirs is None or theirs.ended_ns is not None:
+                continue
+            if other.connection is None and other.keeps and (theirs.code or 0) < FAILURE:
+                return made(
+                    Fate.OTHER_MEMBER, f"{other.name}, which is away with its session, is a member of the share"
+                    f" ({name}) too: the broker may hold the message for it",
+                    "Let members of a share that go away for long end their sessions.",
+                )  # fmt: skip
+        return made(
+            Fate.OTHER_MEMBER,
+            f"another member of the share ({name}) may have got it, which the capture does not have",
+            "Capture at the broker, and look there which clients are members of the share.",
+        )
+
+    def _is_between(self, one: Published, client: Subscriber) -> bool:
+        """Whether the client was sent messages of the same publisher, topic and QoS before and after this one."""
+        key = next((key for key, known in self._watch.clients.items() if known is client), None)
+        times = [
+            other.timestamp_ns
+            for other in self._watch.published.values()
+            if key in other.got and (other.key, other.topic, other.qos) == (one.key, one.topic, one.qos)
+        ]
+        return bool(times) and min(times) < one.timestamp_ns < max(times)
+
+    def _without(self, one: Published, client: Subscriber) -> Delivery | None:
+        """Nothing matched when it was published: something did later, or something is like it."""
+        for wanted in client.filters.values():
+            if not matches(wanted.plain_filter, one.topic, shared=False):
+                continue
+            wanted = wanted.first_after(one.timestamp_ns) or wanted
+            if wanted.since_ns > one.timestamp_ns:
+                after = describe.span(wanted.since_ns - one.timestamp_ns)
+                early = wanted.asked_ns <= one.timestamp_ns
+                when = f", and its connection was accepted {after} later" if early else f" {after} later"
+                return Delivery(
+                    client.name, client.number, Fate.SUBSCRIBED_LATER,
+                    f"subscribed to {describe.name(wanted.topic_filter)}{when}", wanted.frame, wanted.asked_ns,
+                    wanted.capture,
+                    (
+                        "It was published with RETAIN: look whether the broker keeps retained messages.",
+                    ) if one.retain else (
+                        "Subscribe before publishing, or publish with RETAIN what later subscribers need.",
+                    ),
+                )  # fmt: skip
+        near = self.near_of(one.topic)
+        like = [each for each in client.filters.values() if each.ended_ns is None and each.plain_filter in near]
+        if not like:
+            return None
+        wanted = max(like, key=lambda each: near[each.plain_filter])
+        name, why = describe.name(wanted.topic_filter), near[wanted.plain_filter][1]
+        return Delivery(
+            client.name, client.number, Fate.NO_SUBSCRIPTION,
+            f"has no subscription that it matches; the nearest is {name}{why}", wanted.frame, wanted.asked_ns,
+            wanted.capture, (f"Subscribe to what is published: {describe.name(one.topic)}.",),
+        )  # fmt: skip
+
+    def near_of(self, topic: str) -> dict[str, tuple[float, str]]:
+        """Filters that are like a topic and do not match it: how much, and the difference in words."""
+        known = self._near_topics.get(topic)
+        if known is None:
+            known = self._near_topics[topic] = {}
+            for plain in self._watch.filters:
+                if self._watch.compared >= MAX_COMPARED:
+                    self._watch.uncompared += 1
+                    break
+                self._watch.compared += 1
+                found = likeness(topic, plain)
+                if found is not None:
+                    known[plain] = found
+        return known
+
+    def _ends_after(self, moment_ns: int, moment: str) -> str:
+        after = describe.span(self._watch.now_ns - moment_ns)
+        return f"the capture ends {after} after {moment}: the message may have come later"
+
+
+def likeness(topic: str, plain: str) -> tuple[float, str] | None:
+    """How like a topic a filter is that does not match it, from 0 to 1, and the difference; ``None``: not at all."""
+    if matches(plain, topic, shared=False):
+        return None
+    if matches(plain.lower(), topic.lower(), shared=False):
+        return 1.0, " (upper and lower case differ)"
+    bare = plain.strip("/")
+    if bare and matches(bare, topic.strip("/"), shared=False):
+        return 1.0, " (a slash at an end is a level of its own)"
+    if matches(plain.rstrip("/") + "/#", topic, shared=False):
+        return 1.0, " (without /# it has no levels below)"
+    if abs(len(plain) - len(topic)) > len(topic) * (1 - LIKE) or len(topic) > MAX_COMPARED_LENGTH:
+        return None
+    pair = SequenceMatcher(None, plain, topic)
+    if pair.quick_ratio() < LIKE:
+        return None
+    ratio = pair.ratio()
+    return (ratio, "") if ratio >= LIKE else None
