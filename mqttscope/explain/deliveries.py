@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import replace
 from difflib import SequenceMatcher
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from mqttscope.explain import describe
 from mqttscope.explain.fates import (
@@ -21,9 +22,6 @@ from mqttscope.explain.fates import (
 )
 from mqttscope.mqtt.topics import matches
 from mqttscope.session.matching import FAILURE
-
-if TYPE_CHECKING:
-    from mqttscope.explain.messages import MessageWatch
 
 MAX_COMPARED = 500_000
 """Comparisons of topics with filters that do not match them."""
@@ -44,10 +42,24 @@ class _Making(Protocol):
     def __call__(self, fate: Fate, said: str, *advice: str, frame: int = 0, now: int = 0) -> Delivery: ...
 
 
-class Deliveries:
-    """Decides what became of messages, from what a `MessageWatch` has seen."""
+class Watched(Protocol):
+    """What was seen of messages and clients (`messages.MessageWatch`)."""
 
-    def __init__(self, watch: MessageWatch) -> None:
+    clients: OrderedDict[tuple[str, str], Subscriber]
+    published: dict[int, Published]
+    filters: dict[str, dict[tuple[str, str], None]]
+    """Clients by what their filters are compared with."""
+    now_ns: int
+    compared: int
+    """Comparisons of topics with filters so far."""
+    uncompared: int
+    """Topics beyond `MAX_COMPARED`."""
+
+
+class Deliveries:
+    """Decides what became of messages."""
+
+    def __init__(self, watch: Watched) -> None:
         self._watch = watch
         self._near_topics: dict[str, dict[str, tuple[float, str]]] = {}
         """Filters that are like a topic and do not match it, with the difference in words, by topic."""
