@@ -102,6 +102,8 @@ class Book:
     """Connections that a server ended in silence, and how long nothing had been sent, by its endpoint."""
     pauses: OrderedDict[str, int] = field(default_factory=OrderedDict)
     """The longest time in which nothing was sent on a connection that stayed open, by the endpoint of its server."""
+    odd: OrderedDict[tuple[str, str, str], list[int]] = field(default_factory=OrderedDict)
+    """Connections that a client ended right after the same unusual packet, by server, client and that packet."""
     plain: OrderedDict[str, Arrival] = field(default_factory=OrderedDict)
     """The first CONNECT without TLS that a server accepted, by its endpoint."""
     secure: OrderedDict[str, Arrival] = field(default_factory=OrderedDict)
@@ -164,6 +166,11 @@ class Book:
             self.borne.setdefault(connection.server, set()).update(story.borne)
         if by == "server" and story.asked is not None and connection.client_identifier:
             self._asked_last(host(connection.server), connection.client_identifier, connection.number, story.asked)
+        if by == "client" and story.odd is not None:
+            key = host(connection.server), connection.client_identifier or "", story.odd.what
+            if key in self.odd or len(self.odd) < MAX_CLIENTS:
+                self.odd.setdefault(key, []).append(connection.number)
+                del self.odd[key][:-MAX_CONNECTS]
         known = self.open.get(connection.server, {})
         known.pop(connection.number, None)
         if not known:
@@ -201,6 +208,13 @@ class Book:
         connection = story.connection
         known = self.last_asked.get((host(connection.server), connection.client_identifier or ""), ())
         return [number for number, asked in known if asked == story.asked]
+
+    def odd_again(self, story: Story) -> list[int]:
+        """Numbers of the connections that the client ended after the same unusual packet."""
+        if story.odd is None:
+            return []
+        connection = story.connection
+        return self.odd.get((host(connection.server), connection.client_identifier or "", story.odd.what), [])
 
     def has_borne(self, server: str) -> set[str]:
         """What a server has acknowledged on any connection."""

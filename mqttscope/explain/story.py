@@ -247,7 +247,7 @@ class Story:
         moment = Moment(event.timestamp_ns, event.frame, side, text, event.capture)
         self._note(moment)
         if side == "server":
-            self.odd = _oddity(found, moment)
+            self.odd = self._oddity(found, moment)
         if side == "client":
             self.asked = None
             self._size(len(found.raw) + found.missing, kind)
@@ -361,6 +361,16 @@ class Story:
         ):
             self.clock_set = frame
 
+    def _oddity(self, found: ControlPacket, moment: Moment) -> Moment | None:
+        """A packet of the server that its client may not expect."""
+        what = _oddity(found)
+        identifier = getattr(found, "packet_identifier", None)
+        answers = found.packet_type in (PacketType.PUBREC, PacketType.PUBACK)
+        if not what and answers and identifier not in self.requests:
+            what = f"{found.packet_type.name} for identifier {identifier}, which the client had not used on this"
+            what += " connection"
+        return Moment(moment.timestamp_ns, moment.frame, moment.by, what, moment.capture) if what else None
+
     def _stopped(self, side: str, kind: int, raw: bytes, length: int) -> None:
         total = announced(raw)
         if total > length:
@@ -425,17 +435,16 @@ class Story:
             )
 
 
-def _oddity(found: ControlPacket, moment: Moment) -> Moment | None:
-    """What is unusual about the form of a packet."""
+def _oddity(found: ControlPacket) -> str:
+    """What is unusual about the form of a packet; empty where nothing is."""
     kind = found.packet_type.name
-    what = ""
     if len(found.raw) > 2 and _length_bytes(found.raw) > _length_bytes_needed(found.raw):
-        what = f"{kind} with a Remaining Length in {_length_bytes(found.raw)} bytes, which needs fewer"
-    elif isinstance(found, packets.Publish) and found.dup:
-        what = f"{kind} with DUP"
-    elif found.packet_type in _ACKNOWLEDGEMENTS and len(found.raw) > _PLAIN_ACKNOWLEDGEMENT:
-        what = f"{kind} of {len(found.raw)} bytes, with a Reason Code"
-    return Moment(moment.timestamp_ns, moment.frame, moment.by, what, moment.capture) if what else None
+        return f"{kind} with a Remaining Length in {_length_bytes(found.raw)} bytes, which needs fewer"
+    if isinstance(found, packets.Publish) and found.dup:
+        return f"{kind} with DUP"
+    if found.packet_type in _ACKNOWLEDGEMENTS and len(found.raw) > _PLAIN_ACKNOWLEDGEMENT:
+        return f"{kind} of {len(found.raw)} bytes, with a Reason Code"
+    return ""
 
 
 def _length_bytes(raw: bytes) -> int:

@@ -156,7 +156,9 @@ def no_connack(case: Case) -> Iterator[Candidate]:
     if case.by == "client":
         headline = f"The client gave up {after} after its CONNECT: no CONNACK had come."
     certainty = Certainty.LIKELY if case.by else Certainty.HYPOTHESIS
-    unusual = story.unusual if case.by == "server" else []
+    unusual = list(story.unusual) if case.by == "server" else []
+    if connection.details.get("proxy"):
+        unusual.append(("a PROXY protocol header came before it, which a broker has to be set to expect", ""))
     yield candidate(
         Cause.NO_CONNACK, certainty, headline,
         [

@@ -24,6 +24,8 @@ LATE_NS = 5 * SECOND
 """How far beyond the Keep Alive a client of an open connection is silent before that is reported."""
 BOOT_NS = SECOND // 2
 """Minimum time that a device or a server needs to lose its state and be on the network again."""
+FORGOTTEN_NS = 60 * SECOND
+"""After so long a silence NATs, firewalls and load balancers forget connections."""
 ANSWER_NS = 3 * SECOND
 """Maximum time between a segment and the RST that answers it: what TCP needs to send the segment again."""
 ODD_NS = SECOND // 4
@@ -319,8 +321,17 @@ def device_restart(case: Case) -> Iterator[Candidate]:
             weight=70,
         )  # fmt: skip
     else:
+        silent = story.facts.pause_ns if story.facts is not None else 0
+        forgotten = silent >= FORGOTTEN_NS and asked is not None
+        if forgotten:
+            yield candidate(
+                Cause.IDLE_TIMEOUT, Certainty.HYPOTHESIS,
+                f"After {describe.span(silent)} of silence the connection was not known any more: a NAT, firewall or"
+                " load balancer between the two may have forgotten it.",
+                reasons, [Evidence("a broker that had restarted answers in the same way")], weight=72,
+            )  # fmt: skip
         yield candidate(
-            Cause.SERVER_RESTART, Certainty.LIKELY,
+            Cause.SERVER_RESTART, Certainty.HYPOTHESIS if forgotten else Certainty.LIKELY,
             "The broker did not know the connection any more: it or its machine had restarted, or a load balancer"
             " before it had forgotten the connection.",
             reasons, weight=70,
@@ -482,8 +493,16 @@ def _plain(case: Case) -> Candidate:
         advice = ("Send as many bytes as the Remaining Length of a packet says before anything else is sent.",)
     elif odd is not None:
         headline = f"{did} {case.apart(odd.timestamp_ns)}after a {odd.what}, without a DISCONNECT."
-        reasons.insert(-1, story.evidence(odd, f"the broker sent a {odd.what}, which some clients cannot read"))
-        advice = (f"Look whether the client can read a {odd.what}.",)
+        reasons.insert(-1, story.evidence(odd, f"the broker sent a {odd.what}, which some clients do not expect"))
+        again = case.book.odd_again(story)
+        if len(again) > 1:
+            shown = ", ".join(f"#{one}" for one in again[:8])
+            reasons.insert(-1, Evidence(f"{len(again)} connections of the client ended after the same ({shown})"))
+        advice = (f"Look what the client does with a {odd.what}.",)
+        if "had not used" in odd.what:
+            advice = (
+                "Let the client store its QoS 2 state over restarts, or connect with Clean Start when it is lost.",
+            )
     else:
         headline = f"{did} without a DISCONNECT."
     reasons[-1:-1] = framed(case, "server")

@@ -17,7 +17,8 @@ from mqttscope.net.frame import Frame
 from mqttscope.net.segment import ACK, FIN, RST, Segment
 from tests.dissect.conversations import CLIENT, SERVER, Conversation, numbered
 from tests.dissect.talk import CONNACK, Talk, Tape, connect
-from tests.explain.running import capture, explain, explained, of_segments, only
+from tests.explain.running import capture, ending, explain, explained, of_segments, only
+from tests.lint.lint_help import steps_of
 
 LATE = Publish(topic_name="late", payload=b"1")
 
@@ -397,3 +398,43 @@ def test_two_resets_are_of_a_device_between_unless_one_answers_what_came_late(fl
     talk.wait(0.1).put(SERVER, flags)
 
     assert of_segments(numbered(talk.tape.segments))[0].cause is cause
+
+
+@pytest.mark.parametrize(
+    ("packet", "what"),
+    [
+        ("< pubrec 5", "PUBREC for identifier 5, which the client had not used on this connection"),
+        ("< raw 20 8200 0000", "CONNACK with a Remaining Length in 2 bytes, which needs fewer"),
+        ("< puback 5 code=0x10", "PUBACK of 5 bytes, with a Reason Code"),
+    ],
+)
+@pytest.mark.parametrize(("waits", "is_named"), [("+0.2", True), ("+0.3", False)])
+def test_a_client_that_closes_right_after_an_unusual_packet(packet: str, what: str, waits: str, is_named: bool) -> None:
+    version = "5.0" if "code" in packet else "3.1.1"
+    opens = f"opened {version}" if "raw" not in packet else "> connect 3.1.1"
+    asks = "; > publish a qos=1 id=5" if "puback" in packet else ""
+    one = ending(f"{opens}{asks}; {packet}; {waits} > fin")
+
+    assert (f"after a {what}" in one.first.headline) is is_named
+
+
+def test_the_same_unusual_packet_on_each_connection_is_told() -> None:
+    again = "for 0..2: @{n} opened 3.1.1; @{n} < pubrec 5; @{n} > fin"
+    found = explained(*steps_of(again))
+
+    assert any("3 connections of the client ended after the same (#0, #1, #2)" in each.text
+               for each in found[0].first.reasons)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("silence", "causes"), [(59, [Cause.SERVER_RESTART]), (61, [Cause.IDLE_TIMEOUT, Cause.SERVER_RESTART])]
+)
+def test_a_forgotten_connection_is_as_likely_as_a_restart_after_a_long_silence(
+    silence: int, causes: list[Cause]
+) -> None:
+    talk = Conversation().open().whole()
+    talk.wait(silence).say(CLIENT, Pingreq())
+    talk.wait(0.01).put(SERVER, RST, acknowledges=0)
+    one = of_segments(numbered(talk.tape.segments))[0]
+
+    assert [each.cause for each in one.candidates] == causes
