@@ -10,7 +10,7 @@ from mqttscope import events
 from mqttscope.explain import describe
 from mqttscope.explain.book import Book
 from mqttscope.explain.broker_log import BrokerLog
-from mqttscope.explain.causes import listener, mqtt, said, tcp, timing
+from mqttscope.explain.causes import encrypted, listener, mqtt, said, tcp, timing
 from mqttscope.explain.causes.case import MEANING, RETURN_NS, Case, in_frames
 from mqttscope.explain.model import QUIET, Candidate, Cause, Evidence, Explanation, Moment, Totals
 from mqttscope.explain.segments import SegmentWatch
@@ -30,7 +30,7 @@ DETECTORS: tuple[Callable[[Case], Iterator[Candidate]], ...] = (
     said.normal, said.server_disconnect, said.connack_refusal, said.no_connack, said.tls_alert, timing.keep_alive,
     timing.no_ping_response, mqtt.taken_over, mqtt.wrong_length, mqtt.violation, mqtt.not_authorized,
     mqtt.beyond_profile, mqtt.closed_on_packet, mqtt.server_restart, timing.idle_timeout, tcp.half_open,
-    tcp.device_restart, tcp.middlebox, tcp.plain_end,
+    tcp.device_restart, encrypted.of_encrypted, tcp.middlebox, tcp.plain_end,
 )  # fmt: skip
 """All that look at an end."""
 OWN: tuple[Callable[[Case], Iterator[Candidate]], ...] = (

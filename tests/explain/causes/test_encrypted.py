@@ -1,0 +1,87 @@
+"""What records without keys let one infer."""
+
+from __future__ import annotations
+
+from mqttscope.explain import Cause, Certainty, Explanation
+from tests.dissect.talk import Talk
+from tests.each import each
+from tests.explain.running import of_segments
+from tests.net.hellos import client_hello, message, record, server_hello
+
+PING = record(23, bytes(21))
+LARGE = record(23, bytes(200))
+
+
+def shaken(port: int = 8883) -> Talk:
+    talk = Talk(port=port).handshake()
+    talk.client(record(22, message(1, client_hello())))
+    talk.server(record(22, message(2, server_hello())))
+    talk.ack("client")
+    return talk
+
+
+def ended(talk: Talk, waits: float, by: str) -> Explanation:
+    talk.tape.wait(waits)
+    talk.fin(by)
+    talk.ack("client" if by == "server" else "server")
+    return of_segments(talk.tape.segments)[0]
+
+
+def pinging(*waits: float, answered: bool = True, ping: bytes = PING) -> Talk:
+    """A client that pings after each of these times; the last ping has an answer if it is ``answered``."""
+    talk = shaken()
+    talk.client(LARGE)
+    for number, seconds in enumerate(waits):
+        talk.tape.wait(seconds)
+        talk.client(ping)
+        if answered or number < len(waits) - 1:
+            talk.server(PING)
+    return talk
+
+
+@each(
+    "waits, silent, cause",
+    [
+        ((30, 30, 30), 45, Cause.KEEP_ALIVE),
+        ((30, 30, 30), 60, Cause.KEEP_ALIVE),
+        ((30, 30, 30), 61, Cause.UNREADABLE),
+        ((30, 30, 30), 40, Cause.UNREADABLE),
+        ((30, 34, 30), 48, Cause.UNREADABLE),
+        ((30, 30), 45, Cause.UNREADABLE),
+        ((0.5, 0.5, 0.5), 0.75, Cause.UNREADABLE),
+    ],
+)
+def test_a_rhythm_that_stops(waits: tuple[float, ...], silent: float, cause: Cause) -> None:
+    one = ended(pinging(*waits), silent, "server")
+
+    assert one.cause is cause
+    if cause is Cause.KEEP_ALIVE:
+        assert one.first.certainty is Certainty.HYPOTHESIS
+        assert "inferred from encrypted traffic" in one.first.headline
+
+
+@each("answered, waits, cause", [(False, 3, Cause.NO_PING_RESPONSE), (False, 1, None), (True, 3, None)])
+def test_a_record_without_an_answer(answered: bool, waits: float, cause: Cause | None) -> None:
+    one = ended(pinging(30, 30, 30, answered=answered), waits, "client")
+
+    assert one.cause is (cause or Cause.UNREADABLE)
+
+
+@each(
+    "answer, waits, cause",
+    [
+        (record(23, bytes(25)), 0.1, Cause.CONNECT_REFUSED),
+        (record(23, bytes(25)), 1.1, Cause.UNREADABLE),
+        (record(23, bytes(300)), 0.1, Cause.UNREADABLE),
+    ],
+)
+def test_a_small_answer_and_the_end(answer: bytes, waits: float, cause: Cause) -> None:
+    talk = shaken()
+    talk.client(LARGE)
+    talk.server(answer)
+
+    assert ended(talk, waits, "server").cause is cause
+
+
+def test_large_records_have_no_rhythm() -> None:
+    assert ended(pinging(30, 30, 30, ping=LARGE), 45, "server").cause is Cause.UNREADABLE
