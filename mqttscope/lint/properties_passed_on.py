@@ -83,6 +83,27 @@ def altered(packet: Publish, at: RuleContext) -> Altered | None:
     return Altered(sent, before, after, found.sole is not None and not found.retained)
 
 
+def altered_expiry(packet: Publish, at: RuleContext) -> tuple[Sent, str, bool] | None:
+    """What is wrong with the Message Expiry Interval of a delivery however long it waited (5.0 3.3.2.3.3).
+
+    The message, a sentence, and whether the delivery is of this message as far as payloads can tell; ``None`` where it
+    may be right: it is there and not more than the one published, or a message without one has the same content.
+    """
+    found = None if packet.dup or packet.retain else at.model(Messages).pairing(packet, at)
+    if found is None or found.retained or found.owner in found.candidates[-1].copies:
+        return None
+    expiries = [one.expiry for one in found.candidates if one.version is ProtocolVersion.V5]
+    known = [expiry for expiry in expiries if expiry is not None]
+    if len(known) < len(found.candidates):
+        return None
+    got = None if packet.properties is None else packet.properties.message_expiry_interval
+    if got is not None and got <= max(known):
+        return None
+    told = "is missing" if got is None else f"is {got:,} s"
+    sent = found.candidates[-1]
+    return sent, f"{told}, and the message was published with {max(known):,} s", found.sole is not None
+
+
 def doubt_of(difference: Altered, *, added: bool) -> dict[str, Any]:
     """Severity and confidence of a report: an error where something of this very message is lost or changed."""
     if added:

@@ -1,5 +1,6 @@
-from mqttscope.lint.properties_passed_on import altered, doubt_of
-from mqttscope.lint.rules import V5, Findings, Needs, Related, RuleContext, Severity, examples
+from mqttscope.lint.message_model import Sent
+from mqttscope.lint.properties_passed_on import altered, altered_expiry, doubt_of
+from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Related, Report, RuleContext, Severity, examples
 from mqttscope.lint.rules.delivery import MessageRule
 from mqttscope.mqtt import Publish
 
@@ -7,7 +8,8 @@ from mqttscope.mqtt import Publish
 class PropertyAltered(MessageRule):
     """A server changes what a message was published with: content type, response topic, correlation data, format.
 
-    These are for the receiver alone.  A response that goes to another topic, or without its Correlation Data, never
+    These are for the receiver alone.  A Message Expiry Interval may become less while a message waits, and neither more
+    nor none.  A response that goes to another topic, or without its Correlation Data, never
     finds who has asked.  It is an error where the payload tells the message from all others of its topic; a retained
     copy, one that may be of another message, and a property that only the server has put there are warnings.
 
@@ -23,6 +25,7 @@ class PropertyAltered(MessageRule):
             "MQTT-3.3.2-15": "publish.properties.response_topic",
             "MQTT-3.3.2-16": "publish.properties.correlation_data",
             "MQTT-3.3.2-20": "publish.properties.content_type",
+            "MQTT-3.3.2-6": "publish.properties.message_expiry_interval",
         }
     }
     needs = Needs.OPENING | Needs.WHOLE_SENDER
@@ -57,6 +60,12 @@ class PropertyAltered(MessageRule):
             +2 > publish a 21.5 qos=1 id=1 content_type=text/plain; < puback 1
             @1 < publish a 21.5 qos=1 id=1 content_type=text/plain; @1 > puback 1; @1 < publish a 21.5 qos=1 id=1
             @1 > puback 1
+        the Message Expiry Interval is less, or belongs to a message without one of the same content
+            @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened
+            +2 > publish a 21.5 qos=1 id=1 message_expiry_interval=100; < puback 1
+            @1 < publish a 21.5 qos=1 id=1 message_expiry_interval=99; @1 > puback 1; > publish a 22 qos=1 id=2
+            < puback 2; > publish a 22 qos=1 id=3 message_expiry_interval=100; < puback 3
+            @1 < publish a 22 qos=1 id=2; @1 > puback 2
         a message that nobody was seen to publish
             @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened
             +2 > publish a 21.5 qos=1 id=1 content_type=text/plain; < puback 1; @1 < publish a other qos=1 id=1
@@ -75,6 +84,13 @@ class PropertyAltered(MessageRule):
             @1 < publish a 21.5 qos=1 id=1 correlation_data=0x00 response_topic=r/2 content_type=text/plain
                 !properties.payload_format_indicator !properties.response_topic !properties.correlation_data
             @1 > puback 1
+        the Message Expiry Interval is lost, and is more than the one published
+            @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened
+            +2 > publish a 21.5 qos=1 id=1 message_expiry_interval=100; < puback 1
+            @1 < publish a 21.5 qos=1 id=1 !properties.message_expiry_interval; @1 > puback 1
+            > publish a 22 qos=1 id=2 message_expiry_interval=100; < puback 2
+            @1 < publish a 22 qos=1 id=2 message_expiry_interval=101 !properties.message_expiry_interval
+            @1 > puback 2
         one is put there, and a retained copy: only warnings
             opened; +2 > publish a 21.5 qos=1 retain id=1 content_type=text/plain; < puback 1; @1 opened client=c2
             @1 > subscribe 1 a:1; @1 < suback 1 1; @1 < publish a 21.5 qos=1 retain id=1 !properties.content_type
@@ -84,11 +100,13 @@ class PropertyAltered(MessageRule):
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Compare the properties of a delivery with those of the messages that it may be of."""
+        expiry = altered_expiry(packet, at)
+        reports = [] if expiry is None else [self._of_expiry(*expiry)]
         difference = altered(packet, at)
         if difference is None:
-            return None
+            return reports
         sent = difference.sent
-        return [
+        return reports + [
             self.report(
                 f"properties.{name}",
                 f"{name.replace('_', ' ')} of a message on {sent.topic!r} of {sent.publisher!r} is {what}",
@@ -97,3 +115,12 @@ class PropertyAltered(MessageRule):
             )
             for name, what in difference.changes()
         ]
+
+    def _of_expiry(self, sent: Sent, told: str, is_sure: bool) -> Report:
+        return self.report(
+            "properties.message_expiry_interval",
+            f"message expiry interval of a message on {sent.topic!r} of {sent.publisher!r} {told}",
+            related=(Related.to("the message as published", sent),),
+            severity=None if is_sure else Severity.WARNING,
+            confidence=None if is_sure else Confidence.HEURISTIC,
+        )
