@@ -126,10 +126,11 @@ class WillPublishedAfterNormalDisconnect(PublishedWillRule):
 
 
 class WillPublishedDespiteReconnect(PublishedWillRule):
-    """A server publishes a delayed will although its client has come back in time.
+    """A server publishes a delayed will before its time, or although its client has come back in time.
 
     Will Delay is there so that a short loss of the network is no alarm: a client that takes its session up again
-    within the interval was never gone.  It is the old will that is reported; where the client comes with a new session
+    within the interval was never gone.  The will is due when the delay is over or the session ends, whichever comes
+    first, and not before.  It is the old will that is reported; where the client comes with a new session
     (Clean Start 1), the end of the old one may make its will due.
 
     Instead, forget the delayed will when the client takes up its session.
@@ -150,6 +151,10 @@ class WillPublishedDespiteReconnect(PublishedWillRule):
             @1 opened client=c2; @1 > subscribe 1 dead/#:0; @1 < suback 1 0
             opened will=dead/c1 will_payload=gone will.will_delay_interval=30 session_expiry_interval=300; > reset
             +5 @2 > nothing; @2 opened session_expiry_interval=300; @1 < publish dead/c1 gone
+        published when Will Delay is nearly over, and when it is
+            @1 opened client=c2; @1 > subscribe 1 dead/#:0; @1 < suback 1 0
+            opened will=dead/c1 will_payload=gone will.will_delay_interval=30 session_expiry_interval=300; > reset
+            +29 @1 < publish dead/c1 gone
         back too late
             @1 opened client=c2; @1 > subscribe 1 dead/#:0; @1 < suback 1 0
             opened will=dead/c1 will_payload=gone will.will_delay_interval=30 session_expiry_interval=300; > reset
@@ -181,12 +186,24 @@ class WillPublishedDespiteReconnect(PublishedWillRule):
             @2 opened resume will=dead/c1 will_payload=gone will.will_delay_interval=30 session_expiry_interval=300 <
                 present
             +25 @1 > nothing; @1 < publish dead/c1 gone !payload
+        published before Will Delay is over
+            @1 opened client=c2; @1 > subscribe 1 dead/#:0; @1 < suback 1 0
+            opened will=dead/c1 will_payload=gone will.will_delay_interval=30 session_expiry_interval=300; > reset
+            +27 @1 < publish dead/c1 gone !payload
+        published before the session ends, which comes before the end of Will Delay
+            @1 opened client=c2; @1 > subscribe 1 dead/#:0; @1 < suback 1 0
+            opened will=dead/c1 will_payload=gone will.will_delay_interval=600 session_expiry_interval=30; > reset
+            +27 @1 < publish dead/c1 gone !payload
     """)
 
     def describe(
         self, key: ConnectionKey, will: StoredWill, match: Match, packet: Publish, at: RuleContext
     ) -> str | None:
-        """Whether the will was taken back, not long ago."""
+        """Whether the will is not due yet, or was taken back, not long ago."""
+        phase, left_ns = at.model(Wills).phase_of(key, will, at)
+        if phase == DUE and will.due_ns - at.timestamp_ns > CLOSE_NS and was_there(left_ns, at):
+            early = (will.due_ns - at.timestamp_ns) / SECOND_NS
+            return f"{early:,.1f} s too early: Will Delay is {will.delay_s} s, and the session had not ended"
         if will.phase != TAKEN_BACK or not will.back_ns <= at.timestamp_ns <= will.due_ns + LATE_NS:
             return None
         if will.due_ns - will.back_ns < CLOSE_NS or not was_there(will.ended_ns, at):
