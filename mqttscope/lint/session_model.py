@@ -26,7 +26,7 @@ from mqttscope.lint.context import SECOND_NS, ConnectionKey, RuleContext, forget
 from mqttscope.lint.finding import Confidence, Related, Report, Scope, Severity
 from mqttscope.lint.model import Model
 from mqttscope.lint.rule import V3_1, V5, Findings, Needs, Rule
-from mqttscope.mqtt import ControlPacket, Direction
+from mqttscope.mqtt import ControlPacket, Direction, PacketType
 from mqttscope.mqtt.packets import Connack, Connect, Disconnect, Puback, Pubcomp, Publish, Pubrec, Pubrel, Unsuback
 from mqttscope.session.connection import C2S, S2C, Connection
 from mqttscope.session.history import NEVER_NS, History
@@ -72,6 +72,10 @@ class Carried:
     """Whether the capture would have shown its answer."""
     answered: bool = False
     """Whether the answer that ends it has come since."""
+    refused: Related | None = None
+    """The answer that refused it."""
+    reason_code: int = 0
+    """Of that answer."""
     released: bool = False
     """Whether its PUBREL has come since."""
 
@@ -144,6 +148,9 @@ class SessionModel(Model):
     client_sent: Unanswered = field(default_factory=dict)
     """What the client had not been answered when the owner came, while the session continues."""
     server_sent: Unanswered = field(default_factory=dict)
+    refused_to_client: Unanswered = field(default_factory=dict)
+    """Messages of the client that were refused on the connection before the owner."""
+    refused_to_server: Unanswered = field(default_factory=dict)
     discarded_client_sent: Unanswered = field(default_factory=dict)
     """The same of the session that the clean start of the owner has discarded."""
     discarded_server_sent: Unanswered = field(default_factory=dict)
@@ -169,6 +176,12 @@ class SessionModel(Model):
     def carried(self, direction: Direction, at: RuleContext) -> Unanswered:
         """The same where it may be relied on now; empty elsewhere, and for other connections than the owner."""
         return self.sent(direction) if self.owner == at.key and self.waits_for is None else {}
+
+    def refused(self, direction: Direction, at: RuleContext) -> Unanswered:
+        """Messages of a side that the other one refused on the connection before this one."""
+        if self.owner != at.key or self.waits_for is not None or self.resumed is False:
+            return {}
+        return self.refused_to_client if direction is C2S else self.refused_to_server
 
     def discarded(self, direction: Direction) -> Unanswered:
         """The same of the session that a clean start has discarded."""
@@ -323,6 +336,8 @@ class SessionModel(Model):
         self.whole = self.whole and sure
         self.client_sent = self._left(C2S, connection, history, sure=sure)
         self.server_sent = self._left(S2C, connection, history, sure=sure)
+        self.refused_to_client = _refused(C2S, history)
+        self.refused_to_server = _refused(S2C, history)
         self.client_aliases = dict(list(connection.client_side.aliases.items())[-MAX_ALIASES:])
         self.server_aliases = dict(list(connection.server_side.aliases.items())[-MAX_ALIASES:])
         self.client_takes = connection.client_side.maximum_packet_size
@@ -394,6 +409,19 @@ def _carried(exchange: Exchange, history: History, direction: Direction, *, sure
         expires_ns=NEVER_NS if seconds is None else exchange.timestamp_ns + seconds * SECOND_NS,
         sure=sure and identifier not in party.shared,
     )
+
+
+def _refused(direction: Direction, history: History) -> Unanswered:
+    """Messages of a side that the other one refused with PUBACK or PUBREC."""
+    party = history.party(direction)
+    return {
+        identifier: Carried(
+            identifier, one.qos, one.topic, one.checksum, one.phase, one.packet, one.frame, one.timestamp_ns,
+            refused=Related.to(f"the {PacketType(one.by).name}", one.answer), reason_code=one.reason_code,
+        )
+        for identifier, one in party.ended.items()
+        if one.reason_code >= FAILURE and identifier not in party.shared
+    }  # fmt: skip
 
 
 def _is_whole(connection: Connection, history: History) -> bool:

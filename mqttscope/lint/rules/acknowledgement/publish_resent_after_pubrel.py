@@ -1,4 +1,5 @@
 from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Needs, Related, Rule, RuleContext, Severity, examples
+from mqttscope.lint.session_model import SessionModel
 from mqttscope.mqtt.packets import Publish
 from mqttscope.session.inflight import RELEASED
 
@@ -17,6 +18,7 @@ class PublishResentAfterPubrel(Rule):
     statements = {V5: {"MQTT-4.3.3-6": ""}, V3_1_1: {"MQTT-4.3.3-1": ""}}
     when = "dup"
     needs = Needs.WHOLE
+    models = (SessionModel,)
 
     good = examples("""
         PUBREL again after a reconnect
@@ -35,6 +37,12 @@ class PublishResentAfterPubrel(Rule):
             opened 3.1.1; < publish a qos=2 id=7; > pubrec 7; < pubrel 7; +20 < publish a dup qos=2 id=7 !
         the PUBREL of an earlier connection first
             opened resume < present; > pubrel 7; > publish a dup qos=2 id=7 !
+        the PUBREL was sent on the connection before
+            opened resume session_expiry_interval=3600; > publish a qos=2 id=7; < pubrec 7; > pubrel 7; > reset
+            @1 opened resume session_expiry_interval=3600 < present; @1 > publish a dup qos=2 id=7 !
+        by the server, in MQTT 3.1.1
+            opened 3.1.1 resume; > subscribe 1 a:2; < suback 1 2; < publish a qos=2 id=7; > pubrec 7; < pubrel 7
+            > reset; @1 opened resume < present; @1 < publish a dup qos=2 id=7 !
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
@@ -45,6 +53,12 @@ class PublishResentAfterPubrel(Rule):
         running = at.sender.running(identifier, "publish")
         told = f"PUBLISH {at.topic!r} with identifier {identifier} is sent again after its PUBREL"
         if running is None:
+            before = at.model(SessionModel).carried(at.direction, at).get(identifier)
+            if before is not None and before.phase is RELEASED and before.sure and before.is_message(packet, at.topic):
+                told += " on the connection before"
+                return self.report(
+                    "", told, confidence=Confidence.LIKELY, related=(Related.to("the first PUBLISH", before),)
+                )
             if identifier not in at.other.owes_pubcomp or at.party.has_sent(identifier):
                 return None
             return self.report("", told, confidence=Confidence.LIKELY)

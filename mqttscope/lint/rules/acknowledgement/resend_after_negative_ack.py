@@ -1,4 +1,5 @@
 from mqttscope.lint.rules import V5, Findings, Needs, Related, Rule, RuleContext, Severity, examples
+from mqttscope.lint.session_model import SessionModel, doubted
 from mqttscope.mqtt.constants import PacketType, reason_name
 from mqttscope.mqtt.packets import Publish
 
@@ -7,7 +8,7 @@ class ResendAfterNegativeAck(Rule):
     """A PUBLISH is sent again although its acknowledgement refused it.
 
     A PUBACK or PUBREC with 0x80 or more acknowledges as well: the receiver has decided, and will decide the same again.
-    A sender that does not take it for an answer tries forever.
+    A sender that does not take it for an answer tries forever, mostly after each reconnect.
 
     Instead, give the message up, or publish it later as a new one with DUP 0.
     """
@@ -18,6 +19,7 @@ class ResendAfterNegativeAck(Rule):
     statements = {V5: {"MQTT-4.4.0-2": ""}}
     when = "dup"
     needs = Needs.WHOLE_SENDER
+    models = (SessionModel,)
 
     good = examples("""
         given up
@@ -30,6 +32,13 @@ class ResendAfterNegativeAck(Rule):
             opened; > publish a qos=1 id=7; < puback 7 code=0x87; +20 > publish a dup qos=1 id=7 !dup
         after a PUBREC, by the server
             opened; < publish a qos=2 id=7; > pubrec 7 code=0x83; +20 < publish a dup qos=2 id=7 !dup
+        on the next connection
+            opened resume session_expiry_interval=3600; > publish a qos=1 id=7; < puback 7 code=0x97; > reset
+            @1 opened resume session_expiry_interval=3600 < present; @1 > publish a dup qos=1 id=7 !dup
+        on the next connection, by the server
+            opened resume session_expiry_interval=3600; > subscribe 1 a:1; < suback 1 1; < publish a qos=1 id=7
+            > puback 7 code=0x83; > reset; @1 opened resume session_expiry_interval=3600 < present
+            @1 < publish a dup qos=1 id=7 !dup
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
@@ -38,6 +47,8 @@ class ResendAfterNegativeAck(Rule):
         if not packet.qos or identifier is None:
             return None
         ended = at.party.ended.get(identifier)
+        if ended is None and not at.party.has_sent(identifier):
+            return self._after_reconnect(packet, identifier, at)
         if ended is None or ended.reason_code < 0x80 or identifier in at.sender.exchanges:
             return None
         if identifier in at.party.shared:
@@ -50,4 +61,18 @@ class ResendAfterNegativeAck(Rule):
             f"PUBLISH {at.topic!r} with identifier {identifier} is sent again although {name} 0x{code:02x} "
             f"({reason_name(ended.by, code, V5)}) refused it",
             related=(Related.to(f"the {name}", ended.answer),),
+        )
+
+    def _after_reconnect(self, packet: Publish, identifier: int, at: RuleContext) -> Findings:
+        """Look at what was refused on the connection before."""
+        model = at.model(SessionModel)
+        before = model.refused(at.direction, at).get(identifier)
+        if before is None or before.refused is None or not before.is_message(packet, at.topic):
+            return None
+        return self.report(
+            "dup",
+            f"PUBLISH {at.topic!r} with identifier {identifier} is sent again although {before.refused.message[4:]}"
+            f" 0x{before.reason_code:02x} refused it on the connection before",
+            related=(before.refused,),
+            **doubted(apart=model.apart),
         )
