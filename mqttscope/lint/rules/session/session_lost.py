@@ -50,6 +50,9 @@ class SessionLost(Rule):
         the client has ended it
             opened resume session_expiry_interval=3600; > disconnect code=0 session_expiry_interval=0; > fin
             +5 > nothing; @1 opened resume session_expiry_interval=3600
+        the connection before was open, and may have ended so long ago that the session ran out
+            opened resume session_expiry_interval=300; > pingreq; < pingresp
+            +301 @1 opened resume session_expiry_interval=300
         what a DISCONNECT said is lost
             opened resume session_expiry_interval=3600; lost > disconnect code=0 session_expiry_interval=0; > fin
             +5 > nothing; @1 opened resume session_expiry_interval=3600
@@ -76,6 +79,11 @@ class SessionLost(Rule):
         lost while it was taken over
             opened resume session_expiry_interval=3600; @1 > connect resume session_expiry_interval=3600
             < disconnect code=0x8e; @1 < connack !session_present; < fin
+        lost while the connection before was open: only a warning
+            opened resume session_expiry_interval=300; > pingreq; < pingresp
+            +299 @1 opened resume session_expiry_interval=300 < !session_present; < disconnect code=0x8e; < fin
+        the same in 3.1.1
+            opened 3.1.1 resume; @1 opened resume < !session_present; < fin
         a subscription is gone
             opened resume session_expiry_interval=3600; > subscribe 1 a:1; < suback 1 1; > disconnect; > fin
             @1 opened resume session_expiry_interval=3600 < present; @1 > unsubscribe 2 a
@@ -125,8 +133,10 @@ class SessionLost(Rule):
         related = () if model.connack is None else (model.connack,)
         told = f"session of {at.client_name!r} should have lasted"
         if model.live:
-            if not model.lasting or not sent.timestamp_ns <= model.told_ns <= at.timestamp_ns:
+            if not model.lasting:
                 return None
+            if not sent.timestamp_ns <= model.told_ns <= at.timestamp_ns:
+                return self._open_before(model, f"{told}, since its connection before was still open", at)
             return self.report(
                 "session_present",
                 f"{told}, since it was taken over from an open connection, but CONNACK says Session Present 0",
@@ -144,6 +154,23 @@ class SessionLost(Rule):
             severity=Severity.WARNING,
             confidence=Confidence.HEURISTIC,
             related=related,
+        )
+
+    def _open_before(self, model: SessionModel, told: str, at: RuleContext) -> Findings:
+        """Whether the session cannot have run out since the server was last heard on the connection before."""
+        before = None if model.owner is None else at.connection_of(model.owner)
+        heard_ns = None if before is None else before.server_side.last_timestamp_ns
+        if before is None or heard_ns is None or at.is_apart(model.capture):
+            return None
+        seconds = ENDLESS if before.version is not V5 else before.session_expiry_interval or 0
+        if seconds != ENDLESS and at.timestamp_ns >= heard_ns + seconds * SECOND_NS:
+            return None
+        return self.report(
+            "session_present",
+            f"{told}, but CONNACK says Session Present 0",
+            severity=Severity.WARNING,
+            confidence=Confidence.HEURISTIC,
+            related=() if model.connack is None else (model.connack,),
         )
 
     def _unsuback(self, packet: Unsuback, at: RuleContext) -> Iterator[Report]:
