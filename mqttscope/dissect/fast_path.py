@@ -210,6 +210,11 @@ class FastPath:
         if item is not None and (type(item) is Publish or type(item) in SAYS_NO_VERSION):
             self._packet(dialogue, connection, item, from_client, number, timestamp_ns, capture)
             return True
+        if item is None and not from_client and not connection.server_side.stream_offset:
+            place = Arrival(len(payload), number, timestamp_ns, capture)
+            for event in self._dissector.packet_events.feed(dialogue, from_client, payload, place):
+                self._feed(event)
+            return True
         items: list[StreamItem] = stream.feed(payload) if item is None else [item]
         for index, one in enumerate(items):
             if isinstance(one, ControlPacket) and (type(one) is Publish or type(one) in SAYS_NO_VERSION):

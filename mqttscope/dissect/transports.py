@@ -18,6 +18,7 @@ from mqttscope.events import ConnectionOpened, Event, MalformedEvent, PacketEven
 from mqttscope.mqtt.codec import decode, header_fault
 from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType
 from mqttscope.mqtt.declare import ControlPacket, Malformed
+from mqttscope.mqtt.foreign import MAX_SIGNATURE, foreign_protocol
 from mqttscope.mqtt.packets import Connect, Publish
 from mqttscope.mqtt.stream import PacketStream, StreamItem, Unparsed
 from mqttscope.net.flow import Flow, StreamData, StreamGap
@@ -54,6 +55,8 @@ class PacketEvents:
     def feed(self, dialogue: FlowState, from_client: bool, data: bytes, at: Place) -> Iterator[Event]:
         """Events of the next bytes of one direction."""
         stream = dialogue.stream(from_client)
+        if not from_client and _is_foreign(dialogue, stream, data):
+            stream.foreign = True
         if stream.searching:
             dialogue.arrivals(from_client).append(Arrival(len(data), at.frame, at.timestamp_ns, at.capture))
             yield from self.late_items(dialogue, from_client, stream.feed(data), at)
@@ -217,6 +220,14 @@ class PacketEvents:
         if connection.version_known:
             for stream in (dialogue.client_stream, dialogue.server_stream):
                 stream.version, stream.version_source = connection.version, "CONNECT"
+
+
+def _is_foreign(dialogue: FlowState, stream: PacketStream, data: bytes) -> bool:
+    """Whether a server answers a CONNECT in another protocol, which it does with its first bytes."""
+    connection = dialogue.connection
+    if connection is None or connection.connect_packet is None or stream.busy or connection.server_side.stream_offset:
+        return False
+    return bool(foreign_protocol(data[:MAX_SIGNATURE], is_answer=True))
 
 
 def _length(item: StreamItem) -> int:

@@ -37,7 +37,6 @@ from mqttscope.lint.catalogue import select, usual_rule
 from mqttscope.lint.context import WIDE, BothSides, Kept, Looked, Memories, RuleContext, connection_key, scope_key
 from mqttscope.lint.dispatch import Asked, Check, Group, Planned, checks_named, plans_of
 from mqttscope.lint.finding import MAX_PLACES, Confidence, Finding, Place, Report, Severity, fingerprint
-from mqttscope.lint.foreign import MAX_SIGNATURE, PREFACES, foreign_protocol
 from mqttscope.lint.model import Model
 from mqttscope.lint.quality import Quality, QualityLedger
 from mqttscope.lint.rule import Findings, Needs, Rule, reports_of, told_failure
@@ -45,6 +44,7 @@ from mqttscope.lint.signs import signs_of
 from mqttscope.mqtt.codec import SpanIndex
 from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType
 from mqttscope.mqtt.declare import ControlPacket, FaultReport, Malformed
+from mqttscope.mqtt.foreign import MAX_SIGNATURE, PREFACES, foreign_protocol
 from mqttscope.net.frame import CaptureDrops
 from mqttscope.secrets.packets import hidden_in_damaged, holds_secrets
 from mqttscope.session.connection import C2S, S2C, Connection

@@ -107,6 +107,8 @@ class PacketStream:
     reserved: int = 0
     """Packets of a reserved type since framing was last found."""
     closed: bool = False
+    foreign: bool = False
+    """Whether it is no MQTT: nothing of it is read any more."""
     budget: Budget | None = field(default=None, compare=False, repr=False)
     """Of all streams together; a packet that does not fit into it is passed over."""
 
@@ -151,6 +153,8 @@ class PacketStream:
         if found is not None:
             return [found]
         out: list[StreamItem] = []
+        if self.foreign:
+            return [Unparsed("not_mqtt", len(data), data[:MAX_SEARCH_BYTES])]
         if not (self.held or self.searching or self.skip):
             self._frame(data, out)
             return self._settle(out) if self.searching else out

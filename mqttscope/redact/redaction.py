@@ -19,8 +19,8 @@ from typing import BinaryIO, Final, Generic, TypeVar
 from mqttscope.dissect import Dissector, Options
 from mqttscope.dissect.flow_state import FlowState
 from mqttscope.events import ConnectionClosed, ConnectionOpened, Event, MalformedEvent, PacketEvent, UnparsedEvent
-from mqttscope.lint.foreign import MAX_SIGNATURE, foreign_protocol
 from mqttscope.mqtt.constants import Direction as Way
+from mqttscope.mqtt.foreign import MAX_SIGNATURE, foreign_protocol
 from mqttscope.mqtt.stream import Unparsed
 from mqttscope.net.flow import StreamData, StreamGap
 from mqttscope.net.fragments import FragmentTable

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mqttscope import events
-from mqttscope.lint.foreign import PREFACES
 from mqttscope.mqtt.constants import Direction, PacketType, reason_name, type_name
+from mqttscope.mqtt.foreign import PREFACES
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureDrops
 from mqttscope.report.public import hidden_of, protocol_of

@@ -283,6 +283,6 @@ def protocol_of(event: events.MalformedEvent | events.UnparsedEvent) -> str:
 
 def _protocol(raw: bytes, direction: Direction) -> str:
     # What is well formed needs no linter.
-    from mqttscope.lint.foreign import foreign_protocol
+    from mqttscope.mqtt.foreign import foreign_protocol
 
     return foreign_protocol(raw, is_answer=direction is Direction.SERVER_TO_CLIENT)

@@ -20,7 +20,7 @@ from tests.capture.doubled import recorded, write
 from tests.cli.made import closes, opened, server, write_capture
 from tests.cli.running import Done, capture, inspected, invoke, run
 from tests.each import each
-from tests.lint.test_foreign import ANSWERS
+from tests.mqtt.test_foreign import ANSWERS
 from tests.redact.redacting import shapes
 
 QOS = capture("v5-qos")

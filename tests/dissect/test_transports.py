@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mqttscope.dissect import Dissector, Options
-from mqttscope.events import ConnectionOpened, PacketEvent
+from mqttscope.events import ConnectionOpened, PacketEvent, UnparsedEvent
 from tests.dissect.scenes import HELLO, HTTP, HTTP_ANSWER, MASK, MQTT_HELLO, Joined, types
 from tests.dissect.talk import (
     CONNACK,
@@ -268,3 +268,26 @@ def test_an_answer_to_the_upgrade_that_comes_late_belongs_to_the_connection() ->
     assert opened.connection.details["path"] == "/mqtt"
     found = [event.type for event in only(events, PacketEvent)]
     assert sorted(found) == ["connack", "connect", "pingreq", *["publish"] * 20]
+
+
+@pytest.mark.parametrize(
+    ("answers", "packets", "unparsed"),
+    [
+        ([HTTP_ANSWER], 0, [len(HTTP_ANSWER)]),
+        ([HTTP_ANSWER, CONNACK], 0, [len(HTTP_ANSWER), 4]),
+        ([CONNACK, HTTP_ANSWER], 1, []),
+    ],
+    ids=["HTTP", "and more", "after MQTT"],
+)
+def test_an_answer_in_another_protocol_is_not_read_as_packets(
+    answers: list[bytes], packets: int, unparsed: list[int]
+) -> None:
+    talk = Talk().handshake()
+    talk.client(connect())
+    for answer in answers:
+        talk.server(answer)
+    events = talk.events()
+    left = only(events, UnparsedEvent)
+
+    assert sum(one.direction.name == "SERVER_TO_CLIENT" for one in only(events, PacketEvent)) == packets
+    assert [one.unparsed.length for one in left if one.unparsed.reason == "not_mqtt"] == unparsed

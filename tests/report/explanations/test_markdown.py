@@ -18,7 +18,7 @@ def test_a_section_has_its_parts() -> None:
 
     assert told.startswith("* **What broke**: 1 connection: 1 × path lost (half-open)\n* **Clients**: 1: valve-3\n")
     assert "\n\n### &#35;0 valve-3: path lost (half-open) (likely)\n" in told
-    assert "**Also possible: broker stopped or restarted** (likely)" in told
+    assert "**Also possible: path lost (half-open)** (" in report("markdown", "link-lost-keep-alive")
     assert "| time | frame | from | what |" in told
     assert "**What to change**" in told
 

@@ -1,7 +1,7 @@
 from mqttscope.events import MalformedEvent, PacketEvent, UnparsedEvent
-from mqttscope.lint.foreign import ANSWERS
 from mqttscope.lint.rules import Confidence, Connection, Findings, Report, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.foreign import ANSWERS
 from mqttscope.secrets.findings import RUN
 
 _PLAIN_PORT = ":1883"

@@ -8,11 +8,11 @@ from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect
 from mqttscope.events import PacketEvent
 from mqttscope.lint.examples import Step, client, closes, crossing, opened, server
-from mqttscope.lint.foreign import MAX_SIGNATURE, PREFACES, foreign_protocol
 from mqttscope.lint.rule import V3_1_1, V5
 from mqttscope.mqtt import encode
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt.foreign import MAX_SIGNATURE, PREFACES, foreign_protocol
 from mqttscope.mqtt.packets import Auth, Connack, Disconnect, Puback, Publish, Suback
 from mqttscope.mqtt.properties import Properties
 from mqttscope.secrets.findings import Hiding, conceal
