@@ -662,6 +662,9 @@ def dissect_segments(
                 stream.held,
             )
         item: StreamItem | None = stream.whole(payload)
+        if item is None and not from_client and not connection.server_side.stream_offset:
+            yield from running.packet_events.feed(dialogue, from_client, payload, segment)
+            continue
         items = stream.feed(payload) if item is None else (item,)
         if not items:
             continue
