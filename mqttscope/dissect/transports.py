@@ -56,7 +56,7 @@ class PacketEvents:
         """Events of the next bytes of one direction."""
         stream = dialogue.stream(from_client)
         if not from_client and _is_foreign(dialogue, stream, data):
-            stream.foreign = True
+            stream.refuse()
         if stream.searching:
             dialogue.arrivals(from_client).append(Arrival(len(data), at.frame, at.timestamp_ns, at.capture))
             yield from self.late_items(dialogue, from_client, stream.feed(data), at)

@@ -117,6 +117,10 @@ class PacketStream:
         """Whether it holds bytes, or passes over some, of which nothing was said yet."""
         return bool(self.held or self.searching or self.skip)
 
+    def refuse(self) -> None:
+        """Read nothing of what comes: it is no MQTT."""
+        self.foreign, self.skip = True, 1  # `whole` looks at what is passed over
+
     def whole(self, data: bytes, into: Publish | None = None) -> ControlPacket | None:
         """Take bytes that are exactly one well-formed packet, as they nearly always are.
 
@@ -173,7 +177,7 @@ class PacketStream:
     def gap(self, length: int) -> list[StreamItem]:
         """The capture lost ``length`` bytes here; returns what that ends."""
         out: list[StreamItem] = []
-        if length <= 0:
+        if length <= 0 or self.foreign:
             return out
         self._settle(out, final=True)
         if self.skip:
