@@ -11,24 +11,29 @@ from typing import TypeVar
 
 from mqttscope.explain import describe
 from mqttscope.explain.model import Evidence
+from mqttscope.explain.segments import LATELY_NS
 from mqttscope.explain.story import Story
 
 MAX_CLIENTS = 50_000
 """Clients whose connections are remembered."""
 MAX_CONNECTS = 16
-"""CONNECT packets of a client that are remembered."""
+"""Maximum number of CONNECT packets of a client that are remembered longer than `LATELY_NS`."""
+MAX_LATELY = 1_000
+"""Maximum number of CONNECT packets of a client that are remembered at all."""
 MAX_SERVERS = 256
 MAX_ENDS = 1_024
-"""Ends and beginnings of a server's connections that are remembered."""
+"""Maximum number of ends, and of accepted CONNECT packets, that are remembered of a server."""
 MAX_WILLS = 1_000
-"""Wills that may still be published."""
-WILL_NS = 10_000_000_000
-"""How long after its delay a will is waited for."""
+"""Maximum number of topics with wills that may still be published."""
+MAX_WILLS_ALIKE = 8
+"""Maximum number of wills of one topic that may still be published."""
 SECOND = 1_000_000_000
+WILL_NS = 10 * SECOND
+"""Timeout of a will after its delay."""
 MOMENT_NS = 2 * SECOND
 """Connections that end within this time end together."""
 
-T = TypeVar("T")
+T = TypeVar("T", "Arrival", "End")
 
 
 @dataclass(slots=True)
@@ -72,6 +77,14 @@ class Life:
 
 
 @dataclass(slots=True)
+class ServerTimes:
+    """What happened at the endpoint of a server."""
+
+    ends: deque[End] = field(default_factory=deque)
+    accepted: deque[Arrival] = field(default_factory=deque)
+
+
+@dataclass(slots=True)
 class _Awaited:
     """A will that may be published."""
 
@@ -86,10 +99,8 @@ class Book:
 
     arrivals: OrderedDict[tuple[str, str], list[Arrival]] = field(default_factory=OrderedDict)
     """By the host of the server and the Client Identifier."""
-    ends: OrderedDict[str, deque[End]] = field(default_factory=OrderedDict)
-    """By the endpoint of the server."""
-    begun: OrderedDict[str, deque[Arrival]] = field(default_factory=OrderedDict)
-    """Accepted CONNECT packets by the endpoint of the server."""
+    servers: OrderedDict[str, ServerTimes] = field(default_factory=OrderedDict)
+    """By endpoint."""
     open: dict[str, dict[int, Story]] = field(default_factory=dict)
     """Open connections of a server in the order of their beginning, those that are open where the capture ends too."""
     wills: dict[int, Evidence] = field(default_factory=dict)
@@ -110,7 +121,12 @@ class Book:
             known = self.arrivals[key] = []
         self.arrivals.move_to_end(key)
         known.append(Arrival(connection.number, connection.client, connection.server, timestamp_ns, frame, capture))
-        del known[:-MAX_CONNECTS]
+        lately_ns = timestamp_ns - LATELY_NS
+        while len(known) > MAX_CONNECTS and known[0].timestamp_ns < lately_ns:
+            del known[0]
+        if len(known) > MAX_LATELY:
+            del known[0]
+            self.dropped["CONNECT packets"] += 1
 
     def answered(self, story: Story, client_identifier: str | None, accepted: bool) -> None:
         """The server has answered with CONNACK."""
@@ -121,8 +137,10 @@ class Book:
         if accepted:
             said = story.connack or story.connect
             frame, now = (said.frame, said.timestamp_ns) if said is not None else (0, connection.opened_ns)
-            _of(self.begun, connection.server).append(
-                Arrival(connection.number, connection.client, connection.server, now, frame, connection.capture, True)
+            self._remember(
+                self._server(connection.server).accepted,
+                Arrival(connection.number, connection.client, connection.server, now, frame, connection.capture, True),
+                "accepted connections",
             )
 
     def opened(self, story: Story) -> None:
@@ -139,12 +157,11 @@ class Book:
             self.open.pop(connection.server, None)
         said = bool(story.disconnects) or (story.connack is not None and bool(story.connack.code))
         said = said or connection.client_side.gapped  # a DISCONNECT may be among the missing bytes
-        _of(self.ends, connection.server).append(
-            End(
-                connection.number, connection.client, connection.client_identifier, story.ended_ns, story.ended_frame,
-                by, said or explained, _life(story),
-            )
+        end = End(
+            connection.number, connection.client, connection.client_identifier, story.ended_ns, story.ended_frame,
+            by, said or explained, _life(story),
         )  # fmt: skip
+        self._remember(self._server(connection.server).ends, end, "ends")
         normal = story.disconnects.get("client")
         if story.will_topic and (normal is None or normal.code):
             self._await(story)
@@ -176,7 +193,9 @@ class Book:
 
     def ends_near(self, server: str, at_ns: int, before_ns: int, after_ns: int) -> list[End]:
         """Ends of the connections of a server around a time."""
-        return [one for one in self.ends.get(server, ()) if -before_ns <= one.timestamp_ns - at_ns <= after_ns]
+        known = self.servers.get(server)
+        ends = () if known is None else known.ends
+        return [end for end in ends if -before_ns <= end.timestamp_ns - at_ns <= after_ns]
 
     def survivor(self, server: str, first_ns: int, last_ns: int, ended: set[int]) -> Life | None:
         """A connection on which a server sends after ends of others, and which was open before them.
@@ -190,27 +209,52 @@ class Book:
             life = _life(story)
             if number not in ended and life is not None and life.heard_ns > first_ns:
                 return life
-        for one in self.ends.get(server, ()):
-            life = one.life
-            if life is None or one.connection in ended or life.opened_ns >= first_ns:
+        known = self.servers.get(server)
+        for end in () if known is None else known.ends:
+            life = end.life
+            if life is None or end.connection in ended or life.opened_ns >= first_ns:
                 continue
-            if life.heard_ns > (first_ns if one.timestamp_ns > last_ns + MOMENT_NS else last_ns):
+            if life.heard_ns > (first_ns if end.timestamp_ns > last_ns + MOMENT_NS else last_ns):
                 return life
         return None
 
     def begun_in(self, server: str, start_ns: int, end_ns: int) -> list[Arrival]:
         """Connections that a server accepted in a time."""
-        return [one for one in self.begun.get(server, ()) if start_ns <= one.timestamp_ns <= end_ns]
+        known = self.servers.get(server)
+        accepted = () if known is None else known.accepted
+        return [arrival for arrival in accepted if start_ns <= arrival.timestamp_ns <= end_ns]
+
+    def _server(self, endpoint: str) -> ServerTimes:
+        known = self.servers.get(endpoint)
+        if known is None:
+            if len(self.servers) >= MAX_SERVERS:
+                self.servers.popitem(last=False)
+                self.dropped["servers"] += 1
+            known = self.servers[endpoint] = ServerTimes()
+        self.servers.move_to_end(endpoint)
+        return known
+
+    def _remember(self, times: deque[T], latest: T, name: str) -> None:
+        """Add what happened; what makes room for it counts as dropped if explanations may still look for it."""
+        times.append(latest)
+        if len(times) > MAX_ENDS and times.popleft().timestamp_ns > latest.timestamp_ns - LATELY_NS:
+            self.dropped[name] += 1
 
     def _await(self, story: Story) -> None:
+        """Wait for the will of a connection; a will that makes room for it counts as dropped before its timeout."""
         topic = story.will_topic or ""
+        forgotten: list[_Awaited] = []
         if topic not in self._awaited and len(self._awaited) >= MAX_WILLS:
-            self._awaited.popitem(last=False)
-            self.dropped["wills"] += 1
+            forgotten = self._awaited.popitem(last=False)[1]
         delay = story.will_delay * SECOND
         waiting = self._awaited.setdefault(topic, [])
         waiting.append(_Awaited(story, story.ended_ns - SECOND, story.ended_ns + delay + WILL_NS))
-        del waiting[:-8]
+        self._awaited.move_to_end(topic)
+        if len(waiting) > MAX_WILLS_ALIKE:
+            forgotten.append(waiting.pop(0))
+        due = sum(will.until_ns >= story.ended_ns for will in forgotten)
+        if due:
+            self.dropped["wills"] += due
 
 
 def _life(story: Story) -> Life | None:
@@ -222,12 +266,3 @@ def _life(story: Story) -> Life | None:
 
 def host(endpoint: str) -> str:
     return endpoint.rpartition(":")[0]
-
-
-def _of(table: OrderedDict[str, deque[T]], server: str) -> deque[T]:
-    known = table.get(server)
-    if known is None:
-        if len(table) >= MAX_SERVERS:
-            table.popitem(last=False)
-        known = table[server] = deque(maxlen=MAX_ENDS)
-    return known

@@ -25,25 +25,25 @@ from mqttscope.session.connection import C2S, Connection
 from mqttscope.session.matching import FAILURE, FilterIndex
 
 MAX_MESSAGES = 1_000
-"""Messages of the topic that are followed."""
+"""Maximum number of messages of the topic that are followed."""
 MAX_CLIENTS = 10_000
-"""Clients whose subscriptions are remembered."""
+"""Maximum number of clients whose subscriptions are remembered."""
 MAX_FILTERS = 1_000
-"""Subscriptions of a client that are remembered."""
+"""Maximum number of subscriptions of a client that are remembered, and of its connections."""
 MAX_SHOWN = 20
-"""Messages that did not arrive everywhere and are reported one by one."""
+"""Maximum number of messages that did not arrive everywhere and are reported one by one."""
 MAX_TOLD = 20
-"""Clients of a message that are reported one by one."""
+"""Maximum number of clients of a message that are reported one by one."""
 MAX_PENDING = 10_000
-"""Messages without an acknowledgement."""
+"""Maximum number of messages whose acknowledgement is looked for."""
 MAX_DISTINCT = 100_000
-"""Different filters of all clients that are remembered."""
+"""Maximum number of different filters of all clients that are remembered."""
 MAX_HELD = 200_000
-"""Clients that had a subscription when a message was published, over all messages."""
+"""Maximum number of clients that had a subscription when a message was published, over all messages."""
 MAX_COMPARED = 500_000
-"""Comparisons of topics with filters that do not match them."""
+"""Maximum number of comparisons of topics with filters that do not match them."""
 MAX_COMPARED_LENGTH = 256
-"""Characters of a topic that filters are compared with by their letters."""
+"""Maximum number of characters of a topic that filters are compared with by their letters."""
 LIKE = 0.75
 """How like the topic a filter has to be to be named, from 0 to 1."""
 SECOND = 1_000_000_000
@@ -69,12 +69,15 @@ class MessageWatch:
         """By their number."""
         self.good = 0
         """Messages that went to all who wanted them, and had to make room for others."""
-        self.unknown: list[tuple[str, str, Evidence]] = []
-        """Deliveries of messages whose publishing was not captured: topic, client, place."""
+        self.unknown: tuple[str, str, Evidence] | None = None
+        """First delivery of a message whose publishing was not captured: topic, client, place."""
+        self.unknown_count = 0
         self.beyond = 0
         """Other messages that had to make room."""
         self.dropped = 0
         """Clients beyond `MAX_CLIENTS`."""
+        self.forgotten = 0
+        """Subscriptions and connections of clients beyond `MAX_FILTERS` and `MAX_DISTINCT`."""
         self.clients: OrderedDict[tuple[str, str], Subscriber] = OrderedDict()
         self.joined = 0
         """Clients whose subscriptions were made before the capture."""
@@ -109,13 +112,14 @@ class MessageWatch:
             self._packet(event)
         elif isinstance(event, GapEvent):
             known = self.clients.get(_key(event.connection))
-            if known is not None and event.direction is not C2S and len(known.gaps) < MAX_FILTERS:
-                known.gaps.append(event.timestamp_ns)
+            if known is not None and event.direction is not C2S:
+                known.gap_ns = max(known.gap_ns, event.timestamp_ns)
         elif isinstance(event, ConnectionClosed):
             known = self.clients.get(_key(event.connection))
             if known is not None and event.connection.closed_how != "capture_end":
-                if len(known.ends) >= MAX_FILTERS:
+                if len(known.ends) >= MAX_FILTERS and event.connection.number not in known.ends:
                     del known.ends[next(iter(known.ends))]
+                    self.forgotten += 1
                 # The server may have closed before the client's DISCONNECT.
                 end = event.timestamp_ns, event.frame
                 known.ends[event.connection.number] = min(known.ends.get(event.connection.number, end), end)
@@ -199,8 +203,11 @@ class MessageWatch:
         for one in known.filters.values():
             if one.connection == connection.number:
                 one.since_ns = event.timestamp_ns
-        if before and len(known.returns) < MAX_FILTERS:
-            known.returns.append((event.timestamp_ns, event.frame, present, connection.number))
+        if before:
+            if len(known.returns) < MAX_FILTERS:
+                known.returns.append((event.timestamp_ns, event.frame, present, connection.number))
+            else:
+                self.forgotten += 1
         if not present:
             # A client need not wait for CONNACK before it subscribes.
             known.filters = {
@@ -216,18 +223,19 @@ class MessageWatch:
         known = self._client(event.connection)
         rows = found.subscriptions or ()
         if found.packet_identifier is not None:
-            if len(known.requests) >= MAX_FILTERS:
+            if len(known.requests) >= MAX_FILTERS and found.packet_identifier not in known.requests:
                 del known.requests[next(iter(known.requests))]
+                self.forgotten += 1
             known.requests[found.packet_identifier] = tuple(row.topic_filter for row in rows)
         for row in rows:
             if len(known.filters) >= MAX_FILTERS and row.topic_filter not in known.filters:
-                known.complete = False
+                self.forgotten += 1
                 continue
             share = parse_shared(row.topic_filter) if event.connection.version == ProtocolVersion.V5 else None
             plain = row.topic_filter if share is None else share[1]
             if plain not in self._filters:
                 if len(self._filters) >= MAX_DISTINCT:
-                    known.complete = False
+                    self.forgotten += 1
                     continue
                 self._filters[plain] = {}
                 self._index.add(plain, plain)
@@ -270,7 +278,7 @@ class MessageWatch:
         self._expected.setdefault((made.server, made.topic, made.checksum), {})[self._count] = None
         if found.qos and found.packet_identifier is not None:
             if len(self._pending) >= MAX_PENDING:
-                self._pending.popitem(last=False)
+                self._pending.popitem(last=False)[1].is_answer_unknown = True
             self._pending[connection.number, found.packet_identifier] = made
         for other in self._matching(made.topic):
             one = self.clients.get(other)
@@ -341,14 +349,11 @@ class MessageWatch:
             return
         if self.good or self.unwanted or self.beyond:
             return  # it may be one of those that had to make room
-        if not found.dup and len(self.unknown) < MAX_MESSAGES:
-            retained = ", as a retained message" if found.retain else ""
-            self.unknown.append(
-                (
-                    topic, known.name,
-                    Evidence.at(f"{known.name} received it{retained}", event),
-                )
-            )  # fmt: skip
+        if not found.dup:
+            self.unknown_count += 1
+            if self.unknown is None:
+                retained = ", as a retained message" if found.retain else ""
+                self.unknown = topic, known.name, Evidence.at(f"{known.name} received it{retained}", event)
 
     def _copied(
         self, known: Subscriber, key: tuple[str, str], topic: str, numbers: Iterable[int]
@@ -410,29 +415,36 @@ class MessageWatch:
         elif not self.unknown:
             told.append(f"No message to {shape} is in the capture: nobody published one, as far as it shows.")
         if len(worth) > MAX_SHOWN:
-            told.append(f"{len(worth) - MAX_SHOWN:,} more of them are not shown.")
+            told.append(f"{len(worth) - MAX_SHOWN:,} more of them {_are(len(worth) - MAX_SHOWN)} not shown.")
         folded = len(troubled) + len(idle) - len(worth)
         if folded:
             told.append(
-                f"{folded:,} of the messages that no captured client got {'is' if folded == 1 else 'are'} not shown:"
+                f"{folded:,} of the messages that no captured client got {_are(folded)} not shown:"
                 " the filters that come near their topics are named once."
             )
         if self.unknown:
-            topic, client, place = self.unknown[0]
-            many = len(self.unknown)
+            topic, client, place = self.unknown
+            many = self.unknown_count
             what = "One delivery is of a message" if many == 1 else f"{many:,} deliveries are of messages"
             told.append(
                 f"{what} whose publishing is not in the capture (retained, or by a client that was not captured); the"
                 f" first: {describe.name(topic)} to {client}, frame {place.frame}."
             )
         told += near[:MAX_TOLD]
+        if len(near) > MAX_TOLD:
+            told.append(f"{len(near) - MAX_TOLD:,} more of these {_are(len(near) - MAX_TOLD)} not shown.")
         unknown = sum(1 for one in self.clients.values() if not one.complete)
         if unknown:
             told.append(f"{counted(unknown, 'client')} may have subscriptions that were made before the capture began.")
         if self.beyond:
-            told.append(f"limit: {MAX_MESSAGES:,} messages are followed; {self.beyond:,} earlier ones are not.")
+            told.append(f"limit: {MAX_MESSAGES:,} messages are followed; earlier ones that are not: {self.beyond:,}.")
         if self.dropped:
-            told.append(f"limit: {MAX_CLIENTS:,} clients are followed; {self.dropped:,} were forgotten.")
+            told.append(f"limit: {MAX_CLIENTS:,} clients are followed; forgotten: {self.dropped:,}.")
+        if self.forgotten:
+            told.append(
+                "limit: what is shown of clients may be wrong; forgotten subscriptions and connections:"
+                f" {self.forgotten:,}."
+            )
         if self.unheld or self.uncompared:
             told.append("limit: for some messages, not all clients with a matching or similar subscription are shown.")
         return Trace(shown, told)
@@ -468,6 +480,9 @@ class MessageWatch:
         ]  # fmt: skip
         if one.answer is not None:
             evidence.append(one.answer)
+        elif one.is_answer_unknown:
+            text = f"its acknowledgement is unknown: more than {MAX_PENDING:,} messages waited for theirs"
+            evidence.append(Evidence(text))
         elif one.qos:
             evidence.append(Evidence("no acknowledgement of the broker was captured"))
         else:
@@ -484,7 +499,7 @@ class MessageWatch:
             evidence.append(Evidence(f"no captured client had a subscription that it matches{like}"))
         left = len(deliveries) - MAX_TOLD
         if left > 0:
-            evidence.append(Evidence(f"{left:,} more clients are not shown"))
+            evidence.append(Evidence(f"{counted(left, 'more client')} {_are(left)} not shown"))
         is_told = repeats and not deliveries and (one.code or 0) < 0x80
         told = tuple(deliveries[:MAX_TOLD])
         return MessageFate(describe.name(one.topic), said, one, tuple(evidence), told, is_told)
@@ -546,7 +561,7 @@ class MessageWatch:
                 Fate.TOO_LARGE, f"takes packets of at most {held.largest:,} bytes (Maximum Packet Size); this one has"
                 f" {one.size:,}", "Raise the Maximum Packet Size of the client, or send smaller messages.",
             )  # fmt: skip
-        if held.one_sided or any(now >= one.timestamp_ns - SECOND for now in client.gaps):
+        if held.one_sided or client.gap_ns >= one.timestamp_ns - SECOND:
             return made(Fate.NOT_CAPTURED, "the capture lacks bytes that the broker sent it: it may have come")
         if not one.is_whole:
             return made(Fate.NOT_CAPTURED, "the capture lacks bytes of the message: it may have come")
@@ -702,6 +717,7 @@ _KEEP, **place,
         known = self._near.get(topic)
         if known is None:
             known = self._near[topic] = {}
+            self.uncompared += len(topic) > MAX_COMPARED_LENGTH
             for plain in self._filters:
                 if self._compared >= MAX_COMPARED:
                     self.uncompared += 1
@@ -726,11 +742,15 @@ def likeness(topic: str, plain: str) -> tuple[float, str] | None:
         return 1.0, " (without /# it has no levels below)"
     if abs(len(plain) - len(topic)) > len(topic) * (1 - LIKE) or len(topic) > MAX_COMPARED_LENGTH:
         return None
-    pair = SequenceMatcher(None, plain, topic)
+    pair = SequenceMatcher(None, plain, topic, autojunk=False)
     if pair.quick_ratio() < LIKE:
         return None
     ratio = pair.ratio()
     return (ratio, "") if ratio >= LIKE else None
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 def _key(connection: Connection) -> tuple[str, str]:

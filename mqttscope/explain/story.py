@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain, repeat
 
 from mqttscope.events import ClockStep, MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.explain import describe
@@ -20,15 +21,15 @@ from mqttscope.session.connection import C2S, Connection
 MAX_PACKETS = 8
 """Last packets of each side that are remembered."""
 MAX_REFUSALS = 8
-"""Last refused subscriptions and messages."""
+"""Maximum number of last refusals that are remembered, and of filters of a SUBSCRIBE that are named in them."""
 MAX_BROKEN = 16
-"""Last errors of the linter."""
+"""Maximum number of last errors of the linter that are remembered, unless each is of another rule."""
 CLOCK_SET_NS = 1_000_000_000
 """A clock that differs by less has not been set back: frames can be out of order."""
 ENDS = frozenset(("reset", "port_reused", "idle", "evicted", "capture_end"))
 """Reasons of bytes that were not read (`mqtt.stream.Unparsed`), if the end of the connection cut their packet."""
 MAX_WAITING = 64
-"""Messages without an acknowledgement whose topics are remembered."""
+"""Maximum number of messages and subscriptions without an answer whose topics are remembered."""
 
 
 @dataclass(slots=True)
@@ -87,9 +88,7 @@ class Story:
     """Bytes of its last packet, those that never came among them."""
     latest_kind: int | None = None
     requests: dict[int, str] = field(default_factory=dict)
-    """What the client asked for or sent with a packet identifier."""
-    waiting: dict[int, str] = field(default_factory=dict)
-    """Messages of the client without an acknowledgement, by packet identifier."""
+    """What the client asked for or sent with a packet identifier, until it is answered."""
     gaps: dict[str, str] = field(default_factory=dict)
     """Why bytes of a side are unknown: they are ``missing``, ``unread``, or of a packet that the end ``cut``."""
     facts: FlowFacts | None = None
@@ -227,7 +226,9 @@ class Story:
                 shown.frame, shown.timestamp_ns,
             )
         )  # fmt: skip
-        del self.broken[:-MAX_BROKEN]
+        if len(self.broken) > MAX_BROKEN:
+            rules = [broken.rule for broken in self.broken]
+            del self.broken[next((at for at, rule in enumerate(rules) if rule in rules[at + 1 :]), 0)]
 
     def moments(self) -> tuple[Moment, ...]:
         """The last packets of both sides in order."""
@@ -302,21 +303,17 @@ class Story:
     def _answer(self, event: PacketEvent, moment: Moment) -> None:
         """PUBACK, PUBREC and SUBACK: what they refuse."""
         found = event.packet
-        del self.refusals[:-MAX_REFUSALS]
-        what = self.requests.get(found.packet_identifier)  # type: ignore[attr-defined]
+        what = self.requests.pop(found.packet_identifier, None)  # type: ignore[attr-defined]
         if isinstance(found, packets.Suback):
-            names = [] if what is None else what.split("\n")
-            for at, one in enumerate((found.reason_codes or ())[:MAX_REFUSALS]):
-                if one >= 0x80:
-                    asked = names[at] if at < len(names) else "a filter"
-                    refused = f"the subscription to {asked}"
-                    self.refusals.append(Refusal(moment.timestamp_ns, moment.frame, refused, one, found.packet_type))
-            return
-        value = found.reason_code or 0  # type: ignore[attr-defined]
-        if value >= 0x80:
-            self.refusals.append(
-                Refusal(moment.timestamp_ns, moment.frame, what or "a message", value, found.packet_type)
-            )
+            names = chain([] if what is None else what.split("\n"), repeat("a filter"))
+            codes = found.reason_codes or ()
+            answers = [(f"the subscription to {name}", code) for code, name in zip(codes, names, strict=False)]
+        else:
+            answers = [(what or "a message", found.reason_code or 0)]  # type: ignore[attr-defined]
+        for asked, code in answers:
+            if code >= 0x80:
+                self.refusals.append(Refusal(moment.timestamp_ns, moment.frame, asked, code, found.packet_type))
+        del self.refusals[:-MAX_REFUSALS]
 
 
 def announced(raw: bytes) -> int:

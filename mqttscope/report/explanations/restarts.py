@@ -13,7 +13,7 @@ from mqttscope.explain.model import Cause, Certainty, Evidence, Explanation
 from mqttscope.report.base import Sink
 
 MAX_NAMED = 8
-_COUNTED = re.compile(r"it ended (?:\d+ connections together|the connection)")
+_COUNTED = re.compile(r"it ended (?:[\w, ]+ connections together|the connection)")
 
 
 @dataclass(slots=True)
