@@ -10,13 +10,24 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from difflib import SequenceMatcher
 from typing import Protocol
 
 from mqttscope.events import ConnectionClosed, Event, GapEvent, PacketEvent
 from mqttscope.explain import describe
 from mqttscope.explain.book import host
-from mqttscope.explain.fates import Delivery, Fate, Held, Loss, MessageFate, Published, Subscriber, Trace, Wanted
+from mqttscope.explain.fates import (
+    MAX_COMPARED_LENGTH,
+    Delivery,
+    Fate,
+    Held,
+    Loss,
+    MessageFate,
+    Published,
+    Subscriber,
+    Trace,
+    Wanted,
+    likeness,
+)
 from mqttscope.explain.model import Evidence
 from mqttscope.mqtt import PacketType, ProtocolVersion, packets
 from mqttscope.mqtt.topics import matches, parse_shared
@@ -42,10 +53,6 @@ MAX_HELD = 200_000
 """Maximum number of clients that had a subscription when a message was published, over all messages."""
 MAX_COMPARED = 500_000
 """Maximum number of comparisons of topics with filters that do not match them."""
-MAX_COMPARED_LENGTH = 256
-"""Maximum number of characters of a topic that filters are compared with by their letters."""
-LIKE = 0.75
-"""How like the topic a filter has to be to be named, from 0 to 1."""
 SECOND = 1_000_000_000
 _KEEP = (
     "Connect without Clean Start and, in 5.0, with a Session Expiry Interval; subscribe after each CONNACK with Session"
@@ -727,26 +734,6 @@ _KEEP, **place,
                 if found is not None:
                     known[plain] = found
         return known
-
-
-def likeness(topic: str, plain: str) -> tuple[float, str] | None:
-    """How like a topic a filter is that does not match it, from 0 to 1, and the difference; ``None``: not at all."""
-    if matches(plain, topic, shared=False):
-        return None
-    if matches(plain.lower(), topic.lower(), shared=False):
-        return 1.0, " (upper and lower case differ)"
-    bare = plain.strip("/")
-    if bare and matches(bare, topic.strip("/"), shared=False):
-        return 1.0, " (a slash at an end is a level of its own)"
-    if matches(plain.rstrip("/") + "/#", topic, shared=False):
-        return 1.0, " (without /# it has no levels below)"
-    if abs(len(plain) - len(topic)) > len(topic) * (1 - LIKE) or len(topic) > MAX_COMPARED_LENGTH:
-        return None
-    pair = SequenceMatcher(None, plain, topic, autojunk=False)
-    if pair.quick_ratio() < LIKE:
-        return None
-    ratio = pair.ratio()
-    return (ratio, "") if ratio >= LIKE else None
 
 
 def _are(count: int) -> str:

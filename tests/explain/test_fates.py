@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from mqttscope.dissect import dissect_segments
-from mqttscope.explain.fates import Fate
+from mqttscope.explain.fates import Fate, likeness
 from mqttscope.explain.messages import MessageWatch
 from mqttscope.lint.examples import conversation, segments
 from mqttscope.mqtt.packets import Publish
@@ -75,3 +77,8 @@ def test_what_tcp_acknowledges_is_not_all_that_a_broker_has() -> None:
     assert fate_of_message() is Fate.NOT_SENT
     assert fate_of_message(again=True) is Fate.CONNECTION_ENDED
     assert fate_of_message(closed=True) is Fate.NOT_RECEIVED
+
+
+@pytest.mark.parametrize("plain", ["house/light", TOPIC, "plant/+/alarm", "p" * 300])
+def test_what_matches_or_is_something_else_is_not_like_a_topic(plain: str) -> None:
+    assert likeness(TOPIC, plain) is None

@@ -11,7 +11,7 @@ from mqttscope.dissect import dissect, dissect_segments
 from mqttscope.events import PacketEvent
 from mqttscope.explain import messages
 from mqttscope.explain.fates import Fate, Trace
-from mqttscope.explain.messages import MessageWatch, likeness
+from mqttscope.explain.messages import MessageWatch
 from mqttscope.lint.examples import conversation, segments
 from mqttscope.mqtt.packets import Disconnect, Publish
 from tests.dissect.conversations import CLIENT, SERVER, Conversation, numbered
@@ -245,11 +245,6 @@ def test_the_nearest_filter_is_named(topic_filter: str, why: str) -> None:
 
     assert one.fate is Fate.NO_SUBSCRIPTION
     assert one.said.endswith(f"the nearest is {topic_filter.split()[-1]}{why}")
-
-
-@pytest.mark.parametrize("plain", ["house/light", TOPIC, "plant/+/alarm", "p" * 300])
-def test_what_matches_or_is_something_else_is_not_like_a_topic(plain: str) -> None:
-    assert likeness(TOPIC, plain) is None
 
 
 def test_a_server_that_has_closed_sends_nothing_more_though_it_reads_on() -> None:
