@@ -9,9 +9,9 @@ from typing import Final, Protocol
 from mqttscope.mqtt.wire import counted
 
 MAX_NESTED = 3
-"""How often what comes out is unpacked again."""
+"""Maximum number of compressions, one in the other, that are unpacked."""
 MAX_ZSTD_WINDOW_BYTES = 1 << 23
-"""Largest window a zstd frame may ask memory for; the format's own recommendation for decoders."""
+"""Maximum window that a zstd frame asks memory for; the recommendation of the format for decoders."""
 
 _PIECE_BYTES = 4096
 
@@ -63,6 +63,10 @@ def unpack(payload: bytes, limit: int, *, missing: int = 0) -> Unpacked | None:
             found.note = f"{name} is incomplete" if missing else f"{name}: {problem}"
         elif cut:
             found.note = f"first {counted(limit, 'byte')} unpacked"
+    else:
+        inner = None if found is None or found.note else recognised(found.data)
+        if found is not None and inner is not None and decompress(found.data, limit, inner)[0]:
+            found.note = f"{inner} inside is not unpacked: more than {MAX_NESTED} compressions"
     return found
 
 

@@ -7,7 +7,6 @@ import pytest
 from mqttscope.budget import UNFINISHED_BYTES, VARIABLE, Budget, unfinished_bytes
 from mqttscope.dissect import Dissector, dissect_segments
 from mqttscope.events import PacketEvent, UnparsedEvent
-from mqttscope.net.segment import ACK, PSH
 from tests.dissect.talk import Talk, Tape, connect
 
 
@@ -37,20 +36,3 @@ def test_packets_of_several_connections_share_it(limit: int, read: int, monkeypa
     lost = [event.unparsed for event in events if isinstance(event, UnparsedEvent)]
     assert [(one.reason, one.length) for one in lost] == [("no_room", 2_003)] * (3 - read)
     assert dissector.flows.budget.used == 0
-
-
-def test_segments_behind_a_hole_and_packets_share_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, "1500")
-    tape = Tape()
-    one, other = Talk(tape, 1883, 50_000).handshake(), Talk(tape, 1883, 50_001).handshake()
-    one.client(connect())
-    one.client(b"\x30\xf8\x0a\x00\x01t" + bytes(994))
-    other.client(connect())
-    there = other.position["client"]
-    tape.add(other.keys["client"], there + 10, other.position["server"], PSH | ACK, bytes(600), 0)
-    dissector = Dissector()
-    for segment in tape.segments:
-        list(dissector.feed(segment))
-
-    assert dissector.flows.total_limit_hits == 1
-    assert dissector.flows.budget.used == 1_000

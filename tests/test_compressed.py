@@ -6,11 +6,13 @@ import gzip
 import sys
 import zlib
 from collections.abc import Callable
+from random import Random
 
 import lz4.frame
 import pytest
 import zstandard
 
+from mqttscope import compressed
 from mqttscope.compressed import FORMATS, decompress, unpack
 from tests.each import each
 
@@ -44,6 +46,17 @@ def test_damage_has_a_reason(name: str) -> None:
     for data in (b"", b"nothing of it", packed[:-6], packed[:12], packed + b"more"):
         _, _, problem = decompress(data, 10_000, name)
         assert problem or (name == "zstd" and data == packed + b"more"), data
+
+
+@pytest.mark.parametrize("size", [1, 7, 4_096])
+def test_what_comes_out_before_a_fault_is_the_same_in_pieces_of_any_size(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compressed, "_PIECE_BYTES", size)
+    packed = bytearray(zlib.compress(Random(1).randbytes(9_000)))
+    packed[-2] ^= 1
+    made, more, problem = decompress(bytes(packed), 10_000, "zlib")
+    assert (made, more, problem) == (Random(1).randbytes(9_000), False, "incorrect data check")
 
 
 @pytest.mark.parametrize(("module", "name"), [("zstandard", "zstd"), ("lz4.frame", "lz4")])

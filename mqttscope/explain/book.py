@@ -11,25 +11,30 @@ from typing import TypeVar
 
 from mqttscope.explain import describe
 from mqttscope.explain.model import Evidence
+from mqttscope.explain.segments import LATELY_NS
 from mqttscope.explain.story import LastPublish, Story
 from mqttscope.session.connection import Connection
 
 MAX_CLIENTS = 50_000
 """Clients whose connections are remembered."""
 MAX_CONNECTS = 16
-"""CONNECT packets of a client that are remembered."""
+"""Maximum number of CONNECT packets of a client that are remembered longer than `LATELY_NS`."""
+MAX_LATELY = 1_000
+"""Maximum number of CONNECT packets of a client that are remembered at all."""
 MAX_SERVERS = 256
 MAX_ENDS = 1_024
-"""Ends and beginnings of a server's connections that are remembered."""
+"""Maximum number of ends, and of accepted CONNECT packets, that are remembered of a server."""
 MAX_WILLS = 1_000
-"""Wills that may still be published."""
-WILL_NS = 10_000_000_000
-"""How long after its delay a will is waited for."""
+"""Maximum number of topics with wills that may still be published."""
+MAX_WILLS_ALIKE = 8
+"""Maximum number of wills of one topic that may still be published."""
 SECOND = 1_000_000_000
+WILL_NS = 10 * SECOND
+"""Timeout of a will after its delay."""
 MOMENT_NS = 2 * SECOND
 """Connections that end within this time end together."""
 
-T = TypeVar("T")
+T = TypeVar("T", "Arrival", "End")
 
 
 @dataclass(slots=True)
@@ -74,6 +79,26 @@ class Life:
 
 
 @dataclass(slots=True)
+class ServerTimes:
+    """What happened at the endpoint of a server."""
+
+    ends: deque[End] = field(default_factory=deque)
+    accepted: deque[Arrival] = field(default_factory=deque)
+    answered_syns: deque[Arrival] = field(default_factory=deque)
+    """Connections whose SYN its host has answered."""
+    idle: deque[tuple[int, int]] = field(default_factory=deque)
+    """Connections that it ended in silence, and how long nothing had been sent."""
+    pause_ns: int = 0
+    """The longest time in which nothing was sent on a connection that stayed open."""
+    borne: set[str] = field(default_factory=set)
+    """What it has acknowledged, as in `story.LastPublish.features`."""
+    plain: Arrival | None = None
+    """The first CONNECT without TLS that it accepted."""
+    secure: Arrival | None = None
+    """The first connection on which it answered in TLS."""
+
+
+@dataclass(slots=True)
 class _Awaited:
     """A will that may be published."""
 
@@ -88,26 +113,12 @@ class Book:
 
     arrivals: OrderedDict[tuple[str, str], list[Arrival]] = field(default_factory=OrderedDict)
     """By the host of the server and the Client Identifier."""
-    ends: OrderedDict[str, deque[End]] = field(default_factory=OrderedDict)
-    """By the endpoint of the server."""
-    begun: OrderedDict[str, deque[Arrival]] = field(default_factory=OrderedDict)
-    """Accepted CONNECT packets by the endpoint of the server."""
-    answered_syns: OrderedDict[str, deque[Arrival]] = field(default_factory=OrderedDict)
-    """Connections whose SYN the host of the server has answered, by its endpoint."""
-    borne: OrderedDict[str, set[str]] = field(default_factory=OrderedDict)
-    """What a server has acknowledged, as in `story.LastPublish.features`, by its endpoint."""
+    servers: OrderedDict[str, ServerTimes] = field(default_factory=OrderedDict)
+    """By endpoint."""
     last_asked: OrderedDict[tuple[str, str], list[tuple[int, LastPublish]]] = field(default_factory=OrderedDict)
     """The last PUBLISH of a client on connections that its server ended, with their numbers, by server and client."""
-    idle: OrderedDict[str, deque[tuple[int, int]]] = field(default_factory=OrderedDict)
-    """Connections that a server ended in silence, and how long nothing had been sent, by its endpoint."""
-    pauses: OrderedDict[str, int] = field(default_factory=OrderedDict)
-    """The longest time in which nothing was sent on a connection that stayed open, by the endpoint of its server."""
     odd: OrderedDict[tuple[str, str, str], list[int]] = field(default_factory=OrderedDict)
     """Connections that a client ended right after the same unusual packet, by server, client and that packet."""
-    plain: OrderedDict[str, Arrival] = field(default_factory=OrderedDict)
-    """The first CONNECT without TLS that a server accepted, by its endpoint."""
-    secure: OrderedDict[str, Arrival] = field(default_factory=OrderedDict)
-    """The first connection on which a server answered in TLS, by its endpoint."""
     open: dict[str, dict[int, Story]] = field(default_factory=dict)
     """Open connections of a server in the order of their beginning, those that are open where the capture ends too."""
     wills: dict[int, Evidence] = field(default_factory=dict)
@@ -130,7 +141,12 @@ class Book:
             known = self.arrivals[key] = []
         self.arrivals.move_to_end(key)
         known.append(Arrival(connection.number, connection.client, connection.server, timestamp_ns, frame, capture))
-        del known[:-MAX_CONNECTS]
+        lately_ns = timestamp_ns - LATELY_NS
+        while len(known) > MAX_CONNECTS and known[0].timestamp_ns < lately_ns:
+            del known[0]
+        if len(known) > MAX_LATELY:
+            del known[0]
+            self.dropped["CONNECT packets"] += 1
 
     def answered(self, story: Story, client_identifier: str | None, accepted: bool) -> None:
         """The server has answered with CONNACK."""
@@ -144,26 +160,27 @@ class Book:
             made = Arrival(
                 connection.number, connection.client, connection.server, now, frame, connection.capture, True
             )
-            _of(self.begun, connection.server).append(made)
-            if connection.transport == "tcp" and len(self.plain) < MAX_SERVERS:
-                self.plain.setdefault(connection.server, made)
+            server = self._server(connection.server)
+            self._remember(server.accepted, made, "accepted connections")
+            if connection.transport == "tcp" and server.plain is None:
+                server.plain = made
 
     def opened(self, story: Story) -> None:
         """A connection has begun."""
         connection = story.connection
         self.open.setdefault(connection.server, {})[connection.number] = story
         if connection.handshake_seen:
-            _of(self.answered_syns, connection.server).append(_beginning(connection))
+            self._remember(self._server(connection.server).answered_syns, _beginning(connection), "answered SYNs")
 
     def ended(self, story: Story, by: str | None, *, explained: bool) -> None:
         """A connection has ended; ``explained``: something of its own is known that ended it."""
         connection = story.connection
         if story.finished:
             return
-        if connection.details.get("server_hello") and len(self.secure) < MAX_SERVERS:
-            self.secure.setdefault(connection.server, _beginning(connection))
-        if story.borne and (connection.server in self.borne or len(self.borne) < MAX_SERVERS):
-            self.borne.setdefault(connection.server, set()).update(story.borne)
+        server = self._server(connection.server)
+        if connection.details.get("server_hello") and server.secure is None:
+            server.secure = _beginning(connection)
+        server.borne |= story.borne
         if by == "server" and story.asked is not None and connection.client_identifier:
             self._asked_last(host(connection.server), connection.client_identifier, connection.number, story.asked)
         if by == "client" and story.odd is not None:
@@ -177,23 +194,24 @@ class Book:
             self.open.pop(connection.server, None)
         said = bool(story.disconnects) or (story.connack is not None and bool(story.connack.code))
         said = said or connection.client_side.gapped  # a DISCONNECT may be among the missing bytes
-        self._note_silence(story, by, explained=said or explained)
-        _of(self.ends, connection.server).append(
-            End(
-                connection.number, connection.client, connection.client_identifier, story.ended_ns, story.ended_frame,
-                by, said or explained, connection.opened_ns, _life(story),
-            )
+        end = End(
+            connection.number, connection.client, connection.client_identifier, story.ended_ns, story.ended_frame,
+            by, said or explained, connection.opened_ns, _life(story),
         )  # fmt: skip
+        self._note_silence(server, story, by, explained=end.explained)
+        self._remember(server.ends, end, "ends")
         normal = story.disconnects.get("client")
         if story.will_topic and (normal is None or normal.code):
             self._await(story)
 
-    def _note_silence(self, story: Story, by: str | None, *, explained: bool) -> None:
-        server, idle, facts = story.connection.server, story.idle_ns, story.facts
-        if facts is not None and (server in self.pauses or len(self.pauses) < MAX_SERVERS):
-            self.pauses[server] = max(self.pauses.get(server, 0), facts.pause_ns)
-        if idle is not None and by == "server" and not explained:
-            _of(self.idle, server).append((story.connection.number, idle))
+    def _note_silence(self, server: ServerTimes, story: Story, by: str | None, *, explained: bool) -> None:
+        if story.facts is not None:
+            server.pause_ns = max(server.pause_ns, story.facts.pause_ns)
+        if story.idle_ns is not None and by == "server" and not explained:
+            server.idle.append((story.connection.number, story.idle_ns))
+            if len(server.idle) > MAX_ENDS:
+                server.idle.popleft()
+                self.dropped["ends"] += 1
 
     def _asked_last(self, server: str, client: str, number: int, asked: LastPublish) -> None:
         if (server, client) not in self.last_asked and len(self.last_asked) >= MAX_CLIENTS:
@@ -218,8 +236,7 @@ class Book:
 
     def has_borne(self, server: str) -> set[str]:
         """What a server has acknowledged on any connection."""
-        found = set(self.borne.get(server, ()))
-        return found.union(*(story.borne for story in self.open.get(server, {}).values()))
+        return self.of(server).borne.union(*(story.borne for story in self.open.get(server, {}).values()))
 
     def published(self, topic: str | None, connection: int, timestamp_ns: int, frame: int, capture: str) -> None:
         """A server has delivered a message: it may be the will of a client."""
@@ -253,7 +270,7 @@ class Book:
 
     def ends_near(self, server: str, at_ns: int, before_ns: int, after_ns: int) -> list[End]:
         """Ends of the connections of a server around a time."""
-        return [one for one in self.ends.get(server, ()) if -before_ns <= one.timestamp_ns - at_ns <= after_ns]
+        return [end for end in self.of(server).ends if -before_ns <= end.timestamp_ns - at_ns <= after_ns]
 
     def survivor(self, server: str, first_ns: int, last_ns: int, ended: set[int]) -> Life | None:
         """A connection on which a server sends after ends of others, and which was open before them.
@@ -267,31 +284,57 @@ class Book:
             life = _life(story)
             if number not in ended and life is not None and life.heard_ns > first_ns:
                 return life
-        for one in self.ends.get(server, ()):
-            life = one.life
-            if life is None or one.connection in ended or life.opened_ns >= first_ns:
+        for end in self.of(server).ends:
+            life = end.life
+            if life is None or end.connection in ended or life.opened_ns >= first_ns:
                 continue
-            if life.heard_ns > (first_ns if one.timestamp_ns > last_ns + MOMENT_NS else last_ns):
+            if life.heard_ns > (first_ns if end.timestamp_ns > last_ns + MOMENT_NS else last_ns):
                 return life
         return None
 
     def begun_in(self, server: str, start_ns: int, end_ns: int) -> list[Arrival]:
         """Connections that a server accepted in a time."""
-        return [one for one in self.begun.get(server, ()) if start_ns <= one.timestamp_ns <= end_ns]
+        return [arrival for arrival in self.of(server).accepted if start_ns <= arrival.timestamp_ns <= end_ns]
+
+    def of(self, server: str) -> ServerTimes:
+        """What is remembered of a server, by its endpoint."""
+        return self.servers.get(server) or ServerTimes()
+
+    def _server(self, endpoint: str) -> ServerTimes:
+        known = self.servers.get(endpoint)
+        if known is None:
+            if len(self.servers) >= MAX_SERVERS:
+                self.servers.popitem(last=False)
+                self.dropped["servers"] += 1
+            known = self.servers[endpoint] = ServerTimes()
+        self.servers.move_to_end(endpoint)
+        return known
+
+    def _remember(self, times: deque[T], latest: T, name: str) -> None:
+        """Add what happened; what makes room for it counts as dropped if explanations may still look for it."""
+        times.append(latest)
+        if len(times) > MAX_ENDS and times.popleft().timestamp_ns > latest.timestamp_ns - LATELY_NS:
+            self.dropped[name] += 1
 
     def answered_in(self, server: str, start_ns: int, end_ns: int) -> list[Arrival]:
         """Connections whose SYN the host of a server answered in a time, which proves that it listened."""
-        return [one for one in self.answered_syns.get(server, ()) if start_ns < one.timestamp_ns < end_ns]
+        return [one for one in self.of(server).answered_syns if start_ns < one.timestamp_ns < end_ns]
 
     def _await(self, story: Story) -> None:
+        """Wait for the will of a connection; a will that makes room for it counts as dropped before its timeout."""
         topic = story.will_topic or ""
+        forgotten: list[_Awaited] = []
         if topic not in self._awaited and len(self._awaited) >= MAX_WILLS:
-            self._awaited.popitem(last=False)
-            self.dropped["wills"] += 1
+            forgotten = self._awaited.popitem(last=False)[1]
         delay = story.will_delay * SECOND
         waiting = self._awaited.setdefault(topic, [])
         waiting.append(_Awaited(story, story.ended_ns - SECOND, story.ended_ns + delay + WILL_NS))
-        del waiting[:-8]
+        self._awaited.move_to_end(topic)
+        if len(waiting) > MAX_WILLS_ALIKE:
+            forgotten.append(waiting.pop(0))
+        due = sum(will.until_ns >= story.ended_ns for will in forgotten)
+        if due:
+            self.dropped["wills"] += due
         for before in self._armed.get(topic, ()):
             self.published(None if before[1] < story.ended_ns else topic, *before)
 
@@ -299,7 +342,9 @@ class Book:
         """A CONNECT has a will to a topic."""
         if topic not in self._armed and len(self._armed) >= MAX_WILLS:
             self._armed.popitem(last=False)
-        self._armed.setdefault(topic, deque(maxlen=8))
+            self.dropped["wills"] += 1
+        self._armed.setdefault(topic, deque(maxlen=MAX_WILLS_ALIKE))
+        self._armed.move_to_end(topic)
 
 
 def _life(story: Story) -> Life | None:
@@ -319,12 +364,3 @@ def _beginning(connection: Connection) -> Arrival:
 
 def host(endpoint: str) -> str:
     return endpoint.rpartition(":")[0]
-
-
-def _of(table: OrderedDict[str, deque[T]], server: str) -> deque[T]:
-    known = table.get(server)
-    if known is None:
-        if len(table) >= MAX_SERVERS:
-            table.popitem(last=False)
-        known = table[server] = deque(maxlen=MAX_ENDS)
-    return known

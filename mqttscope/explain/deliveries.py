@@ -24,9 +24,9 @@ from mqttscope.mqtt.topics import matches
 from mqttscope.session.matching import FAILURE
 
 MAX_COMPARED = 500_000
-"""Comparisons of topics with filters that do not match them."""
+"""Maximum number of comparisons of topics with filters that do not match them."""
 MAX_COMPARED_LENGTH = 256
-"""Characters of a topic that filters are compared with by their letters."""
+"""Maximum number of characters of a topic that filters are compared with by their letters."""
 LIKE = 0.75
 """How like the topic a filter has to be to be named, from 0 to 1."""
 _KEEP = (
@@ -143,7 +143,7 @@ class Deliveries:
                 Fate.TOO_LARGE, f"takes packets of at most {held.largest:,} bytes (Maximum Packet Size); this one has"
                 f" {one.size:,}", "Raise the Maximum Packet Size of the client, or send smaller messages.",
             )  # fmt: skip
-        if held.one_sided or any(now >= one.timestamp_ns - SECOND for now in client.gaps):
+        if held.one_sided or client.gap_ns >= one.timestamp_ns - SECOND:
             return made(Fate.NOT_CAPTURED, "the capture lacks bytes that the broker sent it: it may have come")
         if not one.is_whole:
             return made(Fate.NOT_CAPTURED, "the capture lacks bytes of the message: it may have come")
@@ -301,6 +301,7 @@ _KEEP, **place,
         known = self._near_topics.get(topic)
         if known is None:
             known = self._near_topics[topic] = {}
+            self._watch.uncompared += len(topic) > MAX_COMPARED_LENGTH
             for plain in self._watch.filters:
                 if self._watch.compared >= MAX_COMPARED:
                     self._watch.uncompared += 1
@@ -329,7 +330,7 @@ def likeness(topic: str, plain: str) -> tuple[float, str] | None:
         return 1.0, " (without /# it has no levels below)"
     if abs(len(plain) - len(topic)) > len(topic) * (1 - LIKE) or len(topic) > MAX_COMPARED_LENGTH:
         return None
-    pair = SequenceMatcher(None, plain, topic)
+    pair = SequenceMatcher(None, plain, topic, autojunk=False)
     if pair.quick_ratio() < LIKE:
         return None
     ratio = pair.ratio()

@@ -17,12 +17,13 @@ from mqttscope.explain.segments import SegmentWatch
 from mqttscope.explain.story import Story
 from mqttscope.lint.finding import Finding
 from mqttscope.mqtt import packets
+from mqttscope.mqtt.wire import counted
 from mqttscope.session.connection import C2S, Connection
 
 MAX_WAITING = 5_000
 """Ended connections that wait for what comes of them; beyond these the oldest is explained with what is known."""
 MAX_COMPETING = 4
-"""Causes of one end that are named."""
+"""Maximum number of causes of one end that are shown."""
 
 DETECTORS: tuple[Callable[[Case], Iterator[Candidate]], ...] = (
     tcp.without_packets,
@@ -114,10 +115,7 @@ class Explainer:
         """The capture has ended: explain what is left."""
         left = [self._explain(story) for story in sorted(self._waiting.values(), key=lambda one: one.ended_ns)]
         self._waiting.clear()
-        if self.book.dropped or self.watch.forgotten:
-            self.totals.dropped = dict(self.book.dropped)
-            if self.watch.forgotten:
-                self.totals.dropped["flows"] = self.watch.forgotten
+        self.totals.dropped = dict(self.book.dropped + self.watch.dropped)
         return left
 
     def _story(self, connection: Connection) -> Story:
@@ -242,12 +240,12 @@ class Explainer:
             ended_capture=story.ended_capture or connection.capture,
             ended_by=connection.closed_by,
             ended_how=case.how,
-            candidates=found,
+            candidates=found[:MAX_COMPETING],
             timeline=tuple(timeline(case)),
             left_out=sum(story.counts.values()) - sum(len(one) for one in story.last.values()),
             afterwards=tuple(self._afterwards(case, found[0].cause)),
             came_back=_came_back(case) if found[0].cause not in NEVER else None,
-            notes=tuple(notes(case)),
+            notes=(*notes(case), *_not_shown(found)),
             clock_set=bool(story.clock_set),
         )
 
@@ -280,7 +278,13 @@ def ranked(found: Iterable[Candidate]) -> tuple[Candidate, ...]:
     first = kept[0]
     if first.cause in (Cause.NORMAL, Cause.NO_MQTT, Cause.UNREADABLE, Cause.UNREACHABLE) or first.weight >= SAID:
         return (first,)
-    return tuple(one for one in kept if one is first or one.cause not in PLAIN)[:MAX_COMPETING]
+    return tuple(one for one in kept if one is first or one.cause not in PLAIN)
+
+
+def _not_shown(candidates: tuple[Candidate, ...]) -> Iterator[str]:
+    more = len(candidates) - MAX_COMPETING
+    if more > 0:
+        yield f"{counted(more, 'less probable cause')} not shown."
 
 
 def _rank(one: Candidate) -> tuple[float, int]:

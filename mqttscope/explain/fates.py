@@ -147,8 +147,8 @@ class Subscriber:
     """Whether its last connection ended without DISCONNECT."""
     returns: list[tuple[int, int, bool, int]] = field(default_factory=list)
     """Its later connections: time, frame, session present, number."""
-    gaps: list[int] = field(default_factory=list)
-    """Times of gaps in what the server sent it."""
+    gap_ns: int = -NEVER
+    """Time of the last gap in what the server sent it."""
     full: list[tuple[int, int]] = field(default_factory=list)
     """From when to when its Receive Maximum was used up, `NEVER` for the end of what lasts."""
 
@@ -247,6 +247,8 @@ class Published:
     code: int | None = None
     """Of its acknowledgement."""
     answer: Evidence | None = None
+    is_answer_unknown: bool = False
+    """Whether its acknowledgement was not looked for: too many messages waited for theirs."""
     held: dict[tuple[str, str], Held] = field(default_factory=dict)
     released: bool = False
     """Whether its publisher has sent PUBREL for it."""

@@ -39,26 +39,26 @@ from mqttscope.session.connection import C2S, Connection
 from mqttscope.session.matching import FAILURE, FilterIndex
 
 MAX_MESSAGES = 1_000
-"""Messages of the topic that are followed."""
+"""Maximum number of messages of the topic that are followed."""
 MAX_CLIENTS = 10_000
-"""Clients whose subscriptions are remembered."""
+"""Maximum number of clients whose subscriptions are remembered."""
 MAX_FILTERS = 1_000
-"""Subscriptions of a client that are remembered."""
+"""Maximum number of subscriptions of a client that are remembered, and of its connections."""
 MAX_SHOWN = 20
-"""Messages that did not arrive everywhere and are reported one by one."""
+"""Maximum number of messages that did not arrive everywhere and are reported one by one."""
 MAX_TOLD = 20
-"""Clients of a message that are reported one by one."""
+"""Maximum number of clients of a message that are reported one by one."""
 MAX_PENDING = 10_000
-"""Messages without an acknowledgement."""
+"""Maximum number of messages whose acknowledgement is looked for."""
 MAX_DISTINCT = 100_000
-"""Different filters of all clients that are remembered."""
+"""Maximum number of different filters of all clients that are remembered."""
 MAX_HELD = 200_000
-"""Clients that had a subscription when a message was published, over all messages."""
+"""Maximum number of clients that had a subscription when a message was published, over all messages."""
 _ANSWERS = (PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBCOMP)
 MAX_OTHERS = 10_000
-"""Topics of other messages that are remembered, to name the nearest ones."""
+"""Maximum number of topics of other messages that are remembered, to name the nearest ones."""
 MAX_NEAREST = 3
-"""Topics that are named where nobody published to the one that was asked for."""
+"""Maximum number of topics that are named where nobody published to the one that was asked for."""
 NO_SUBSCRIBERS = 0x10
 
 
@@ -71,12 +71,15 @@ class MessageWatch:
         """By their number."""
         self.good = 0
         """Messages that went to all who wanted them, and had to make room for others."""
-        self.unknown: list[tuple[str, str, Evidence]] = []
-        """Deliveries of messages whose publishing was not captured: topic, client, place."""
+        self.unknown: tuple[str, str, Evidence] | None = None
+        """First delivery of a message whose publishing was not captured: topic, client, place."""
+        self.unknown_count = 0
         self.beyond = 0
         """Other messages that had to make room."""
         self.dropped = 0
         """Clients beyond `MAX_CLIENTS`."""
+        self.forgotten = 0
+        """Subscriptions and connections of clients beyond `MAX_FILTERS` and `MAX_DISTINCT`."""
         self.clients: OrderedDict[tuple[str, str], Subscriber] = OrderedDict()
         self.joined = 0
         """Clients whose subscriptions were made before the capture."""
@@ -122,13 +125,14 @@ class MessageWatch:
             self._unfinished(event)
         elif isinstance(event, GapEvent):
             known = self.clients.get(_key(event.connection))
-            if known is not None and event.direction is not C2S and len(known.gaps) < MAX_FILTERS:
-                known.gaps.append(event.timestamp_ns)
+            if known is not None and event.direction is not C2S:
+                known.gap_ns = max(known.gap_ns, event.timestamp_ns)
         elif isinstance(event, ConnectionClosed):
             known = self.clients.get(_key(event.connection))
             if known is not None and event.connection.closed_how != "capture_end":
-                if len(known.ends) >= MAX_FILTERS:
+                if len(known.ends) >= MAX_FILTERS and event.connection.number not in known.ends:
                     del known.ends[next(iter(known.ends))]
+                    self.forgotten += 1
                 # The server may have closed before the client's DISCONNECT.
                 end = event.timestamp_ns, event.frame
                 known.ends[event.connection.number] = min(known.ends.get(event.connection.number, end), end)
@@ -224,8 +228,11 @@ class MessageWatch:
         for one in known.filters.values():
             if one.connection == connection.number:
                 one.since_ns = event.timestamp_ns
-        if before and len(known.returns) < MAX_FILTERS:
-            known.returns.append((event.timestamp_ns, event.frame, present, connection.number))
+        if before:
+            if len(known.returns) < MAX_FILTERS:
+                known.returns.append((event.timestamp_ns, event.frame, present, connection.number))
+            else:
+                self.forgotten += 1
         if not present:
             for one in known.filters.values():
                 # A client need not wait for CONNACK before it subscribes.
@@ -239,18 +246,19 @@ class MessageWatch:
         known = self._client(event.connection)
         rows = found.subscriptions or ()
         if found.packet_identifier is not None:
-            if len(known.requests) >= MAX_FILTERS:
+            if len(known.requests) >= MAX_FILTERS and found.packet_identifier not in known.requests:
                 del known.requests[next(iter(known.requests))]
+                self.forgotten += 1
             known.requests[found.packet_identifier] = tuple(row.topic_filter for row in rows)
         for row in rows:
             if len(known.filters) >= MAX_FILTERS and row.topic_filter not in known.filters:
-                known.complete = False
+                self.forgotten += 1
                 continue
             share = parse_shared(row.topic_filter) if event.connection.version == ProtocolVersion.V5 else None
             plain = row.topic_filter if share is None else share[1]
             if plain not in self.filters:
                 if len(self.filters) >= MAX_DISTINCT:
-                    known.complete = False
+                    self.forgotten += 1
                     continue
                 self.filters[plain] = {}
                 self._index.add(plain, plain)
@@ -295,7 +303,8 @@ class MessageWatch:
         self.published[self._count] = made
         self._expected.setdefault((made.server, made.topic, made.checksum), {})[self._count] = None
         if found.qos and found.packet_identifier is not None:
-            _room(self._pending)
+            if len(self._pending) >= MAX_PENDING:
+                self._pending.popitem(last=False)[1].is_answer_unknown = True
             self._pending[connection.number, found.packet_identifier] = made
             if found.qos == EXACTLY_ONCE:
                 _room(self._unreleased)
@@ -369,14 +378,11 @@ class MessageWatch:
             return
         if self.good or self.unwanted or self.beyond:
             return  # it may be one of those that had to make room
-        if not found.dup and len(self.unknown) < MAX_MESSAGES:
-            retained = ", as a retained message" if found.retain else ""
-            self.unknown.append(
-                (
-                    topic, known.name,
-                    Evidence.at(f"{known.name} received it{retained}", event),
-                )
-            )  # fmt: skip
+        if not found.dup:
+            self.unknown_count += 1
+            if self.unknown is None:
+                retained = ", as a retained message" if found.retain else ""
+                self.unknown = topic, known.name, Evidence.at(f"{known.name} received it{retained}", event)
 
     def _copied(
         self, known: Subscriber, key: tuple[str, str], topic: str, numbers: Iterable[int]
@@ -511,29 +517,36 @@ class MessageWatch:
             told.append(f"The capture contains no message to {shape}.")
             told += self._instead()
         if len(worth) > MAX_SHOWN:
-            told.append(f"{len(worth) - MAX_SHOWN:,} more of them are not shown.")
+            told.append(f"{len(worth) - MAX_SHOWN:,} more of them {_are(len(worth) - MAX_SHOWN)} not shown.")
         folded = len(troubled) + len(idle) - len(worth)
         if folded:
             told.append(
-                f"{folded:,} of the messages that no captured client got {'is' if folded == 1 else 'are'} not shown:"
+                f"{folded:,} of the messages that no captured client got {_are(folded)} not shown:"
                 " the filters that come near their topics are named once."
             )
         if self.unknown:
-            topic, client, place = self.unknown[0]
-            many = len(self.unknown)
+            topic, client, place = self.unknown
+            many = self.unknown_count
             what = "One delivery is of a message" if many == 1 else f"{many:,} deliveries are of messages"
             told.append(
                 f"{what} whose publishing is not in the capture (retained, or by a client that was not captured); the"
                 f" first: {describe.name(topic)} to {client}, frame {place.frame}."
             )
         told += near[:MAX_TOLD]
+        if len(near) > MAX_TOLD:
+            told.append(f"{len(near) - MAX_TOLD:,} more of these {_are(len(near) - MAX_TOLD)} not shown.")
         unknown = sum(1 for one in self.clients.values() if not one.complete)
         if unknown:
             told.append(f"{counted(unknown, 'client')} may have subscriptions that were made before the capture began.")
         if self.beyond:
-            told.append(f"limit: {MAX_MESSAGES:,} messages are followed; {self.beyond:,} earlier ones are not.")
+            told.append(f"limit: {MAX_MESSAGES:,} messages are followed; earlier ones that are not: {self.beyond:,}.")
         if self.dropped:
-            told.append(f"limit: {MAX_CLIENTS:,} clients are followed; {self.dropped:,} were forgotten.")
+            told.append(f"limit: {MAX_CLIENTS:,} clients are followed; forgotten: {self.dropped:,}.")
+        if self.forgotten:
+            told.append(
+                "limit: what is shown of clients may be wrong; forgotten subscriptions and connections:"
+                f" {self.forgotten:,}."
+            )
         if self.unheld or self.uncompared:
             told.append("limit: for some messages, not all clients with a matching or similar subscription are shown.")
         return Trace(shown, told)
@@ -578,6 +591,9 @@ class MessageWatch:
         ]  # fmt: skip
         if one.answer is not None:
             evidence.append(one.answer)
+        elif one.is_answer_unknown:
+            text = f"its acknowledgement is unknown: more than {MAX_PENDING:,} messages waited for theirs"
+            evidence.append(Evidence(text))
         elif one.qos:
             evidence.append(Evidence("no acknowledgement of the broker was captured"))
         else:
@@ -594,7 +610,7 @@ class MessageWatch:
             evidence.append(Evidence(f"no captured client had a subscription that it matches{like}"))
         left = len(deliveries) - MAX_TOLD
         if left > 0:
-            evidence.append(Evidence(f"{left:,} more clients are not shown"))
+            evidence.append(Evidence(f"{counted(left, 'more client')} {_are(left)} not shown"))
         is_told = repeats and not deliveries and (one.code or 0) < 0x80
         told = tuple(deliveries[:MAX_TOLD])
         return MessageFate(describe.name(one.topic), said, one, tuple(evidence), told, is_told)
@@ -640,6 +656,10 @@ def _room(table: OrderedDict[tuple[Any, int], Any]) -> None:
     """Forget the oldest entry of a full table."""
     if len(table) >= MAX_PENDING:
         table.popitem(last=False)
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 def _key(connection: Connection) -> tuple[str, str]:

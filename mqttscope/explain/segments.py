@@ -6,7 +6,7 @@ pay nothing for it.  The facts of a flow are bounded, and so is the number of fl
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -21,16 +21,18 @@ MAX_GENERATIONS = 4
 MAX_UNDECIDED = 64
 """Segments of a flow that do not simply continue it, kept until the dissector has decided whose they are."""
 MAX_FAST_OPEN = 1_460
-"""Bytes that a SYN can carry."""
+"""Maximum number of bytes that a SYN carries."""
 MAX_SEEN = 8
-"""Last segments of each direction, and resets, that are remembered."""
+"""Maximum number of last segments, resets and damaged segments of a direction that are remembered."""
 MAX_TTLS = 8
 """Values of TTL of one direction that are kept."""
 MAX_FRAMES = 4_096
 """Frames that are remembered until their segments come: tshark may have to answer for these first, and the clock of
 the capture is looked at ahead."""
 MAX_KNOCKS = 256
-"""Connection attempts of one server that came to nothing, and servers of which these are remembered."""
+"""Maximum number of refused connections to one server that are remembered, and of such servers."""
+LATELY_NS = 180_000_000_000
+"""An end is explained 120 s after it, with what happened from 60 s before it on."""
 
 Place = tuple[int, str]
 """A frame and its capture."""
@@ -193,8 +195,8 @@ class SegmentWatch:
         """By the endpoint of the server."""
         self.now_ns = -(1 << 63)
         """The latest time of a segment."""
-        self.forgotten = 0
-        """Flows whose facts had to make room."""
+        self.dropped: Counter[str] = Counter()
+        """What had to make room, by its name."""
         self.last: tuple[int, int, str] | None = None
         """Number, time and capture of the last frame of all."""
         self._frames: deque[Frame] = deque(maxlen=MAX_FRAMES)
@@ -304,7 +306,7 @@ class SegmentWatch:
         if known is None:
             if len(self.flows) >= MAX_FLOWS:
                 self.flows.popitem(last=False)
-                self.forgotten += 1
+                self.dropped["flows"] += 1
             known = self.flows[together] = [_facts_from(segment, key)]
         else:
             self.flows.move_to_end(together)
@@ -322,7 +324,7 @@ class SegmentWatch:
 
     def _add(self, facts: FlowFacts, key: bytes, seen: Seen) -> None:
         """A segment, which waits if it may begin another connection, or is after one that may."""
-        facts.has_data = facts.has_data or bool(seen.length and not seen.flags & RST)
+        facts.has_data = facts.has_data or bool(seen.length and not seen.flags & (RST | SYN))
         if not facts.undecided and _continues(*facts.direction(key), seen):
             self._take(facts, key, seen)
             return
@@ -355,9 +357,17 @@ class SegmentWatch:
         known = self.knocks.get(server)
         if known is None:
             if len(self.knocks) >= MAX_KNOCKS:
-                self.knocks.popitem(last=False)
-            known = self.knocks[server] = deque(maxlen=MAX_KNOCKS)
+                self._drop(self.knocks.popitem(last=False)[1], seen)
+            known = self.knocks[server] = deque()
         known.append(Knock(client, seen.frame, seen.timestamp_ns, seen.capture, refused=True))
+        if len(known) > MAX_KNOCKS:
+            self._drop([known.popleft()], seen)
+
+    def _drop(self, knocks: Iterable[Knock], latest: Seen) -> None:
+        """Count what makes room if explanations may still look for it."""
+        lately = sum(knock.timestamp_ns > latest.timestamp_ns - LATELY_NS for knock in knocks)
+        if lately:
+            self.dropped["refused connections"] += lately
 
     def _seen(self, segment: Segment, key: bytes) -> Seen:
         ttl = identification = None
@@ -411,7 +421,7 @@ def _move_on(own: Half, other: Half, seen: Seen) -> None:
     _keep(own.recent, seen)
     if seen.ttl is not None and (seen.ttl in own.ttls or len(own.ttls) < MAX_TTLS):
         own.ttls[seen.ttl] = own.ttls.get(seen.ttl, 0) + 1
-    if flags & SYN and own.begun and not 0 <= distance(seen.sequence, own.end) <= MAX_FAST_OPEN:
+    if flags & SYN and own.begun and not 0 <= distance(seen.sequence, own.end) <= MAX_FAST_OPEN + 1:
         # What came before is of another connection: a SYN for an open one is answered with where that stands.
         own.begun = own.is_acknowledged = other.is_acknowledged = False
     if not own.begun:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain, repeat
 
 from mqttscope.events import ClockStep, MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.explain import describe
@@ -22,15 +23,15 @@ from mqttscope.session.connection import C2S, Connection
 MAX_PACKETS = 8
 """Last packets of each side that are remembered."""
 MAX_REFUSALS = 8
-"""Last refused subscriptions and messages."""
+"""Maximum number of last refusals that are remembered, and of filters of a SUBSCRIBE that are named in them."""
 MAX_BROKEN = 16
-"""Last errors of the linter."""
+"""Maximum number of last errors of the linter that are remembered, unless each is of another rule."""
 CLOCK_SET_NS = 1_000_000_000
 """A clock that differs by less has not been set back: frames can be out of order."""
 ENDS = frozenset(("reset", "port_reused", "idle", "evicted", "capture_end"))
 """Reasons of bytes that were not read (`mqtt.stream.Unparsed`), if the end of the connection cut their packet."""
 MAX_WAITING = 64
-"""Messages without an acknowledgement whose topics are remembered."""
+"""Maximum number of messages and subscriptions without an answer whose topics are remembered."""
 MAX_MISREAD_BYTES = 65_536
 """Bytes of a malformed packet that are read again with other lengths."""
 _ACKNOWLEDGEMENTS = (PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBREL, PacketType.PUBCOMP)
@@ -151,7 +152,7 @@ class Story:
     odd: Moment | None = None
     """The server's last packet, where it has a form that some clients cannot read, which ``what`` names."""
     requests: dict[int, str] = field(default_factory=dict)
-    """What the client asked for or sent with a packet identifier."""
+    """What the client asked for or sent with a packet identifier, until it is answered."""
     unproven: dict[int, frozenset[str]] = field(default_factory=dict)
     """What the client's messages without an acknowledgment ask for, by packet identifier."""
     gaps: dict[str, str] = field(default_factory=dict)
@@ -314,7 +315,9 @@ class Story:
                 shown.frame, shown.timestamp_ns,
             )
         )  # fmt: skip
-        del self.broken[:-MAX_BROKEN]
+        if len(self.broken) > MAX_BROKEN:
+            rules = [broken.rule for broken in self.broken]
+            del self.broken[next((at for at, rule in enumerate(rules) if rule in rules[at + 1 :]), 0)]
 
     def moments(self) -> tuple[Moment, ...]:
         """The last packets of both sides in order."""
@@ -415,24 +418,21 @@ class Story:
     def _answer(self, event: PacketEvent, moment: Moment) -> None:
         """PUBACK, PUBREC and SUBACK: what they refuse."""
         found = event.packet
-        del self.refusals[:-MAX_REFUSALS]
-        what = self.requests.get(found.packet_identifier)  # type: ignore[attr-defined]
+        what = self.requests.pop(found.packet_identifier, None)  # type: ignore[attr-defined]
         if isinstance(found, packets.Suback):
-            names = [] if what is None else what.split("\n")
-            for at, one in enumerate((found.reason_codes or ())[:MAX_REFUSALS]):
-                if one >= 0x80:
-                    asked = names[at] if at < len(names) else "a filter"
-                    refused = f"the subscription to {asked}"
-                    self.refusals.append(Refusal(moment.timestamp_ns, moment.frame, refused, one, found.packet_type))
-            return
-        value = found.reason_code or 0  # type: ignore[attr-defined]
-        features = self.unproven.pop(found.packet_identifier, frozenset())  # type: ignore[attr-defined]
-        if value < 0x80:
-            self.borne |= features
+            names = chain([] if what is None else what.split("\n"), repeat("a filter"))
+            codes = found.reason_codes or ()
+            answers = [(f"the subscription to {name}", code) for code, name in zip(codes, names, strict=False)]
         else:
-            self.refusals.append(
-                Refusal(moment.timestamp_ns, moment.frame, what or "a message", value, found.packet_type)
-            )
+            code = found.reason_code or 0  # type: ignore[attr-defined]
+            features = self.unproven.pop(found.packet_identifier, frozenset())  # type: ignore[attr-defined]
+            if code < 0x80:
+                self.borne |= features
+            answers = [(what or "a message", code)]
+        for asked, code in answers:
+            if code >= 0x80:
+                self.refusals.append(Refusal(moment.timestamp_ns, moment.frame, asked, code, found.packet_type))
+        del self.refusals[:-MAX_REFUSALS]
 
 
 def _oddity(found: ControlPacket) -> str:

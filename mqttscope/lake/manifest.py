@@ -44,7 +44,7 @@ SCHEMA = 2
 EARLIER = 2
 """The format of lakes whose tables are no Delta tables yet; it is read, and `lake.convert` makes it one of today."""
 CHECKED_BYTES = 1 << 30
-"""Tables that are larger together are not read for their checksums before a query reads them."""
+"""Maximum size of tables that are read for their checksums before a query reads them."""
 _PIECE = 1 << 20
 _CHECKSUM = "checksum"
 _FILE = re.compile(r"[a-z_]+/[^/\0]+\.parquet")
@@ -284,10 +284,11 @@ def check_content(folder: Place, manifest: Manifest, names: Collection[str]) -> 
 
 
 def check_tables(
-    folder: Place, manifest: Manifest, tables: Iterable[str] | None = None, *, most: int = CHECKED_BYTES
+    folder: Place, manifest: Manifest, tables: Iterable[str] | None = None, *, most: int | None = None
 ) -> None:
-    """The same for the files of some tables, or of all of them, unless together they are larger than this many bytes.
+    """The same for the files of some tables, or of all of them, unless together they are larger than ``most`` bytes.
 
+    ``most`` is `CHECKED_BYTES` unless given.
     Of larger ones only pages are checked, by who reads them; and so are all of a store, which would have to be fetched
     twice.
     """
@@ -297,7 +298,7 @@ def check_tables(
     names = [
         name for files in (manifest.files, manifest.open_files) for table in wanted for name in files.get(table, ())
     ]
-    if sum(manifest.sizes.get(name, 0) for name in names) <= most:
+    if sum(manifest.sizes.get(name, 0) for name in names) <= (CHECKED_BYTES if most is None else most):
         check_content(folder, manifest, sorted(names))
 
 

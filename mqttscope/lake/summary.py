@@ -20,7 +20,7 @@ from mqttscope.net.frame import CaptureError
 
 SUMS = ("topics", "clients", "sessions")
 MOST_ERRORS = 1_000
-"""Errors of captures that are reported one by one."""
+"""Maximum number of errors of captures that are reported one by one."""
 
 
 @dataclass(slots=True)
@@ -40,6 +40,8 @@ class Summary:
     """New findings by severity, of what is still open as well."""
     errors: list[CaptureError] = field(default_factory=list)
     """New errors of captures, `MOST_ERRORS` at most."""
+    more_errors: int = 0
+    """How many others there are."""
     of_connections: OfConnections = field(default_factory=OfConnections)
     late: int = 0
     """Connections whose captures came later than newer ones: no rule of wider scope has judged them."""
@@ -61,6 +63,7 @@ def summarize(root: Place, before: Manifest, done: Ingested) -> Summary:
     findings = Counter(row["severity"] for row in _rows_of(root, all_of("findings"), ["severity"]))
     of_connections, late = _of_connections(root, all_of("connections"))
     _discarded(root, all_of("gaps"), of_connections)
+    errors, more_errors = _errors(root, new("ingest_errors"))
     return Summary(
         done,
         after.generation,
@@ -69,7 +72,8 @@ def summarize(root: Place, before: Manifest, done: Ingested) -> Summary:
         {table: _count(root, after, after.files.get(table, ())) for table in SUMS},
         _count(root, after, after.open_files.get("connections", ())),
         dict(sorted(findings.items())),
-        _errors(root, new("ingest_errors")),
+        errors,
+        more_errors,
         of_connections,
         late,
     )
@@ -118,9 +122,11 @@ def _rows_of(root: Place, names: Sequence[str], columns: list[str] | None = None
                 yield from found.to_pylist()
 
 
-def _errors(root: Place, names: Sequence[str]) -> list[CaptureError]:
-    return [
+def _errors(root: Place, names: Sequence[str]) -> tuple[list[CaptureError], int]:
+    """The first errors, and how many others there are."""
+    rows = (row for row in _rows_of(root, names) if row["event"] == "capture_error")
+    errors = [
         CaptureError(row["capture"], row["message"], row["offset"], row["frames"] or 0)
-        for row in islice(_rows_of(root, names), MOST_ERRORS)
-        if row["event"] == "capture_error"
+        for row in islice(rows, MOST_ERRORS)
     ]
+    return errors, sum(1 for _ in rows)

@@ -46,9 +46,10 @@ from mqttscope.session.connection import Connection
 
 _PUBLISH, _PUBCOMP = PacketType.PUBLISH, PacketType.PUBCOMP
 MAX_WAITING = 10_000
-"""Findings of a connection that wait until its session is known; then the one that is known by then counts."""
+"""Maximum number of findings of a connection that wait until its session is known; more are of every session that it
+may have."""
 MAX_ENDED = 100_000
-"""Flows that have ended and whose holes are remembered; as many as a dissector has flows."""
+"""Maximum number of flows that have ended and whose holes are remembered; as many as a dissector has flows."""
 LOOK = 1_024
 """Number of events after which whoever feeds a collector looks whether there are rows for a batch."""
 _SCHEMAS = {name: one.arrow() for name, one in TABLES.items()} | {one.name: one.arrow() for one in INTERNAL}
@@ -302,8 +303,12 @@ class Collector:
             return
         waiting = self._unsettled.setdefault(event.connection.number, [])
         waiting += made
-        if self.widest is Scope.BROKER or event.connection.connack_packet is not None or len(waiting) > MAX_WAITING:
+        if self.widest is Scope.BROKER or event.connection.connack_packet is not None:
             self._settle(event.connection)
+        elif len(waiting) > MAX_WAITING:
+            # Rather under two keys than under none.
+            self._take(waiting)
+            self._unsettled[event.connection.number] = []
 
     def _settle(self, connection: Connection) -> None:
         """The key of a connection is known: its findings are rows, or are left to another key."""

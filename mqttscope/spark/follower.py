@@ -309,7 +309,7 @@ class Follower:
     """Follows the captures that ``sources`` stand for: files, directories (captures directly in them), globs."""
 
     sources: Sequence[str]
-    quiet_seconds: float = QUIET_SECONDS
+    quiet_seconds: float = field(default_factory=lambda: QUIET_SECONDS)
     read_elsewhere: Callable[[str], int | None] | None = None
     """How many bytes at the beginning of a file have been read elsewhere, uncompressed; ``None``: all of it."""
     _frozen: tuple[float, dict[str, _There]] | None = None

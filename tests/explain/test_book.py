@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from mqttscope.explain import Explainer, book
+from mqttscope.explain import Cause
 from mqttscope.explain.book import host
 from tests.explain.running import explained
 from tests.lint.lint_help import steps_of
@@ -27,13 +25,9 @@ def test_the_return_of_a_client_is_told_if_it_is_a_consequence() -> None:
     assert late.afterwards == ()
 
 
-def test_clients_are_bounded_and_the_limit_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(book, "MAX_CLIENTS", 2)
-    explainer = Explainer()
-    explained(*steps_of("for 0..3: @{n} opened client=c{n}"), explainer=explainer)
-
-    assert len(explainer.book.arrivals) == 2
-    assert explainer.totals.dropped == {"clients": 2}
+def test_a_takeover_is_told_though_many_connections_of_the_client_follow() -> None:
+    fight = (f"+1 @{number} opened client=c; @{number - 1} < fin" for number in range(1, 40))
+    assert explained(*steps_of("opened client=c", *fight))[0].cause is Cause.TAKEN_OVER
 
 
 def test_the_host_of_an_endpoint() -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
-from mqttscope.explain import Cause, Certainty, Explainer, explainer
+from mqttscope.explain import Cause, Certainty, Explainer
 from mqttscope.explain.explainer import ranked
 from mqttscope.explain.model import Candidate
 from mqttscope.lint.examples import client, closes, opened, server
@@ -54,16 +52,6 @@ def test_totals_count_every_connection_once() -> None:
 
     totals = running.totals
     assert (totals.connections, totals.quiet, totals.open, totals.causes) == (3, 1, 1, {"client_reset": 1})
-
-
-def test_ended_connections_wait_in_a_bounded_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(explainer, "MAX_WAITING", 2)
-    running = Explainer()
-    ends = "for 0..5: @{n} opened client=c{n}; @{n} > reset"
-    found = explained(*steps_of(ends), explainer=running)
-
-    assert [one.connection for one in found] == list(range(6))
-    assert running.totals.dropped == {"waiting ends": 4}
 
 
 def test_a_capture_that_begins_in_the_middle_says_so() -> None:

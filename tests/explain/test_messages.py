@@ -332,18 +332,6 @@ def test_a_resend_is_one_message() -> None:
     assert len(trace("@1 opened", SENDS, f"{SENDS} dup", ANSWERS).messages) == 1
 
 
-def test_messages_and_clients_are_bounded_and_that_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(messages, "MAX_MESSAGES", 2)
-    monkeypatch.setattr(messages, "MAX_CLIENTS", 2)
-    others = [f"@{number} opened client=c{number}" for number in range(1, 5)]
-    found = trace(*others, "opened", ASKS, GRANTS, f"for 0..4: > publish {TOPIC} {{n}}", topic="plant/#")
-
-    assert found.told[-2:] == [
-        "limit: 2 messages are followed; 3 earlier ones are not.",
-        "limit: 2 clients are followed; 3 were forgotten.",
-    ]
-
-
 def test_messages_that_arrived_make_room_for_those_that_did_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(messages, "MAX_MESSAGES", 3)
     arrives = f"@1 > publish {TOPIC} {{n}}; < publish {TOPIC} {{n}}"

@@ -127,19 +127,6 @@ def test_a_capture_that_is_read_later_and_is_older_has_facts_of_its_own() -> Non
     assert [sum(half.segments for half in facts.halves) for facts in both] == [4, 2]
 
 
-def test_facts_prove_nothing_if_it_is_unknown_which_connection_they_are_of() -> None:
-    """With more undecided segments than are kept."""
-    again = [
-        replace(segment(TO_SERVER, 40, 70, PSH | ACK, b"\x10\0", 2 + number), frame=2 + number)
-        for number in range(segments.MAX_UNDECIDED + 1)
-    ]
-    watch = fed(*OPENED, *again)
-    before = facts_of(watch)
-    watch.begin(TO_SERVER, 2 * SECOND, 2, "a")
-
-    assert (before.is_mixed, facts_of(watch, 2 * SECOND).is_mixed) == (True, True)
-
-
 def test_a_connection_that_continues_after_a_long_silence_has_the_same_facts() -> None:
     later = replace(segment(TO_SERVER, 101, 501, PSH | ACK, b"\xc0\0", 90_000), frame=2)
     watch = fed(*OPENED, later)
@@ -157,14 +144,6 @@ def test_the_answer_of_an_open_connection_to_a_syn_is_not_of_the_new_one() -> No
     )  # fmt: skip
     server = facts_of(watch, 3 * SECOND).half("10.0.0.2:1883")
     assert (server.end, server.outstanding, server.repeats) == (4_000_000_001, 0, 0)
-
-
-def test_flows_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segments, "MAX_FLOWS", 2)
-    ports = [(5000 + port).to_bytes(2, "big") + b"\x07\x5b" for port in range(4)]
-    watch = fed(*(segment(direction_key(CLIENT + SERVER, port), 1, 0, SYN) for port in ports))
-
-    assert (len(watch.flows), watch.forgotten) == (2, 2)
 
 
 def test_the_time_to_live_of_a_reset_is_that_of_its_frame() -> None:

@@ -4,18 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from mqttscope.explain.story import MAX_PACKETS, announced
+from mqttscope.explain.story import announced
 from tests.explain.running import ending
 
 TOKEN = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJwdW1wIn0.abcdef0123456789"
-
-
-def test_the_last_packets_of_both_sides_are_kept_and_the_others_counted() -> None:
-    one = ending("opened", "for 1..20: > pingreq; < pingresp", "> disconnect; > fin")
-
-    assert len(one.timeline) == 2 * MAX_PACKETS + 2
-    assert one.left_out == 43 - 2 * MAX_PACKETS
-    assert [each.what for each in one.timeline[-3:]] == ["DISCONNECT 0x00 Normal disconnection", "TCP FIN", "TCP FIN"]
 
 
 def test_packets_are_told_with_what_matters() -> None:

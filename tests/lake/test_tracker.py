@@ -138,16 +138,6 @@ def test_holes_are_bounded_and_none_is_forgotten(holes: list[tuple[bool, int, in
         )
 
 
-def test_the_two_holes_that_came_first_become_one_with_all_between_them() -> None:
-    tracker = Tracker("a")
-    for number in range(MAX_HOLES):
-        tracker.note_hole(True, 100 * number, 1)
-    tracker.note_hole(True, 100 * MAX_HOLES, 1)
-
-    assert tracker.holes[0] == Hole(True, 0, 101)
-    assert tracker.holes[1:] == [Hole(True, 100 * number, 100 * number + 1) for number in range(2, MAX_HOLES + 1)]
-
-
 def test_the_only_hole_of_a_direction_is_never_joined_with_one_of_the_other() -> None:
     tracker = Tracker("a")
     tracker.note_hole(False, 7, 1)

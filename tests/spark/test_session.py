@@ -185,6 +185,16 @@ def test_a_server_that_does_not_answer(address: str, message: str) -> None:
         module._connect(address.format(port=closed_port()), {})
 
 
+def test_a_server_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    tools.package("grpc")
+    monkeypatch.setattr(module, "PATIENCE_S", 0.2)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        with pytest.raises(SparkUnavailableError, match=r"^no server of Spark Connect answers at 127\.0\.0\.1:\d+$"):
+            module._connect(f"sc://127.0.0.1:{silent.getsockname()[1]}", {})
+
+
 def test_which_server_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_REMOTE", "sc://a")
     assert module._remote({}) == "sc://a"

@@ -230,6 +230,8 @@ class IngestRun:
             f"{describe(one)}, which the lake already has" for one in again
         ]
         warn_errors(lines)
+        if summary.more_errors:
+            warn(f"{counted(summary.more_errors, 'more error')} of captures: see the table ingest_errors")
         warn_all(advice.counted_of_connections(summary.of_connections))
         warn_all(() if summary.done.taps is None else summary.done.taps.told())
         unread = advice.unread_sentence(summary.done.skipped, offer=advice.OFFER_ELSEWHERE)

@@ -120,14 +120,14 @@ class Case:
             return Evidence(shown) if last is None else Evidence(shown, *last)
         return Evidence(shown, story.ended_frame, story.ended_ns, story.ended_capture or None)
 
-    def came_back(self, most_ns: int = RETURN_NS) -> Arrival | None:
+    def came_back(self) -> Arrival | None:
         """The client's next connection after this one ended."""
-        later = self.book.other_arrivals(self.story, self.ended_ns + 1, self.ended_ns + most_ns)
+        later = self.book.other_arrivals(self.story, self.ended_ns + 1, self.ended_ns + RETURN_NS)
         return later[0] if later else None
 
-    def violations(self, by: str, within_ns: int = SHORTLY_NS) -> list[Broken]:
+    def violations(self, by: str, within_ns: int | None = None) -> list[Broken]:
         """What a side broke shortly before the end, the last one first."""
-        start = self.ended_ns - within_ns
+        start = self.ended_ns - (SHORTLY_NS if within_ns is None else within_ns)
         return [
             one
             for one in reversed(self.story.broken)

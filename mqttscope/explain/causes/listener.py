@@ -47,7 +47,7 @@ def tls_to_a_plain_port(case: Case) -> Iterator[Candidate]:
     if details.get("alerts") or not case.is_closed or case.by != "server" or server is None:
         return
     port = connection.server.rpartition(":")[2]
-    plain = case.book.plain.get(connection.server)
+    plain = case.book.of(connection.server).plain
     reasons: list[Evidence | None] = [
         Evidence("the client sent a ClientHello of TLS"),
         Evidence("the server sent nothing of TLS" if server.data else "the server sent nothing"),
@@ -65,7 +65,7 @@ def tls_to_a_plain_port(case: Case) -> Iterator[Candidate]:
 def plain_to_a_tls_port(case: Case) -> Iterator[Candidate]:
     """The client sent a CONNECT in clear, and the server closed a port on which it speaks TLS with others."""
     connection, story = case.connection, case.story
-    secure = case.book.secure.get(connection.server)
+    secure = case.book.of(connection.server).secure
     if connection.transport != "tcp" or story.connect is None or story.connack is not None or secure is None:
         return
     if not case.is_closed or case.by != "server" or story.counts["server"]:

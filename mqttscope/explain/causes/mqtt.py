@@ -96,8 +96,9 @@ def taken_over(case: Case) -> Iterator[Candidate]:
     number = len(rivals) + 1
     hosts = {host(case.connection.client), *(host(one.client) for one in rivals)}
     if number > MANY_TAKEOVERS and len(hosts) > 1:
+        many = f"at least {number:,}" if case.book.dropped["CONNECT packets"] else f"{number:,}"
         reasons.append(
-            Evidence(f"this Client Identifier connected {number} times within two minutes: they displace each other")
+            Evidence(f"this Client Identifier connected {many} times within two minutes: they displace each other")
         )
     reasons.append(case.closing())
     yield candidate(Cause.TAKEN_OVER, certainty, headline, reasons, doubts, advice=advice, weight=90)
@@ -336,7 +337,7 @@ def server_restart(case: Case) -> Iterator[Candidate]:
     first, last = _first_and_last(case, together)
     reasons: list[Evidence | None] = []
     if together:
-        reasons.append(_with_others(together, first, last))
+        reasons.append(_with_others(case, together, first, last))
     if refused:
         one = refused[0]
         reasons.append(
@@ -358,7 +359,7 @@ def server_restart(case: Case) -> Iterator[Candidate]:
     special = story.special and not refused
     sure = (bool(refused) or count >= LEAST_TOGETHER) and not special
     headline = "The broker stopped or restarted: " + (
-        f"it ended {count} connections together" if together else "it ended the connection"
+        f"it ended {_number(case, count)} connections together" if together else "it ended the connection"
     )
     headline += ", and refused new ones." if refused else "."
     yield candidate(
@@ -402,15 +403,22 @@ def not_all(case: Case) -> list[Evidence]:
     """Connections that the server ended together while it ran on: somebody chose them."""
     together = _together(case)
     proof = went_on(case, together) if len(together) + 1 >= LEAST_TOGETHER else None
-    return [] if proof is None else [_with_others(together, *_first_and_last(case, together)), proof]
+    return [] if proof is None else [_with_others(case, together, *_first_and_last(case, together)), proof]
 
 
-def _with_others(together: list[End], first: int, last: int) -> Evidence:
+def _with_others(case: Case, together: list[End], first: int, last: int) -> Evidence:
     names = ", ".join(f"#{one.connection}" for one in together[:8]) + (", …" if len(together) > 8 else "")
+    number = _number(case, len(together) + 1)
     return Evidence(
-        f"the broker ended {len(together) + 1} connections within {describe.span(last - first)}: this one and {names}",
+        f"the broker ended {number} connections within {describe.span(last - first)}: this one and {names}",
         together[0].frame, together[0].timestamp_ns,
     )  # fmt: skip
+
+
+def _number(case: Case, count: int) -> str:
+    """A number of ends; there may be more if some are forgotten, or come after this explanation."""
+    dropped = case.book.dropped
+    return f"at least {count:,}" if dropped["ends"] or dropped["waiting ends"] else f"{count:,}"
 
 
 def _together(case: Case) -> list[End]:

@@ -222,7 +222,7 @@ def _refusals(case: Case) -> list[Evidence]:
 def _of_code(case: Case, by: str, code: int) -> list[Broken]:
     """Violations that a reason code may be about: those of its cause, else all at the end."""
     wanted = OF_DISCONNECT.get(code, (None, ""))[0]
-    found = case.violations(by, 60_000_000_000 if wanted is Cause.KEEP_ALIVE else 5_000_000_000)
+    found = case.violations(by, 60_000_000_000 if wanted is Cause.KEEP_ALIVE else None)
     named = [one for one in found if code_of(one) == code]
     if named:
         return named[:3]

@@ -9,7 +9,7 @@ from mqttscope.explain.book import host
 from mqttscope.explain.causes.case import MEANING, RETURN_NS, SECOND, Case, candidate, framed, other_side, twin
 from mqttscope.explain.causes.mqtt import not_all
 from mqttscope.explain.model import Candidate, Cause, Certainty, Evidence, Moment
-from mqttscope.explain.segments import Half, Seen, Unanswered
+from mqttscope.explain.segments import MAX_SEEN, Half, Seen, Unanswered
 from mqttscope.mqtt.constants import PacketType
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.segment import ACK, FIN, RST, SYN, distance
@@ -111,9 +111,10 @@ def _half_open(case: Case, side: str, lost: Unanswered, silent: Half, heard: See
     ]  # fmt: skip
     damaged = [segment for segment in sender.damaged if segment.timestamp_ns >= began]
     if damaged:
+        most = "at least " if len(damaged) == MAX_SEEN else ""
         reasons.append(
             Evidence.at(
-                f"{counted(len(damaged), 'segment')} of {MEANING[side]} came damaged: the checksum is wrong",
+                f"{most}{counted(len(damaged), 'segment')} of {MEANING[side]} came damaged: the checksum is wrong",
                 damaged[-1],
             )
         )  # fmt: skip

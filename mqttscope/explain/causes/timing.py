@@ -163,9 +163,9 @@ def idle_timeout(case: Case) -> Iterator[Candidate]:
         return
     if keep_alive and idle >= keep_alive * SECOND * 3 // 2 - EARLY_NS:
         return
-    known = case.book.idle.get(case.connection.server, ())
-    alike = [number for number, other in known if abs(other - idle) * ALIKE <= idle]
-    if len(alike) < LEAST_ALIKE or case.book.pauses.get(case.connection.server, 0) * ALIKE > idle * (ALIKE + 1):
+    server = case.book.of(case.connection.server)
+    alike = [number for number, other in server.idle if abs(other - idle) * ALIKE <= idle]
+    if len(alike) < LEAST_ALIKE or server.pause_ns * ALIKE > idle * (ALIKE + 1):
         return
     shown = ", ".join(f"#{one}" for one in alike[:8]) + (", …" if len(alike) > 8 else "")
     kept = f"shorter than the Keep Alive of {keep_alive} s allows" if keep_alive else "and there is no Keep Alive"

@@ -26,7 +26,7 @@ MAX_TOLD = 5
 MAX_KEPT_BYTES = 1 << 20
 """Bytes of a report that are kept in memory."""
 PIECE_BYTES = 1 << 16
-_COUNTED = re.compile(r"it ended (?:\d+ connections together|the connection)")
+_COUNTED = re.compile(r"it ended (?:[\w, ]+ connections together|the connection)")
 
 
 @dataclass(slots=True)

@@ -141,22 +141,11 @@ def test_a_reset_from_between_is_told_by_its_ttl_and_never_certain() -> None:
     assert [each.cause for each in one.candidates] == [Cause.MIDDLEBOX_RESET]
 
 
-@pytest.mark.parametrize(
-    ("data", "seconds", "cause"),
-    [
-        (LATE, 2.9, Cause.SERVER_RESTART),
-        (LATE, 3.1, Cause.SERVER_RESET),
-        (None, 0.1, Cause.SERVER_RESET),
-    ],
-)
-def test_a_reset_answers_what_came_shortly_before_and_no_bare_acknowledgment(
-    data: Publish | None, seconds: float, cause: Cause
-) -> None:
-    talk = Conversation().open().whole().ack(CLIENT).wait(10)
-    talk.say(CLIENT, data) if data is not None else talk.ack(CLIENT)
-    talk.wait(seconds).put(SERVER, RST)
+def test_a_reset_answers_no_bare_acknowledgment() -> None:
+    talk = Conversation().open().whole().ack(CLIENT).wait(10).ack(CLIENT)
+    talk.wait(0.1).put(SERVER, RST)
 
-    assert [each.cause for each in of_segments(numbered(talk.tape.segments))[0].candidates] == [cause]
+    assert [each.cause for each in of_segments(numbered(talk.tape.segments))[0].candidates] == [Cause.SERVER_RESET]
 
 
 def test_a_reset_like_the_other_segments_is_the_clients_own() -> None:
@@ -343,17 +332,6 @@ def test_ends_with_missing_bytes_are_no_restart() -> None:
 
     assert [[each.cause for each in one.candidates] for one in explanations] == [[Cause.SERVER_CLOSED]] * 3
     assert explanations[0].first.doubts[-1].text.endswith("its DISCONNECT may be among them")
-
-
-@pytest.mark.parametrize(("seconds", "cause"), [(0.49, Cause.CLIENT_RESET), (0.5, Cause.DEVICE_RESTART)])
-def test_a_device_needs_time_to_start_again(seconds: float, cause: Cause) -> None:
-    """A client that resets answers what is under way with resets that acknowledge nothing; the first may be lost."""
-    talk = Conversation().open().whole()
-    talk.say(CLIENT, Pingreq())
-    talk.wait(seconds - 0.002).say(SERVER, Pingresp())
-    talk.put(CLIENT, RST)
-
-    assert of_segments(numbered(talk.tape.segments))[0].cause is cause
 
 
 def test_a_fin_that_the_capture_lacks_came_first() -> None:
