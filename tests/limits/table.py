@@ -26,6 +26,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -152,6 +153,7 @@ def _importing(home: ModuleType, name: str) -> list[ModuleType]:
     return [module for module in modules if name in vars(module) and _imports(module, home.__name__, name)]
 
 
+@cache
 def _imports(module: ModuleType, home: str, name: str) -> bool:
     tree = ast.parse(Path(str(module.__file__)).read_bytes())
     froms = [part for part in ast.walk(tree) if isinstance(part, ast.ImportFrom) and part.module == home]
