@@ -13,6 +13,7 @@ from mqttscope.report.fleet.text import moment
 DAY_NS = 86_400 * 10**9
 PARTS_NS = tuple(seconds * 10**9 for seconds in (1, 10, 60, 600, 3600))
 MOST_PARTS = 48
+"""Maximum number of parts that a short time is shown in."""
 GROUPS = {"by_client": "client_identifier", "by_shape": "shape", "by_property": "property"}
 """Lists of the report, and what they group by."""
 _WHO = "connection_id, server, client_identifier, timestamp_ns"
@@ -171,10 +172,10 @@ def _by_time(words: Words, relation: str, unit_ns: int, counted: str) -> str:
 
 
 def part_length(first_ns: int | None, last_ns: int | None) -> int:
-    """How long parts of a time are that are shown one by one: so that there are 48 at most; 0 for days."""
+    """How long parts of a time are that are shown one by one, at most `MOST_PARTS` of them; 0 for days."""
     if first_ns is None or last_ns is None:
         return 0
-    return next((unit for unit in PARTS_NS if last_ns - first_ns <= MOST_PARTS * unit), 0)
+    return next((unit for unit in PARTS_NS if last_ns // unit - first_ns // unit < MOST_PARTS), 0)
 
 
 def days(rows: Iterable[Row], unit_ns: int = DAY_NS) -> list[DayRow]:

@@ -151,7 +151,7 @@ def command(given: CompareOptions) -> int:
     from mqttscope.mqtt.view import utf8
     from mqttscope.mqtt.wire import counted
     from mqttscope.replay.verify.captures import Comparison, TooMuchKeptError
-    from mqttscope.report.compare import MAX_LINES, CompareJson, CompareText
+    from mqttscope.report.compare import CompareJson, CompareText
 
     view = make_view(colour=given.colour, show_secrets=given.show_secrets)
     if given.output is not None:
@@ -159,7 +159,7 @@ def command(given: CompareOptions) -> int:
     sink: Any = Output() if given.output is None else FileSink(given.output, (given.a, given.b))
     report: CompareText | CompareJson
     if given.form == "text":
-        report = CompareText(sink, view, most=MAX_LINES if given.limit is None else given.limit)
+        report = CompareText(sink, view, most=given.limit)
     else:
         report = CompareJson(sink, view, document=given.form == "json", most=given.limit)
     comparison = Comparison(given.settings())

@@ -291,7 +291,8 @@ class LintRun(FindingReports):
         linter = self.linter
         if self.watch.errors or self.selection is not None:
             return set()
-        return {rule.code for rule in linter.rules} - linter.withheld.keys() - linter.failures.keys()
+        crowded = {code for codes in linter.crowded_servers().values() for code in codes}
+        return {rule.code for rule in linter.rules} - linter.withheld.keys() - linter.failures.keys() - crowded
 
     def close(self) -> None:
         """Write what the reports still hold."""
@@ -416,13 +417,13 @@ class LintRun(FindingReports):
         self.tell_rules()
 
     def tell_rules(self) -> None:
-        """The lines for standard error about suppressions and about rules that failed."""
+        """The lines for standard error about suppressions, about limits and about rules that failed."""
         for pattern in self.settings.suppressions.expired():
             output.warn(f"{pattern.written}: the suppression expired on {pattern.expires}; its findings count again")
         output.warn_all(self.unmet())
         for error in self.linter.internal_errors[:3]:
             output.warn(f"internal error in {error.rule}: {error.capture}, frame {error.frame}: {error.error}")
-        output.warn_all(self.linter.failures_told())
+        output.warn_all((*self.linter.limits_told(), *self.linter.failures_told()))
 
 
 class SparkRun(LintRun):
@@ -658,8 +659,7 @@ class Findings(FindingReports):
                 f" likely, not certain ({counted(self.doubtful, 'finding')})"
             )
         said += self.unmet()
-        if self.linter.forgotten_keys:
-            said.append(f"limit: {self.linter.forgotten_keys:,} sessions were forgotten by the linter to make room")
+        said += self.linter.limits_told()
         if self.not_held:
             said.append(
                 f"limit: {self.not_held:,} findings were left out of reports that are written at the end, which hold"

@@ -342,7 +342,7 @@ class Book:
         """A CONNECT has a will to a topic."""
         if topic not in self._armed and len(self._armed) >= MAX_WILLS:
             self._armed.popitem(last=False)
-            self.dropped["wills"] += 1
+            self.dropped["topics of wills"] += 1
         self._armed.setdefault(topic, deque(maxlen=MAX_WILLS_ALIKE))
         self._armed.move_to_end(topic)
 

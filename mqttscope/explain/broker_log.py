@@ -116,6 +116,8 @@ class BrokerLog:
     """By Client Identifier, those about the broker under an empty one; in order of time."""
     read: int = 0
     """Lines of the log."""
+    left_out: int = 0
+    """Lines about clients beyond `MAX_LINES`."""
     apart: list[int] = field(default_factory=list)
     """How far the clock of the log was ahead of that of the capture, at each client that connected."""
     confirmed: int = 0
@@ -126,12 +128,16 @@ class BrokerLog:
     @classmethod
     def of(cls, texts: Iterable[str]) -> BrokerLog:
         """The log of which these are the lines."""
-        made, kept = cls(), 0
+        made = cls()
+        kept = 0
         addresses: dict[str, str] = {}
         for text in texts:
             made.read += 1
             line = read_line(text[:MAX_LINE])
-            if line is None or kept >= MAX_LINES:
+            if line is None:
+                continue
+            if kept >= MAX_LINES:
+                made.left_out += 1
                 continue
             if line.about == CONNECTED:
                 addresses[line.client] = line.address
@@ -203,6 +209,8 @@ class BrokerLog:
             ahead = self.ahead_ns
             what = "more" if ahead >= 0 else "less"
             told += f" Its clock shows {describe.span(abs(ahead))} {what} than that of the capture."
+        if self.left_out:
+            told += f" Lines about clients after the first {MAX_LINES:,} were left out: {self.left_out:,}."
         return [told]
 
 

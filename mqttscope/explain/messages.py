@@ -58,7 +58,7 @@ _ANSWERS = (PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBCOMP)
 MAX_OTHERS = 10_000
 """Maximum number of topics of other messages that are remembered, to name the nearest ones."""
 MAX_NEAREST = 3
-"""Maximum number of topics that are named where nobody published to the one that was asked for."""
+"""Maximum number of topics, of wills, and of beginnings of messages that are named where no message was published."""
 NO_SUBSCRIBERS = 0x10
 
 
@@ -92,10 +92,14 @@ class MessageWatch:
         """Deliveries that the client has not answered, by connection and packet identifier."""
         self._others: dict[str, None] = {}
         """Topics of other messages."""
+        self._other_topics = 0
+        """Messages to topics beyond `MAX_OTHERS`."""
         self._wills: list[Evidence] = []
-        """CONNECT packets with a will for the topics that were asked for."""
+        """The first CONNECT packets with a will for the topics that were asked for."""
         self._begun: list[Evidence] = []
-        """Messages for these topics of which the beginning alone was sent."""
+        """The first messages for these topics of which the beginning alone was sent."""
+        self._further = 0
+        """Wills and beginnings after the first `MAX_NEAREST`."""
         self.filters: dict[str, dict[tuple[str, str], None]] = {}
         """Clients by what their filters are compared with; some may have subscribed to something else since."""
         self._index = FilterIndex()
@@ -152,8 +156,11 @@ class MessageWatch:
                     self._publish(event, found)
                 else:
                     self._deliver(event, found)
-            elif event.topic and len(self._others) < MAX_OTHERS:
-                self._others[event.topic] = None
+            elif event.topic and event.topic not in self._others:
+                if len(self._others) < MAX_OTHERS:
+                    self._others[event.topic] = None
+                else:
+                    self._other_topics += 1
             return
         kind = found.packet_type
         if isinstance(found, packets.Connect) and from_client:
@@ -445,9 +452,9 @@ class MessageWatch:
     def _announced(self, event: PacketEvent, found: packets.Connect) -> None:
         """A will for the topics that were asked for."""
         topic = None if found.will is None else found.will.will_topic
-        if topic and matches(self.topic_filter, topic) and len(self._wills) < MAX_MESSAGES:
+        if topic and matches(self.topic_filter, topic):
             name = describe.name(found.client_identifier) or event.connection.client
-            self._wills.append(Evidence.at(f"{name} announced a will to {describe.name(topic)}", event))
+            self._note(self._wills, f"{name} announced a will to {describe.name(topic)}", event)
 
     def _unfinished(self, event: MalformedEvent | UnparsedEvent) -> None:
         """The beginning of a PUBLISH of which the rest never came."""
@@ -457,21 +464,29 @@ class MessageWatch:
         if isinstance(event, UnparsedEvent) and event.unparsed.packet_type == PacketType.PUBLISH:
             found = truncated(event.unparsed.raw, event.connection.version).packet
         topic = getattr(found, "topic_name", None)
-        if isinstance(topic, str) and topic and matches(self.topic_filter, topic) and len(self._begun) < MAX_MESSAGES:
+        if isinstance(topic, str) and topic and matches(self.topic_filter, topic):
             client = describe.name(event.connection.client_identifier) or event.connection.client
-            self._begun.append(
-                Evidence.at(f"{client} sent the beginning of a message to {describe.name(topic)}", event)
-            )
+            self._note(self._begun, f"{client} sent the beginning of a message to {describe.name(topic)}", event)
+
+    def _note(self, places: list[Evidence], text: str, event: PacketEvent | MalformedEvent | UnparsedEvent) -> None:
+        if len(places) < MAX_NEAREST:
+            places.append(Evidence.at(text, event))
+        else:
+            self._further += 1
 
     def _instead(self) -> Iterator[str]:
         """What the capture has where it has no message to the topics that were asked for."""
-        for place in self._begun[:MAX_NEAREST]:
+        for place in self._begun:
             yield f"{place.text}, and not the rest of it (frame {place.frame})."
-        for place in self._wills[:MAX_NEAREST]:
+        for place in self._wills:
             yield f"{place.text} (frame {place.frame}), and no client was sent it in this capture."
+        if self._further:
+            yield f"{self._further:,} more of these {_are(self._further)} not shown."
         near = [(found, one) for one in self._others if (found := likeness(one, self.topic_filter)) is not None]
         for (_, why), one in sorted(near, key=lambda each: -each[0][0])[:MAX_NEAREST]:
             yield f"The nearest topic with messages is {describe.name(one)}{why}."
+        if self._other_topics:
+            yield f"limit: the nearest topic is looked for among the first {MAX_OTHERS:,}."
 
     def trace(self, of: Callable[[str], bool] | None = None, *, missed: bool = False) -> Trace:
         """What became of the messages; call it when the capture has ended.

@@ -280,7 +280,7 @@ class Story:
         if isinstance(event, MalformedEvent) and side not in self.misread and event.stream_offset >= 0:
             bad = event.malformed
             self.misread[side] = Misread(
-                (event.type or "packet").upper(), bad.raw[:MAX_MISREAD_BYTES] + bad.after, event.connection.version,
+                (event.type or "packet").upper(), (bad.raw + bad.after)[:MAX_MISREAD_BYTES], event.connection.version,
                 event.frame, event.timestamp_ns, event.stream_offset,
             )  # fmt: skip
         self._note(Moment(event.timestamp_ns, event.frame, side, describe.damaged(event), event.capture))

@@ -114,6 +114,10 @@ class Watch(Model):
     def hides(self, topic: str) -> bool:
         return self.blind or topic in self.wills
 
+    @property
+    def has_room(self) -> bool:
+        return not self.blind
+
     def waits_behind_a_hole(self, at: RuleContext) -> bool:
         """Whether the server has acknowledged bytes of some client that the capture has not shown: nor what follows."""
         for key in self.witnesses:

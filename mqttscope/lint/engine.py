@@ -166,10 +166,25 @@ class Linter:
         """How good all captures together are, as far as they were read."""
         return self.ledger.total()
 
-    @property
-    def forgotten_keys(self) -> int:
-        """Sessions and servers whose memories had to make room."""
-        return self.memories.forgotten
+    def crowded_servers(self) -> dict[str, list[str]]:
+        """Servers with more wills than are followed, and the codes of the rules that may miss findings about them."""
+        codes: dict[str, set[str]] = {}
+        for key, memories in self.memories.kept.items():
+            full = {code for code, memory in memories.items() if isinstance(memory, Model) and not memory.has_room}
+            if full:
+                rules = (rule for rule in self.rules if full & {rule.code, *(model.code for model in rule.models)})
+                codes.setdefault(str(key[0]), set()).update(rule.code for rule in rules)
+        return {server: sorted(rules) for server, rules in sorted(codes.items())}
+
+    def limits_told(self) -> list[str]:
+        """Sentences about what was more than can be followed, so that findings may be missing."""
+        limits = [
+            f"limit: {server} has more wills than are followed: {', '.join(codes)} may miss findings"
+            for server, codes in self.crowded_servers().items()
+        ]
+        if self.memories.forgotten:
+            limits.append(f"limit: the linter forgot sessions to make room: {self.memories.forgotten:,}")
+        return limits
 
     def adopt(self, connection: Connection) -> History:
         """Know a connection that another engine has begun with; returns its history."""

@@ -40,9 +40,9 @@ from mqttscope.session.matching import FAILURE
 MAX_TOPICS = 10_000
 """Topics of a server whose messages are remembered; the one published to longest ago goes first."""
 MAX_MESSAGES = 50_000
-"""Messages of all topics of a server together."""
+"""Messages of all topics of a server together, where each has a payload of its own."""
 MAX_OF_TOPIC = 64
-"""Messages of one topic, at least; twice as many at most."""
+"""Minimum number of messages kept of one topic; the oldest are forgotten when there are twice as many."""
 MAX_CONTENTS = 512
 """Payloads of one topic that are known to have come before, by their checksums."""
 MAX_ALIKE = 4
@@ -62,7 +62,8 @@ MAX_TEXT = 4_096
 KEEP_NS = 3_600 * SECOND_NS
 """How long a message is remembered."""
 EXPECT_NS = 600 * SECOND_NS
-"""How long a message is expected; longer time-outs of rules judge nothing."""
+"""How long a message is expected, beyond the time-out of a rule; and how long nothing is expected for a client that had
+more to get than is waited for."""
 SETTLE_NS = SECOND_NS
 """A subscription counts from so long after its SUBACK on: the parts of a server learn of it one after the other, and
 the capture shows several connections in an order of its own."""
@@ -604,8 +605,8 @@ class Messages(Watch):
         return found
 
     def _pair(self, packet: Publish, known: Topic, at: RuleContext) -> Pairing | None:
-        if packet.missing or (known.skipped and self.table.strangers and at.key in self.table.strangers):
-            return None  # a message that is not remembered may have waited for it
+        if packet.missing or (known.skipped and (not self.table.whole or at.key in self.table.strangers)):
+            return None  # it may be a message that is not remembered
         checksum, length = crc32(packet.payload), len(packet.payload)
         if packet.retain and not at.history.subscriptions.match(known.name).retain_as_published:
             one = known.retained
@@ -635,9 +636,10 @@ class Messages(Watch):
             self.expected.pop(at.key, None)
             self.owed_to.pop(at.key, None)
             return
-        for waiting in (self.expected.get(at.key), self.owed_to.get(at.key)):
-            if waiting:
-                waiting.pop((name, crc32(packet.payload)), None)
+        for table in (self.expected, self.owed_to):
+            waiting = table.get(at.key)
+            if waiting and waiting.pop((name, crc32(packet.payload)), None) is not None and not waiting:
+                del table[at.key]  # room for another client (`MAX_WAITING`)
         if packet.missing:
             self.forget_topic(name)  # nobody can tell which message it is of
             return

@@ -60,3 +60,8 @@ class Model:
 
     def closed(self, connection: Connection, at: RuleContext) -> None:
         """A connection has ended."""
+
+    @property
+    def has_room(self) -> bool:
+        """Whether all that there was could be followed; if not, rules judge less of it (`Linter.limits_told`)."""
+        return True

@@ -41,7 +41,7 @@ MAX_FLOOD = 100
 MAX_IN_FLIGHT = 10
 """Messages that wait for an answer of the client; a server that limits them holds back what comes next."""
 MAX_PATIENCE_NS = 600 * SECOND_NS
-"""How long a message is waited for; what is judged later than that is not judged at all."""
+"""How long a message that has not come is remembered when its client subscribes again."""
 WILL_NS = 5 * SECOND_NS
 """How long after the end of a connection its will may come."""
 CUT = -1

@@ -39,9 +39,9 @@ ENDLESS = 0xFFFFFFFF
 TAKEN_OVER = 0x8E
 """Reason Code of a DISCONNECT after another connection has taken the session over."""
 MAX_CARRIED = 1_000
-"""Unanswered messages of each side that are kept of a session; a broken receiver may leave up to 65,535."""
+"""Unanswered messages of each side that are kept of a session, the oldest ones; a broken receiver may leave 65,535."""
 MAX_FILTERS = 1_000
-"""Topic Filters that are kept of a session; further ones are not judged."""
+"""Topic Filters that are kept of a session; of more than these the first ones are not judged."""
 MAX_ALIASES = 64
 """Topic Aliases that are kept of the connection before, of each side: they only explain a mistake."""
 TOLERANCE_SECONDS = 60.0
@@ -191,15 +191,18 @@ class SessionModel(Model):
         """Topic Aliases of a side on the connection before."""
         return self.client_aliases if direction is C2S else self.server_aliases
 
-    def kept_until(self, tolerance: float = TOLERANCE_SECONDS) -> tuple[int, int] | None:
+    def kept_until(self, tolerance: float | None = None) -> tuple[int, int] | None:
         """When the session ends, or has ended, and how many nanoseconds more a server may take for that.
 
+        ``tolerance``: seconds, by default `TOLERANCE_SECONDS`.
         ``None`` while its connection is open or nothing is certain.  Both sides have ended an orderly connection, so
         that the server knows; of a reset it may learn much later, and clocks differ.
         """
         seconds = self.kept_seconds
         if self.live or self.owner is None or seconds is None:
             return None
+        if tolerance is None:
+            tolerance = TOLERANCE_SECONDS
         if not seconds:
             return self.ended_ns, SECOND_NS if self.ended_how == "fin" else round(tolerance * SECOND_NS)
         if seconds == ENDLESS:

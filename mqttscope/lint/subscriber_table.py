@@ -16,7 +16,7 @@ from mqttscope.session.history import NEVER_NS
 from mqttscope.session.matching import FilterIndex
 
 MAX_SESSIONS = 100_000
-"""Sessions of a server; beyond them the ones that sleep for longest are forgotten."""
+"""Sessions of a server; beyond them the one that connected longest ago is forgotten."""
 MAX_SUBSCRIPTIONS = 200_000
 """Subscriptions of a server; later ones are not in the table, which then is not `SubscriberTable.whole`."""
 MAX_HOLDERS = 1_000
@@ -97,7 +97,7 @@ class SubscriberTable:
     """Open connections whose sessions may have subscriptions that were not captured; ``False`` as long as only a
     CONNACK that is still to come can tell."""
     whole: bool = True
-    """Whether none was left out for want of room."""
+    """Whether no subscription was left out for want of room."""
     index: FilterIndex | None = field(default=None, compare=False, repr=False)
     """Of the filters with wildcards; made from ``holders`` when a topic is looked up, and not written down with the
     rest."""
@@ -120,7 +120,7 @@ class SubscriberTable:
             if resumes:
                 self.strange(key)
             if len(self.sessions) >= MAX_SESSIONS:
-                self.end(next(iter(self.sessions)))
+                self._forget_oldest()
             session = KnownSession(owner, key, timestamp_ns)
         session.key, session.since_ns, session.until_ns = key, timestamp_ns, NEVER_NS
         self.sessions[owner] = session
@@ -177,6 +177,13 @@ class SubscriberTable:
         session = self.sessions.pop(owner, None)
         if session is not None:
             self._clear(session)
+
+    def _forget_oldest(self) -> None:
+        """Make room; the open connection of a forgotten session may get what no subscription of the table explains."""
+        session = next(iter(self.sessions.values()))
+        self.end(session.owner)
+        if session.key is not None:
+            self.strange(session.key)
 
     def _clear(self, session: KnownSession) -> None:
         for held in session.held.values():
@@ -246,7 +253,10 @@ class SubscriberTable:
                 for plain in self.holders:
                     if is_pattern(plain):
                         index.add(plain, plain)
-            found = matched[topic] = tuple(index.match(topic, MAX_PATTERNS))
+            found = tuple(index.match(topic, MAX_PATTERNS + 1))
+            if len(found) > MAX_PATTERNS:
+                self.whole, found = False, found[:MAX_PATTERNS]
+            matched[topic] = found
         return found
 
     def holding(self, topic: str, patterns: tuple[str, ...]) -> list[dict[tuple[str, str], Held]]:

@@ -193,6 +193,10 @@ class Wills(Watch):
             if counts and (at.key in will.copies or len(will.copies) < MAX_COPIES):
                 will.copies[at.key] = will.copies.get(at.key, 0) + 1
 
+    @property
+    def has_room(self) -> bool:
+        return not self.crowded
+
     def of(self, key: ConnectionKey | None) -> StoredWill | None:
         """The will of a connection, also of one that has ended."""
         if key is None:

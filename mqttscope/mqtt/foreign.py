@@ -16,8 +16,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-MAX_SIGNATURE: Final = 32
-"""Bytes of a stream that show what it speaks."""
+MAX_SIGNATURE: Final = 38
+"""Bytes of the longest signature: JSON after a byte order mark and white space."""
 PROXY: Final = "a PROXY protocol header"
 PREFACES: Final = frozenset({PROXY})
 """What a load balancer puts before the MQTT of a connection."""

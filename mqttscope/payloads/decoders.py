@@ -30,7 +30,7 @@ MAX_UNPACKED_BYTES: Final = 1 << 20
 MAX_TOPICS: Final = 10_000
 """Topics whose decoder is remembered."""
 MAX_REASON: Final = 300
-"""Characters of what a decoder says when it fails."""
+"""Maximum number of characters of the reason for which a decoder fails."""
 
 Event = TypeVar("Event")
 Function = Callable[[str, bytes], object]
@@ -207,9 +207,9 @@ class Decoders:
             made.covers = bool(table.compression) or made.kind not in TEXTUAL
             made.value, made.note = self._decoder(table)(topic, data)
         except values.UndecodableError as error:
-            made.problem = str(error)[:MAX_REASON]
+            made.problem = _shortened(str(error))
         except Exception as error:  # of a library, or of a decoder of one's own
-            made.problem = f"{type(error).__name__}: {error}"[:MAX_REASON]
+            made.problem = _shortened(f"{type(error).__name__}: {error}")
         return made
 
     def _decoder(self, table: PayloadTable) -> Callable[[str | None, bytes], tuple[Any, str]]:
@@ -243,6 +243,10 @@ _READERS: Final[dict[str, Callable[[bytes], Any]]] = {
     "text": values.from_text, "json": values.from_json, "cbor": values.from_cbor, "msgpack": values.from_msgpack,
     "protobuf": from_wire,
 }  # fmt: skip
+
+
+def _shortened(reason: str) -> str:
+    return reason if len(reason) <= MAX_REASON else reason[:MAX_REASON] + "..."
 
 
 def _rebuild(tables: tuple[PayloadTable, ...], functions: Callable[[str], Function] | None) -> Decoders:

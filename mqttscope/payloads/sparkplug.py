@@ -182,7 +182,8 @@ def decode(topic: str | None, payload: bytes, births: Births) -> tuple[Any, str]
     value = reader.payload(message)
     notes = [unknown_told(message).replace("descriptor", "schema")]
     if reader.unresolved:
-        notes.append(f"{counted(reader.unresolved, 'metric')} by alias alone, of an edge node without a BIRTH before")
+        metrics = counted(reader.unresolved, "metric")
+        notes.append(f"{metrics} by alias alone, which no remembered BIRTH of the edge node names")
     return value, "; ".join(filter(None, notes))
 
 

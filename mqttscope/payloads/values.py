@@ -432,7 +432,7 @@ def _scalar(value: Any, depth: int, left: list[int]) -> Iterator[tuple[int, str]
     elif isinstance(value, bytes | bytearray):
         yield -1, f"h'{value.hex()}'"
     elif isinstance(value, int):
-        yield -1, str(value) if value.bit_length() < MAX_DIGITS * 3 else f"({value.bit_length()}-bit integer)"
+        yield -1, str(value) if abs(value) < 10**MAX_DIGITS else f"({value.bit_length()}-bit integer)"
     elif isinstance(value, float):
         yield (
             -1,

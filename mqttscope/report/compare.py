@@ -58,9 +58,11 @@ class _Group:
 class CompareText:
     """Gathers differences, and writes them by client at the end."""
 
-    def __init__(self, sink: Sink, view: View, *, most: int = MAX_LINES) -> None:
-        self.sink, self.view, self.most = sink, view, most
-        self.left_out = 0
+    def __init__(self, sink: Sink, view: View, *, most: int | None = None) -> None:
+        """``most``: lines about differences, `MAX_LINES` unless given."""
+        self.sink, self.view, self.most = sink, view, MAX_LINES if most is None else most
+        self.beyond = 0
+        """Differences beyond `MAX_GROUPS`."""
         self._page = Page(view)
         self._clients: dict[str, dict[tuple[Any, ...], _Group]] = {}
         self._groups = 0
@@ -76,7 +78,7 @@ class CompareText:
         group = groups.get(key)
         if group is None:
             if self._groups >= MAX_GROUPS:
-                self.left_out += 1
+                self.beyond += 1
                 return
             self._groups += 1
             group = groups[key] = self._group(difference)
@@ -97,7 +99,7 @@ class CompareText:
             ]  # fmt: skip
             page.paragraph(f"{SIDES[side]}  {page.safe(names[side])}: {', '.join(what)}", indent=3)
         lines = 0
-        left = self.left_out
+        left = 0
         for client, groups in sorted(self._clients.items()):
             if lines >= self.most:
                 left += sum(group.count for group in groups.values())
@@ -115,6 +117,9 @@ class CompareText:
             page.paragraph(
                 f"and {plural(left, 'more difference')}, left out by --limit; --format jsonl has all of them"
             )
+        if self.beyond:
+            beyond = plural(self.beyond, "more difference")
+            page.paragraph(f"and {beyond}, for which there was no room; --format jsonl has all of them")
         told = _summary(total, found)
         page.paragraph(told if complete else f"not compared to the end: {told}", "bold")
         self.sink.write(page.encoded())

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 MAX_CLIENTS = 1_000
 MAX_TOPICS = 2_000
 MAX_NAME = 256
-"""Characters of a name that are kept: topics may be 64 KiB long."""
+"""Characters of a name that are kept, its beginning and its end: topics may be 64 KiB long."""
 MAX_FINDINGS = 20
 """Latest findings that are kept."""
 SECOND_NS = 1_000_000_000
@@ -181,7 +181,7 @@ class Traffic:
         if isinstance(packet, Publish):
             self.qos[packet.qos] += 1
             if event.topic:
-                self._row(self.topics, event.topic[:MAX_NAME], MAX_TOPICS).add(octets)
+                self._row(self.topics, _short_name(event.topic), MAX_TOPICS).add(octets)
 
     def _closed(self, event: ConnectionClosed) -> None:
         self.open -= 1
@@ -229,7 +229,11 @@ def busiest(table: dict[str, Row], count: int, order: str = "packets/s") -> list
 
 
 def _name(connection: Connection) -> str:
-    return (connection.client_identifier or connection.client)[:MAX_NAME]
+    return _short_name(connection.client_identifier or connection.client)
+
+
+def _short_name(name: str) -> str:
+    return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME // 2]}…{name[-(MAX_NAME // 2) :]}"
 
 
 REFRESH_SECONDS = 0.25

@@ -66,7 +66,7 @@ MAX_HEX = 16
 MAX_SERVER_NAME = 64
 """Columns of a TLS server name."""
 MAX_DETAIL = 200
-"""Characters of one detail of the transport."""
+"""Columns of one detail of the transport."""
 LATER_NS = 1_000_000_000
 """The other side's FIN is said when it comes so much later; closing takes some time everywhere."""
 MAX_ENDINGS = 10_000
@@ -87,7 +87,7 @@ def opened(line: Wrapped, event: events.ConnectionOpened, painter: Painter) -> N
     notes = []
     if connection.transport != "tcp":
         kind = {"websocket": "WebSocket", "tls": "TLS"}.get(connection.transport, connection.transport)
-        notes.append(", ".join([kind, *_details(connection)]))
+        notes.append(", ".join([kind, *_details(connection, painter)]))
     proxy = connection.details.get("proxy")
     if isinstance(proxy, Mapping):
         notes.append(f"PROXY for {proxy['client']} to {proxy['server']}")
@@ -99,18 +99,16 @@ def opened(line: Wrapped, event: events.ConnectionOpened, painter: Painter) -> N
         line.add(f" ({painter.safe('; '.join(notes))})", "note")
 
 
-def _details(connection: Connection) -> list[str]:
-    """Values of the transport that say something."""
+def _details(connection: Connection, painter: Painter) -> list[str]:
+    """Values of the transport that say something, as safe text."""
     shown = []
     for name, value in connection.details.items():
         if not value or value is True or isinstance(value, Mapping):
             continue
         if isinstance(value, list | tuple):
-            value = " ".join(str(one)[:MAX_DETAIL] for one in value[:5])
-        if name == "path":
-            shown.append(str(value)[:MAX_DETAIL])
-        else:
-            shown.append(f"{name.replace('_', ' ')} {str(value)[:MAX_DETAIL]}")
+            value = " ".join(map(str, value))
+        text = painter.name(str(value), MAX_DETAIL)
+        shown.append(text if name == "path" else f"{name.replace('_', ' ')} {text}")
     return shown
 
 

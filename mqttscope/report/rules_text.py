@@ -32,13 +32,13 @@ from mqttscope.report.text import TextLines
 
 PAYLOAD_LIMIT = 64
 MAX_WORD = 400
-"""Maximum number of characters of a word in an example, such as a topic; the middle of a longer word is left out."""
+"""Maximum number of columns of a word in an example, such as a topic; the middle of a longer word is left out."""
 _INDENT = 14
 _RESET = "\x1b[0m"
 _SEQUENCE = re.compile(r"\x1b\[[0-9;]*m")
 _WORD = re.compile(r" · [^·]{1,24}(?= ·|$)|(?: +\[|(?<=,) )[^,\[\]]{1,60}[,\]]| *[^ ]+")
 """A word, or what is better kept together: a short phrase between dots, a property with its value."""
-_LONG_WORD = re.compile(rf"[^ \x1b]{{{MAX_WORD + 1},}}")
+_ANY_WORD = re.compile(r"[^ \x1b]+")
 _PIECE = re.compile(r"\x1b\[[0-9;]*m|.", re.DOTALL)
 
 
@@ -253,7 +253,7 @@ def render(rule: type[Rule], example: Conversation, view: View) -> list[str]:
 
 def wrap_painted(line: str, painter: Painter) -> list[str]:
     """A painted line as lines of the painter's width, broken at blanks; a style continues in the next line."""
-    line = _LONG_WORD.sub(lambda word: elide(word[0], MAX_WORD, painter.ellipsis), line)
+    line = _ANY_WORD.sub(lambda word: elide(word[0], MAX_WORD, painter.ellipsis), line)
     if cells(_SEQUENCE.sub("", line)) <= painter.width:
         return [line]
     indent = min(_INDENT + 2, painter.width // 4)

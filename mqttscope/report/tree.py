@@ -30,7 +30,7 @@ from mqttscope.report.when import seconds
 from mqttscope.secrets.packets import hides_payload
 
 MAX_VALUE_BYTES = 512
-"""Bytes of a value that are made readable; the hexdump has the rest."""
+"""Bytes of a value that are made readable; the line says how many there are, and the hexdump has the rest."""
 
 Bits = tuple[str, str]
 """A pattern such as ``.... 0...`` and what these bits say."""
@@ -105,10 +105,7 @@ class Meaning:
         return f"0x{code:02x} {reason_name(self.kind, code, self.version)}"
 
     def _text(self, start: int, end: int) -> str:
-        value = self.raw[start:end]
-        if not value:
-            return "(empty)"
-        return escape_bytes(value[:MAX_VALUE_BYTES], ascii_only=self.ascii_only)
+        return self._shown(self.raw[start:end])
 
     def _property(self, name: str, start: int, end: int) -> str:
         """Value of a property from its bytes; the identifier takes one byte unless it was written too long."""
@@ -148,7 +145,13 @@ class Meaning:
         raw = value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
         if not raw:
             return "(empty)"
-        return escape_bytes(raw[:MAX_VALUE_BYTES], ascii_only=self.ascii_only)
+        if len(raw) <= MAX_VALUE_BYTES:
+            return escape_bytes(raw, ascii_only=self.ascii_only)
+        end = MAX_VALUE_BYTES
+        while MAX_VALUE_BYTES - end < 3 and raw[end] & 0xC0 == 0x80:
+            end -= 1  # not within a character
+        more = "..." if self.ascii_only else "…"
+        return f"{escape_bytes(raw[:end], ascii_only=self.ascii_only)}{more} ({counted(len(raw), 'byte')})"
 
     def bits(self, span: Span) -> list[Bits]:
         """The bits of a flag byte, spelled out; nothing for other fields."""
@@ -225,10 +228,10 @@ MAX_FAULTS = 50
 """Faults of one packet that are listed; further ones are counted."""
 HEAD_BYTES, TAIL_BYTES = 256, 16
 """What the hexdump shows of a long last field, unless the payload view is hex."""
-MAX_DUMP_BYTES = 16_384
-"""Where the hexdump of any packet goes over to its last bytes."""
+MAX_DUMP_ROWS = 1_024
+"""Rows of 16 bytes that the hexdump of any packet shows before it skips to the last bytes, unless hex is asked for."""
 MAX_COUNTED = 100_000
-"""Lines of a payload that are counted when they are not shown."""
+"""Lines of a payload that are counted when they are not shown; beyond them it says that there are more."""
 
 
 @dataclass(slots=True)
@@ -468,9 +471,9 @@ class Tree(PublicReport):
                 line = painter.line()
                 line.add("    " + text, "payload")
                 out.append(str(line))
-        left = sum(1 for _ in islice(shown.body, MAX_COUNTED))
+        left = sum(1 for _ in islice(shown.body, MAX_COUNTED + 1))
         if left and out:
-            more = f"{MAX_COUNTED}+ more lines" if left == MAX_COUNTED else counted(left, "more line")
+            more = f"more than {MAX_COUNTED} more lines" if left > MAX_COUNTED else counted(left, "more line")
             out.append(f"    {painter.ellipsis} {more}")
         told = Wrapped(painter.line())
         told.add(f"  payload as {shown.label}", "dim")
@@ -486,7 +489,7 @@ class Tree(PublicReport):
         payload = isinstance(packet, Publish) and last.field == "payload"
         if payload and self.view.payload == "none":
             return last.start, len(raw) + 16
-        start = min(last.start + HEAD_BYTES, MAX_DUMP_BYTES)
+        start = min(last.start + HEAD_BYTES, 16 * MAX_DUMP_ROWS)
         if self.view.payload == "hex":
             start = max(start, last.start + self.view.payload_limit)
         # Whole rows only, whether they have 16 bytes or 8.

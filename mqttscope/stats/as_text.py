@@ -100,6 +100,7 @@ def overview(page: Tables, statistics: Statistics, other_flows: int, skipped: Ma
     page.line(beside, style="dim")
     page.line(_trouble_in_words(totals), style="yellow")
     page.line(_beyond_limits(statistics), style="yellow")
+    page.line(_cut_short(statistics), style="yellow")
 
 
 def _trouble_in_words(row: CaptureRow) -> list[str]:
@@ -132,6 +133,15 @@ def _beyond_limits(statistics: Statistics) -> list[str]:
     if found:
         found[0] = f"beyond the limits, in the totals only: {found[0]}"
     return found
+
+
+def _cut_short(statistics: Statistics) -> list[str]:
+    """What was not followed to its end because of a limit."""
+    rows = [
+        (statistics.missed_releases, "PUBREL packet", " without the time to PUBCOMP: too many wait"),
+        (statistics.early_closed, "connection", " cut off: too many are open"),
+    ]
+    return [plural(count, word) + rest for count, word, rest in rows if count]
 
 
 def _types(page: Tables, traffic: Traffic) -> None:

@@ -7,7 +7,7 @@ it is counted together, in the rows named ``other``.  When a connection ends, `s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from mqttscope.dissect.fast_path import FrameCounts
@@ -77,31 +77,22 @@ _PINGRESP: Final = 13
 class Statistics:
     """Counts what it is fed.  Read the rows after `finish`."""
 
-    def __init__(
-        self,
-        *,
-        max_captures: int = MAX_CAPTURES,
-        max_connections: int = MAX_CONNECTIONS,
-        max_live_connections: int = MAX_LIVE_CONNECTIONS,
-        max_clients: int = MAX_CLIENTS,
-        max_topics: int = MAX_TOPICS,
-        max_name_characters: int = MAX_NAME_CHARACTERS,
-        max_topic_clients: int = MAX_TOPIC_CLIENTS,
-        max_topic_client_pairs: int = MAX_TOPIC_CLIENT_PAIRS,
-        max_releases: int = MAX_RELEASES,
-        along: bool = False,
-    ) -> None:
-        """With ``along`` packets and bytes are counted along the time as well."""
+    def __init__(self, *, along: bool = False, limits: Mapping[str, int] | None = None) -> None:
+        """With ``along`` packets and bytes are counted along the time as well.
+
+        ``limits``: figures in place of the usual ones, by their names in `limits`.
+        """
         self.limits = {
-            "captures": max_captures,
-            "connections": max_connections,
-            "live_connections": max_live_connections,
-            "clients": max_clients,
-            "topics": max_topics,
-            "name_characters": max_name_characters,
-            "topic_clients": max_topic_clients,
-            "topic_client_pairs": max_topic_client_pairs,
-            "releases": max_releases,
+            "captures": MAX_CAPTURES,
+            "connections": MAX_CONNECTIONS,
+            "live_connections": MAX_LIVE_CONNECTIONS,
+            "clients": MAX_CLIENTS,
+            "topics": MAX_TOPICS,
+            "name_characters": MAX_NAME_CHARACTERS,
+            "topic_clients": MAX_TOPIC_CLIENTS,
+            "topic_client_pairs": MAX_TOPIC_CLIENT_PAIRS,
+            "releases": MAX_RELEASES,
+            **(limits or {}),
         }
         self.captures: dict[str, CaptureRow] = {}
         self.connections = EndedRows()
@@ -129,8 +120,8 @@ class Statistics:
         self._pairs = 0
         self._topic_characters = 0
         self._client_characters = 0
-        self._max_topic_clients = max_topic_clients
-        self._max_pairs = max_topic_client_pairs
+        self._max_topic_clients = self.limits["topic_clients"]
+        self._max_pairs = self.limits["topic_client_pairs"]
         self._name = ""
         self._capture = self.other_capture
         self._window = Window()

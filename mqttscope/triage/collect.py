@@ -41,14 +41,15 @@ from mqttscope.stats.rows import MALFORMED, MALFORMED_BYTES
 MAX_SERVERS = 1_000
 """Brokers that are told apart; connections of further ones are only counted."""
 MAX_SERVER_NAMES = 100
-"""TLS server names of all brokers together."""
+"""TLS server names of all brokers together; of more, the screen says that there are others."""
 MAX_CLIENTS = 10_000
-"""Clients of one cause that are told apart."""
+"""Clients of one cause, and connections with gaps of one reason, that are distinguished."""
 MAX_LOSSES = 10_000
 """Maximum number of rows of losses, one for each client and fate."""
 MAX_STEPS = 100
-"""Steps of clocks that are shown."""
+"""Steps of clocks that are shown; further ones are counted."""
 MAX_PRODUCT_BYTES = 60
+"""Maximum number of bytes of a message that is read as the name and version of a broker."""
 _VERSION_TOPIC = re.compile(r"\$SYS/(?:broker|brokers/[^/]+)/version")
 """Where brokers publish what they are."""
 _SURENESS = {"certain": 0, "likely": 1, "heuristic": 2, "hypothesis": 2}
@@ -150,6 +151,8 @@ class _Gaps:
     count: int = 0
     size: int = 0
     connections: set[int] = field(default_factory=set)
+    has_more: bool = False
+    """There were more connections than are distinguished."""
 
 
 @dataclass(slots=True)
@@ -179,6 +182,10 @@ class Triage:
         """Connections of brokers beyond `MAX_SERVERS`."""
         self.other_losses = 0
         """Losses beyond `MAX_LOSSES` rows."""
+        self.other_steps = 0
+        """Steps of clocks beyond `MAX_STEPS`."""
+        self.has_more_names = False
+        """There were more server names than `MAX_SERVER_NAMES`."""
         self.notes = 0
         """Findings that are neither errors nor warnings."""
         self.faults: list[Fault] = []
@@ -221,12 +228,17 @@ class Triage:
             gaps.size += event.length
             if len(gaps.connections) < MAX_CLIENTS:
                 gaps.connections.add(event.connection.number)
+            elif event.connection.number not in gaps.connections:
+                gaps.has_more = True
         elif isinstance(event, CaptureError):
             self.errors.append(event)
         elif isinstance(event, CaptureDrops) and event.dropped:
             self._drops[event.capture] = self._drops.get(event.capture, 0) + event.dropped
-        elif isinstance(event, ClockStep) and len(self._steps) < MAX_STEPS:
-            self._steps.append(event)
+        elif isinstance(event, ClockStep):
+            if len(self._steps) < MAX_STEPS:
+                self._steps.append(event)
+            else:
+                self.other_steps += 1
 
     def finish(self) -> None:
         """The captures have ended, or the user does not want to wait for that: order what was found."""
@@ -261,7 +273,10 @@ class Triage:
         if self.other_brokers:
             phrases.append(f"no room for the brokers of {counted(self.other_brokers, 'connection')}")
         if self.other_losses:
-            phrases.append(f"no room for {self.other_losses:,} losses of messages or subscriptions")
+            losses = "loss" if self.other_losses == 1 else "losses"
+            phrases.append(f"no room for {self.other_losses:,} {losses} of messages or subscriptions")
+        if self.other_steps:
+            phrases.append(f"no room for {counted(self.other_steps, 'more step')} of the clock")
         return phrases + self.linter.failures_told()
 
     def _finding(self, finding: Finding) -> None:
@@ -299,6 +314,8 @@ class Triage:
         if name and (name in broker.names or self._server_names < MAX_SERVER_NAMES):
             self._server_names += name not in broker.names
             broker.names[str(name)] += 1
+        elif name:
+            self.has_more_names = True
 
     def _broker(self, server: str) -> Broker | None:
         broker = self.brokers.get(server)
@@ -324,7 +341,8 @@ class Triage:
             alone = len(ends.clients) == 1 and not ends.has_more
             yield Fault(
                 FaultKind.END, Rank.BARE_END if is_bare else Rank.NAMED_END, str(candidate.certainty),
-                name_of(explanation) if alone else _clients(len(ends.clients), ends.has_more), candidate.headline,
+                name_of(explanation) if alone else _number(len(ends.clients), "client", ends.has_more),
+                candidate.headline,
                 explanation.ended_frame, explanation.ended_ns, explanation.ended_capture, ends.count,
                 explanation.connection, explanation.client_identifier if alone else None, title=TITLES[candidate.cause],
             )  # fmt: skip
@@ -361,7 +379,7 @@ class Triage:
             alone = len(group.clients) == 1 and not group.more
             who = "broker" if first.blamed == "server" else client_of(first)
             if not alone and first.blamed == "client":
-                who = _clients(len(group.clients), group.more)
+                who = _number(len(group.clients), "client", group.more)
             yield Fault(
                 FaultKind.FINDING, _rank(first), str(first.confidence), who, first.message, first.frame,
                 first.timestamp_ns, first.capture, group.occurrences, first.connection,
@@ -372,10 +390,10 @@ class Triage:
         for reason, gaps in self._gaps.items():
             first = gaps.first
             owner = first.connection
-            alone = len(gaps.connections) == 1
+            alone = len(gaps.connections) == 1 and not gaps.has_more
             name = describe.name(owner.client_identifier) or owner.client
             text = f"{counted(gaps.size, 'byte')} {GAPS.get(reason, reason)}"
-            who = name if alone else counted(len(gaps.connections), "connection")
+            who = name if alone else _number(len(gaps.connections), "connection", gaps.has_more)
             yield Fault(
                 FaultKind.GAP, Rank.GAP, "certain", who, text, first.frame, first.timestamp_ns, first.capture,
                 connection=owner.number,
@@ -394,8 +412,8 @@ def name_of(explanation: Explanation) -> str:
     return explanation.client_identifier or explanation.client
 
 
-def _clients(count: int, has_more: bool) -> str:
-    return counted(count, "client") + (" or more" if has_more else "")
+def _number(count: int, word: str, has_more: bool) -> str:
+    return counted(count, word) + (" or more" if has_more else "")
 
 
 def _rank(finding: Finding) -> Rank:

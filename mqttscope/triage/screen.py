@@ -192,9 +192,9 @@ class Screen:
         count = sum(broker.encrypted for broker in closed.values())
         if count:
             names = list(dict.fromkeys(name for broker in closed.values() for name in broker.names))
-            named = (
-                f" to {self._some([self._name(name, 40) for name in names[:MAX_NAMED]], len(names))}" if names else ""
-            )
+            shown = [self._name(name, 40) for name in names[:MAX_NAMED]]
+            has_more = self.triage.has_more_names
+            named = f" to {self._some(shown, len(names), has_more=has_more)}" if names else ""
             verb = "is" if count == 1 else "are"
             # Of a key log that does not help a remark says why.
             decryptable = 0 if self.decrypting else sum(broker.decryptable for broker in closed.values())
@@ -317,10 +317,11 @@ class Screen:
             shown = shown[1:]
         return self.painter.ellipsis + shown
 
-    def _some(self, names: Sequence[str], total: int) -> str:
-        """The first names, and how many more there are."""
+    def _some(self, names: Sequence[str], total: int, *, has_more: bool = False) -> str:
+        """The first names, and how many more there are; ``has_more``: and some that were not counted."""
         left = total - len(names[:MAX_NAMED])
-        return ", ".join(names[:MAX_NAMED]) + (f" and {left:,} more" if left > 0 else "")
+        more = f" and {'at least ' if has_more else ''}{left:,} more" if left > 0 else " and others" if has_more else ""
+        return ", ".join(names[:MAX_NAMED]) + more
 
 
 def _named(capture: str) -> str:

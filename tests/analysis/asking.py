@@ -7,7 +7,10 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from mqttscope.analysis import joins
 from mqttscope.analysis.dialects import DUCKDB, MACROS
+from mqttscope.lake.schemas import TABLES
+from tests.lake.reading import Row
 
 WORDS = DUCKDB
 
@@ -22,3 +25,20 @@ def rows_of(query: str, **tables: pa.Table) -> list[dict[str, Any]]:
         done = connection.execute(query)
         names = [one[0] for one in done.description or ()]
         return [dict(zip(names, row, strict=True)) for row in done.fetchall()]
+
+
+def table_of(name: str, rows: list[Row]) -> pa.Table:
+    """A table of a lake with these rows."""
+    return pa.Table.from_pylist(rows, schema=TABLES[name].arrow())
+
+
+def expiry() -> str:
+    """The query of `joins.message_expiry` and all that it needs."""
+    pairs = joins.matching(WORDS, "(select topic from expiring where retain)", "asking")
+    return f"""
+    with delivered as ({joins.deliveries(WORDS, "messages")}),
+    expiring as ({joins.expiring("delivered")}),
+    asking as ({joins.subscriptions(WORDS, "packets")}),
+    pairs as ({pairs})
+    select * from ({joins.message_expiry("expiring", "packets", "gaps", "asking", "pairs")})
+    """

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 from mqttscope.analysis import joins
 from mqttscope.dissect import dissect_segments
-from mqttscope.lake.schemas import TABLES
 from mqttscope.lint.examples import segments
 from mqttscope.lint.rules.delivery.message_expiry_not_decremented import MessageExpiryNotDecremented
 from mqttscope.mqtt.topics import matches
-from tests.analysis.asking import WORDS, rows_of
+from tests.analysis.asking import WORDS, expiry, rows_of, table_of
 from tests.lake.reading import CAPTURES, Row, Tables, collect, options, usual
 
 LEVELS = st.sampled_from(["", "a", "b", "ab", " ", "$a", "$share", "$SYS", "ä", "+", "#", "a+", "\0", "日", "g"])
@@ -48,10 +47,6 @@ def many(strategy: st.SearchStrategy[str], number: int = 200) -> list[str]:
 
 def column(name: str, values: list[str]) -> pa.Table:
     return pa.table({name: pa.array(values, pa.string())})
-
-
-def table_of(name: str, rows: list[Row]) -> pa.Table:
-    return pa.Table.from_pylist(rows, schema=TABLES[name].arrow())
 
 
 @pytest.fixture(scope="module")
@@ -227,18 +222,6 @@ def conversations() -> tuple[dict[str, pa.Table], dict[str, int]]:
             names = {"server": one.title}
             rows += [row | names | {"connection_id": one.title + row["connection_id"]} for row in made.get(name, [])]
     return {name: table_of(name, found) for name, found in tables.items()}, reported
-
-
-def expiry() -> str:
-    """The query of `joins.message_expiry` and all that it needs."""
-    pairs = joins.matching(WORDS, "(select topic from expiring where retain)", "asking")
-    return f"""
-    with delivered as ({joins.deliveries(WORDS, "messages")}),
-    expiring as ({joins.expiring("delivered")}),
-    asking as ({joins.subscriptions(WORDS, "packets")}),
-    pairs as ({pairs})
-    select * from ({joins.message_expiry("expiring", "packets", "gaps", "asking", "pairs")})
-    """
 
 
 def test_message_expiry_as_the_linter_judges_it() -> None:

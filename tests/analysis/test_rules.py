@@ -75,7 +75,7 @@ def test_short_times_are_shown_in_parts(tmp_path: Path) -> None:
     assert {row.day: row.messages for row in found.parts if row.messages} == {
         f"{second:%Y-%m-%d %H:%M:%S}": count for second, count in seconds.items()
     }
-    assert [part_length(0, seconds * 10**9) // 10**9 for seconds in (0, 48, 49, 2_000, 100_000, 172_801)] == [
+    assert [part_length(0, seconds * 10**9) // 10**9 for seconds in (0, 47, 48, 2_000, 100_000, 172_800)] == [
         1, 1, 10, 60, 3600, 0,
     ]  # fmt: skip
 

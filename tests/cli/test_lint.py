@@ -12,7 +12,7 @@ import pytest
 
 from mqttscope.cli import linting
 from mqttscope.cli.options import FINDING_FORMATS
-from mqttscope.lint.catalogue import select
+from mqttscope.lint.catalogue import find, select
 from mqttscope.lint.examples import Step
 from mqttscope.mqtt.packets import Pingreq, Pingresp
 from mqttscope.report.base import Sink, View
@@ -491,8 +491,6 @@ def test_a_capture_that_ends_early_is_exit_code_3_and_still_reported() -> None:
 
 
 def test_a_failing_rule_is_told_and_makes_the_run_incomplete(monkeypatch: pytest.MonkeyPatch) -> None:
-    from mqttscope.lint.catalogue import find
-
     def broken(*_: object) -> None:
         raise ZeroDivisionError("a bug")
 
@@ -502,6 +500,19 @@ def test_a_failing_rule_is_told_and_makes_the_run_incomplete(monkeypatch: pytest
     assert result.code == 3
     assert "internal error in PUB103" in result.err
     assert "CON108" in result.text
+
+
+def test_wills_beyond_those_that_are_followed_are_named_and_fix_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (published, *_), baseline = find("WIL405").bad, tmp_path / "baseline.json"
+    arguments = (write_capture(tmp_path / "a.pcapng", *published.steps), "--select", "WIL405", "--baseline", baseline)
+    assert run(*arguments, "--update-baseline").code == 0
+    monkeypatch.setattr("mqttscope.lint.wills.MAX_ARMED", 0)
+    result = run(*arguments, "--format", "json")
+
+    assert "limit: 10.0.0.2:1883 has more wills than are followed: WIL405 may miss findings" in result.err
+    assert result.document["summary"]["fixed"] == []
 
 
 def test_a_page_is_asked_for_by_its_name_and_not_written_to_a_terminal(

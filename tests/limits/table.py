@@ -150,12 +150,12 @@ def set_to(limit: Limit, figure: object) -> Iterator[None]:
 
 def _importing(home: ModuleType, name: str) -> list[ModuleType]:
     modules = [module for title, module in sys.modules.items() if title.startswith("mqttscope.") and module is not home]
-    modules = [module for module in modules if name in vars(module) and home.__name__ in inspect.getsource(module)]
-    return [module for module in modules if _imports(module, home.__name__, name)]
+    return [module for module in modules if name in vars(module) and (home.__name__, name) in _imports(module.__file__)]
 
 
 @cache
-def _imports(module: ModuleType, home: str, name: str) -> bool:
-    tree = ast.parse(Path(str(module.__file__)).read_bytes())
-    froms = [part for part in ast.walk(tree) if isinstance(part, ast.ImportFrom) and part.module == home]
-    return any(each.name == name for part in froms for each in part.names)
+def _imports(path: str | None) -> set[tuple[str | None, str]]:
+    """What a file imports by name, each with its module."""
+    tree = ast.parse(Path(str(path)).read_bytes())
+    froms = [part for part in ast.walk(tree) if isinstance(part, ast.ImportFrom)]
+    return {(part.module, each.name) for part in froms for each in part.names}

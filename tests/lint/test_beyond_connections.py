@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from mqttscope.dissect import dissect_segments
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.examples import Step, client, closes, on, opened, segments, server
+from mqttscope.lint.examples import closes, on, opened, segments
 from mqttscope.lint.finding import Confidence, Finding, Severity
 from mqttscope.lint.rule import Rule
-from mqttscope.mqtt.packets import Pingreq, Pingresp, Publish, Suback, Subscribe
-from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import Properties
 from mqttscope.net.frame import CaptureDrops
 from mqttscope.net.segment import Segment
@@ -115,36 +111,9 @@ def test_the_linter_says_which_of_the_servers_it_has_met() -> None:
     assert linter.met == {"10.0.0.2:1883"}
 
 
-def takes_over(number: int) -> tuple[Step, ...]:
-    return on(number, *opened())
-
-
-def test_only_so_many_connections_of_a_client_are_followed(monkeypatch: pytest.MonkeyPatch) -> None:
-    goes_on = (client(Pingreq(), after=40), server(Pingresp()))
-    steps = [*opened(), *takes_over(1), *takes_over(2), *goes_on]
-    assert len(linted(*steps, codes=["SES307"])) == 1
-    monkeypatch.setattr("mqttscope.lint.rules.session.session_takeover_not_closed.MAX_LIVE", 2)
-
-    assert linted(*steps, codes=["SES307"]) == []
-
-
 def test_a_note_about_a_lost_session_is_never_more_than_a_guess() -> None:
     expiry = Properties(session_expiry_interval=3_600)
     again = on(1, *opened(clean_start=False, connect=expiry))
     (one,) = linted(*opened(connect=expiry), closes("client"), *again, codes=["SES303"])
 
     assert (one.severity, one.confidence) == (Severity.INFO, Confidence.HEURISTIC)
-
-
-def expiring(times: int) -> list[Finding]:
-    message = Publish(topic_name="a", retain=True, payload=b"x", properties=Properties(message_expiry_interval=100))
-    asks = (client(Subscribe(1, subscriptions=[Subscription("a", 0)]), after=50), server(Suback(1, reason_codes=[0])))
-    other = on(1, *opened(client_identifier="c2"), *asks, server(message))
-    return linted(*opened(), *(client(message) for _ in range(times)), *other, codes=["DLV416"])
-
-
-def test_a_message_that_was_published_too_often_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert len(expiring(3)) == 1
-    monkeypatch.setattr("mqttscope.lint.rules.delivery.message_expiry_not_decremented.MAX_TIMES", 2)
-
-    assert expiring(3) == []

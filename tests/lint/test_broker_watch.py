@@ -102,22 +102,6 @@ def test_time_that_runs_backwards_makes_everything_uncertain() -> None:
     assert (facts.forgotten, facts.witnesses) == (1, {})
 
 
-def test_too_many_wills_make_a_server_unjudged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mqttscope.lint.broker_watch.MAX_WILLS", 2)
-    facts = Facts()
-    for topic in "aab":
-        facts.arm(topic)
-    assert not facts.hides("c")
-    facts.arm("c")
-    assert facts.hides("d")
-
-
-def test_only_so_many_connections_are_witnesses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mqttscope.lint.broker_watch.MAX_WITNESSES", 1)
-
-    assert told("opened; @1 opened client=c2; > fin", PING_1, f"+11 {PING_1}")[-1].endswith("False")
-
-
 @pytest.mark.parametrize(
     ("packet", "wanted"),
     [
@@ -182,13 +166,3 @@ def test_a_message_is_certain_when_its_answer_has_come(
     lint([Waiting()], segments(conversation("x", *steps_of(f"opened; > publish q retain qos=1 id=1; < {answers}"))))
 
     assert accepted == wanted
-
-
-def test_only_so_many_answers_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mqttscope.lint.broker_watch.MAX_UNANSWERED", 1)
-    facts = Facts()
-    at: Any = type("At", (), {"key": ("x", 1)})
-    for number, topic in enumerate("ab", 1):
-        facts.wait_for_answer(at, packets.Publish(qos=1, topic_name=topic, packet_identifier=number), topic)
-
-    assert list(facts.unanswered.values()) == ["b"]

@@ -11,10 +11,9 @@ import pytest
 
 from mqttscope.dissect import dissect_segments
 from mqttscope.events import ConnectionClosed, ConnectionOpened, MalformedEvent
-from mqttscope.lint import engine
 from mqttscope.lint.catalogue import all_rules, instances
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.engine import MAX_RUNS, Linter, Withheld, scope_key
+from mqttscope.lint.engine import Linter, Withheld, scope_key
 from mqttscope.lint.examples import (
     Conversation,
     Step,
@@ -33,7 +32,7 @@ from mqttscope.lint.rule import MAX_REPORTS, V3_1_1, Findings, Needs, Rule
 from mqttscope.mqtt import Connect, encode
 from mqttscope.mqtt.constants import Direction, MalformedReason
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.packets import Connack, Pingreq, Pingresp, Publish, Subscribe
+from mqttscope.mqtt.packets import Pingreq, Pingresp, Publish, Subscribe
 from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import Properties
 from mqttscope.net.frame import CaptureDrops
@@ -70,22 +69,6 @@ def test_of_a_packet_of_which_nothing_is_remembered_nothing_is_kept() -> None:
     event, connection = damaged(LOGIN + raw)
     kept = Withheld()
     kept.note(event)
-    assert kept.of(connection) == ()
-
-
-def test_it_is_bounded() -> None:
-    event, connection = damaged(DAMAGED)
-    kept = Withheld()
-    for _ in range(3 * MAX_RUNS):
-        kept.note(event)
-    assert len(kept.of(connection)) == MAX_RUNS
-    limit, engine.MAX_WITHHELD = engine.MAX_WITHHELD, 1
-    try:
-        other, its = damaged(DAMAGED)
-        kept.note(other)
-    finally:
-        engine.MAX_WITHHELD = limit
-    assert kept.of(its)
     assert kept.of(connection) == ()
 
 
@@ -369,18 +352,6 @@ def test_memory_belongs_to_the_key_of_the_scope() -> None:
     assert messages(Counts(), *talks) == ["1", "1", "1"]
     assert messages(type("OfSession", (Counts,), {"code": "TST311"})(), *talks) == ["1", "1", "2"]
     assert messages(type("OfBroker", (Counts,), {"code": "TST411"})(), *talks) == ["1", "2", "3"]
-
-
-def test_memories_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mqttscope.lint.context.MAX_KEYS", 2)
-
-    def keeps(rule: Rule, packet: ControlPacket, at: RuleContext) -> None:
-        at.memory(rule)
-
-    talks = (conversation(name, *opened(client_identifier=name)) for name in "abcd")
-    _, linter = run(made("TST312", keeps, looks_at=Connack, Memory=dict), *talks)
-
-    assert linter.forgotten_keys == 2
 
 
 def test_keys_say_what_findings_of_a_scope_depend_on() -> None:

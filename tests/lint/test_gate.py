@@ -11,7 +11,6 @@ import pytest
 
 from mqttscope import filter as filters
 from mqttscope.dissect import dissect_segments
-from mqttscope.lint import grouping
 from mqttscope.lint.catalogue import all_rules, usual_rule
 from mqttscope.lint.examples import opened
 from mqttscope.lint.finding import Confidence, Finding, Severity
@@ -301,14 +300,6 @@ def test_the_first_note_counts_for_all_and_hidden_notes_are_no_finding_of_the_en
     gate, _ = noted("a-1", policy=Policy(min_severity=Severity.WARNING))
     assert gate.summed_up() == []
     assert gate.hidden == {Severity.INFO: 1}
-
-
-def test_clients_are_told_apart_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grouping, "MAX_CLIENTS", 2)
-    message = noted("a-1", "b-1", "c-1", "d-1")[0].summed_up()[0][0].message
-
-    assert "more than 2 clients" in message
-    assert message.endswith("'a-1', 'b-1' and others")
 
 
 def taken(selection: Selection[str]) -> list[list[str]]:

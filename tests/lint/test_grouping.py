@@ -83,14 +83,6 @@ def test_some_clients_are_named(names: str, told: str) -> None:
     assert of(*names).named() == told
 
 
-def test_clients_beyond_the_limit_are_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grouping, "MAX_CLIENTS", 2)
-    group = of("a", "b", "c" * 100)
-
-    assert (group.number_of_clients, group.named()) == ("more than 2", "'a', 'b' and others")
-    assert of("c" * 100).named() == repr("c" * 60 + "\u2026")
-
-
 def groups() -> Groups:
     return Groups(client_of)
 
@@ -107,7 +99,7 @@ def test_a_group_has_the_first_finding_and_sums() -> None:
     assert ("x",) not in found
 
 
-def test_memory_is_that_of_so_many_groups_bytes_and_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_group_stays_and_clients_are_those_of_all_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     def taken(count: int, found: Finding = FOUND) -> list[int]:
         all_of_them, ended = groups(), []
         for number in range(count):
@@ -115,10 +107,7 @@ def test_memory_is_that_of_so_many_groups_bytes_and_clients(monkeypatch: pytest.
             ended += [one.first.frame for one in all_of_them.ended()]
         return ended
 
-    monkeypatch.setattr(grouping, "MAX_GROUPS", 3)
-    assert taken(5) == [0, 1]
     monkeypatch.setattr(grouping, "MAX_BYTES", 2 * len(FOUND.raw))
-    assert taken(5) == [0, 1, 2]
     assert taken(3, replace(FOUND, raw=bytes(1 << 20))) == [0, 1], "the last one stays, however large it is"
     monkeypatch.setattr(grouping, "MAX_CLIENTS", 3)
     found = groups()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from mqttscope.dissect import dissect_segments
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.engine import Linter
@@ -52,10 +50,3 @@ NAMELESS = "opened 3.1.1 client=-; @1 opened 3.1.1 client=-"
 def test_connections_without_one_are_known_while_they_are_open() -> None:
     assert len(known(NAMELESS).unnamed) == 2
     assert len(known(NAMELESS, "> fin").unnamed) == 1
-
-
-def test_both_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mqttscope.lint.live_clients.MAX_CLIENTS", 1)
-    monkeypatch.setattr("mqttscope.lint.live_clients.MAX_UNNAMED", 1)
-    found = known(f"@2 opened; @3 opened client=c2; {NAMELESS}")
-    assert (list(found.names), len(found.unnamed)) == (["c2"], 1)

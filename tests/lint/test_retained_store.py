@@ -28,7 +28,6 @@ GETS_BOTH = f"{GETS}; {GETS.replace(' a ', ' b ')}"
 LATE = "+31 @1 > pingreq"
 IN_VAIN = f"opened; {SETS}; {READS}; {ASKS}; {GETS}; {ASKS}"
 """A message that the client got, and asked for again."""
-BOTH_IN_VAIN = f"opened; {SETS}; {SETS_B}; {READS}; {ASKS_ALL}; {GETS_BOTH}; {ASKS_ALL}; {LATE}"
 
 
 def found(*lines: str, captures: Any = None, code: str = "RET406") -> list[Finding]:
@@ -74,32 +73,6 @@ def test_every_filter_of_a_subscribe_counts_once_for_each_topic() -> None:
     assert [one.topic for one in told] == ["a", "b"]
 
 
-@pytest.mark.parametrize(("limit", "topics"), [("MAX_EXPECTED", []), ("MAX_TOPICS", ["b"]), ("MAX_SCANNED", ["b"])])
-def test_what_is_forgotten_at_a_limit_is_not_missed(
-    monkeypatch: pytest.MonkeyPatch, limit: str, topics: list[str]
-) -> None:
-    assert len(found(BOTH_IN_VAIN)) == 2
-    monkeypatch.setattr(f"{STORE}.{limit}", 1)
-
-    assert [one.topic for one in found(BOTH_IN_VAIN)] == topics
-
-
-def test_only_so_many_connections_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(f"{STORE}.MAX_WAITING", 0)
-
-    assert found(f"opened; {SETS}; {READS}; {ASKS}; {LATE}") == []
-
-
-def test_only_so_many_readers_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(f"{STORE}.MAX_READERS", 1)
-    first = f"{READS}; {ASKS}; {GETS}"
-    second, again = (first.replace("@1", at) for at in ("@2", "@3"))
-    again = again.replace(GETS.replace("@1", "@3"), LATE.replace("@1", "@3"))
-
-    told = found(f"opened; {SETS}; {first}; {second.replace('c2', 'c3')}; {again}")
-    assert [one.severity for one in told] == [Severity.WARNING]
-
-
 @each("meanwhile", [SETS.replace("21", "22"), "@1 < publish a 21"], ids=["another message", "it without RETAIN"])
 def test_a_later_message_takes_its_place_and_one_without_retain_is_another_mistake(meanwhile: str) -> None:
     assert found(IN_VAIN, meanwhile, LATE) == []
@@ -134,14 +107,6 @@ def test_topics_of_connections_that_have_ended_are_bounded(monkeypatch: pytest.M
     monkeypatch.setattr(f"{STORE}.MAX_TOPICS", 1)
     asked = f"+10 > nothing; {READS}; {ASKS}; {gone}; {READS}; {LIVE}"
     assert found(f"opened; {SETS}; {asked}", code="RET411") == []
-
-
-def test_only_so_many_live_messages_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    says = "> publish a 21 retain & publish b 21 retain; @1 < publish a 21 & publish b 21"
-    listens = f"{READS}; @1 > subscribe 1 +:0,retain_as_published; @1 < suback 1 0; opened; {says}"
-    assert len(found(listens, code="RET409")) == 2
-    monkeypatch.setattr(f"{STORE}.MAX_LIVE", 1)
-    assert len(found(listens, code="RET409")) == 1
 
 
 def test_a_message_that_comes_again_has_replaced_what_its_first_copy_had() -> None:

@@ -211,14 +211,6 @@ def test_a_session_older_than_the_capture_is_not_born_in_it() -> None:
     assert list(found.client_sent) == [1]
 
 
-def test_only_so_much_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mqttscope.lint.session_model.MAX_CARRIED", 3)
-    found = model(BEGINS, "> for 1..5: publish a qos=1 id={n}", BREAKS, f"@1 {RESUMES}; {PING_1}")
-
-    assert list(found.client_sent) == [1, 2, 3]
-    assert not found.whole
-
-
 def test_a_client_without_messages_under_way_costs_no_look_at_its_acknowledgments() -> None:
     looked = []
 

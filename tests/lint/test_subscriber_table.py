@@ -151,19 +151,6 @@ def test_filters_that_nobody_holds_are_cleared_away(table: SubscriberTable, monk
     assert sorted(owners(table, "11/x")) == ["comes", "stays"]
 
 
-def test_sessions_and_subscriptions_are_bounded(table: SubscriberTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subscriber_table, "MAX_SESSIONS", 2)
-    monkeypatch.setattr(subscriber_table, "MAX_SUBSCRIPTIONS", 2)
-    for number in range(3):
-        connected(table, f"c{number}", "a", number=number)
-    assert owners(table, "a") == ["c1", "c2"]
-    assert table.whole
-
-    connected(table, "c2", "a", "b", "c", number=4)
-    assert not table.whole
-    assert table.number == 2
-
-
 @pytest.mark.parametrize("others", [1_000, 100_000])
 def test_a_topic_costs_nothing_for_the_subscriptions_that_do_not_match(table: SubscriberTable, others: int) -> None:
     """Nodes are counted, not time."""

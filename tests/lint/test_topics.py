@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mqttscope.lint.examples import make_connect
-from mqttscope.lint.topics import MAX_SEEN, Named, Seen, difference, fold, named_topics, plain
+from mqttscope.lint.topics import Named, difference, fold, named_topics, plain
 from mqttscope.mqtt.packets import Pingreq, Publish, Subscribe, Unsubscribe
 from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.properties import Properties
@@ -56,14 +56,3 @@ def test_the_topics_that_packets_name() -> None:
     ]
     assert list(named_topics(Unsubscribe(1, None, ["a", "b"])))[1] == Named("topic_filters[1]", "b", is_filter=True)
     assert list(named_topics(Pingreq())) == []
-
-
-def test_what_was_seen_is_bounded() -> None:
-    seen = Seen()
-
-    assert seen.first("a")
-    assert not seen.first("a")
-    for number in range(MAX_SEEN):
-        seen.first(str(number))
-    assert len(seen.texts) == MAX_SEEN
-    assert seen.first("a")

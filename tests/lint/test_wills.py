@@ -92,13 +92,11 @@ def test_the_will_of_a_connection_from_before_the_capture_is_not_known() -> None
     assert first.unknown_ns > first.now_ns
 
 
-def test_all_tables_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_forgotten_of_a_will_is_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mqttscope.lint.wills.MAX_ENDED", 1)
     found = known(WILL, f"> reset; {OTHER} will=v; @1 > reset")
     assert [one.topic for one in found.ended.values()] == list(found.topics) == ["v"]
     assert list(found.by_client) == ["c2"]
-    monkeypatch.setattr("mqttscope.lint.wills.MAX_ARMED", 0)
-    assert known(WILL).crowded
 
 
 def test_properties_are_compared_by_what_they_say_and_in_their_order() -> None:

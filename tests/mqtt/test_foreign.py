@@ -65,6 +65,7 @@ ANSWERS = [
     (b"\xef\xbb\xbf<html>", "HTML"),
     (b"\xef\xbb\xbf \t\r\n<!DOCTYPE html>", "HTML"),
     (b"\xef\xbb\xbf" + b" " * 16 + b"<!DOCTYPE ", "HTML"),
+    (b"\xef\xbb\xbf" + b" " * 16 + b"[" + b" " * 8 + b"{" + b" " * 8 + b'"code": 400}]', "JSON"),
     (b"\xef\xbb\xbfwelcome", "UTF-8 text"),
     (b'<?xml version="1.0"?><error/>', "XML"),
     (b'{"error": "bad request"}', "JSON"),

@@ -81,7 +81,6 @@ def test_every_format_can_be_named(name: str) -> None:
          "did you mean fleet.Report?"),
         ('{topic = "#", format = "json", compression = "bzip2"}', "bzip2 is not one of gzip, zlib, zstd, lz4"),
         ('{topic = "#", format = "json", compression = 3}', "neither a string nor a list"),
-        ('{topic = "#", format = "json", compression = ["gzip", "gzip", "gzip", "gzip", "gzip"]}', "more than 4"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_named(row: str, told: str) -> None:
@@ -95,8 +94,3 @@ def test_what_cannot_be_is_named(row: str, told: str) -> None:
 def test_what_is_no_list_of_tables_says_so(document: dict[str, Any]) -> None:
     with pytest.raises(PayloadConfigError, match=r"write \[\[payload\]\]"):
         payload_tables(document, read)
-
-
-def test_tables_are_bounded() -> None:
-    with pytest.raises(PayloadConfigError, match="more than 1000"):
-        payload_tables({"payload": [{"topic": "#", "format": "json"}] * 1_001}, read)

@@ -39,7 +39,7 @@ def test_data_by_alias_gets_the_name_and_type_of_the_birth() -> None:
     births = Births()
     value, note = read(DATA, births=births)
     assert "name" not in value["metrics"][0]
-    assert note == "2 metrics by alias alone, of an edge node without a BIRTH before"
+    assert note == "2 metrics by alias alone, which no remembered BIRTH of the edge node names"
     decode(NBIRTH_TOPIC, BIRTH, births)
     value, note = read(DATA, births=births)
     assert note == ""
@@ -64,21 +64,6 @@ def test_devices_add_to_their_node_and_a_new_birth_begins_again() -> None:
     assert 7 in births.of(place)
     births.observe(NBIRTH_TOPIC, metric(part(1, b"Only"), part(2, 1)))
     assert births.of(place) == {1: ("Only", 0)}
-
-
-def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sparkplug, "MAX_NODES", 2)
-    monkeypatch.setattr(sparkplug, "MAX_ALIASES", 3)
-    births = Births()
-    many = b"".join(metric(part(1, b"m"), part(2, number)) for number in range(9))
-    for number in range(4):
-        births.observe(f"spBv1.0/g/NBIRTH/n{number}", many)
-    kept = [number for number in range(4) if births.of(read_topic(f"spBv1.0/g/NDATA/n{number}"))]
-    assert kept == [2, 3]
-    assert len(births.of(read_topic("spBv1.0/g/NDATA/n3"))) == 3
-    monkeypatch.setattr(sparkplug, "MAX_ALL_ALIASES", 4)
-    births.observe("spBv1.0/g/NBIRTH/n4", many)
-    assert not births.of(read_topic("spBv1.0/g/NDATA/n3"))
 
 
 @pytest.mark.parametrize(

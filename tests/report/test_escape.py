@@ -35,10 +35,6 @@ def test_what_a_terminal_would_obey_becomes_visible(text: str, expected: str) ->
     assert escape(text) == expected
 
 
-def test_a_pile_of_combining_marks_is_broken() -> None:
-    assert escape("a" + "\u0301" * 5) == "a\u0301\u0301\u0301\\u0301\\u0301"
-
-
 def test_without_unicode_everything_is_ascii() -> None:
     assert escape("größe 😀", ascii_only=True) == "gr\\u00f6\\u00dfe \\U0001f600"
 

@@ -13,7 +13,6 @@ from mqttscope.mqtt import ControlPacket, Direction, Properties, ProtocolVersion
 from mqttscope.mqtt.codec import packet_end
 from mqttscope.mqtt.view import binary, malformed_view, text, view
 from mqttscope.net.frame import CaptureDrops
-from mqttscope.report import jsonl
 from mqttscope.report.base import Clock
 from mqttscope.report.jsonl import JsonLines, PacketLines, dumps_text
 from mqttscope.report.public import public_malformed
@@ -87,32 +86,6 @@ def test_any_time_a_capture_can_have(timestamp_ns: int) -> None:
         line = lines.line(event)
         assert line == general(event, PacketLines(LIMIT, show_secrets=False))
         assert json.loads(line)["timestamp"] == Clock().iso(moment)
-
-
-def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    for limit in ("CONNECTIONS_KEPT", "TEXTS_KEPT", "STARTS_KEPT", "FORMS_KEPT"):
-        monkeypatch.setattr(jsonl, limit, 20)
-    monkeypatch.setattr(jsonl, "PAYLOADS_KEPT", 2_000)
-    lines = PacketLines(LIMIT, show_secrets=False)
-    lines._payloads_left = jsonl.PAYLOADS_KEPT
-    for number in range(100):
-        long = number % 2
-        event = Talk(number=number).say(
-            publish(
-                f"t/{number}" * (200 if long else 1),
-                b"." * number,
-                properties=Properties(content_type=str(number), correlation_data=b"." * (99 * long)),
-            )
-        )
-        assert isinstance(event, PacketEvent)
-        lines.line(event)
-    lines.line(Talk().say(publish("t", b"." * (jsonl.LONGEST_FORM + 1))))  # type: ignore[arg-type]
-    kept = lines._connections, lines._topics, lines._blocks, lines._starts, lines._forms
-    assert all(0 < len(one) <= 20 for one in kept)
-    assert 0 < sum(len(payload) + len(made) for payload, made in lines._payloads.items()) <= 2_000
-    assert max(map(len, lines._topics)) <= jsonl.LONGEST_KEPT
-    assert max(map(len, lines._forms)) <= jsonl.LONGEST_FORM
-    assert not any(b"." in value for items in lines._blocks for _, value in items if isinstance(value, bytes))
 
 
 FORMS = (

@@ -7,7 +7,6 @@ import pytest
 
 from mqttscope.events import Event
 from mqttscope.mqtt import ControlPacket, Pingreq, Pingresp, Puback, Pubcomp, Pubrec, Pubrel
-from mqttscope.report import ladder
 from mqttscope.report.ladder import Ladder, Tags
 from tests.each import each
 from tests.report.make import MS, V3_1_1, Talk, conversation, publish, shown
@@ -118,12 +117,3 @@ def test_tags_go_round_and_never_stand_for_two_exchanges() -> None:
     tags.forget(1)
     assert tags.begin(2, 0) <= 20
     assert tags.of(1, 3) is None
-
-
-def test_tags_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ladder, "MAX_TAGS", 100)
-    tags = Tags()
-    for packet in range(1000):
-        tags.begin(packet % 7, packet)
-    running = sum(len(one) for one in tags._running.values())
-    assert running == tags._count == 100

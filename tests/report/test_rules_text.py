@@ -13,7 +13,7 @@ from mqttscope.lint.rule import Rule
 from mqttscope.report.base import View
 from mqttscope.report.escape import cells
 from mqttscope.report.jsonl import dumps
-from mqttscope.report.rules_text import COVERAGE, MAX_WORD, RulesText, render, rules_view, wrap_painted
+from mqttscope.report.rules_text import COVERAGE, RulesText, render, rules_view, wrap_painted
 from mqttscope.report.style import Painter
 from tests.each import each
 from tests.report.test_harmless import ANSI, check
@@ -193,12 +193,3 @@ def test_a_style_continues_in_the_next_line() -> None:
         f"      {red}five{end} six",
     ]
     assert wrap_painted(red + "x" * 30 + end, painter) == [red + "x" * 24 + end, f"      {red}{'x' * 6}{end}"]
-
-
-def test_a_word_is_shown_whole_up_to_a_maximum() -> None:
-    painter = Painter(View(width=0))
-
-    assert wrap_painted(f"a {'x' * MAX_WORD} b", painter) == [f"a {'x' * MAX_WORD} b"]
-    (line,) = wrap_painted(f"a {'x' * (MAX_WORD + 1)} b", painter)
-    assert len(line) == MAX_WORD + 4
-    assert "…" in line

@@ -16,10 +16,8 @@ from mqttscope.mqtt import (
     Will,
 )
 from mqttscope.net.frame import CaptureDrops, CaptureError
-from mqttscope.report import summary, text
-from mqttscope.report.base import View
 from mqttscope.report.text import TextLines
-from tests.report.make import START_NS, V5, Lines, Talk, conversation, publish, shown
+from tests.report.make import START_NS, V5, Talk, conversation, publish, shown
 
 WIDE = """\
 03:04:05.124456 ── #0 10.0.0.4:51234 → 10.0.0.2:1883 opened
@@ -106,31 +104,8 @@ def test_equal_reason_codes_are_counted() -> None:
     asked = talk.say(Subscribe(packet_identifier=1, subscriptions=[Subscription("a", 0)] * 40))
     answered = talk.answer(Suback(packet_identifier=1, reason_codes=[0] * 38 + [0x80, 1]))
 
-    lines = shown(TextLines, [asked, answered], width=0)
-    assert lines[0].count("a (q0)") == 20
-    assert ", 20 more" in lines[0]
-    assert "id=1 38 x Granted QoS 0, Unspecified error, Granted QoS 1  1.0 ms" in lines[1]
-
-
-def test_connections_that_are_many_are_forgotten() -> None:
-
-    reporter = TextLines(Lines(), View())
-    for number in range(text.MAX_CONNECTIONS + 50):
-        reporter.feed(Talk(V5, number=number, known=False).say(publish()))
-    assert len(reporter.heads._kept) <= text.MAX_CONNECTIONS
-    assert len(reporter.preambles._told) <= text.MAX_CONNECTIONS
-
-
-def test_topics_that_are_many_or_long_are_forgotten() -> None:
-
-    reporter = TextLines(Lines(), View())
-    talk = Talk()
-    for number in range(summary.MAX_TOPICS + 50):
-        reporter.feed(talk.say(publish(f"t/{number}")))
-    reporter.feed(talk.say(publish("t" * 60_000)))
-    kept = reporter.summary._topics
-    assert len(kept) <= summary.MAX_TOPICS
-    assert max(map(len, kept)) < 1000
+    (_, line) = shown(TextLines, [asked, answered], width=0)
+    assert "id=1 38 x Granted QoS 0, Unspecified error, Granted QoS 1  1.0 ms" in line
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ from mqttscope.analysis.local import LocalEngine
 from mqttscope.mqtt.topics import matches
 from mqttscope.spark import joins
 from mqttscope.spark.tables import table
-from tests.analysis.asking import WORDS, rows_of
+from tests.analysis.asking import WORDS, expiry, rows_of
 from tests.analysis.conftest import lake as lake
-from tests.analysis.test_joins import FIXED, conversations, expiry
+from tests.analysis.test_joins import FIXED, conversations
 from tests.analysis.test_shapes import SHAPES
 
 

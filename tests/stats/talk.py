@@ -35,8 +35,8 @@ def events_of(*names: str) -> Iterable[Event]:
     return dissect(open_capture([str(path(name)) for name in names]))
 
 
-def statistics_of(*names: str, **limits: Any) -> Statistics:
-    statistics = Statistics(**limits)
+def statistics_of(*names: str, limits: dict[str, int] | None = None) -> Statistics:
+    statistics = Statistics(limits=limits)
     for event in dissect(statistics.frames(open_capture([str(path(name)) for name in names]))):
         statistics.feed(event)
     statistics.finish()

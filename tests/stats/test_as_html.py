@@ -10,7 +10,6 @@ from xml.etree import ElementTree
 import pytest
 
 from mqttscope.report.base import View
-from mqttscope.stats import as_html
 from mqttscope.stats.as_html import ENDINGS, overview, render
 from mqttscope.stats.as_text import render as as_text
 from mqttscope.stats.collect import Statistics
@@ -71,20 +70,6 @@ def test_how_connections_ended_is_seen() -> None:
     for ending in ("disconnected", "broken", "refused", "open"):
         assert f'<rect class="{ending}"' in made
         assert ENDINGS[ending] in made
-
-
-def test_many_clients_and_connections_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(as_html, "MAX_LANES", 3)
-    monkeypatch.setattr(as_html, "MAX_STRETCHES", 2)
-    statistics = Statistics()
-    for number in range(20):
-        Talk(statistics, number, f"device-{number % 5}").close(SECOND)
-    statistics.finish()
-    made = "".join(overview(statistics))
-
-    assert "And 2 clients more." in made
-    assert "Of each client the last 2 connections." in made
-    assert made.count('rx="2"') == 6
 
 
 def hostile_names() -> bytes:

@@ -115,7 +115,8 @@ def test_every_key_is_documented() -> None:
     documented = set(re.findall(r"`([a-z0-9_]+)`", page)) | set(re.findall(r'"([a-z_]+)":', page))
     found: set[str] = set()
     for name in ("v5-qos", "refused-connect", "lost-segment", "session-taken-over", "tls-13", "keep-alive"):
-        found |= set(keys(document(statistics_of(name, max_connections=1, max_topics=0), skipped={"not_tcp": 1})))
+        statistics = statistics_of(name, limits={"connections": 1, "topics": 0})
+        found |= set(keys(document(statistics, skipped={"not_tcp": 1})))
 
     assert found > {"p90_ns", "retransmitted_segments", "receive_maximum"}
     assert found - documented == set()

@@ -67,12 +67,14 @@ def test_latencies() -> None:
         ("keep-alive", 100, {}, [r"476 % of 1 s"]),
         ("v5-flow-control", 120, {}, [r"0/20, 3/2"]),
         # What is beyond the limits is said.
-        ("v5-topic-alias-client", 80, {"max_topics": 1, "max_connections": 1},
+        ("v5-topic-alias-client", 80, {"topics": 1, "connections": 1},
          [r"beyond the limits, in the totals only: 2 connections", r"12 messages of further topics"]),
+        ("v5-qos", 120, {"releases": 0, "live_connections": 1},
+         [r"2 PUBREL packets without the time to PUBCOMP: too many wait · \d connections cut off: too many are open"]),
     ],
 )  # fmt: skip
 def test_what_is_said_of_a_capture(name: str, width: int, limits: dict[str, int], told: list[str]) -> None:
-    text = shown(statistics_of(name, **limits), width=width)
+    text = shown(statistics_of(name, limits=limits), width=width)
 
     assert [one for one in told if not re.search(one, text)] == []
 

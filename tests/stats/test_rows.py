@@ -65,11 +65,10 @@ def test_the_number_of_buckets_is_bounded() -> None:
     assert 1_000 < len(histogram.buckets) <= MAX_BUCKETS
 
 
-def test_no_latency_is_negative_or_longer_than_any_capture() -> None:
+def test_no_latency_is_negative() -> None:
     histogram = filled([-5, -3, 7])
 
     assert (histogram.minimum, histogram.percentile(50), histogram.maximum) == (0, 0, 7)
-    assert filled([1 << 80]).maximum == MAX_VALUE_NS
     assert Histogram().percentile(99) == 0
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from mqttscope.net.frame import CaptureDrops, CaptureError
-from mqttscope.triage import collect
 from mqttscope.triage.collect import FaultKind, Rank, Triage
 from tests.dissect.scenes import HELLO
 from tests.dissect.secure import write as write_tape
@@ -189,41 +188,12 @@ def test_what_no_server_answered_cannot_be_decrypted(tmp_path: Path) -> None:
         ("$SYS/broker/uptime", "12 seconds", ""),
         ("broker/version", "mosquitto", ""),
         ("$SYS/broker/version", "", ""),
-        ("$SYS/broker/version", "x" * collect.MAX_PRODUCT_BYTES, "x" * collect.MAX_PRODUCT_BYTES),
-        ("$SYS/broker/version", "x" * (collect.MAX_PRODUCT_BYTES + 1), ""),
     ],
 )
 def test_a_broker_says_what_it_is_and_a_client_does_not(topic: str, payload: str, product: str) -> None:
     for arrow, told in (("<", product), (">", "")):
         triage = gathered(f'opened; {arrow} publish {topic} "{payload}" retain', END)
         assert [broker.product for broker in triage.brokers.values()] == [told]
-
-
-def test_brokers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    for most, others in ((2, 0), (1, 1)):
-        monkeypatch.setattr(collect, "MAX_SERVERS", most)
-        triage = of_capture("tls-13", "websocket-v5")
-        assert (len(triage.brokers), triage.other_brokers) == (most, others)
-    assert "no room for the brokers of 1 connection" in triage.limits()
-    monkeypatch.setattr(collect, "MAX_SERVER_NAMES", 0)
-    assert [broker.names for broker in of_capture("tls-13").brokers.values()] == [{}]
-
-
-def test_clients_of_a_cause_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    ends = [refused(number, name) for number, name in enumerate("abc")]
-    for most, who in ((3, "3 clients"), (2, "2 clients or more")):
-        monkeypatch.setattr(collect, "MAX_CLIENTS", most)
-        assert [fault.who for fault in gathered(*ends).faults] == [who]
-
-
-def test_losses_beyond_the_limit_are_nobodys(monkeypatch: pytest.MonkeyPatch) -> None:
-    asks = "for 0..2: @{n} opened client=c{n}; @{n} > subscribe 1 x:1; @{n} < suback 1 0x80"
-    for most in (3, 2):
-        monkeypatch.setattr(collect, "MAX_LOSSES", most)
-        triage = gathered(asks)
-        assert [(fault.who, fault.count) for fault in triage.faults] == [(f"c{n}", 1) for n in range(most)]
-        assert triage.other_losses == 3 - most
-    assert "no room for 1 losses of messages or subscriptions" in triage.limits()
 
 
 def test_limits_name_what_the_verdict_depends_on() -> None:

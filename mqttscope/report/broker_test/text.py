@@ -16,7 +16,7 @@ from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
 from mqttscope.mutate import Action
 from mqttscope.report.broker_test.outcome import RANK, Reduced, Tried, verdict
-from mqttscope.report.numbers import number
+from mqttscope.report.numbers import number, plural
 from mqttscope.report.page import Column, Page
 from mqttscope.report.when import duration
 
@@ -38,7 +38,7 @@ def write(page: Page, tried: Tried) -> None:
     for one in found[:MAX_SHOWN]:
         write_deviation(page, one, tried.reduced.get(one.number), show_secrets=tried.show_secrets)
     if len(found) > MAX_SHOWN:
-        page.line([f"{len(found) - MAX_SHOWN:,} more deviations"])
+        page.line([plural(len(found) - MAX_SHOWN, "more deviation")])
     if found:
         _table(page, "By statement", "statement", tried.by_statement())
         _table(page, "By mutation", "mutation", tried.by_mutation())

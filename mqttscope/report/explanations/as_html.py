@@ -17,14 +17,15 @@ from mqttscope.report.html.charts import Bar, Lane, Stretch, bar_rows, lane_rows
 from mqttscope.report.html.page import PageWriter
 from mqttscope.report.html.pieces import doubt, legend, note, part, safe, short
 from mqttscope.report.jsonl import dumps
+from mqttscope.report.numbers import plural
 from mqttscope.secrets.addresses import public_name
 
 MAX_ROWS = 10_000
 """Explanations that the page lists; further ones are counted."""
 MAX_LANES = 40
-"""Clients of the time line, those whose connections ended first."""
+"""Clients of the time line, those whose connections ended first; connections of further ones are counted."""
 MAX_STRETCHES = 60
-"""Connections of each of them, the first."""
+"""Connections of each of them, the first; further ones are counted."""
 MAX_MESSAGES = 1_000
 """How many messages are explained one by one; further ones are counted."""
 KINDS = {Certainty.CERTAIN: "error", Certainty.LIKELY: "warning", Certainty.HYPOTHESIS: ""}
@@ -53,6 +54,8 @@ class Html:
         self._lanes: dict[str, list[Stretch]] = {}
         self._messages: list[str] = []
         self._left_out = 0
+        self._not_drawn = 0
+        """Connections that are not in the time line."""
         self._clock = Clock()
 
     def feed(self, explanation: Explanation) -> None:
@@ -71,11 +74,14 @@ class Html:
         lane = self._lanes.get(name)
         if lane is None:
             if len(self._lanes) >= MAX_LANES:
+                self._not_drawn += 1
                 return
             lane = self._lanes[name] = []
         if len(lane) < MAX_STRETCHES and not one.clock_set:
             told = f"#{one.connection} {self._time(one.opened_ns)} to {self._time(one.ended_ns)}: {TITLES[one.cause]}"
             lane.append(Stretch(one.opened_ns, one.ended_ns, _ENDS.get(one.cause, "broken"), told))
+        else:
+            self._not_drawn += 1
 
     def trace(self, trace: Trace) -> None:
         """Keep why messages arrived or did not."""
@@ -92,7 +98,7 @@ class Html:
                 f'{safe(message.said)}</h3><ul class="proofs">{"".join(proofs)}</ul></article>'
             )
         left = len(trace.messages) - MAX_MESSAGES
-        self._messages += [doubt(f"And {left:,} messages more.")] if left > 0 else []
+        self._messages += [doubt(f"And {plural(left, 'message')} more.")] if left > 0 else []
         self._messages += [note(one) for one in trace.told]
 
     def _proof(self, told: Evidence, sign: str, kind: str = "") -> str:
@@ -112,7 +118,7 @@ class Html:
             for at, one in enumerate(told)
         ]
         if self._left_out:
-            out.append(doubt(f"The page lists the first {MAX_ROWS:,} ends; {self._left_out:,} more are counted alone."))
+            out.append(doubt(f"The page lists the first {MAX_ROWS:,} ends, and counts {self._left_out:,} more."))
         bars = [Bar(TITLES[cause], (count,)) for cause, count in self.shown.most_common()]
         out += part("Causes", bar_rows(bars, ("bar",), "ends by their cause"))
         lanes = [Lane(name, stretches) for name, stretches in self._lanes.items() if stretches]
@@ -120,7 +126,9 @@ class Html:
         if ends:
             kinds = [kind for kind in _TOLD if any(one.kind == kind for lane in lanes for one in lane.stretches)]
             plot = lane_rows(lanes, self._time(min(ends)), self._time(max(ends)))
-            out += part("These connections along the time", plot, before=legend(kinds, _TOLD.__getitem__))
+            more = note(f"Not drawn: {plural(self._not_drawn, 'more connection')}.") if self._not_drawn else ""
+            title = "These connections along the time"
+            out += part(title, plot, before=legend(kinds, _TOLD.__getitem__), after=more)
         out += [*(["<h2>Messages</h2>"] if self._messages else []), *self._messages]
         words = {
             "titles": {str(cause): title for cause, title in TITLES.items()},

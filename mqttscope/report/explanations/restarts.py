@@ -177,6 +177,8 @@ class FirstLines:
     def __init__(self) -> None:
         self._kinds: dict[Cause, _OneCause] = {}
         self._clients: dict[str, None] = {}
+        self._beyond = 0
+        """Ends of clients beyond `MAX_CLIENTS`."""
         self._from_ns: int | None = None
         self._until_ns = 0
 
@@ -189,9 +191,11 @@ class FirstLines:
             known.first = one.first
         known.count += 1
         name = one.client_identifier or one.client.rpartition(":")[0]
-        if len(self._clients) < MAX_CLIENTS:
+        if name in self._clients or len(self._clients) < MAX_CLIENTS:
             self._clients[name] = None
             known.clients.add(name)
+        else:
+            self._beyond += 1
         self._from_ns = one.ended_ns if self._from_ns is None else min(self._from_ns, one.ended_ns)
         self._until_ns = max(self._until_ns, one.ended_ns)
 
@@ -211,7 +215,7 @@ class FirstLines:
             since += f", the last at {when(self._until_ns)}"
         return [
             ("What broke", f"{plural(total, 'connection')}: {told}{more}"),
-            ("Clients", f"{len(names):,}: {named}"),
+            ("Clients", f"{'at least ' if self._beyond else ''}{len(names):,}: {named}"),
             ("Since", since),
             ("Why", f"{first.certainty}: {first.headline}"),
             ("Look at", first.advice[0] if first.advice else "the ends below"),

@@ -46,11 +46,12 @@ from mqttscope.secrets.forms import find_all
 
 INDENT = 2
 """Columns in front of the line of a packet, as in front of its bytes."""
-HEAD_BYTES = 32
-"""What is always shown of a packet."""
+HEAD_ROWS = 2
+"""Rows of 16 bytes that are always shown of a packet."""
 MARKED_BYTES = 64
 """What is shown of a long field that is to blame."""
 AROUND_BYTES = 16
+"""What is shown before and after it, up to whole rows."""
 LEAST_SKIP = 48
 """Fewer bytes than these are not worth leaving out."""
 
@@ -97,11 +98,12 @@ class PacketView:
         finding, raw = one.finding, one.finding.raw
         marks: list[Mark] = []
         spans: list[Span] = []
-        shown = [(0, HEAD_BYTES)]
+        shown = [(0, 16 * HEAD_ROWS)]
         if finding.offset is not None and finding.field:
             start, end = finding.offset, min(finding.offset + (finding.length or 0), len(raw))
             cut = min(end, start + MARKED_BYTES)
-            marks = [Mark(start, cut, self.painter.safe(finding.field))]
+            label = finding.field if cut == end else f"{finding.field}, first {cut - start} of {end - start} bytes"
+            marks = [Mark(start, cut, self.painter.safe(label))]
             spans = [Span(finding.field, start, end)] if self.painter.colour else []
             shown.append((start - AROUND_BYTES, cut + AROUND_BYTES))
         return list(
@@ -229,7 +231,7 @@ class Ranked(FindingFormat):
             self.full.feed(shown)
             return
         asked = self.verbose or shown.severity is not Severity.INFO
-        if asked and self._count < MAX_HELD and self._bytes < MAX_HELD_BYTES:
+        if asked and self._count < MAX_HELD and self._bytes + shown.size <= MAX_HELD_BYTES:
             self._count += 1
             self._bytes += shown.size
             self._held[shown.severity].append(shown)

@@ -112,16 +112,14 @@ class Html(FindingFormat):
             *(f'<p class="{verdict if at == 0 else "note"}">{safe(one)}.</p>' for at, (one, _) in enumerate(told)),
         ]
         if self.left_out:
-            out.append(
-                doubt(f"The page lists the first {MAX_ROWS:,} findings; {self.left_out:,} more are counted alone.")
-            )
+            out.append(doubt(f"The page lists the first {MAX_ROWS:,} findings, and counts {self.left_out:,} more."))
         rows = [
             Cell("rule", lambda row: row.rule, "text"),
             Cell("", lambda row: row.slug, "text"),
             Cell("severity", lambda row: str(row.severity), "text"),
             Cell("findings", lambda row: number(row.findings)),
             Cell("occurrences", lambda row: number(row.occurrences)),
-            Cell("clients", lambda row: number(row.number_of_clients)),
+            Cell("clients", lambda row: row.clients_text),
             Cell("statements", lambda row: ", ".join(row.statements), "text"),
         ]
         if order:

@@ -28,7 +28,7 @@ from mqttscope.report.findings.shown import FileFormat, ShownFinding
 from mqttscope.report.numbers import plural
 
 MAX_TOLD = 100
-"""Findings of one case that are told with place and words; further ones are counted."""
+"""Maximum number of findings of a case that are listed, for each severity and confidence; further ones are counted."""
 RUN = "mqttscope"
 TIME = ' time="0"'
 """Some servers want a time of everything; rules run all at once, so that none has one of its own."""
@@ -43,7 +43,6 @@ class _Case:
     told: dict[_Kind, list[str]] = field(default_factory=lambda: defaultdict(list))
     counts: dict[_Kind, int] = field(default_factory=lambda: defaultdict(int))
     occurrences: dict[_Kind, int] = field(default_factory=lambda: defaultdict(int))
-    kept: int = 0
 
 
 @dataclass(slots=True)
@@ -71,8 +70,7 @@ class JUnit(FileFormat):
         kind = shown.severity, shown.confidence
         case.counts[kind] += 1
         case.occurrences[kind] += shown.occurrences
-        if case.kept < MAX_TOLD:
-            case.kept += 1
+        if case.counts[kind] <= MAX_TOLD:
             finding = shown.finding
             statements = f" [{cited(finding)}]" if finding.statements else ""
             repeats = shown.repeats(self.painter)

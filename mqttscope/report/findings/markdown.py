@@ -21,7 +21,7 @@ from mqttscope.report.numbers import plural
 MAX_SHOWN = 10
 """Findings of a rule that are shown; further ones are counted."""
 MAX_STATEMENTS = 5
-"""Statements of a rule that are shown."""
+"""Statements of a rule that are shown; further ones are counted."""
 MAX_BYTES = 60_000
 SIGNS = {Severity.ERROR: "🔴 error", Severity.WARNING: "🟡 warning", Severity.INFO: "🔵 info"}
 
@@ -78,8 +78,7 @@ class Markdown(FileFormat):
             out.append("|---|---|---:|---:|---:|---:|\n")
         for code in order:
             row = self.found[code]
-            clients = row.number_of_clients or ""
-            numbers = f"{row.findings:,} | {row.occurrences:,} | {clients} | {row.suppressed or ''}"
+            numbers = f"{row.findings:,} | {row.occurrences:,} | {row.clients_text} | {row.suppressed or ''}"
             out.append(f"| {code} {row.slug} | {SIGNS[row.severity]} | {numbers} |\n")
         told = [f"* {safe(self.painter.safe(one))}\n" for one, _ in sentences(summary)]
         out += ["\n" if order else "", *told, "\n"]
@@ -97,7 +96,7 @@ class Markdown(FileFormat):
             else:
                 out.append(part)
         if left:
-            out.append(f"Details of {plural(left, 'rule')} are left out.\n")
+            out.append(f"Details of {plural(left, 'rule')} {'is' if left == 1 else 'are'} left out.\n")
         self.sink.write("".join(out).rstrip("\n").encode() + b"\n")
 
     def _note(self, code: str, row: _Rule) -> str:
@@ -112,10 +111,11 @@ class Markdown(FileFormat):
         if row.findings > len(row.shown):
             parts.append(f"* {row.findings - len(row.shown):,} more\n")
         parts.append("\n")
-        for key in list(row.statements)[:MAX_STATEMENTS]:
-            known = all_statements().get(key)
-            if known is not None:
-                parts.append(f"> **{key}** (section {known.section}): {markdown(known.summary)}\n\n")
+        statements = [(key, all_statements()[key]) for key in row.statements if key in all_statements()]
+        for key, known in statements[:MAX_STATEMENTS]:
+            parts.append(f"> **{key}** (section {known.section}): {markdown(known.summary)}\n\n")
+        if len(statements) > MAX_STATEMENTS:
+            parts.append(f"> and {plural(len(statements) - MAX_STATEMENTS, 'more statement')}\n\n")
         if rule is not None:
             parts.append(f"{markdown(rule.paragraphs()[-1])}\n\n")
         return "".join([*parts, "</details>\n\n"])

@@ -26,6 +26,7 @@ from mqttscope.mqtt.codec import NEED_MORE, packet_end
 from mqttscope.mqtt.wire import write_variable_byte_integer
 from mqttscope.report.base import Clock, Sink, View
 from mqttscope.report.findings.base import MAX_MESSAGE, FindingReporter, Summary, everything
+from mqttscope.report.numbers import number
 from mqttscope.report.public import hidden_of, public_malformed, public_packet
 from mqttscope.report.style import Painter
 from mqttscope.secrets.findings import Concealed, Hiding, client_name, concealed
@@ -220,23 +221,32 @@ class RuleCount:
     suppressed: int = 0
     statements: dict[str, None] = field(default_factory=dict)
     """Those that the findings break, in their order."""
+    has_more_clients: bool = False
+    """There were more clients than are distinguished."""
     _clients: set[int] = field(default_factory=set)
     _together: int = 0
     """Clients of a finding that is about many."""
 
-    def add(self, shown: ShownFinding, most: int = MAX_CLIENTS) -> None:
-        """Count a finding that is not suppressed; ``most``: clients that are told apart."""
+    def add(self, shown: ShownFinding, most: int | None = None) -> None:
+        """Count a finding that is not suppressed; ``most``: clients that are distinguished, else `MAX_CLIENTS`."""
         self.findings += 1
         self.occurrences += shown.occurrences
         if shown.severity.rank > self.severity.rank:
             self.severity = shown.severity
-        if len(self._clients) < most:
+        if len(self._clients) < (MAX_CLIENTS if most is None else most):
             self._clients.add(shown.client_key)
+        elif shown.client_key not in self._clients:
+            self.has_more_clients = True
         self._together = max(self._together, shown.clients)
 
     @property
     def number_of_clients(self) -> int:
         return max(len(self._clients), self._together)
+
+    @property
+    def clients_text(self) -> str:
+        """Number of clients for people: ``900``, ``> 100,000``; empty for none."""
+        return f"{'> ' if self.has_more_clients else ''}{number(self.number_of_clients)}"
 
 
 class Entrance(FindingReporter):

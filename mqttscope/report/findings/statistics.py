@@ -49,7 +49,7 @@ class Statistics(FindingFormat):
                 [
                     Column("findings", [f"{row.findings:,}" for row in rows]),
                     Column("severity", [str(row.severity) for row in rows], rank=1, right=False),
-                    Column("clients", [number(row.number_of_clients) for row in rows], rank=2),
+                    Column("clients", [row.clients_text for row in rows], rank=2),
                     Column("suppressed", [number(row.suppressed) for row in rows], rank=3),
                     Column("withheld", [number(row.withheld) for row in rows], rank=4),
                 ],

@@ -40,6 +40,8 @@ class Packets:
         self.packets = 0
         self.left_out = 0
         """Packets that came after the last one of the list."""
+        self.is_cut = False
+        """Whether an event is missing from the list that is not a packet."""
         self._lines: JsonLines | DecodedLines
         if view.decoders() is None:
             self._lines = JsonLines(sink, payload_limit=view.payload_limit, show_secrets=view.show_secrets)
@@ -59,6 +61,7 @@ class Packets:
         most = self.limit or MAX_PACKETS
         if self.packets > most or self.page.rows >= ROWS_A_PACKET * most:
             self.left_out += is_packet
+            self.is_cut = self.is_cut or not is_packet
             return
         line = self._lines.line(event)
         if line is not None:
@@ -72,6 +75,8 @@ class Packets:
                 f"the page lists the first {self.packets - self.left_out:,} of {plural(self.packets, 'packet')}; its "
                 "charts and tables count all; --limit N lists N"
             )
+        if self.is_cut:
+            return f"the page lists the first {self.page.rows:,} events; its charts and tables count all"
         if self.limit is not None and self.packets >= self.limit:
             return f"the page ends after {plural(self.packets, 'packet')}, as --limit asks; the capture may hold more"
         return ""

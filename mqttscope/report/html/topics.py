@@ -55,7 +55,7 @@ def topic_tree(topics: Iterable[Topic], duration_ns: int) -> str:
     out = [f'<div class="topics"><div class="leaf head"><span>topic</span>{head}<span></span></div>']
     _Writer(out, root.messages, duration_ns).write(root)
     left = len(found) - MAX_TOPICS
-    more = f"And {plural(left, 'topic')} more, with fewer messages." if left > 0 else ""
+    more = f"And {plural(left, 'topic')} more, none of them with more messages." if left > 0 else ""
     return "".join([*out, "</div>", note(more)])
 
 

@@ -216,6 +216,8 @@ def _write_silence(page: Page, outcome: Outcome) -> None:
     for (client, topic_filter), count in waited[:MAX_ROWS]:
         told = f"{counted(count, 'message')} of {topic_filter!r} for {client} not waited for in full: earlier ones"
         page.paragraph(page.safe(f"{told} had not come"), "yellow", indent=2)
+    if len(waited) > MAX_ROWS:
+        page.line([f"and {len(waited) - MAX_ROWS:,} more; --format jsonl has all of them"], style="yellow")
 
 
 _LEFT_OUT = doc.rows("reason", doc.TEXT, "connections")
@@ -447,11 +449,11 @@ def write_served(page: Page, outcome: ServedOutcome) -> None:
         ],
         style="bold",
     )
-    for script in outcome.unplayed[:20]:
+    for script in outcome.unplayed[:MAX_ROWS]:
         name = script.name if said_identifier(script) != "" else "(no Client Identifier)"
         page.line([f"never connected: {page.safe(name)}"], style="yellow")
-    if len(outcome.unplayed) > 20:
-        page.line([f"and {len(outcome.unplayed) - 20:,} more"], style="yellow")
+    if len(outcome.unplayed) > MAX_ROWS:
+        page.line([f"and {len(outcome.unplayed) - MAX_ROWS:,} more"], style="yellow")
     for why, count in outcome.left_out.most_common():
         page.line([f"{counted(count, 'connection')} not played: {page.safe(why)}"], style="yellow")
     if outcome.changes:

@@ -216,7 +216,7 @@ MAX_BLOCKS = 200
 MAX_FIELDS = 40
 """Fields of a packet that are shown; further ones are counted."""
 MAX_VALUE = 2_000
-"""Characters of a value that are looked at."""
+"""Characters of a value that are shown, from a little before the first difference on; an ellipsis is for the others."""
 MAX_NAMES = 5
 """Connections that are named for one cause; further ones are counted."""
 _MARK = "! "
@@ -342,9 +342,23 @@ class ReplayText:
             found = {} if entry is None else fields_of(entry, whose, self.view)
             for name in _PAYLOAD if self.view.payload == "none" else ():
                 found.pop(name, None)
-            sides.append({path: self.painter.safe(value[:MAX_VALUE]) for path, value in found.items()})
+            sides.append(found)
         paths = sorted({**sides[0], **sides[1]}, key=_rank)
-        return [(path, sides[0].get(path), sides[1].get(path)) for path in paths]
+        return [(path, *self._shortened(sides[0].get(path), sides[1].get(path))) for path in paths]
+
+    def _shortened(self, before: str | None, now: str | None) -> tuple[str | None, str | None]:
+        """Both values as safe text, from a little before the first character that differs where they are long."""
+        begin = 0
+        if before and now and before != now and max(len(before), len(now)) > MAX_VALUE:
+            begin = max(0, _common(before, now) - _LEAD)
+        return self._part(before, begin), self._part(now, begin)
+
+    def _part(self, value: str | None, begin: int) -> str | None:
+        if value is None:
+            return None
+        end, ellipsis = begin + MAX_VALUE, self.painter.ellipsis
+        shown = self.painter.safe(value[begin:end])
+        return f"{ellipsis if begin else ''}{shown}{ellipsis if len(value) > end else ''}"
 
     def _styles(self, group: list[Difference], path: str) -> Cell:
         """Mark and style of a field."""
@@ -429,11 +443,16 @@ def _around(before: str, now: str, room: int, ellipsis: str) -> tuple[str, str]:
     """Two values that are too long, from a little before the first character that differs."""
     if max(cells(before), cells(now)) <= room:
         return before, now
-    same = next((at for at, (one, other) in enumerate(zip(before, now, strict=False)) if one != other), None)
-    at = (min(len(before), len(now)) if same is None else same) - _LEAD
+    at = _common(before, now) - _LEAD
     if at <= len(ellipsis):
         return before, now
     return ellipsis + before[at:], ellipsis + now[at:]
+
+
+def _common(before: str, now: str) -> int:
+    """Number of characters that two values have in common at their beginning."""
+    pairs = enumerate(zip(before, now, strict=False))
+    return next((at for at, (left, right) in pairs if left != right), min(len(before), len(now)))
 
 
 def headline(found: Verification, page: Page) -> str:

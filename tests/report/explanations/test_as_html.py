@@ -11,7 +11,6 @@ import pytest
 from mqttscope.explain import Explainer
 from mqttscope.explain.model import Totals
 from mqttscope.report.base import View
-from mqttscope.report.explanations import as_html
 from mqttscope.report.explanations.base import make_reporter
 from tests.explain.running import capture, explain
 from tests.report.browser import elements
@@ -50,17 +49,6 @@ def test_the_fate_of_messages() -> None:
     (line,) = [line for line in text.splitlines() if " frame " not in line and ": " in line][:1]
     assert line.partition(": ")[2][:40] in told
     assert "✗ " in told or "✓ " in told
-
-
-def test_what_is_beyond_the_limits_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, most in (("MAX_ROWS", 2), ("MAX_STRETCHES", 3), ("MAX_LANES", 1), ("MAX_MESSAGES", 1)):
-        monkeypatch.setattr(as_html, name, most)
-    page = report("html", "hasty-clients", every=True)
-
-    assert len(blocks(page.encode(), "explanations")) == 2
-    assert "lists the first 2 ends; 24 more are counted alone" in said(page)
-    assert page.count('rx="2"') <= 3
-    assert "messages more." in said(traces("html", "misdelivered", "#"))
 
 
 @pytest.mark.long

@@ -8,8 +8,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.report.findings.junit import MAX_TOLD
+from mqttscope.report.findings import junit
 from tests.report.findings.samples import (
     HOSTILE,
     HOSTILE_TEXT,
@@ -161,11 +163,12 @@ def test_what_went_wrong_with_the_run() -> None:
     assert (root.get("errors"), root[-1].get("skipped")) == ("2", "2")
 
 
-def test_many_findings_are_counted() -> None:
-    _, message, text = failed(parsed([MADE] * (MAX_TOLD + 7)))
+def test_what_fails_is_shown_whatever_else_the_rule_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(junit, "MAX_TOLD", 3)
+    _, message, text = failed(parsed([*[replace(MADE, severity=Severity.INFO)] * 9, MADE]))
 
-    assert text.endswith("\n7 more")
-    assert message.startswith("107 findings; ")
+    assert message.startswith("1 finding; frame 118, ")
+    assert text.count("frame 118") == 1
 
 
 def test_hostile_text_is_well_formed_and_shown_as_escapes() -> None:

@@ -5,17 +5,12 @@ from __future__ import annotations
 import pytest
 
 from mqttscope.events import MalformedEvent, PacketEvent
-from mqttscope.lint.catalogue import select, usual_rule
-from mqttscope.lint.engine import Linter
 from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.verify import verify
 from mqttscope.report.base import View
 from mqttscope.report.escape import cells
-from mqttscope.report.findings.base import Summary
-from mqttscope.report.findings.shown import make_reporter
 from mqttscope.report.replay.text import (
     SIDE_BY_SIDE,
-    Limited,
     ReplayText,
     concealed,
     event_of,
@@ -23,46 +18,11 @@ from mqttscope.report.replay.text import (
     plain,
     type_of,
 )
-from tests.cli.running import capture
 from tests.each import each
 from tests.replay.talk import ALL, OPENED, asked, delivered, pairs, record
 from tests.replay.verify.test_answers import DIFFERENT as ANSWERS
 from tests.replay.verify.test_deliveries import DIFFERENT as DELIVERIES
 from tests.report.make import Lines
-
-SENT = [f"dev > publish a {number} qos=1 id={number + 1}" for number in range(5)]
-ANSWERED = [f"dev < puback {number + 1}" for number in range(5)]
-
-
-@pytest.mark.parametrize(("most", "blocks", "rest"), [(0, 0, 5), (2, 2, 3), (4, 4, 1), (5, 5, 0), (200, 5, 0)])
-def test_differences(most: int, blocks: int, rest: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mqttscope.report.replay.text.MAX_BLOCKS", most)
-    lines = shown(asked(*SENT, *ANSWERED), asked(*SENT), one_by_one=True)
-
-    assert sum(line.startswith("missing-answer: ") for line in lines) == blocks
-    told = [line for line in lines if "left out; " in line]
-    word = "difference" if rest == 1 else "differences"
-    assert told == ([f"and {rest} more {word}, left out; --format jsonl has all of them"] if rest else [])
-
-
-def test_findings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mqttscope.report.replay.text.MAX_BLOCKS", 3)
-    from mqttscope.capture import open_capture
-    from mqttscope.dissect import dissect
-
-    linter = Linter(map(usual_rule, select().values()))
-    findings = [one for event in dissect(open_capture([capture("failing-device")])) for one in linter.feed(event)]
-    assert len(findings) > 3
-    sink = Lines()
-    report = Limited(make_reporter("concise", sink, View(), every=True, live=True), sink)
-    for finding in findings:
-        report.feed(finding)
-    report.close(Summary())
-
-    at = next(at for at, line in enumerate(sink.lines) if "left out; " in line)
-    assert sink.lines[at].startswith(f"and {len(findings) - 3} more finding")
-    assert sum(line.startswith("failing-device") or "capture.pcapng:" in line for line in sink.lines[:at]) == 3
-
 
 TOKEN = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
 
@@ -216,8 +176,9 @@ def test_what_is_not_there_is_nothing_and_payloads_may_be_left_out() -> None:
     assert not any("payload" in one for one in shown(delivered(*ALL), delivered(*ALL[1:]), payload="none"))
 
 
-def test_long_values_begin_where_they_differ() -> None:
-    long = "x" * 300
+@each("count", [300, 3_000])
+def test_long_values_begin_where_they_differ(count: int) -> None:
+    long = "x" * count
     recorded = delivered(f"publish t/a one content_type={long}1{long}")
     (row,) = (line for line in shown(recorded, recorded.replace("x1x", "x2x"), width=100) if line.startswith("!"))
 

@@ -9,7 +9,7 @@ from mqttscope.mqtt import Direction, Publish
 from mqttscope.session.matching import Match, Subscribed
 
 MAX_WAITING = 256
-"""Messages whose other copies are waited for, and kinds of messages for which none came."""
+"""Maximum number of messages of a connection whose other copies are waited for, and of kinds for which none came."""
 
 
 @dataclass(slots=True)
@@ -34,6 +34,8 @@ class Waiting:
     """By topic and content."""
     never: dict[str, Copies] = field(default_factory=dict)
     """By the filters whose identifiers never came."""
+    is_full: bool = False
+    """Whether a message was left out: what looks like a new message may be its other copy from then on."""
 
 
 class SubscriptionIdMissing(Rule):
@@ -156,13 +158,19 @@ class SubscriptionIdMissing(Rule):
         if copies is not None:
             copies.missing = tuple(number for number in copies.missing if number not in carried)
             return
+        if len(memory.copies) >= MAX_WAITING and not memory.is_full:
+            first, oldest = next(iter(memory.copies.items()))
+            is_recent = at.timestamp_ns - oldest.timestamp_ns <= self.nanoseconds("grace")
+            memory.is_full = is_recent and bool(oldest.missing)
+            if not memory.is_full:
+                _never_came(memory, first)
+        if memory.is_full:
+            return
         if packet.retain:
             due = []  # one that a SUBSCRIBE asked for belongs to that alone
         missing = tuple(one.subscription_identifier for one in due if one.subscription_identifier is not None)
         event = at.event
         memory.copies[key] = Copies(at.topic or "", at.number, event.frame, at.timestamp_ns, missing, filters_of(due))
-        if len(memory.copies) > MAX_WAITING:
-            _never_came(memory, next(iter(memory.copies)))
 
     def _is_due(self, one: Subscribed, at: RuleContext) -> bool:
         """Whether the subscription has long been in force, and gets every message that matches."""
@@ -179,7 +187,8 @@ class SubscriptionIdMissing(Rule):
             if at.timestamp_ns - copies.timestamp_ns > self.nanoseconds("grace"):
                 _never_came(memory, key)
         for filters, copies in memory.never.items():
-            more = f", as do {copies.times - 1} more messages" if copies.times > 1 else ""
+            least = "at least " if memory.is_full else ""
+            more = f", as do {least}{copies.times - 1} more messages" if copies.times > 1 else ""
             yield self.report(
                 "",
                 f"PUBLISH {copies.topic!r} to {at.client_name!r} lacks the Subscription Identifier of {filters} "

@@ -5,7 +5,7 @@ from mqttscope.lint.session_model import SessionModel
 from mqttscope.mqtt import Connack, Direction
 
 MAX_TAKEOVERS = 64
-"""Takeovers of a client that are counted; more within the time change nothing."""
+"""Maximum number of takeovers of a client that are counted, unless the setting ``takeovers`` is higher."""
 
 
 @dataclass(slots=True)
@@ -87,11 +87,11 @@ class ClientIdCollision(Rule):
         now_ns, memory = at.timestamp_ns, at.memory(self)
         window_ns = self.nanoseconds("seconds")
         loser, winner = (one.rpartition(":")[0] for one in (model.client, at.connection.client))
-        rows = [one for one in memory.found if abs(now_ns - one.timestamp_ns) <= window_ns][-MAX_TAKEOVERS + 1 :]
-        memory.found = [*rows, Takeover(now_ns, loser, winner)]
+        limit = int(self.set["takeovers"])
+        rows = [one for one in memory.found if abs(now_ns - one.timestamp_ns) <= window_ns]
+        memory.found = [*rows, Takeover(now_ns, loser, winner)][-max(MAX_TAKEOVERS, limit) :]
         if memory.told_ns is not None and abs(now_ns - memory.told_ns) <= window_ns:
             return None
-        limit = int(self.set["takeovers"])
         between = [
             one for one in memory.found if one.loser != one.winner and {one.loser, one.winner} == {loser, winner}
         ]

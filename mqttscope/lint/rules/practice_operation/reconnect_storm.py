@@ -5,17 +5,17 @@ from mqttscope.lint.rules import SECOND_NS, Confidence, Findings, Rule, RuleCont
 from mqttscope.mqtt import Connack, Direction
 
 MAX_CONNECTS = 256
-"""CONNECT packets of a client that are counted; more within the time change nothing."""
+"""Maximum number of CONNECT packets of a client that are counted, unless the setting ``connects`` is higher."""
 
 
 @dataclass(slots=True)
 class Connects:
     """The CONNECT packets of one client."""
 
-    times: list[int] = field(default_factory=list)
+    recent: list[tuple[int, str]] = field(default_factory=list)
+    """Time of each, and the address of the client."""
     refused: list[int] = field(default_factory=list)
     """Times of those that were refused, one after the other."""
-    addresses: dict[str, bool] = field(default_factory=dict)
     told_ns: int | None = None
     """When they were reported last."""
 
@@ -82,19 +82,18 @@ class ReconnectStorm(Rule):
             return None
         memory, now_ns = at.memory(self), sent.timestamp_ns
         window_ns = self.nanoseconds("seconds")
-        memory.times = [one for one in memory.times if abs(now_ns - one) <= window_ns][-MAX_CONNECTS + 1 :]
-        if not memory.times:
-            memory.addresses = {}
-        memory.times.append(now_ns)
-        memory.addresses[at.connection.client.rpartition(":")[0]] = True
-        refusals = int(self.set["refusals"])
-        memory.refused = [*memory.refused[-refusals + 1 :], now_ns] if packet.reason_code else []
+        connects, refusals = int(self.set["connects"]), int(self.set["refusals"])
+        recent = [row for row in memory.recent if abs(now_ns - row[0]) <= window_ns]
+        recent.append((now_ns, at.connection.client.rpartition(":")[0]))
+        memory.recent = recent[-max(MAX_CONNECTS, connects + 1) :]
+        memory.refused = [*memory.refused, now_ns][-max(refusals, 1) :] if packet.reason_code else []
         if memory.told_ns is not None and abs(now_ns - memory.told_ns) <= window_ns:
             return None
-        if len(memory.times) > int(self.set["connects"]):
+        if len(memory.recent) > connects:
             memory.told_ns = now_ns
-            many = len(memory.addresses)
-            return self._told(memory.times, f"from {many} addresses" if many > 1 else "from one address", at)
+            many = len({address for _, address in memory.recent})
+            times = [time_ns for time_ns, _ in memory.recent]
+            return self._told(times, f"from {many} addresses" if many > 1 else "from one address", at)
         if len(memory.refused) >= refusals > 2 and not self._grows(memory.refused):
             memory.told_ns = now_ns
             return self._told(memory.refused, "all refused, at intervals that do not grow", at)

@@ -1,18 +1,19 @@
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from mqttscope.lint.rules import Confidence, Connection, Findings, Needs, Rule, RuleContext, Severity, examples, shown
 from mqttscope.mqtt import ControlPacket, Direction, Disconnect, PacketType, Suback, Subscribe, Unsubscribe
 from mqttscope.mqtt.constants import reason_name
-
-MAX_FAILURES = 16
 
 
 @dataclass(slots=True)
 class Failures:
     """What was refused since the client last did something about subscriptions."""
 
-    rows: list[tuple[str, int]] = field(default_factory=list)
-    """Topic Filter and code."""
+    number: int = 0
+    """Number of filters that were refused."""
+    topic_filter: str = ""
+    """The first of them."""
+    code: int = 0
     position: int = 0
     """Stream position of the server after the last such SUBACK."""
     timestamp_ns: int = 0
@@ -60,7 +61,7 @@ class SubscribeFailureIgnored(Rule):
         """Remember failures until the client does something about subscriptions."""
         if at.from_client:
             if self.code in at.history.memories:
-                at.memory(self).rows.clear()
+                at.memory(self).number = 0
             return None
         if not isinstance(packet, Suback) or not any(code >= 0x80 for code in packet.reason_codes or ()):
             return None
@@ -70,7 +71,9 @@ class SubscribeFailureIgnored(Rule):
             return None
         memory: Failures = at.memory(self)
         failed = [(name, code) for name, code in zip(request.topic_filters, codes, strict=True) if code >= 0x80]
-        memory.rows = [*memory.rows, *failed][:MAX_FAILURES]
+        if not memory.number:
+            memory.topic_filter, memory.code = failed[0]
+        memory.number += len(failed)
         memory.position, memory.timestamp_ns = at.party.position, at.timestamp_ns
         return None
 
@@ -80,12 +83,12 @@ class SubscribeFailureIgnored(Rule):
             return None
         memory: Failures = at.memory(self)
         last_ns = at.client.last_timestamp_ns
-        if not memory.rows or last_ns is None or last_ns <= memory.timestamp_ns:
+        if not memory.number or last_ns is None or last_ns <= memory.timestamp_ns:
             return None
         if at.history.client.acknowledged < memory.position:
             return None
-        name, code = memory.rows[0]
-        more = f", and {len(memory.rows) - 1} more" if len(memory.rows) > 1 else ""
+        name, code = memory.topic_filter, memory.code
+        more = f", and {memory.number - 1:,} more" if memory.number > 1 else ""
         told = reason_name(PacketType.SUBACK, code, at.version)
         return self.report(
             "",

@@ -15,7 +15,7 @@ MAX_SOURCES = 1_000
 MAX_NAMES = 64
 """User names that are told apart of one address; more change nothing."""
 MAX_ASKED = 1_000
-"""CONNECT packets with a password that wait for their answer; that of an older one is not told from others."""
+"""Maximum number of CONNECT packets with a password that wait for their answer; the oldest is forgotten first."""
 CLASSES = 16
 """Passwords are told apart by so many classes: enough to see that there are several, too few to know one again."""
 _REFUSALS = {V3_1: (4, 5), V3_1_1: (4, 5), V5: (0x86, 0x87)}
@@ -32,6 +32,8 @@ class Source:
     """CRC-32 of the user names."""
     passwords: int = 0
     """Bits for the `CLASSES` of passwords."""
+    is_incomplete: bool = False
+    """Whether a password was forgotten before it could be compared."""
     told: bool = False
     """Whether it was reported since it last was quiet."""
 
@@ -123,6 +125,7 @@ class CredentialGuessing(Rule):
         sources[address] = one
         forget_oldest(sources, MAX_SOURCES)
         _count(one, code, connect, password)
+        one.is_incomplete |= password is None and connect.password is not None
         one.times = (
             [when_ns for when_ns in one.times if now_ns - when_ns <= window_ns][-limit + 1 :] if limit > 1 else []
         )
@@ -142,10 +145,12 @@ class CredentialGuessing(Rule):
         several = one.passwords.bit_count() > 1
         codes = ", ".join(f"0x{code:02X}" for code in sorted(one.codes))
         guesses = len(one.names) > 1 or several
-        if guesses:
+        if guesses or one.is_incomplete:
             many = "at least " if len(one.names) >= MAX_NAMES else ""
             names = f"{many}{count(len(one.names), 'user name')}"
-            how = f"with {names} and {'several passwords' if several else 'one password at most'}, as in guessing"
+            passwords = "passwords that were not all compared" if one.is_incomplete else "one password at most"
+            how = f"with {names} and {'several passwords' if several else passwords}"
+            how += ", as in guessing" if guesses else ""
         else:
             how = "always with the same credentials, without a pause"
         return self.report(

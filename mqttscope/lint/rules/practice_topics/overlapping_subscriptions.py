@@ -9,7 +9,7 @@ from mqttscope.session.matching import FilterIndex
 MAX_STEPS = 1_000
 """Nodes of the tree of filters that are looked at for each new filter, and filters that are found."""
 MAX_PACKET_STEPS = 100_000
-"""The same for one SUBSCRIBE."""
+"""Maximum number of nodes for one SUBSCRIBE; of filters beyond it, none is compared."""
 
 
 class OverlappingSubscriptions(Rule):
@@ -60,11 +60,11 @@ class OverlappingSubscriptions(Rule):
             wanted = plain(name) if at.version is V5 else name
             if name in table.live or not is_valid_topic_filter(name):
                 continue
+            if left <= 0:
+                return
             names, steps = table.overlapping(wanted, min(left, MAX_STEPS))
             also, more = added.overlapping(wanted, min(left, MAX_STEPS))
             left -= steps + more
-            if left <= 0:
-                return
             other = next((one for one in (*names, *also) if one != name and is_valid_topic_filter(one)), None)
             if other is not None:
                 known = table.live.get(other)

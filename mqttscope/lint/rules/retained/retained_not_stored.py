@@ -11,8 +11,6 @@ from mqttscope.mqtt import Direction, Publish, Subscribe
 
 FEWEST = 2
 """Clients that have to ask in vain before the message counts as not stored: one alone may not be allowed to read."""
-MAX_NAMES = FEWEST + 1
-"""Clients that asked in vain whose names are remembered of a topic."""
 
 
 @dataclass(slots=True)
@@ -136,7 +134,7 @@ class RetainedNotStored(WaitingRule):
         if since_ns != kept.timestamp_ns:
             names = ()
         known = name in names
-        names = names if known else (*names, name)[:MAX_NAMES]
+        names = names if known else (*names, name)[: FEWEST + 1]
         asked[vain.topic] = kept.timestamp_ns, names
         forget_oldest(asked, MAX_TOPICS)
         if known or kept.proven or kept.readers or len(names) != FEWEST:
