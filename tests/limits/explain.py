@@ -7,8 +7,10 @@ from collections.abc import Iterable, Iterator
 
 from mqttscope.dissect import Dissector, dissect_segments
 from mqttscope.dissect import segments as segments_of_frames
-from mqttscope.explain import Explainer, Explanation
-from mqttscope.explain.describe import name
+from mqttscope.explain import Cause, Explainer, Explanation
+from mqttscope.explain.broker_log import BrokerLog, LogLine
+from mqttscope.explain.broker_log import shown as shown
+from mqttscope.explain.describe import name as name
 from mqttscope.explain.segments import SegmentWatch
 from mqttscope.lint.catalogue import select, usual_rule
 from mqttscope.lint.engine import Linter
@@ -18,12 +20,12 @@ from mqttscope.mqtt.packets import Pingreq, Pingresp, Publish
 from mqttscope.net.segment import ACK, PSH, RST, SYN, Segment
 from tests.dissect.conversations import CLIENT, SERVER, Conversation, numbered
 from tests.dissect.talk import SECOND, Talk, Tape
+from tests.explain.causes.test_encrypted import LARGE, pinging, shaken
 from tests.explain.running import explained, traced
 from tests.explain.test_segments import OPENED, TO_SERVER, client_of, facts_of, fed, segment
 from tests.lint.lint_help import steps_of
+from tests.net.hellos import record
 from tests.net.octets import frame, ip4, tcp
-
-__all__ = ["name"]
 
 MILLISECOND = 1_000_000
 """Between two frames of a `Tape`."""
@@ -173,6 +175,79 @@ def probed_for(nanoseconds: int) -> list[Segment]:
         pause(talk, length).put(SERVER, ACK, sequence=talk.stacks[SERVER].next - 1)
     talk.wait(75).reset(SERVER)
     return talk.tape.segments
+
+
+def disowned_by_server(nanoseconds: int) -> list[Segment]:
+    """The server answers with RST what the client sends after so long a silence."""
+    talk = whole()
+    pause(talk, nanoseconds - MILLISECOND).say(CLIENT, Pingreq())
+    talk.put(SERVER, RST, acknowledges=0)
+    return talk.tape.segments
+
+
+def closed_on_odd(nanoseconds: int) -> bool:
+    """Whether it is told that a client closed so long after an unusual packet."""
+    end = explanations(talk(f"opened 3.1.1; < pubrec 5; {after(nanoseconds)} > fin"))[0]
+    return "after a PUBREC" in end.first.headline
+
+
+def idle_for(nanoseconds: int) -> list[Segment]:
+    """A server closes three connections after so long a silence."""
+    return talk(f"for 0..2: @{{n}} opened 3.1.1; {after(nanoseconds)} @{{n}} < fin")
+
+
+def misread(count: int) -> bool:
+    """Whether the length that was meant is found for a CONNECT of so many bytes."""
+    identifier = b"c" * (count - 14)
+    raw = bytes((0x10, count - 2)) + b"\0\4MQTT\4\0\0\x3c" + len(identifier).to_bytes(2, "big") + identifier
+    end = explanations(talk(f"> raw {raw.hex()}; < fin"))[0]
+    return "plain number" in end.first.headline + " ".join(evidence.text for evidence in end.first.reasons)
+
+
+def lines_read(length: int) -> int:
+    """Whether a line of a log is understood that has so many characters."""
+    line = "2026-01-02T03:04:05: Client {} has exceeded timeout, disconnecting"
+    return len(BrokerLog.of([line.format("c" * (length - len(line) + 2))]).lines)
+
+
+def lines_left_out(count: int) -> int:
+    return BrokerLog.of(["2026-01-02T03:04:05: Client c has exceeded timeout, disconnecting"] * count).left_out
+
+
+def logged_after(nanoseconds: int) -> str:
+    """What a line of a log so long after the end makes of its cause."""
+    source = talk("opened 3.1.1; > publish a/b qos=1 id=1; < fin")
+    ended_ns = explanations(source)[0].ended_ns
+    line = LogLine(ended_ns + nanoseconds, "c1", "", Cause.PACKET_TOO_LARGE, "too large")
+    (end,) = run(Explainer(log=BrokerLog({"c1": [line]})), source)
+    return f"{end.first.cause} {end.first.certainty}"
+
+
+def encrypted_end(talk: Talk, nanoseconds: int, by: str) -> list[Segment]:
+    """The end of a connection so long after its last segment."""
+    talk.tape.now_ns += nanoseconds - MILLISECOND
+    talk.fin(by)
+    talk.ack("client" if by == "server" else "server")
+    return talk.tape.segments
+
+
+def answered_with(length: int, after: int = 1) -> list[Segment]:
+    """A server closes with a record of so many bytes, after as many of the client."""
+    talk = shaken()
+    for _ in range(after):
+        talk.client(LARGE)
+    talk.server(record(23, bytes(length - 5)))
+    return encrypted_end(talk, SECOND // 10, "server")
+
+
+def pings_of(length: int) -> list[Segment]:
+    """A client sends records of one size in a rhythm, and stops."""
+    return encrypted_end(pinging(30, 30, 30, ping=record(23, bytes(length - 5))), 45 * SECOND, "server")
+
+
+def waited_for(nanoseconds: int) -> list[Segment]:
+    """A client closes so long after a record in a rhythm without an answer."""
+    return encrypted_end(pinging(30, 30, 30, answered=False), nanoseconds, "client")
 
 
 def refused_after(nanoseconds: int) -> list[Segment]:

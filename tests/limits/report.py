@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
+from unittest.mock import patch
 
 from mqttscope.broker_test.verdict import Verdict
 from mqttscope.events import Event
@@ -27,7 +28,7 @@ from mqttscope.report.base import Reporter, View
 from mqttscope.report.dashboard import Traffic
 from mqttscope.report.escape import escape as escape
 from mqttscope.report.explanations.base import make_reporter as explanation_reporter
-from mqttscope.report.explanations.restarts import Restarts
+from mqttscope.report.explanations.restarts import FirstLines, HeldOutput, Restarts
 from mqttscope.report.findings.base import Summary as RunSummary
 from mqttscope.report.findings.shown import make_reporter as finding_reporter
 from mqttscope.report.html.along import Along
@@ -180,9 +181,9 @@ def explanations(form: str, ends: Iterable[Explanation], width: int = 0) -> str:
     return pages.text
 
 
-def ends_of(clients: int, each: int = 1) -> list[Explanation]:
+def ends_of(clients: int, each: int = 1, name: str = "refused-connect") -> list[Explanation]:
     """Ends that have the same cause."""
-    end = end_of("refused-connect")
+    end = end_of(name)
     return [replace(end, connection=at, client_identifier=f"c{at % clients}") for at in range(clients * each)]
 
 
@@ -212,6 +213,27 @@ def restart(count: int) -> tuple[int, int]:
         restarts.takes(replace(end_of("broker-restarts"), connection=at))
     (event,) = restarts.due()
     return len(event.named), event.more
+
+
+def first_lines(clients: int) -> dict[str, str]:
+    """The lines above the ends of so many clients."""
+    overview = FirstLines()
+    for end in ends_of(clients, name="broker-restarts"):
+        overview.add(end)
+    return dict(overview.lines(str))
+
+
+def held(count: int) -> int | str:
+    """So many bytes of a report, where no file can be made."""
+    pages = Pages()
+    output = HeldOutput(pages)
+    try:
+        with patch("tempfile.tempdir", "/nowhere"):
+            output.write(b"x" * count)
+    except FileNotFoundError:
+        return "no folder for a file"
+    output.release(b"")
+    return len(pages.text)
 
 
 def page_of_ends(clients: int, each: int = 1) -> tuple[int, int, list[str]]:

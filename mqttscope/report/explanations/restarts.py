@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from shutil import copyfileobj
 from tempfile import TemporaryFile
 from typing import IO
 
@@ -25,7 +26,6 @@ MAX_TOLD = 5
 """Clients and causes that the first lines name."""
 MAX_KEPT_BYTES = 1 << 20
 """Bytes of a report that are kept in memory."""
-PIECE_BYTES = 1 << 16
 _COUNTED = re.compile(r"it ended (?:[\w, ]+ connections together|the connection)")
 
 
@@ -243,8 +243,7 @@ class HeldOutput:
         self._sink.write(first)
         if self._file is not None:
             self._file.seek(0)
-            while piece := self._file.read(PIECE_BYTES):
-                self._sink.write(piece)
+            copyfileobj(self._file, self._sink)
             self._file.close()
         self._sink.write(bytes(self._kept))
 
