@@ -245,7 +245,8 @@ class Subscriptions:
         former = before.formerly
         if before.subscription_identifier not in (None, one.subscription_identifier):
             former = (before.subscription_identifier, *former)
-        one.formerly = tuple(known for known in former if known != one.subscription_identifier)[:MAX_CHAIN]
+        former = tuple(known for known in former if known != one.subscription_identifier)
+        one.formerly, one.has_forgotten = former[:MAX_CHAIN], before.has_forgotten or len(former) > MAX_CHAIN
         one.former_qos = max(before.qos, before.former_qos)
         one.replaced = before
         one.existed = before.ending_ns is None and before.ended_ns is None

@@ -103,15 +103,15 @@ def is_flood(*times_ns: int) -> bool:
     return table.is_flood(times_ns[-1])
 
 
-def before(count: int) -> list[list[int]]:
-    """Former identifiers of a filter, and requests before the last one, after ``count + 1`` SUBSCRIBEs."""
+def before(count: int) -> list[object]:
+    """Former identifiers of a filter, former requests, and whether a match is known, after ``count + 1`` requests."""
     requests = (f"subscribe 1 a:1 subscription_identifier={number + 1}" for number in range(count + 1))
     table = Talk("; ".join(requests)).table
     numbers, request = list[int](), table.requests[1].earlier
     while request is not None:
         numbers.append(request.packet + 1)
         request = request.earlier
-    return [list(table.live["a"].formerly), numbers]
+    return [list(table.live["a"].formerly), numbers, table.match("a").known]
 
 
 def oldest_ended(count: int) -> list[object]:
