@@ -105,7 +105,7 @@ class _Recording:
         self._errors = source.errors
         self._schemes = ("wss" if tls else "ws") if websocket else ("mqtts" if tls else "mqtt")
         self.notes: list[str] = []
-        """What happened with connections that the recording does not have, in words: the first of them, and how many follow."""
+        """What happened with connections that the recording does not have, in words; after 1,000, their number."""
         self._serving = ServerRun(
             self._recorded.scripts,
             ConnectionMatcher(self._recorded.scripts, repeat),

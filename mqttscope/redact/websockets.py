@@ -20,7 +20,7 @@ from mqttscope.redact.kinds import BLANK, filler
 from mqttscope.redact.pseudonyms import Pseudonyms
 
 MAX_BUFFER: Final = 2 * MAX_HEADER_BYTES
-"""Bytes between two payloads that are looked at, more than heads and control frames take; of more, the rest is filler."""
+"""Bytes between two payloads that are looked at, more than heads and control frames take; others are filler."""
 MAX_MESSAGE: Final = 1 << 22
 """Bytes of a compressed message, inflated, up to which it is compressed again; a longer one is filler."""
 _TAIL: Final = b"\0\0\xff\xff"

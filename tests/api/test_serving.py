@@ -10,6 +10,7 @@ import pytest
 
 import mqttscope
 from mqttscope.api import serving
+from mqttscope.replay.drivers.serve import ServerRun
 from tests.cli.running import capture
 from tests.each import each
 
@@ -71,16 +72,16 @@ def test_what_cannot_be_meant_is_an_error_before_it_listens(options: dict[str, s
 
 @pytest.mark.parametrize("begins", [True, False])
 def test_a_stand_in_that_does_not_begin_or_end_in_time_says_so(begins: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    broker, over = mqttscope.StandIn(QOS), threading.Event()
+    broker, over, close = mqttscope.StandIn(QOS), threading.Event(), ServerRun.close
 
-    async def wait() -> None:
+    async def wait(run: ServerRun, *_: object) -> None:
         await asyncio.to_thread(over.wait)
+        if begins:
+            await close(run)
 
+    monkeypatch.setattr(ServerRun, "close" if begins else "start", wait)
     if begins:
         broker.start()
-        monkeypatch.setattr(broker._serving, "close", wait)
-    else:
-        monkeypatch.setattr(broker, "_listen", wait)
     monkeypatch.setattr(serving, "ANSWER_S", 0.05)
     with pytest.raises(TimeoutError, match=r"has not (begun|ended) after 0\.05 s"):
         broker.close() if begins else broker.start()

@@ -56,4 +56,3 @@ def unread(folder: Path, count: int) -> list[str]:
     except NothingRecordedError as error:
         return re.findall(r"\d\.pcapng|1 other capture", str(error))
     raise AssertionError
-

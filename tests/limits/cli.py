@@ -6,6 +6,7 @@ import io
 import os
 import re
 from contextlib import redirect_stderr, redirect_stdout
+from itertools import chain
 from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
@@ -218,10 +219,10 @@ def fragments(count: int) -> tuple[tuple[str, int], ...]:
 
 def clients(folder: Path, count: int) -> tuple[int, bool]:
     """Clients that are compared with a baseline, of so many; and whether that is said to be a limit."""
-    steps = [step for number in range(count) for step in on(number, *opened(client_identifier=f"a{number}"), closes("client"))]
+    said = [on(number, *opened(client_identifier=f"a{number}"), closes("client")) for number in range(count)]
     (folder / "baseline.json").write_text(Baseline().dumps())
     settings = Settings([], baseline=folder / "baseline.json")
-    run = LintRun(settings, cast(Any, Reading([str(write_capture(folder / "a.pcapng", *steps))])), colour=False,
+    run = LintRun(settings, cast(Any, Reading([str(write_capture(folder / "a.pcapng", *chain(*said)))])), colour=False,
         sink=cast(Any, io.BytesIO()))  # fmt: skip
     with redirect_stderr(io.StringIO()) as told:
         run.execute()

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import zlib
 from collections import Counter
 from dataclasses import replace
+from hashlib import shake_256
 
-from mqttscope.mqtt import ProtocolVersion, Publish
+from mqttscope.mqtt import ProtocolVersion, Publish, decode
+from mqttscope.mqtt.declare import Malformed
 from mqttscope.net.headers import segment
 from mqttscope.redact.addresses import Addresses
 from mqttscope.redact.check import Check
@@ -16,18 +19,21 @@ from mqttscope.redact.kinds import filler
 from mqttscope.redact.pieces import Direction, Spool
 from mqttscope.redact.pseudonyms import Pseudonyms
 from mqttscope.redact.verify import Judgement
-from mqttscope.redact.websockets import WebStream
-from tests.dissect.talk import PUBACK_3, Talk, connect, wire
+from mqttscope.redact.websockets import _packed, fit
+from tests.dissect.scenes import MASK
+from tests.dissect.talk import Talk, connect, wire
 from tests.net import octets
+from tests.net.framing import deflate, frame, request, response
 from tests.net.hellos import message, record, vector
+from tests.packets import octets as octets_of
 from tests.redact.redacting import KEY, redacted, redaction, taped
 from tests.redact.test_frames import VXLAN, frames
 from tests.redact.test_packets import packets
 from tests.redact.test_pieces import segment as captured
 from tests.redact.test_redaction import PUBLISH, opened
 from tests.redact.test_tls import replaced, values
-from tests.redact.test_websockets import fit_shortest as fit_shortest
 
+V5 = ProtocolVersion.V5
 SECRET = b"secret of the boiler"
 
 
@@ -49,8 +55,8 @@ def place(size: int) -> str:
     talk.client(SECRET.ljust(size))
     talk.close()
     check = Check([SECRET])
-    for frame in taped(talk.tape):
-        check.take_frame(frame)
+    for each in taped(talk.tape):
+        check.take_frame(each)
     return check.close()[0].place
 
 
@@ -62,8 +68,8 @@ def in_halves(directions: int) -> tuple[int, int]:
         Talk(talk.tape, client_port=40_000 + number).handshake().client(b"x")
     talk.client(SECRET[9:])
     check = Check([SECRET])
-    for frame in taped(talk.tape):
-        check.take_frame(frame)
+    for each in taped(talk.tape):
+        check.take_frame(each)
     return len(check.close()), check.forgotten
 
 
@@ -151,3 +157,45 @@ def is_json(size: int) -> bool:
     except ValueError:
         return False
     return True
+
+
+def differing(text: str) -> int:
+    """Damaged packets, of the one with these bytes, in which other faults will be found than before."""
+    work = packets()
+    found = decode(octets_of(text), V5)
+    assert isinstance(found, Malformed)
+    work.replaced(found, V5)
+    return work.differing
+
+
+def unfit(size: int) -> int:
+    """Messages that could not be compressed again, where one of this size is."""
+    extension = "Sec-WebSocket-Extensions: permessage-deflate\r\n"
+    talk = Talk(port=8080).handshake()
+    talk.client(request(extension))
+    talk.server(response(extension))
+    publish = wire(Publish(topic_name="a", payload=shake_256().digest(size - 6)))
+    assert len(publish) == size
+    for packed in deflate([wire(connect()), publish]):
+        talk.client(frame(packed, 0xC2, MASK))
+    talk.close()
+    run = redaction()
+    redacted(taped(talk.tape), run)
+    return run.unfit
+
+
+def is_head_known(size: int) -> bool:
+    """Whether the head of a request keeps its form of which so many bytes come first."""
+    talk, head = Talk(port=8080).handshake(), request(f"X-A: {'x' * size}\r\n")
+    talk.client(head[:size])
+    talk.client(head[size:])
+    talk.server(response())
+    talk.client(frame(wire(connect()), key=MASK))
+    talk.close()
+    return any(b"GET /" in made.data for made in redacted(taped(talk.tape)))
+
+
+def fits(size: int) -> bool:
+    """Whether a message of this size is compressed to a length that one way alone leads to."""
+    plain = bytes(97 + octet % 3 for octet in shake_256().digest(size))
+    return fit(plain, len(_packed(plain, b"", 9, zlib.Z_RLE)) - 4, b"") is not None
