@@ -172,7 +172,7 @@ def _unplayable(scripts: Sequence[Script], note: Callable[[str], None]) -> Itera
 
 RECORDED, ASAP, CAUSAL = "recorded", "asap", "causal"
 MAX_UNREAD = 5
-"""Captures that an error names because they could not be read."""
+"""Captures that an error names because they could not be read; it counts the others."""
 
 
 def read_pace(pace: str | float) -> Pace:
@@ -211,5 +211,7 @@ def read_recorded(source: Source, wanted: Wanted) -> Recorded:
     try:
         return arrange(matching, wanted, truncated=bool(source.errors), note=source.notes.append)
     except NothingRecordedError as error:
-        unread = [f"{one.capture}: {one.message}" for one in source.errors[:MAX_UNREAD]]
+        unread = [f"{problem.capture}: {problem.message}" for problem in source.errors[:MAX_UNREAD]]
+        more = len(source.errors) - len(unread)
+        unread += [f"and {counted(more, 'other capture')} that cannot be read"] if more else []
         raise NothingRecordedError("; ".join([str(error), *unread])) from None

@@ -33,7 +33,6 @@ from mqttscope.report.replay.summary import ServedOutcome, served_document
 from mqttscope.transport.target import parse_listen, shown
 from mqttscope.transport.tls import listen_context
 
-MAX_NOTES = 1_000
 ANSWER_S = 30.0
 """How long the thread of a stand-in may take to begin and to end."""
 LOOK_S = 0.005
@@ -105,6 +104,8 @@ class _Recording:
         self._recorded = read_recorded(source, wanted)
         self._errors = source.errors
         self._schemes = ("wss" if tls else "ws") if websocket else ("mqtts" if tls else "mqtt")
+        self.notes: list[str] = []
+        """What happened with connections that the recording does not have, in words; after 1,000, their number."""
         self._serving = ServerRun(
             self._recorded.scripts,
             ConnectionMatcher(self._recorded.scripts, repeat),
@@ -113,10 +114,8 @@ class _Recording:
             keep_running=True,
             tls=tls,
             websocket=websocket,
-            note=self._note,
+            note=self.notes.append,
         )
-        self.notes: list[str] = []
-        """What happened with connections that the recording does not have, in words."""
         self._address = ""
         self._port = 0
         self._served: Served | None = None
@@ -169,10 +168,6 @@ class _Recording:
             [writer.difference(one) for one in found.counting], self._errors, served_document(outcome),
         )  # fmt: skip
 
-    def _note(self, sentence: str) -> None:
-        if len(self.notes) < MAX_NOTES:
-            self.notes.append(sentence)
-
 
 class StandIn(_Recording):
     """A stand-in for a broker, in a thread of its own; a context manager that runs while its body does.
@@ -210,6 +205,12 @@ class StandIn(_Recording):
         self._thread.start()
         try:
             started.result(ANSWER_S)
+        except TimeoutError:
+            if started.done():
+                raise
+            # It ends at once when it begins after all.
+            self._serving.stop()
+            raise TimeoutError(f"the stand-in has not begun after {ANSWER_S:g} s") from None
         except BaseException:
             self._thread.join(ANSWER_S)
             raise
@@ -236,6 +237,8 @@ class StandIn(_Recording):
             with suppress(RuntimeError):  # it has just ended
                 loop.call_soon_threadsafe(self._serving.stop)
         thread.join(ANSWER_S)
+        if thread.is_alive():
+            raise TimeoutError(f"the stand-in has not ended after {ANSWER_S:g} s")
         if self._served is None:
             self._finish()
 

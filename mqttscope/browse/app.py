@@ -21,7 +21,7 @@ from mqttscope.browse import details
 from mqttscope.browse.building import Filling
 from mqttscope.browse.dialogs import ExportScreen, HelpScreen, Prompt
 from mqttscope.browse.exporting import exported, fault_of_name
-from mqttscope.browse.following import Followed, Following, partner
+from mqttscope.browse.following import MAX_APART, MAX_ROWS, Followed, Following, partner
 from mqttscope.browse.index import Index
 from mqttscope.browse.lines import TIMES, ConnectionLines, RowLines
 from mqttscope.browse.panes import BytesPane, LinePane
@@ -46,7 +46,7 @@ BREATH_SECONDS: Final = 0.003
 SETTLE_SECONDS: Final = 0.02
 """So long a cursor rests before the packet under it is shown in full."""
 LEFT_AFTER_SECONDS: Final = 2.0
-"""So long something is read before it is said how long it takes."""
+"""Seconds of reading after which the remaining time is shown."""
 MODES: Final = ("fields", "payload", "ladder", "found")
 LEAST_CONNECTIONS: Final = 4
 """Lines of the pane of connections, its title among them."""
@@ -315,15 +315,7 @@ class Browser(App[None]):
         _put(self.title_line, cut(text, max(10, self.size.width), "…"))
 
     def _progress(self) -> str:
-        size, position = self.opened.size, self.builder.position
-        if not size:
-            return "reading"
-        told = f"reading {min(99, position * 100 // size)} %"
-        passed = time.monotonic() - self._started
-        if passed < LEFT_AFTER_SECONDS or not 0 < position < size:
-            return told
-        left = round(passed * (size - position) / position)
-        return f"{told}, {left // 60}:{left % 60:02} left"
+        return progress(self.builder.position, self.opened.size, time.monotonic() - self._started)
 
     def _show_status(self) -> None:
         width = max(10, self.size.width)
@@ -420,7 +412,9 @@ class Browser(App[None]):
         elif pane.id == "packets":
             self.bottom.focus()
         elif pane.id == "detail" and self.mode == "ladder" and pane.cursor < len(self._rungs):
-            self._jump(self._rungs[pane.cursor].row)
+            rung = self._rungs[pane.cursor]
+            if rung.row >= 0:
+                self._jump(rung.row)
 
     def _settle(self) -> None:
         """Show the packet of the cursor in full, once the cursor rests."""
@@ -558,6 +552,7 @@ class Browser(App[None]):
             return
         if search.found is None:
             lacks = f"; {self.index.lacks}" if self.index.lacks else ""
+            lacks += search.left_out
             self.say(f"{escape(search.text)} is in no topic and no payload{lacks}")
             return
         self.packets.move_to(search.found, quiet=True)
@@ -587,7 +582,7 @@ class Browser(App[None]):
         row = self.row
         found = None if row is None else partner(self.index, row)
         if found is None:
-            self.say("this packet belongs to no exchange, or nothing answers it")
+            self.say(f"this packet belongs to no exchange, or none of the next {MAX_APART:,} rows answers it")
         else:
             self._jump(found)
 
@@ -646,7 +641,8 @@ class Browser(App[None]):
             row = self.index.rows[found.publisher]
             known = self.index.connections[row.connection]
             by = f"by {escape(starred_name(known.client_identifier or known.client))} in packet {row.number}"
-        self.say(f"published {by}; delivered to {counted(found.deliveries, 'client')}; Esc shows all")
+        within = f" within {MAX_ROWS:,} rows" if found.is_cut else ""
+        self.say(f"published {by}; delivered to {counted(found.deliveries, 'client')}{within}; Esc shows all")
 
     def action_mode(self, mode: str) -> None:
         """Show another view of the packet."""
@@ -747,6 +743,17 @@ class Browser(App[None]):
             self.say(escape(str(getattr(error, "message", None) or error)))
             return
         self.say(f"{counted(frames, 'frame')} written to {escape(name)}, with all that they hold, passwords included")
+
+
+def progress(position: int, size: int, passed: float) -> str:
+    """How much is read; after some seconds also how long the rest takes."""
+    if not size:
+        return "reading"
+    told = f"reading {min(99, position * 100 // size)} %"
+    if passed < LEFT_AFTER_SECONDS or not 0 < position < size:
+        return told
+    left = round(passed * (size - position) / position)
+    return f"{told}, {left // 60}:{left % 60:02} left"
 
 
 def _put(line: Static, text: str) -> None:

@@ -59,9 +59,9 @@ def births_before(index: Index, number: int, topic: str | None) -> Births:
 
 def _publishes_before(index: Index, number: int) -> Iterator[PacketEvent]:
     """PUBLISH packets before a row, the last first, as many as a key may take to look for."""
-    left, stop = MAX_BIRTHS_SOUGHT, number
-    while stop > max(0, number - MAX_ROWS_SOUGHT):
-        start = max(0, stop - 4_096)
+    left, stop, first = MAX_BIRTHS_SOUGHT, number, max(0, number - MAX_ROWS_SOUGHT)
+    while stop > first:
+        start = max(first, stop - 4_096)
         for at, row in reversed(list(enumerate(index.rows.run(start, stop), start))):
             if row.kind in PACKETS and row.header >> 4 == PacketType.PUBLISH:
                 event = index.event(at, row, whole=False)

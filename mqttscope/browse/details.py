@@ -33,7 +33,7 @@ PAYLOADS: Final = tuple(kind for kind in KINDS if kind != "none")
 """Views of payloads, in the order in which a key goes through them."""
 MAX_PAYLOAD_LINES: Final = 5_000
 MAX_RUNGS: Final = 600
-"""Rows of a connection that its ladder shows around the one that was chosen."""
+"""Maximum number of rows of a connection that its ladder shows, around the chosen one."""
 BEFORE: Final = 200
 """So many of them before it."""
 
@@ -119,7 +119,7 @@ def payload_lines(event: Event, view: View, lacks: str = "") -> list[TreeLine]:
 
 @dataclass(slots=True)
 class Rung:
-    """One line of a ladder."""
+    """One line of a ladder; without a row (-1) it says how many rows are left out."""
 
     text: str
     row: int
@@ -133,7 +133,9 @@ def ladder_lines(index: Index, connection: int, around: int, view: View) -> list
     out: list[Rung] = []
     playing = index.connections[connection]
     playing.client_side, playing.server_side = Side(), Side()
+    shown = 0
     for number in _around(index, connection, around):
+        shown += 1
         event = index.event(number, whole=False)
         before = len(sink.lines)
         if isinstance(event, PacketEvent):
@@ -145,6 +147,9 @@ def ladder_lines(index: Index, connection: int, around: int, view: View) -> list
         out += (Rung(text, number) for text in sink.lines[before:])
         if isinstance(event, PacketEvent):
             playing.apply(event.packet, event.direction, event.number, event.frame, event.timestamp_ns)
+    left = index.connections.rows[connection] - shown
+    if left > 0:
+        out.append(Rung(ladder.painter.paint(f"{counted(left, 'more row')} of this connection not shown", "dim"), -1))
     return out
 
 

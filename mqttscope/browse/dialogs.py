@@ -20,7 +20,7 @@ from mqttscope.filter.completion import Completion, complete
 from mqttscope.report.escape import escape
 
 MAX_WORDS: Final = 40
-"""Completions that are named at a time."""
+"""Maximum number of completions that are named at a time."""
 
 KEYS: Final = (
     ("Moving", (
@@ -244,8 +244,7 @@ class Prompt(Vertical):
             text = line.value[: line.cursor_position]
             rest = line.value[line.cursor_position :]
             found = complete(text)
-            words = found.words[:MAX_WORDS]
-            self._completed = [f"{text[: found.start]}{word} {rest.lstrip()}".rstrip(" ") + " " for word in words]
+            self._completed = [f"{text[: found.start]}{word} {rest.lstrip()}".rstrip(" ") + " " for word in found.words]
             self._at = -1
         if self._completed:
             self._at = (self._at + 1) % len(self._completed)
@@ -263,10 +262,10 @@ class Prompt(Vertical):
             return
         fault = fault_of(text) if text.strip() else None
         found = complete(text)
-        words = found.words[:MAX_WORDS] if fault is None or _leads_on(text, found, fault[0]) else []
+        words = found.words if fault is None or _leads_on(text, found, fault[0]) else []
         if words:
             # What is not complete yet is not wrong yet.
-            self._tell(0, f"Tab: {' '.join(words)}", mark=False)
+            self._tell(0, named(words), mark=False)
         elif fault is not None:
             self._tell(*fault)
         else:
@@ -280,6 +279,12 @@ class Prompt(Vertical):
             # Where it does not fit after its place, it stands before it.
             text = f"{told[: max(0, width - 4)]}" if label + at < 8 else f"{told} ^".rjust(label + at + 1)[-width:]
         self.query_one("#prompt-said", Static).update(text)
+
+
+def named(words: list[str]) -> str:
+    """Completions in a line: all, or the first ones and how many there are."""
+    count = f", {len(words):,} words" if len(words) > MAX_WORDS else ""
+    return f"Tab{count}: {' '.join(words[:MAX_WORDS])}"
 
 
 def _leads_on(text: str, found: Completion, at: int) -> bool:

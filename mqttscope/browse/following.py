@@ -17,12 +17,12 @@ from mqttscope.filter.fields import split_endpoint
 from mqttscope.mqtt import PacketType, Publish
 
 REACH_NS: Final = 60_000_000_000
-"""So long after it was published a message may be delivered: sleeping clients get it later, and are not looked for."""
+"""Maximum time from publication to delivery: sleeping clients get the message later, and are not looked for."""
 MAX_ROWS: Final = 200_000
-"""Rows that are looked through before and after."""
+"""Maximum number of rows that are looked through before a delivery, and after the publication."""
 
 MAX_APART: Final = 100_000
-"""Rows between two packets of one exchange that are looked through."""
+"""Maximum distance in rows of two packets of one exchange."""
 
 
 def partner(index: Index, number: int) -> int | None:
@@ -50,6 +50,8 @@ class Followed:
     publisher: int | None = None
     """The row of the PUBLISH to the server; ``None`` where that is not in the capture."""
     deliveries: int = 0
+    is_cut: bool = False
+    """Whether later rows were not looked through."""
 
 
 class Following:
@@ -93,7 +95,8 @@ class Following:
             self._look_back(count)
             return
         rows = self.index.rows
-        stop = min(self._at + count, len(rows), self._began + MAX_ROWS)
+        end = min(len(rows), self._began + 1 + MAX_ROWS)
+        stop = min(self._at + count, end)
         for number, row in enumerate(rows.run(self._at, stop), self._at):
             if row.timestamp_ns - self._start_ns > REACH_NS:
                 self.is_over = True
@@ -105,8 +108,8 @@ class Following:
             elif row.header >> 4 == PacketType.PUBLISH and number != self._began and self._carries(number, row):
                 self._take(number, row)
         self._at = stop
-        if stop >= len(rows) or stop >= self._began + MAX_ROWS:
-            self.is_over = True
+        if stop >= end and not self.is_over:
+            self.is_over, self.found.is_cut = True, end < len(rows)
 
     def _look_back(self, count: int) -> None:
         """Look for the latest PUBLISH to the server that a delivery may be of."""

@@ -178,7 +178,7 @@ class Index:
     def __init__(self, spool: Spool, captured: Captured, *, kept_blocks: int | None = None) -> None:
         self._spool = spool
         self._captured = captured
-        self.rows = RowStore(spool) if kept_blocks is None else RowStore(spool, kept_blocks=kept_blocks)
+        self.rows = RowStore(spool, kept_blocks=kept_blocks)
         self.connections = Connections(spool)
         self.findings = FoundRows(spool)
         self.captures: list[str] = []

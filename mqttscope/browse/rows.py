@@ -91,9 +91,9 @@ class Spool(Protocol):
 class RowStore:
     """All rows."""
 
-    def __init__(self, spool: Spool, *, kept_blocks: int = KEPT_BLOCKS) -> None:
+    def __init__(self, spool: Spool, *, kept_blocks: int | None = None) -> None:
         self._spool = spool
-        self._kept_blocks = max(1, kept_blocks)
+        self._kept_blocks = KEPT_BLOCKS if kept_blocks is None else max(1, kept_blocks)
         self._pack = struct.Struct(LAYOUT).pack
         self._unpack = struct.Struct(LAYOUT).unpack_from
         self._iterate = struct.Struct(LAYOUT).iter_unpack

@@ -16,10 +16,11 @@ from mqttscope.compressed import unpack
 from mqttscope.events import CaptureRemark, Event, PacketEvent
 from mqttscope.filter import Filter
 from mqttscope.mqtt.packets import Connect, Publish, Subscribe, Unsubscribe
+from mqttscope.mqtt.wire import counted
 from mqttscope.report.public import public_event, with_public_names
 
 MAX_UNPACKED: Final = 1 << 16
-"""Bytes of a compressed payload that are unpacked for a search."""
+"""Maximum number of bytes of a compressed payload that are unpacked for a search."""
 _COMPRESSED: Final = (b"\x1f\x8b", b"\x28\xb5", b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda", b"\x04\x22")
 """How payloads begin that a search unpacks."""
 
@@ -116,8 +117,11 @@ class Selection:
         return isinstance(event, CaptureRemark) or self.wanted.matches(event)
 
 
-def searched(event: Event) -> Iterator[bytes]:
-    """The texts of a packet that a search looks through: topics, payloads, Topic Filters and names of clients."""
+def searched(event: Event, note_cut: Callable[[], object] = lambda: None) -> Iterator[bytes]:
+    """The texts of a packet that a search looks through: topics, payloads, Topic Filters and names of clients.
+
+    ``note_cut``: called for a compressed payload of which only the beginning is unpacked.
+    """
     if not isinstance(event, PacketEvent):
         return
     packet = event.packet
@@ -128,6 +132,8 @@ def searched(event: Event) -> Iterator[bytes]:
         if payload[:2] in _COMPRESSED:
             inner = unpack(payload, MAX_UNPACKED, missing=packet.missing)
             if inner is not None:
+                if inner.cut:
+                    note_cut()
                 yield inner.data
     elif isinstance(packet, Subscribe):
         for one in packet.subscriptions or ():
@@ -160,11 +166,20 @@ class Search:
         """The place where it was found."""
         self.wrapped = False
         """Whether it continued from the other end."""
+        self._cut = 0
 
     @property
     def is_over(self) -> bool:
         """Whether it was found, or is nowhere."""
         return self.found is not None or self._left <= 0
+
+    @property
+    def left_out(self) -> str:
+        """What the search could not look at, as the end of a sentence; empty if it looked at everything."""
+        return f"; limit: {counted(self._cut, 'compressed payload')} searched in part" if self._cut else ""
+
+    def _note_cut(self) -> None:
+        self._cut += 1
 
     def advance(self, until: Callable[[], bool]) -> None:
         """Look on until it is found, or ``until`` says so."""
@@ -184,7 +199,7 @@ class Search:
 
     def _is_in(self, number: int, row: Row) -> bool:
         event = self.selection.index.event(number, row, whole=False)
-        if not any(self._holds(text) for text in searched(event)):
+        if not any(self._holds(text) for text in searched(event, self._note_cut)):
             return False
         # What is hidden is not found either.
         shown = as_shown(event, show_secrets=self._show_secrets)

@@ -397,7 +397,8 @@ class Decryption:
             while (early := session.next_early()) is not None:
                 self._take(session, early, held, from_client=early.from_initiator is session.client_initiates)
             if sum(len(early.data) for early in session.early) > MAX_EARLY_BYTES:
-                self._leave(session)
+                limit = f"{MAX_EARLY_BYTES >> 10} KiB"
+                self._give_up(session, f"more than {limit} arrived before the hello of the other side")
 
     def _take(self, session: TlsSession, piece: StreamData, held: Held, *, from_client: bool) -> None:
         """Take bytes that tshark may read next, as soon as it is known with which keys."""
@@ -571,7 +572,8 @@ class Decryption:
 
     def _fail(self, why: str) -> None:
         self.failures += 1
-        self._ready.append(CaptureError("tshark", why))
+        last = "; no other is started" if self.failures == MAX_FAILURES else ""
+        self._ready.append(CaptureError("tshark", f"{why}{last}"))
 
     def _retire(self, worker: Tshark[_Owner], why: str) -> None:
         """Decrypt no more with a tshark than what it was given."""

@@ -159,12 +159,12 @@ def _names(context: click.Context) -> Iterator[tuple[str | None, str | None]]:
         return
     until, size = 0.0, 0
     with mqttscope.open(*named) as captures:
-        for count, packet in enumerate(captures):
+        for count, packet in enumerate(captures, 1):
             # From the first packet on: loading modules takes what it takes.
             until = until or time.monotonic() + LOOKED_AT_S
             yield packet.client_identifier, packet.topic
             size += len(packet.raw)
-            if count >= MOST_PACKETS or size >= MOST_BYTES or time.monotonic() > until:
+            if count >= MOST_PACKETS or size > MOST_BYTES or time.monotonic() > until:
                 return
 
 

@@ -35,12 +35,13 @@ connection was exported; further ones are left out."""
 MAX_FRAMES_OF_A_CONNECT = 10_000
 """The same of its CONNECT."""
 MAX_FRAMES_OF_A_DATAGRAM = 8_192
-"""As many IP fragments as a datagram can have."""
+"""As many IP fragments as a datagram can have; further ones are left out."""
 RECORDS_CHECKED = 20_000
 """Records of flows are looked through for those that are over when there are so many, and whenever they doubled."""
 
 Place = tuple[str, int, tuple[tuple[str, int], ...]]
-"""Capture and number of a frame; those of the IP fragments before it that it completed, mostly none."""
+"""Capture and number of a frame; those of the IP fragments before it that it completed, mostly none: the last one may
+have the number of fragments left out, below 0."""
 
 _turned = lru_cache(8192)(reverse_key)
 
@@ -363,9 +364,13 @@ class Export:
         at = frame >> 3
         if at >= len(bits):
             bits.extend(bytes(at + 1 - len(bits) + len(bits) // 8))
+        is_new = not bits[at] >> (frame & 7) & 1
         bits[at] |= 1 << (frame & 7)
-        for part in parts:
-            self._want(*part)
+        for name, number in parts:
+            if number > 0:
+                self._want(name, number)
+            elif is_new:
+                self.left_out -= number
 
     def _is_wanted(self, frame: Frame) -> bool:
         bits = self._wanted.get(frame.capture, b"")
@@ -425,6 +430,10 @@ class _Parts(FragmentTable):
                 places = self._places.setdefault(fragment.key, [])
                 if len(places) < MAX_FRAMES_OF_A_DATAGRAM:
                     places.append((fragment.capture, fragment.frame))
+                else:
+                    # How many are left out, as a number below 0.
+                    left_out = places[MAX_FRAMES_OF_A_DATAGRAM:] or [("", 0)]
+                    places[MAX_FRAMES_OF_A_DATAGRAM:] = [("", left_out[0][1] - 1)]
             if len(self._places) > 2 * self.max_datagrams:
                 self._places = {key: places for key, places in self._places.items() if key in self.datagrams}
             return None

@@ -27,6 +27,7 @@ WRITERS: dict[str, Callable[[ScriptFile], bytes]] = {".sh": shell_script, ".json
 MAX_NAMED = 10
 """Connections that are named where several are meant."""
 MAX_KEPT_BYTES = 256 << 20
+"""Bytes of packets that are kept until it is known which connections are meant."""
 PACKET_COST = 1_000
 """What each packet counts beside its bytes."""
 _TAKEN = {"captures", "output", "expression", "connection", "show_secrets", "ports", "mqtt_version", "keylog", "via",
@@ -105,7 +106,7 @@ def _choose(events: Iterable[Event], wanted: Any, connections: tuple[int, ...]) 
             continue
         if isinstance(event, PacketEvent | MalformedEvent):
             packet = event.packet if isinstance(event, PacketEvent) else event.malformed
-            kept += PACKET_COST + 2 * len(packet.raw)
+            kept += PACKET_COST + len(packet.raw) + len(getattr(packet, "payload", b""))
             if kept > MAX_KEPT_BYTES:
                 raise CommandFailedError(
                     f"more than {MAX_KEPT_BYTES >> 20} MiB of packets would have to be kept: name the connection with"

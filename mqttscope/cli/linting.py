@@ -119,6 +119,8 @@ class LintRun(FindingReports):
         self.dissector = reading.dissector(settings.options)
         self.watch = output.Watch(progress=True)
         self.clients: set[str] = set()
+        self.has_more_clients = False
+        """There are more of them than `MAX_CLIENTS`."""
         self.spoken: Counter[str] = Counter()
         """MQTT packets that were judged, by capture; where a part is selected, those of all of it."""
         self.understood: set[str] = set()
@@ -263,17 +265,23 @@ class LintRun(FindingReports):
 
     def _seen(self, event: Event) -> None:
         """Take note of an event that is not a well-formed packet."""
-        if type(event) is ConnectionClosed and len(self.clients) < MAX_CLIENTS:
+        if type(event) is ConnectionClosed:
             connection = event.connection
-            self.clients.add(client_key(connection.client_identifier))
+            self._know(client_key(connection.client_identifier))
             if connection.connect_packet != 0:
-                self.clients.add(client_key(None))
+                self._know(client_key(None))
         if isinstance(event, MalformedEvent):
             if is_whole_packet(event):
                 self.spoken[event.capture] += 1
             else:
                 history = event.connection.history
                 self.cut += history is None or not history.foreign
+
+    def _know(self, client: str) -> None:
+        if len(self.clients) < MAX_CLIENTS:
+            self.clients.add(client)
+        elif client not in self.clients:
+            self.has_more_clients = True
 
     def _take(self, finding: Finding) -> None:
         if self.closed:
@@ -420,8 +428,10 @@ class LintRun(FindingReports):
         """The lines for standard error about suppressions, about limits and about rules that failed."""
         for pattern in self.settings.suppressions.expired():
             output.warn(f"{pattern.written}: the suppression expired on {pattern.expires}; its findings count again")
+        if self.has_more_clients and self.settings.baseline is not None:
+            output.warn(f"limit: {MAX_CLIENTS:,} clients were compared with the baseline; it keeps its other entries")
         output.warn_all(self.unmet())
-        for error in self.linter.internal_errors[:3]:
+        for error in self.linter.internal_errors[:MAX_ERRORS_TOLD]:
             output.warn(f"internal error in {error.rule}: {error.capture}, frame {error.frame}: {error.error}")
         output.warn_all((*self.linter.limits_told(), *self.linter.failures_told()))
 
@@ -538,6 +548,7 @@ MAX_HELD_FINDINGS = 10_000
 """Findings that go into a format which is written at the end; the rest of them is counted."""
 _HELD = ("json", "sarif", "junit", "gitlab", "markdown")
 MAX_ERRORS_TOLD = 3
+"""Failures of rules that are shown one by one; all of them are counted."""
 
 
 @dataclass(slots=True)
@@ -662,8 +673,8 @@ class Findings(FindingReports):
         said += self.linter.limits_told()
         if self.not_held:
             said.append(
-                f"limit: {self.not_held:,} findings were left out of reports that are written at the end, which hold"
-                f" {MAX_HELD_FINDINGS:,}"
+                f"limit: {counted(self.not_held, 'finding')} left out of reports that are written at the end,"
+                f" which hold {MAX_HELD_FINDINGS:,}"
             )
         said += [
             f"internal error in {error.rule}: frame {error.frame}: {error.error}"

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from mqttscope.api.reading import Reading
 
 BUFFER_BYTES = 1 << 16
+"""Bytes that are gathered at most before they are written together."""
 PROGRESS_AFTER_S = 1.0
 PROGRESS_EVERY_S = 0.2
 READ_EVERY_S = 0.1
@@ -203,7 +204,7 @@ class Output:
             return
         self._parts.append(data)
         self._held += len(data)
-        if self.immediate or self._held >= BUFFER_BYTES:
+        if self.immediate or self._held > BUFFER_BYTES:
             self.flush()
 
     def write_all(self, data: bytes) -> None:

@@ -11,7 +11,7 @@ from typing import TextIO
 MAX_LINE_BYTES = 1 << 30
 """Longer lines are passed over: the largest packet takes 768 MiB when its bytes are written with blanks between."""
 MAX_GATHERED = 1 << 26
-"""Characters of a literal or an array that goes over several lines; then its end is waited for no longer."""
+"""Characters of a literal or an array that goes over several lines; its end is not waited for after more."""
 MAX_DUMP_BYTES = (1 << 28) + (1 << 16)
 """Bytes of one hexdump: the largest packet, and what may lie around it."""
 LINK_TYPES = (1, 113, 276, 101, 0)
@@ -76,6 +76,8 @@ class _Gathered:
     depth: int = 0
     """Braces that are open."""
     size: int = 0
+    is_cut: bool = False
+    """Its end was not waited for."""
 
     def take(self, text: str) -> bool:
         """Add a line; returns whether more belongs to it."""
@@ -84,7 +86,15 @@ class _Gathered:
         self.depth += text.count("{") - text.count("}")
         stripped = text.rstrip()
         goes_on = stripped.endswith("\\") and stripped[:-1].rstrip().endswith(('"', "'"))
-        return (self.depth > 0 or goes_on) and self.size <= MAX_GATHERED
+        goes_on = goes_on or self.depth > 0
+        self.is_cut = goes_on and self.size > MAX_GATHERED
+        return goes_on and not self.is_cut
+
+    def read(self) -> Found:
+        """What was gathered."""
+        if self.is_cut:
+            return Found(self.line, problem=f"no end after {MAX_GATHERED:,} characters")
+        return _read(self.line, "".join(self.parts))
 
 
 def sequences(lines: Iterable[tuple[int, str | None]]) -> Iterator[Found]:
@@ -101,7 +111,7 @@ def sequences(lines: Iterable[tuple[int, str | None]]) -> Iterator[Found]:
             continue
         if gathered is not None:
             if not gathered.take(text):
-                yield _read(gathered.line, "".join(gathered.parts))
+                yield gathered.read()
                 gathered = None
             continue
         row = _ROW.match(text)
@@ -124,7 +134,7 @@ def sequences(lines: Iterable[tuple[int, str | None]]) -> Iterator[Found]:
     if dump is not None:
         yield _done(dump)
     if gathered is not None:
-        yield _read(gathered.line, "".join(gathered.parts))
+        yield gathered.read()
 
 
 def to_bytes(given: str | None) -> tuple[bytes, str | None]:

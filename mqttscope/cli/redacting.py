@@ -33,6 +33,7 @@ from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureSecrets, Frame
 from mqttscope.net.segment import UNREAD
 from mqttscope.redact.check import SHORTEST, Check, Hit
+from mqttscope.redact.frames import MAX_TUNNELS
 from mqttscope.redact.kinds import Choice
 from mqttscope.redact.redaction import Redaction
 from mqttscope.redact.verify import judge
@@ -67,7 +68,7 @@ SPOOL_BYTES = 8 << 20
 _FRAME = struct.Struct("<QqIIII")
 """Number, time, link type, original length, number of the capture, and length of a frame that waits."""
 MAX_TOLD = 20
-"""Hits of a check that are shown."""
+"""Hits of a check that are shown; further ones are counted."""
 _REASONS = {
     "no_mqtt": "of TCP without MQTT",
     "not_tcp": "without TCP",
@@ -88,6 +89,8 @@ class RedactRun:
         """Blocks with keys of TLS that were left out."""
         self.drops: list[CaptureDrops] = []
         self.hits: list[Hit] = []
+        self.forgotten = 0
+        """Directions whose ends a check forgot."""
         self.differences: list[str] = []
         """How the findings of the new capture differ from those of the old ones."""
 
@@ -224,7 +227,9 @@ class RedactRun:
                 check.take_frame(item)
             elif isinstance(item, CaptureError):
                 self.watch.note(item)
-        return check.close()
+        hits = check.close()
+        self.forgotten += check.forgotten
+        return hits
 
     def _check_captures(self) -> int:
         found: list[Hit] = []
@@ -242,8 +247,7 @@ class RedactRun:
                 warn(f"{name}: cannot be read: {getattr(error, 'strerror', None) or error}")
                 self.watch.errors += 1
                 continue
-            for hit in hits[:MAX_TOLD]:
-                warn(f"{name}: {self._told(hit)}")
+            self._tell_hits(hits, f"{name}: ")
             found += hits
         if found:
             return EXIT_FINDINGS
@@ -252,20 +256,25 @@ class RedactRun:
         self._tell_clean(", ".join(utf8(one) for one in self.given.captures))
         return EXIT_CLEAN
 
-    def _told(self, hit: Hit) -> str:
-        return f"{self.secrets[hit.number].name} is there: {hit.form}, {hit.place}"
+    def _tell_hits(self, hits: Sequence[Hit], before: str = "") -> None:
+        for hit in hits[:MAX_TOLD]:
+            warn(f"{before}{self.secrets[hit.number].name} is there: {hit.form}, {hit.place}")
+        if len(hits) > MAX_TOLD:
+            warn(f"{before}and {counted(len(hits) - MAX_TOLD, 'other hit')}")
 
     def _tell_clean(self, where: str) -> None:
         """Say that nothing of what was looked for is there."""
         if self.secrets:
             none = "it is not" if len(self.secrets) == 1 else "none of them is"
             warn(f"looked for {counted(len(self.secrets), 'text')}: {none} in {where}")
+        if self.forgotten:
+            ends = counted(self.forgotten, "direction")
+            warn(f"limit: the ends of {ends} were forgotten: a text that goes on after one of them is not found")
 
     def _tell(self, run: Redaction, target: str, *, written: bool) -> None:
         """Say what was done, and what the user has to know of it."""
         if not written:
-            for hit in self.hits[:MAX_TOLD]:
-                warn(self._told(hit))
+            self._tell_hits(self.hits)
             found = counted(len({one.number for one in self.hits}), "text")
             warn(f"{target} is not written: {found} that may not be there would be in it")
             return
@@ -276,6 +285,12 @@ class RedactRun:
             self._tell_clean(target)
         if not run.dissector.connections and not self.watch.errors:
             warn(advice.nothing_found(run.dissector) or "")
+        if run.forgotten:
+            filler = counted(run.forgotten, "segment")
+            warn(f"limit: {filler} stayed filler: more waited to be understood than are remembered")
+        if run.frames.sharing:
+            shared = counted(run.frames.sharing, "frame")
+            warn(f"limit: {shared} of more than {MAX_TUNNELS:,} tunnels are not kept apart")
         if self.differences:
             warn(f"lint finds something else in {target}: {'; '.join(self.differences)}")
         differing = run.packets.differing + run.unfit

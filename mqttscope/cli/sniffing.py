@@ -55,6 +55,11 @@ ADVANCE_SECONDS = 0.25
 """So often the flows are looked after while nothing comes."""
 
 
+def advanced(dissector: Dissector, now_ns: int) -> Iterator[Event]:
+    """Events of flows that end while nothing comes; ``now_ns``: the time of the clock."""
+    yield from dissector.advance(now_ns - SILENCE_NS)
+
+
 class LiveKeys(Decryption):
     """Decryption of a live capture, and the message at its end."""
 
@@ -266,7 +271,7 @@ class Sniffing:
                 self.decryption.advance(time.time_ns() - SILENCE_NS)
             for item in self.dissector.clock.release():
                 self._feed(item)
-            for event in self.dissector.advance(self.capture.clock.now_ns() - SILENCE_NS):
+            for event in advanced(self.dissector, self.capture.clock.now_ns()):
                 self._take(event)
         if self.dashboard is not None:
             self.dashboard.refresh(time.time_ns())

@@ -15,7 +15,6 @@ from typing import Final
 from mqttscope.dissect.clock_watch import ClockWatch
 from mqttscope.dissect.flow_state import (
     IGNORED,
-    MAX_DISCARDED,
     MQTT,
     SEARCHING,
     TLS,
@@ -366,8 +365,9 @@ class Dissector:
         """What was discarded before there was a connection to report it of."""
         if dialogue.connection is not None:
             before, dialogue.discarded = dialogue.discarded, []
-            for event in before:
-                yield from self._discarded(event)
+            more, dialogue.discarded_more = dialogue.discarded_more, {}
+            for index, event in enumerate(before):
+                yield from self._discarded(event, 1 + more.get(index, 0))
 
     def _gap(self, dialogue: FlowState, event: StreamGap) -> Iterator[Event]:
         if dialogue.phase is UNDECIDED:
@@ -416,23 +416,23 @@ class Dissector:
         if len(names) < MAX_NAMED:
             names.append(name)
 
-    def _discarded(self, event: SegmentDiscarded) -> Iterator[Event]:
-        """Data of a segment that no stream takes; only that of MQTT connections is of interest."""
+    def _discarded(self, event: SegmentDiscarded, count: int = 1) -> Iterator[Event]:
+        """Data of ``count`` segments that no stream takes; only data of MQTT connections is of interest."""
         spoken = event.flow.context
         if not isinstance(spoken, FlowState | Over):
             return
         if spoken.connection is None:
-            if isinstance(spoken, FlowState) and spoken.phase is not IGNORED and len(spoken.discarded) < MAX_DISCARDED:
-                spoken.discarded.append(event)
+            if isinstance(spoken, FlowState) and spoken.phase is not IGNORED:
+                spoken.note_discarded(event)
             return
         connection = spoken.connection
         direction = C2S if event.from_initiator is spoken.client_is_initiator else S2C
         if event.reason == "damaged":
-            self.damaged_segments += 1
+            self.damaged_segments += count
         else:
-            connection.discarded_segments += 1
+            connection.discarded_segments += count
             connection.discarded_bytes += event.length
-            self.discarded_segments += 1
+            self.discarded_segments += count
             self.discarded_bytes += event.length
         if event.reason in _MISSING:
             if isinstance(spoken, Over):
@@ -498,7 +498,7 @@ class Dissector:
 
     def _end_of_flow(self, dialogue: FlowState, event: FlowClosed) -> Iterator[Event]:
         if event.flow.first_frame == NOT_BEGUN:
-            self.damaged_segments += len(dialogue.discarded)
+            self.damaged_segments += len(dialogue.discarded) + sum(dialogue.discarded_more.values())
             event.flow.context = None
             return
         if dialogue.phase is UNDECIDED:

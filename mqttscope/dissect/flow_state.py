@@ -34,7 +34,7 @@ LOOKS: Final = 64
 """So many pieces are looked at one by one; then a look waits until the bytes have grown by a quarter."""
 
 MAX_DISCARDED: Final = 64
-"""Discarded segments that are remembered of a flow while it is undecided."""
+"""Maximum number of discarded segments kept per flow while it is undecided; further ones are added to a similar one."""
 
 HANDSHAKE: Final = "TCP handshake"
 VERSIONS: Final = (ProtocolVersion.V5, ProtocolVersion.V3_1_1)
@@ -271,7 +271,9 @@ class FlowState:
     """Sides whose streams were reported to be over: the FIN of another may wait after a hole."""
     ending_reported: bool = False
     discarded: list[SegmentDiscarded] = field(default_factory=list)
-    """Segments that were not taken before it was known what is spoken, at most `MAX_DISCARDED`."""
+    """Segments discarded while the flow was undecided; see `note_discarded`."""
+    discarded_more: dict[int, int] = field(default_factory=dict)
+    """Number of segments that were added to one in ``discarded``, by its index."""
     counting: Counting = field(default_factory=Counting)
     """What its packets are numbered with."""
 
@@ -302,6 +304,16 @@ class FlowState:
             (self.client_stream.searching and self.client_arrivals)
             or (self.server_stream.searching and self.server_arrivals)
         )
+
+    def note_discarded(self, event: SegmentDiscarded) -> None:
+        """Keep a discarded segment; beyond `MAX_DISCARDED`, add it to one of the same direction and reason."""
+        if len(self.discarded) >= MAX_DISCARDED:
+            for index, known in enumerate(self.discarded):
+                if (known.from_initiator, known.reason) == (event.from_initiator, event.reason):
+                    self.discarded[index] = replace(known, length=known.length + event.length)
+                    self.discarded_more[index] = self.discarded_more.get(index, 0) + 1
+                    return
+        self.discarded.append(event)
 
     def settle(self) -> None:
         """Go into or out of the phase in which one of the streams looks for packets."""
@@ -334,8 +346,14 @@ class FlowState:
                 self.also_closed = OtherEnd(how, *place)
             else:
                 self.closed_by, self.closed_how, self.closed_place = who, how, place
-        elif self.closed_by not in (who, sent_by) and self.also_closed is None and place != self.closed_place:
+        elif (
+            self.closed_by not in (who, sent_by)
+            and (sent_by or how != "reset")
+            and self.also_closed is None
+            and place != self.closed_place
+        ):
             # A reset ends both directions at once: that is no other end, nor is one by the side that sent FIN before.
+            # If the sender of a reset was forgotten, it may be that side.
             self.also_closed = OtherEnd(how, *place)
 
     @property

@@ -240,7 +240,7 @@ def _length(item: StreamItem) -> int:
 MAX_OTHER_SERVERS: Final = 100
 """Servers of TLS flows that are remembered by name."""
 _MAX_PROBLEMS: Final = 100
-"""WebSocket problems that are kept of one connection."""
+"""Maximum number of WebSocket problems kept per connection; beyond it, the first of each reason and sender is kept."""
 _RESUMED: Final = (
     "version", "version_known", "version_evidence", "client_identifier", "session_identifier", "phase", "keep_alive",
     "session_expiry_interval", "maximum_qos", "retain_available", "wildcard_subscription_available",
@@ -420,7 +420,7 @@ class Transports:
             assert connection is not None
             if isinstance(one, Problem):
                 problems = _web_details(connection).setdefault("problems", [])
-                if isinstance(problems, list) and len(problems) < _MAX_PROBLEMS:
+                if isinstance(problems, list) and (len(problems) < _MAX_PROBLEMS or not _is_recorded(one, problems)):
                     problems.append(
                         {"from_client": one.from_client, "reason": one.reason, "detail": one.detail, "frame": at.frame}
                     )
@@ -515,6 +515,12 @@ def _asked(upgrade: Upgrade) -> dict[str, object]:
         "subprotocol": upgrade.subprotocol,
         "extensions": upgrade.extensions,
     }
+
+
+def _is_recorded(problem: Problem, problems: list[dict[str, object]]) -> bool:
+    """Whether a problem with the same reason and sender is recorded."""
+    wanted = (problem.from_client, problem.reason)
+    return any((known["from_client"], known["reason"]) == wanted for known in problems)
 
 
 def _web_details(connection: Connection) -> dict[str, object]:

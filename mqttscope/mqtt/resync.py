@@ -11,16 +11,17 @@ from mqttscope.mqtt.constants import RESERVED, V5, PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import PACKETS, ControlPacket
 from mqttscope.mqtt.packets import FIXED_LENGTHS, Publish
 
-MAX_BELIEVED: Final[dict[int, int]] = {PacketType.CONNECT: 65_536, PacketType.PUBLISH: 65_536}
-"""Longest packet by type that a search waits for; what is longer is no place to begin at."""
-MAX_BELIEVED_OTHER: Final = 4096
-"""The same for all other types."""
+MAX_BELIEVED: Final = 65_536
+"""Maximum length of a CONNECT or PUBLISH at which a search begins."""
+MAX_BELIEVED_OTHER: Final = 4_096
+"""Maximum length of any other packet at which a search begins."""
 
 _STARTS: Final = re.compile(rb"[\x10\x20\x30-\x35\x38-\x3d\x40\x50\x62\x70\x82\x90\xa2\xb0\xc0\xd0\xe0\xf0]")
 """First bytes that the table of fixed header flags allows."""
 _NAMES: Final = (b"\0\x04MQ", b"\0\x06MQ")
 _PUBLISH: Final = PacketType.PUBLISH
 _AUTH: Final = PacketType.AUTH
+_MAY_BE_LONG: Final = (PacketType.CONNECT, PacketType.PUBLISH)
 _WITH_A_TOPIC: Final = (PacketType.PUBLISH, PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE)
 _TAKEN: Final = 0
 _REFUSED: Final = -1
@@ -74,7 +75,7 @@ def _judge(data: bytes, at: int, end: int, version: ProtocolVersion, *, final: b
                 return _REFUSED
             if verdict != _TAKEN or (second and data[body : body + 2] != b"\0\0"):
                 return verdict
-        if stop - at > MAX_BELIEVED.get(kind, MAX_BELIEVED_OTHER):
+        if stop - at > (MAX_BELIEVED if kind in _MAY_BE_LONG else MAX_BELIEVED_OTHER):
             return _REFUSED
         if stop > end:
             return _REFUSED if final else stop

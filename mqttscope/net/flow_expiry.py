@@ -59,10 +59,10 @@ class FlowRegister:
     ``_end``.  These keep the sums, and the capture times at which a flow or the whole register is due.
     """
 
-    max_flows: int = MAX_FLOWS
-    idle_timeout_ns: int = IDLE_TIMEOUT_NS
-    max_buffered_bytes: int = MAX_BUFFERED_BYTES
-    max_buffered_segments: int = MAX_BUFFERED_SEGMENTS
+    max_flows: int = field(default_factory=lambda: MAX_FLOWS)
+    idle_timeout_ns: int = field(default_factory=lambda: IDLE_TIMEOUT_NS)
+    max_buffered_bytes: int = field(default_factory=lambda: MAX_BUFFERED_BYTES)
+    max_buffered_segments: int = field(default_factory=lambda: MAX_BUFFERED_SEGMENTS)
     budget: Budget = field(default_factory=Budget)
     """Of all flows together, and of those who read them."""
     verify_checksums: bool = True

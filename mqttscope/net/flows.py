@@ -48,16 +48,14 @@ from mqttscope.net.tcp_clock import NO_STAMP, time_stamp
 
 EARLY_NS: Final = 200_000_000
 """Frames come out of order by no more than this, also between two interfaces with buffers of their own."""
-MAX_VIEWS: Final = 16
-"""Direction keys with other tags under which one flow is known."""
+MAX_VIEWS: Final = 8
+"""Maximum number of other tags or tunnels in which one flow is recognised."""
 MAX_KEPT_SEGMENTS: Final = 64
 """Segments of a flow that are kept while it is not clear which connection they belong to."""
 MAX_KEPT_BYTES: Final = 256 * 1024
 YOUNG_NS: Final = 1_000_000_000
 """So long after its first segment a flow that was joined in the middle may have had bytes under way."""
 
-_KEPT_NS: Final = {Verdict.AGAIN: VIEW_NS, Verdict.APART: COPY_NS, Verdict.EARLY: EARLY_NS}
-"""Maximum time for which segments are kept; a SYN, and data after a reset, as long as a flow that ended."""
 _VIEW_BEGINNING: Final = 2
 """Minimum number of repeated segments with data or SYN that show a second view if a SYN is among them."""
 _LITTLE_BEHIND: Final = (1 << 32) - START_WINDOW
@@ -410,8 +408,9 @@ class FlowTable(FlowRegister):
             self._route(segment, events)
             return
         if not flow.kept:
-            knocks = doubt is Verdict.APART and segment.flags & SYN
-            until = segment.timestamp_ns + (LINGER_NS if knocks else _KEPT_NS.get(doubt, LINGER_NS))
+            apart_ns = LINGER_NS if segment.flags & SYN else COPY_NS
+            waits = {Verdict.AGAIN: VIEW_NS, Verdict.APART: apart_ns, Verdict.EARLY: EARLY_NS}
+            until = segment.timestamp_ns + waits.get(doubt, LINGER_NS)
             if segment.capture != flow.last_capture:
                 until = max(until, flow.last_timestamp_ns)
             flow.doubt, flow.kept_until_ns = doubt, until
@@ -495,7 +494,7 @@ class FlowTable(FlowRegister):
             return None
         flow, half, peer, from_initiator = entry
         apart = segment.timestamp_ns - flow.last_timestamp_ns > VIEW_NS
-        if apart or len(flow.views) >= MAX_VIEWS or not is_view(half, peer, segment):
+        if apart or len(flow.views) >= 2 * MAX_VIEWS or not is_view(half, peer, segment):
             return None
         for key in (segment.key, reverse_key(segment.key)):
             flow.views.append(key)

@@ -60,9 +60,9 @@ class FragmentTable:
     datagram too, because its identification may belong to another one then.
     """
 
-    max_datagrams: int = MAX_DATAGRAMS
-    max_bytes: int = MAX_BYTES
-    timeout_ns: int = TIMEOUT_NS
+    max_datagrams: int = field(default_factory=lambda: MAX_DATAGRAMS)
+    max_bytes: int = field(default_factory=lambda: MAX_BYTES)
+    timeout_ns: int = field(default_factory=lambda: TIMEOUT_NS)
     datagrams: dict[bytes, Datagram] = field(default_factory=dict)
     """Incomplete datagrams by their key, the oldest first."""
     held: int = 0

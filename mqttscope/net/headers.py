@@ -28,7 +28,7 @@ MAX_OFFLOAD_LENGTH: Final = 524_288
 """Longest IP datagram, in bytes, believed where the IP header announces a length of 0 (Linux's GSO_MAX_SIZE)."""
 
 NOT_TCP: Final = NotSegment("not_tcp", "the IP datagram holds no TCP segment")
-TOO_MANY_TUNNELS: Final = NotSegment("not_tcp", f"more than {MAX_TUNNELS} nested tunnels")
+TOO_MANY_TUNNELS: Final = NotSegment("malformed", f"more than {MAX_TUNNELS} nested tunnels")
 IP_TRUNCATED: Final = NotSegment("truncated", "the capture's snap length cut the frame inside the IP headers")
 IP_SHORT: Final = NotSegment("malformed", "the frame ends inside the IP headers")
 IP_VERSION: Final = NotSegment("malformed", "the IP version is not the one that the link layer announced")

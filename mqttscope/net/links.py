@@ -16,7 +16,7 @@ from typing import Final, Literal
 from mqttscope.net.segment import NotSegment, unread
 
 MAX_LAYERS: Final = 16
-"""How many tags, label stacks, LLC, PPP and bridged headers one frame may nest."""
+"""Maximum number of nested tags, label stacks, LLC, PPP and Ethernet headers in a frame."""
 MAX_LABELS: Final = 32
 MAX_ATTRIBUTES: Final = 64
 """How many attributes of an NFLOG frame are looked at."""
@@ -31,6 +31,7 @@ LINK_TRUNCATED: Final = NotSegment("truncated", "the capture's snap length cut t
 LINK_MALFORMED: Final = NotSegment("malformed", "the frame ends inside the link layer headers")
 TOO_MANY_LAYERS: Final = NotSegment("malformed", f"more than {MAX_LAYERS} nested link layer headers")
 TOO_MANY_LABELS: Final = NotSegment("malformed", f"more than {MAX_LABELS} MPLS labels")
+TOO_MANY_ATTRIBUTES: Final = NotSegment("malformed", f"no datagram among the first {MAX_ATTRIBUTES} NFLOG attributes")
 
 IPV4: Final = 0x0800
 IPV6: Final = 0x86DD
@@ -69,7 +70,7 @@ def ethertype(data: bytes, kind: int, offset: int, stop: int, end: int, encapsul
     (RFC 3032), PPPoE sessions (RFC 2516), PPP, 802.3 with LLC/SNAP, bridged Ethernet, 802.1ah, HSR tags (IEC 62439-3;
     PRP has a trailer, which no IP length counts), MACsec (802.1AE) where it only protects what it carries.
     """
-    for _ in range(MAX_LAYERS):
+    for _ in range(MAX_LAYERS + 1):
         if kind == IPV4:
             return 4, offset, end, encapsulation
         if kind == IPV6:
@@ -238,7 +239,7 @@ def _nflog(data: bytes, offset: int, stop: int, end: int) -> Located:
         if length < 4:
             return LINK_MALFORMED
         offset += length + 3 & ~3
-    return NOT_IP
+    return TOO_MANY_ATTRIBUTES
 
 
 def _pktap(data: bytes, offset: int, stop: int, end: int) -> Located:

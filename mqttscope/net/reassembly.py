@@ -428,10 +428,10 @@ class HalfStream:
             return
         if self.state is HELD:
             start = self.locate(sequence)
-            if -START_WINDOW <= start < 0:
+            if is_earlier := -START_WINDOW <= start < 0:
                 self._insert(start, payload, missing, report)
             self.release(report)
-            if start < 0:
+            if is_earlier:
                 return
         start = self.locate(sequence)
         length = len(payload) + missing
@@ -536,7 +536,8 @@ class HalfStream:
     def _rebase(self, shift: int) -> None:
         """Make stream offset ``shift`` the new 0; only before anything was delivered."""
         self.sequence = advance(self.sequence, shift)
-        self.acknowledged = max(0, self.acknowledged - shift)
+        if self.acknowledged or self.state is not HELD:  # else nobody has acknowledged the held start
+            self.acknowledged = max(0, self.acknowledged - shift)
         self.sent = max(0, self.sent - shift)
         self.fin_offset = max(-1, self.fin_offset - shift) if self.fin_offset >= 0 else -1
         self.buffer.shift(shift)

@@ -576,8 +576,6 @@ class WebSocket:
             self.handshake = None
 
 
-MAX_SEARCH_BYTES: Final = 64 * 1024
-"""Maximum payload of a frame that ends a search, and so the maximum that a search holds beside a header."""
 MAX_COMPRESSED_BYTES: Final = 4 * 1024
 """Maximum compressed payload of a frame that ends a search, and maximum of its inflated bytes that are judged."""
 MAX_LOOKED_AT: Final = 64
@@ -649,7 +647,7 @@ def _is_frame(side: Side, data: bytes, at: int) -> bool | None:
     if end - at < 2:
         return None
     length, masked, body = data[at + 1] & 0x7F, data[at + 1] >= 0x80, at + 2
-    if masked is not side.from_client or length in (0, 127):  # a frame of 127 is too long
+    if masked is not side.from_client or length in (0, 127):  # a length of 127: 64 KiB or more, too much to hold
         return False
     if length == 126:
         body += 2
@@ -658,7 +656,7 @@ def _is_frame(side: Side, data: bytes, at: int) -> bool | None:
         length = int.from_bytes(data[at + 2 : body], "big")
         if length < 126:
             return False
-    if length > (MAX_COMPRESSED_BYTES if compressed else MAX_SEARCH_BYTES):
+    if compressed and length > MAX_COMPRESSED_BYTES:
         return False
     key = data[body : body + 4] if masked else b""
     body += 4 if masked else 0

@@ -44,7 +44,7 @@ _SPLIT: Final = frozenset(net >> 24 for net, _, length in _CLASSES if length > 8
 _DIGITS: Final = (range(10), range(10, 100), range(100, 256))
 """Octets by the number of their digits."""
 _MAX_TURNS: Final = 64
-"""How often a text or an address of a link layer is drawn again."""
+"""Times a text or an address of a link layer is drawn; then zeros take its place."""
 IPV4_TEXT: Final = re.compile(rb"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?![\d.])")
 _WORD: Final = re.compile(rb"[0-9A-Fa-f:.]{3,}")
 _DIGIT: Final = re.compile(rb"[0-9A-Fa-f]")
@@ -121,17 +121,15 @@ class Addresses:
             return _SOLICITED_MAC + self._moved(raw[3:], 0, b"node ")
         if not any(raw) or raw[0] & 1:
             return raw
-        made = self._made.get(raw)
+        if raw in self._made:
+            return self._made[raw]
         for turn in range(_MAX_TURNS):
-            if made is not None:
-                break
             drawn = self._names.stream(b"mac" + bytes(turn), raw, len(raw))
             # Locally administered: no vendor made it.
             drawn = bytes((drawn[0] & 0xFC | 0x02,)) + drawn[1:]
-            if turn == _MAX_TURNS - 1 or self._is_free(drawn):
-                made = drawn
-        assert made is not None
-        return self._keep(raw, made)
+            if self._is_free(drawn):
+                return self._keep(raw, drawn)
+        return self._keep(raw, bytes(len(raw)))
 
     def text(self, raw: bytes) -> bytes:
         """A text with other IPv4 addresses, of the same length."""
@@ -187,6 +185,8 @@ class Addresses:
             made = draw(raw, b"address" + bytes(turn))
             if made != raw and made not in self._taken and self._is_free(_packed(made)):
                 break
+        else:
+            made = _DIGIT.sub(b"0", raw)
         self._texts[raw] = made
         self._taken.add(made)
         return made

@@ -27,9 +27,9 @@ from mqttscope.net.websocket import MessageData
 SHORTEST: Final = 4
 """Bytes of the shortest form that is looked for: shorter ones stand everywhere by chance."""
 MAX_STREAMS: Final = 100_000
-"""Directions of which the last bytes are remembered."""
+"""Directions of which the last bytes are remembered; those of the one that was silent longest are forgotten."""
 GATHERED_BYTES: Final = 1 << 16
-"""Bytes of a stream that are gathered before they are looked through together."""
+"""Bytes of a stream that are gathered at most before they are looked through together."""
 MAX_GATHERED_BYTES: Final = 1 << 24
 """Bytes of all streams that are gathered at most."""
 _GROUP: Final = 3
@@ -89,6 +89,8 @@ class Check:
         self._tail = b""
         self._gathered: dict[bytes, bytearray] = {}
         self._size = 0
+        self.forgotten = 0
+        """Directions whose last bytes were forgotten: a secret that goes on after them is not found."""
         self._flows = FlowTable()
         self._fragments = FragmentTable()
         self._frame = 0
@@ -145,20 +147,27 @@ class Check:
             self._stream(_WEB + key, one.data)
 
     def _stream(self, key: bytes, data: bytes) -> None:
-        gathered = self._gathered.get(key)
+        gathered = self._gathered.pop(key, None)
         if gathered is None:
             if len(self._gathered) >= MAX_STREAMS:
-                first = next(iter(self._gathered))
-                self._look(first)
-                del self._gathered[first]
-            gathered = self._gathered[key] = bytearray()
+                self._forget(next(iter(self._gathered)))
+            gathered = bytearray()
+        # The one that was silent longest is the first.
+        self._gathered[key] = gathered
         gathered += data
         self._size += len(data)
-        if len(gathered) >= GATHERED_BYTES:
+        if len(gathered) > GATHERED_BYTES:
             self._look(key)
-        if self._size >= MAX_GATHERED_BYTES:
+        if self._size > MAX_GATHERED_BYTES:
             for one in list(self._gathered):
                 self._look(one)
+            while self._size > MAX_GATHERED_BYTES // 2 and len(self._gathered) > 1:
+                self._forget(next(iter(self._gathered)))
+
+    def _forget(self, key: bytes) -> None:
+        self._look(key)
+        self._size -= len(self._gathered.pop(key))
+        self.forgotten += 1
 
     def _look(self, key: bytes) -> None:
         """Look through what was gathered of a stream, and keep its end, with which a secret may begin."""

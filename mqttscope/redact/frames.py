@@ -46,6 +46,7 @@ _KEPT_OPTIONS: Final = {2: (4,), 3: (3,), 4: (2,), 5: (10, 18, 26, 34), 8: (10,)
 _TUNNEL_TAG: Final = 0x0FFE
 MAX_TUNNELS: Final = 4_094
 """Tunnels that are kept apart; further ones share a tag."""
+_SHARED_TAG: Final = 4_095
 BuildFrame = Callable[..., bytes]
 """`capture.write.ip_frame`."""
 
@@ -195,6 +196,8 @@ class Frames:
         self._tunnels: dict[bytes, int] = {}
         self.rebuilt = 0
         """Frames whose tunnel or link layer was taken off."""
+        self.sharing = 0
+        """Frames of tunnels that are not kept apart."""
 
     def survey(self, frame: Frame, found: Segment | Fragment | NotSegment) -> None:
         """Note the addresses of a frame, all of which no other address may become."""
@@ -324,12 +327,19 @@ class Frames:
         kind = RAW
         tag = key[2 * size + 4 : -1]
         if tag:
-            number = self._tunnels.setdefault(tag, min(len(self._tunnels) + 1, MAX_TUNNELS))
+            number = self._tunnel(tag)
             head = bytes(12) + b"\x88\xa8" + _TUNNEL_TAG.to_bytes(2, "big") + b"\x81\0" + number.to_bytes(2, "big")
             head += _IP_TYPES[size == 16]
             data[:0] = head
             payload, checksum, kind = payload + len(head), checksum + len(head), ETHERNET
         return self._made(frame, data, found, payload, checksum, kind)
+
+    def _tunnel(self, tag: bytes) -> int:
+        """The number that stands for a tunnel."""
+        if tag not in self._tunnels and len(self._tunnels) >= MAX_TUNNELS:
+            self.sharing += 1
+            return _SHARED_TAG
+        return self._tunnels.setdefault(tag, len(self._tunnels) + 1)
 
     def _address(self, raw: bytes) -> bytes:
         treatment = self._choice.of_kind(Value.ADDRESSES)

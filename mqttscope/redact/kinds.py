@@ -101,7 +101,6 @@ class Choice:
             self.sizes[kind] += times * size
 
 
-def filler(length: int, salt: int = 0) -> bytes:
+def filler(length: int) -> bytes:
     """So many bytes that say nothing and begin no packet."""
-    letter = FILLER[salt % len(FILLER)]
-    return bytes((letter,)) * length
+    return FILLER[:1] * length

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from itertools import product
 from typing import Final
 
 from mqttscope.mqtt.codec import decode, packet_end, trace
@@ -77,8 +76,7 @@ _FEATURES: Final = re.compile(
 """First levels by which brokers name what they offer."""
 _SHARE: Final = re.compile(rb"share(?=/)")
 MAX_KEPT: Final = 4
-"""Bytes of a damaged packet that stay after the fields that could be read, at most: a length and what is around it."""
-MAX_SALTS: Final = 3
+"""Bytes of a damaged packet that stay after the fields that could be read, at most: those of a length."""
 
 
 class Packets:
@@ -136,14 +134,12 @@ class Packets:
         topic = self.value(Value.TOPICS, raw[start:after])
         return raw[:start] + topic + raw[after:begin] + self.value(Value.PAYLOADS, raw[begin:])
 
-    def _by_fields(
-        self, raw: bytes, version: ProtocolVersion, salt: int = 0, *, numbers: bool = True
-    ) -> tuple[bytes, int]:
+    def _by_fields(self, raw: bytes, version: ProtocolVersion, *, numbers: bool = True) -> tuple[bytes, int]:
         """A packet by the fields that can be read of it, and where these end.
 
         ``numbers``: whether those stay that say nothing of the layout.
         """
-        made = bytearray(filler(len(raw), salt))
+        made = bytearray(filler(len(raw)))
         read = 0
         for span in trace(raw, version):
             start, end, name = span.start, span.end, span.field.rpartition(".")[2].partition("[")[0]
@@ -202,9 +198,9 @@ class Packets:
         doubtful = isinstance(found, Malformed) and not found.complete
         counts, sizes = self._choice.counts.copy(), self._choice.sizes.copy()
         best = b""
-        for numbers, salt in product((False, True) if doubtful else (True,), range(MAX_SALTS)):
+        for numbers in (False, True) if doubtful else (True,):
             self._choice.counts, self._choice.sizes = counts.copy(), sizes.copy()
-            made, read = self._by_fields(raw, version, salt, numbers=numbers)
+            made, read = self._by_fields(raw, version, numbers=numbers)
             best = best or made
             places = {read}
             if isinstance(found, Malformed):

@@ -69,9 +69,14 @@ class Direction:
     history: deque[Piece] = field(default_factory=lambda: deque(maxlen=HISTORY))
     highest: int = -1
     """Sequence number after the furthest byte so far, -1 before the first."""
+    ended: bool = False
+    """Its connection is over: what still waits is of no packet that anybody reads."""
+    forgotten: int = 0
+    """Pieces that did not wait until somebody knew them, for lack of room."""
 
     def add(self, frame: MovedFrame, start: int, payload: bytes, put: Put) -> None:
         """Take the payload of a segment, which is filler in its frame, and fill in what is known of it."""
+        self.ended = False
         length = len(payload)
         piece = Piece(frame, start, payload, bytearray(filler(length)), bytearray(length), length)
         end = (start + length) & 0xFFFFFFFF
@@ -90,6 +95,7 @@ class Direction:
                 self.again.append(piece)
                 return
         if len(self.waiting) >= MAX_WAITING:
+            self.forgotten += len(self.waiting) - MAX_WAITING // 2
             self.end(MAX_WAITING // 2)
         self.waiting.append(piece)
 
@@ -141,9 +147,10 @@ class Direction:
         if self.waiting and distance((self.waiting[0].start + len(self.waiting[0].original)) & 0xFFFFFFFF, end) >= 0:
             self._sort_out(lambda piece: distance((piece.start + len(piece.original)) & 0xFFFFFFFF, end) >= 0)
 
-    def end(self, kept: int = KEPT_PIECES) -> None:
-        """Forget what waits, but for the last pieces."""
-        del self.waiting[: max(0, len(self.waiting) - kept)]
+    def end(self, kept: int | None = None) -> None:
+        """Forget what waits, but for the last pieces: `KEPT_PIECES` unless given."""
+        self.ended = kept is None
+        del self.waiting[: max(0, len(self.waiting) - (KEPT_PIECES if kept is None else kept))]
 
     def _sort_out(self, done: Callable[[Piece], bool]) -> None:
         left = []
@@ -193,10 +200,10 @@ _HEADER: Final = "<qHII4sB"
 class Spool:
     """Frames in their order."""
 
-    def __init__(self, file: BinaryIO, memory_bytes: int = MEMORY_BYTES) -> None:
+    def __init__(self, file: BinaryIO, memory_bytes: int | None = None) -> None:
         """``file``: empty and seekable; frames that do not fit into memory go there."""
         self._file = file
-        self._limit = memory_bytes
+        self._limit = MEMORY_BYTES if memory_bytes is None else memory_bytes
         self._held = 0
         self._end = 0
         self._frames: deque[MovedFrame] = deque()

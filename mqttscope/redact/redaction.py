@@ -90,6 +90,7 @@ class Redaction:
         """Frames."""
         self.unfit = 0
         """Compressed messages that could not be made as long as they were."""
+        self._forgotten = 0
         self.dissector = Dissector(options)
         self.dissector.watch(self._watch, self._watch_frames)
         self._spool = Spool(file)
@@ -176,7 +177,8 @@ class Redaction:
         if direction is None:
             direction = self._directions[key] = Direction(self.choice.count_again)
             if len(self._directions) > MAX_DIRECTIONS:
-                self._directions.popitem(last=False)
+                _, silent = self._directions.popitem(last=False)
+                self._forgotten += silent.forgotten + (0 if silent.ended else len(silent.waiting))
         else:
             self._directions.move_to_end(key)
         if segment.payload:
@@ -200,6 +202,11 @@ class Redaction:
         self._webs = {key: one for key, one in self._webs.items() if not _is_over(one.dialogue)}
         self._secured = {key: one for key, one in self._secured.items() if not _is_over(one.dialogue)}
         self._check_at = 2 * (len(self._webs) + len(self._secured)) + MIN_CHECKED
+
+    @property
+    def forgotten(self) -> int:
+        """Segments that did not wait until they were understood, for lack of room: they stay filler."""
+        return self._forgotten + sum(direction.forgotten for direction in self._directions.values())
 
     def close(self) -> None:
         for event in self.dissector.close():

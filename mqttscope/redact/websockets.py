@@ -20,9 +20,9 @@ from mqttscope.redact.kinds import BLANK, filler
 from mqttscope.redact.pseudonyms import Pseudonyms
 
 MAX_BUFFER: Final = 2 * MAX_HEADER_BYTES
-"""Bytes between two payloads that are looked at; more than heads and control frames take is filler."""
+"""Bytes between two payloads that are looked at, more than heads and control frames take; others are filler."""
 MAX_MESSAGE: Final = 1 << 22
-"""Bytes of a compressed message, inflated, up to which it is compressed again."""
+"""Bytes of a compressed message, inflated, up to which it is compressed again; a longer one is filler."""
 _TAIL: Final = b"\0\0\xff\xff"
 _LEVELS: Final = (9, 6, 1)
 _STRATEGIES: Final = (
@@ -97,8 +97,11 @@ class WebStream:
         """Take bytes of TCP, before they are read."""
         if self.base < 0:
             self.base = self.place = offset
-        if offset != self.place + len(self.buffer) or len(self.buffer) > MAX_BUFFER:
+        # A compressed frame has to be complete.
+        room = MAX_BUFFER if self.inflater is None else max(MAX_BUFFER, MAX_MESSAGE)
+        if offset != self.place + len(self.buffer) or len(self.buffer) > room:
             self._walk(len(self.buffer))
+            self.unfit += len(self.buffer) > room
             self.buffer.clear()
             self.place = offset
         self.buffer += data
@@ -222,6 +225,8 @@ class WebStream:
         if error is None and len(plain) <= MAX_MESSAGE:
             made = bytearray(filler(len(plain)))
             self.messages.append(_Message(start, plain, made, bytearray(len(plain)), pieces))
+        elif error is None:
+            self.unfit += 1
 
     def _compress(self, message: _Message) -> None:
         length = sum(len(raw) for _, _, raw in message.pieces)

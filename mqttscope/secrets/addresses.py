@@ -21,7 +21,7 @@ from mqttscope.secrets.names import PAIRS, WORDS
 
 REDACTED = "***"
 MAX_DECODED = 8
-"""How often a text is decoded; nobody decodes as often."""
+"""Times a text is decoded; what is encoded more often is hidden."""
 BROKER_SCHEMES = ("mqtt", "mqtts", "ws", "wss")
 """Schemes whose addresses name no files: of their paths, all that may be a token is hidden."""
 
@@ -29,6 +29,7 @@ Span = tuple[int, int]
 Find = Callable[[str], Iterable[Span]]
 
 _ENCODED = re.compile("%([0-9A-Fa-f]{2})")
+_RUN = re.compile(r"[^\s'\"<>]+")
 _SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://")
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://[^\s'\"<>]*")
 _PASSWORD = re.compile(
@@ -107,6 +108,8 @@ def _everywhere(text: str, find: Find) -> list[Span]:
     found: list[Span] = []
     for reading, places in _readings(text):
         found += [(places[start], places[end]) for start, end in find(reading) if start < end]
+    # What is encoded more often than `MAX_DECODED` times may hold a secret.
+    found += [(places[start], places[end]) for start, end in _encoded_runs(reading)]
     joined: list[Span] = []
     for start, end in sorted(found):
         if joined and start <= joined[-1][1]:
@@ -114,6 +117,12 @@ def _everywhere(text: str, find: Find) -> list[Span]:
         else:
             joined.append((start, end))
     return joined
+
+
+def _encoded_runs(text: str) -> Iterator[Span]:
+    """Runs of characters without blanks and quotes, of which some are percent-encoded."""
+    if _ENCODED.search(text) is not None:
+        yield from (run.span() for run in _RUN.finditer(text) if _ENCODED.search(run[0]) is not None)
 
 
 def _readings(text: str) -> Iterator[tuple[str, list[int] | range]]:

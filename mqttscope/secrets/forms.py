@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -65,7 +65,7 @@ _LONG_WORD = b"x" * 24
 _HEXADECIMAL = re.compile(r"[0-9a-f]+|[0-9A-F]+")
 _BASE64 = re.compile(r"[A-Za-z0-9+_-]+={0,2}")
 MAX_SEARCHED = 4_096
-"""Characters of a text that are looked at, or looked at together."""
+"""Characters of a text that are looked at together."""
 OVERLAP = 512
 """Characters that are looked at again with those after them, so that few secrets are seen in halves."""
 LENGTH = 40
@@ -102,24 +102,17 @@ def is_suspect_bytes(raw: bytes) -> bool:
 
 def find_secret(text: str, *, length: int = LENGTH) -> Secret | None:
     """The first secret of a text; random hexadecimal digits or base64 count from ``length`` characters on."""
-    told = None
-    masked = text[:MAX_SEARCHED]
-    for patterns, replacement in ((_KEYS, _hide), (_PEOPLE, _hide_all)):
-        for what, pattern in patterns:
-            if pattern.search(masked):
-                told = told or what
-                masked = pattern.sub(replacement, masked)
-    for hit in _LONG.finditer(masked):
-        kind = _random(hit[0], length)
-        if kind:
-            told = told or kind
-            masked = masked.replace(hit[0], hide(hit[0]))
-    return None if told is None else Secret(told, masked)
+    secrets = [*_secrets(text, length)]
+    return Secret(secrets[0][0], without(text, _joined([part for _, part in secrets]))) if secrets else None
 
 
 def find_all(text: str, *, length: int = LENGTH) -> list[Hidden]:
     """All secrets of a text of any length, in order; they do not overlap."""
-    found: list[Hidden] = []
+    return _joined([part for _, part in _secrets(text, length)])
+
+
+def _secrets(text: str, length: int) -> Iterator[tuple[str, Hidden]]:
+    """What each secret of a text is, and its part of the text; not in order, and they may overlap."""
     for start in range(0, max(1, len(text) - OVERLAP), MAX_SEARCHED - OVERLAP):
         part = text[start : start + MAX_SEARCHED]
         if _SUSPECT.search(part) is None:
@@ -127,13 +120,14 @@ def find_all(text: str, *, length: int = LENGTH) -> list[Hidden]:
         for what, pattern in _KEYS:
             for hit in pattern.finditer(part):
                 end = len(text) if what == _PRIVATE_KEY else start + hit.end()
-                found.append(Hidden(start + hit.start(), end, hide(text[start + hit.start() : end])))
-        for _, pattern in _PEOPLE:
-            found += [Hidden(start + one.start(), start + one.end(), _hide_all(one)) for one in pattern.finditer(part)]
+                yield what, Hidden(start + hit.start(), end, hide(text[start + hit.start() : end]))
+        for what, pattern in _PEOPLE:
+            for hit in pattern.finditer(part):
+                yield what, Hidden(start + hit.start(), start + hit.end(), f"***({len(hit[0])} characters)")
         for hit in _LONG.finditer(part):
-            if _random(hit[0], length):
-                found.append(Hidden(start + hit.start(), start + hit.end(), hide(hit[0])))
-    return _joined(found)
+            what = _random(hit[0], length)
+            if what:
+                yield what, Hidden(start + hit.start(), start + hit.end(), hide(hit[0]))
 
 
 def _joined(found: list[Hidden]) -> list[Hidden]:
@@ -164,14 +158,6 @@ def hide(text: str) -> str:
 def masked(text: str) -> str:
     found = find_secret(text)
     return text if found is None else found.masked
-
-
-def _hide(hit: re.Match[str]) -> str:
-    return hide(hit[0])
-
-
-def _hide_all(hit: re.Match[str]) -> str:
-    return f"***({len(hit[0])} characters)"
 
 
 def _random(word: str, length: int) -> str:
@@ -232,8 +218,8 @@ _WITH_LINE: Final = ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "npm
 """How access tokens with an underscore begin: less would be in many payloads of a few kilobytes."""
 _WITH_DASH: Final = ("sk-", "glpat-", "xapp-", "xoxa-", "xoxb-", "xoxp-", "xoxr-", "xoxs-")
 _FIRST_BYTES: Final = frozenset(bytes((one,)) for one in FIRST_BYTES)
-MAX_UNPACKED: Final = 1 << 16
-"""Bytes of what comes out of a compressed payload that are looked at."""
+MAX_UNPACKED: Final = 1 << 20
+"""Bytes of what comes out of a compressed payload that are looked at; a payload that holds more is hidden."""
 _ESCAPED: Final = re.compile("%[2-7]|&(?:#|[qalg])|\\\\u")
 _COMMAND_OPTIONS: Final = (" -P ", " -p ", " -u ", " -pw ", "--user")
 
@@ -299,12 +285,15 @@ def token_ranges(data: bytes, start: int = 0, shown: int | None = None) -> list[
     kinds = suspicions(part)
     if not kinds:
         return []
+    if kinds & COMPRESSED and _may_hold_credential(part):
+        # Whoever has the bytes can unpack them.
+        return [(start, len(data))]
+    return [(start + first, start + last) for first, last in _plain_ranges(part, kinds)]
+
+
+def _plain_ranges(part: bytes, kinds: int) -> list[tuple[int, int]]:
+    """Ranges of bytes that are credentials of some kinds, but for those that are compressed."""
     found = []
-    if kinds & COMPRESSED:
-        unpacked = unpack(part, MAX_UNPACKED)
-        if unpacked is not None and unpacked.steps and token_ranges(unpacked.data):
-            # Whoever has the bytes can unpack them.
-            return [(start, len(data))]
     others = kinds & ~(NAMED | COMPRESSED)
     if others:
         for hit in _credentials(others).finditer(part):
@@ -317,7 +306,19 @@ def token_ranges(data: bytes, start: int = 0, shown: int | None = None) -> list[
         from mqttscope.secrets.notations import named_values
 
         found += named_values(part.decode("latin-1"))
-    return [(start + first, start + last) for first, last in joined(found)]
+    return joined(found)
+
+
+def _may_hold_credential(compressed: bytes) -> bool:
+    """Whether a credential comes out of compressed bytes, or more than is looked at."""
+    unpacked = unpack(compressed, MAX_UNPACKED + 1)
+    if unpacked is None or not unpacked.steps:
+        return False
+    content = unpacked.data
+    again = unpack(content, 1)
+    if len(content) > MAX_UNPACKED or (again is not None and again.steps):
+        return True
+    return bool(_plain_ranges(content, suspicions(content)))
 
 
 def _is_basic(encoded: bytes) -> bool:

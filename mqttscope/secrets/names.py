@@ -30,7 +30,7 @@ STEMS: Final = ("pass", "pwd", "psk", "secret", "token", "credential", "sig", "a
 VARIABLE: Final = "MQTTSCOPE_SECRET_WORDS"
 """Further last words, with commas between them: the configuration sets it, and so may a user of the library."""
 MAX_NAME: Final = 80
-"""Characters of the longest name that is looked at; of longer ones, the last ones."""
+"""Characters of the longest name that is judged whole; a longer one is judged by its last ones."""
 MIN_DIGITS: Final = 4
 """Digits of the shortest number that is a secret: ``"tokens": 12`` is none."""
 
@@ -77,19 +77,24 @@ def more_stems() -> tuple[str, ...]:
 
 def is_secret_name(name: str) -> bool:
     """Whether a value of this name is a secret, whatever it looks like."""
-    return _judge(name[-MAX_NAME:])[0]
+    return _judge(name[-MAX_NAME:], len(name) > MAX_NAME)[0]
 
 
 def is_doubtful_name(name: str) -> bool:
     """Whether a value of this name is a secret if it looks like one."""
-    return _judge(name[-MAX_NAME:])[1]
+    return _judge(name[-MAX_NAME:], len(name) > MAX_NAME)[1]
 
 
 @lru_cache(8192)
-def _judge(name: str) -> tuple[bool, bool]:
+def _judge(name: str, is_cut: bool) -> tuple[bool, bool]:
+    """Whether a name is that of a secret, and whether its value decides; ``is_cut``: the name has more before it."""
     words = [word.lower() for word in _SPLIT.findall(name)]
+    count = len(words)
     while words and words[-1] in GENERIC:
         words.pop()
+    if is_cut and len(words) < count and len(words) <= 2:
+        # The words that decide are cut, or missing.
+        return True, False
     if not words:
         return False, False
     last = words[-1]

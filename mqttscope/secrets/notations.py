@@ -25,25 +25,26 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import count
 from typing import Final
 
-from mqttscope.secrets.names import GENERIC, MAX_NAME, MIN_DIGITS, is_doubtful_name, is_secret_name, stems
+from mqttscope.secrets.names import GENERIC, MIN_DIGITS, is_doubtful_name, is_secret_name, stems
 
 MIN_SPOKEN: Final = 6
 """Characters of the shortest value in prose."""
 MIN_DOUBTFUL: Final = 8
 """Characters of the shortest value of a doubtful name that is a secret, if it is no number."""
 MAX_NESTED: Final = 1 << 16
-"""Characters of an object or array under the name of a secret that are looked at."""
-MAX_ASIDE: Final = 400
-"""Characters between a name and its value in a pair."""
+"""Characters of a value that holds others, under the name of a secret, that are looked at; all after them is hidden."""
 MAX_BLOCK_LINES: Final = 1_000
-"""Lines of a block or a table that are looked at."""
+"""Lines of a block or a table that are looked at; all after them is hidden."""
+LINE_HEAD: Final = 192
+"""More characters than `_BEGINS_LINE` finds at most."""
 
 Ranges = list[tuple[int, int]]
 
 _OF_NAMES: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
-_REST_OF_NAME = re.compile(rf"[A-Za-z0-9_.\-]{{0,{MAX_NAME}}}")
+_REST_OF_NAME = re.compile(r"[A-Za-z0-9_.\-]*")
 _GENERIC_BEHIND = re.compile(rf" (?:{'|'.join(sorted(GENERIC))})(?![A-Za-z])", re.IGNORECASE)
 _WORD_BEFORE = re.compile(r"([A-Za-z0-9]{1,20})[ /]$", re.ASCII)
 _BEHIND = re.compile(
@@ -65,7 +66,9 @@ _NEXT_PAIR = re.compile(r"[&;,\s]\s*[\"']?[A-Za-z_][\w .\-]{0,40}=", re.ASCII)
 _COMMENT = re.compile(r"\s#.*$")
 _SCHEME = re.compile(r"(?:bearer|basic|digest|token|apikey|sharedaccesssignature|aws4-hmac-sha256)\s+", re.IGNORECASE)
 _BEGINS_LINE = re.compile(
-    r"(?:^|[\r\n\x00-\x1f\x7f-\xff])[ \t]{0,64}(?:(?:export|set|env|[-#;*>]|//)[ \t]{1,8}){0,3}[\"'`]?$", re.IGNORECASE
+    r"(?:^|[\r\n\x00-\x1f\x7f-\xff]|[ \t]{64})[ \t]{0,64}"
+    r"(?:(?:export|set|env|[-#;*>]|//)[ \t]{1,8}){0,3}[\"'`]?$",
+    re.IGNORECASE,
 )
 _SPOKEN = re.compile(r"\d|[a-z][A-Z]")
 _SAID = re.compile(
@@ -112,7 +115,7 @@ def named_values(text: str, *, told: bool = False) -> Ranges:
 
 def _found(text: str, told: bool) -> Iterator[tuple[int, int]]:
     hits = _searching(stems())
-    at, has_name = 0, False
+    at, has_name, marks = 0, False, _Marks(text)
     while (hit := hits.search(text, at)) is not None:
         start = _begin_of_name(text, hit.start(), at)
         at = end = _end_of_name(text, hit.end())
@@ -125,12 +128,15 @@ def _found(text: str, told: bool) -> Iterator[tuple[int, int]]:
             end = behind.end()
         sure = is_secret_name(name)
         if sure or is_doubtful_name(name):
-            has_name = True
-            for first, last in _values(text, start, end, told):
+            has_name, marks.is_sure = True, sure
+            for first, last in _values(text, start, end, told, marks):
                 if first == last or sure or _looks_secret(text[first:last]):
                     # What was looked at is not looked at again; an empty range says no more than that.
                     yield first, last
                     at = max(at, last)
+            for first, last in marks.take_beside():
+                if sure or _looks_secret(text[first:last]):
+                    yield first, last
     if told:
         return
     if has_name:
@@ -143,8 +149,7 @@ def _found(text: str, told: bool) -> Iterator[tuple[int, int]]:
 
 
 def _begin_of_name(text: str, at: int, least: int) -> int:
-    before = text[max(least, at - MAX_NAME) : at]
-    return at - len(before) + len(before.rstrip(_OF_NAMES))
+    return least + len(text[least:at].rstrip(_OF_NAMES))
 
 
 def _end_of_name(text: str, at: int) -> int:
@@ -160,24 +165,24 @@ def _looks_secret(value: str) -> bool:
     return len(value) >= MIN_DOUBTFUL and any(map(str.isdigit, value)) and any(map(str.isalpha, value))
 
 
-def _values(text: str, start: int, end: int, told: bool) -> Iterator[tuple[int, int]]:
+def _values(text: str, start: int, end: int, told: bool, marks: _Marks) -> Iterator[tuple[int, int]]:
     """Where the values of a name stand."""
     if (
         not told
         and start
         and (text[start - 1] == "<" or (text[start - 1] == ":" and "<" in text[max(0, start - 40) : start]))
     ):
-        yield from _element(text, start, end)
+        yield from _element(text, start, end, marks)
         return
     behind = _BEHIND.match(text, end)
     assert behind is not None
     sign, at = behind["sign"], behind.end("sign") if behind["sign"] else behind.end("close")
     if not sign:
-        yield from _without_sign(text, start, end, behind.end("close"), told)
+        yield from _without_sign(text, start, end, behind.end("close"), told, marks)
         return
     at = _after_blanks(text, at)
     is_line = (
-        not told and not behind["close"] and _BEGINS_LINE.search(text, max(0, start - MAX_NAME), start) is not None
+        not told and not behind["close"] and _BEGINS_LINE.search(text, max(0, start - LINE_HEAD), start) is not None
     )
     if behind["lines"] is not None and text[at : at + 1] not in ('"', "'", "{", "["):
         if is_line:
@@ -211,7 +216,7 @@ def _value(text: str, at: int, sign: str, start: int, *, is_line: bool, told: bo
         return
     if _LITERAL.match(text, at) is not None:
         return
-    before = text[max(0, start - MAX_NAME) : start].rstrip(" \t\r\n\"'`\\")[-1:]
+    before = _sign_before(text, start, " \t\r\n\"'`\\")
     in_flow = sign == ":" and before in ("{", ",", "[")
     number = _NUMBER.match(text, at)
     if number is not None and (in_flow or not is_line) and sign == ":":
@@ -242,6 +247,13 @@ def _value(text: str, at: int, sign: str, start: int, *, is_line: bool, told: bo
             yield from _block(text, start, value.end())
             return
     yield at, at + len(found.rstrip())
+
+
+def _sign_before(text: str, at: int, skipped: str) -> str:
+    """The last character before a place that is none of those that are skipped."""
+    while at and text[at - 1] in skipped:
+        at -= 1
+    return text[at - 1 : at]
 
 
 def _is_spoken(value: str) -> bool:
@@ -285,31 +297,33 @@ def _nested(text: str, at: int) -> Iterator[tuple[int, int]]:
                 yield opening.end(), end
         elif _SIGN.match(text, at) is None and _LITERAL.match(sign) is None and not _is_small(sign):
             yield hit.span()
-    yield at, at
+    yield at, len(text) if depth and limit < len(text) else at
 
 
 def _is_small(number: str) -> bool:
     return len(number) < MIN_DIGITS and number.lstrip("+-").isdigit()
 
 
-def _element(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+def _element(text: str, start: int, end: int, marks: _Marks) -> Iterator[tuple[int, int]]:
     """The text of an XML element, also that of those inside, and an attribute that is the value."""
-    opened = text.find(">", end, end + MAX_ASIDE)
-    if opened < 0:
+    opened = marks.first_from(">", end)
+    if opened == len(text):
         return
-    for key in _VALUE_KEY.finditer(text, end, opened):
-        yield from _value(text, key.end(), "=", start, is_line=False, told=False)
+    if marks.is_new("tag", opened):
+        for key in _VALUE_KEY.finditer(text, end, opened):
+            yield from _value(text, key.end(), "=", start, is_line=False, told=False)
     if text[opened - 1] == "/":
         return
     limit = min(len(text), opened + MAX_NESTED)
     closed = text.find(f"</{text[start:end]}", opened, limit)
     if text[start - 1] == ":":
         closed = text.find(f":{text[start:end]}>", opened, limit)
+    after = len(text) if closed < 0 else closed
     closed = limit if closed < 0 else closed
     at = opened + 1
     if text.startswith("<![CDATA[", at):
         last = text.find("]]>", at)
-        yield at + 9, closed if last < 0 else last
+        yield at + 9, after if last < 0 else last
         return
     while at < closed:
         less = text.find("<", at, closed)
@@ -319,10 +333,10 @@ def _element(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
             yield at, stop
         greater = text.find(">", stop, closed)
         at = closed if greater < 0 else greater + 1
-    yield closed, closed
+    yield closed, after
 
 
-def _without_sign(text: str, start: int, end: int, at: int, told: bool) -> Iterator[tuple[int, int]]:
+def _without_sign(text: str, start: int, end: int, at: int, told: bool, marks: _Marks) -> Iterator[tuple[int, int]]:
     """Values that follow their name without a sign: options of commands, prose; and those that stand beside it."""
     option = text[start : start + 2] == "--" and text[at : at + 1] in (" ", "\t")
     if option and not told:
@@ -338,45 +352,55 @@ def _without_sign(text: str, start: int, end: int, at: int, told: bool) -> Itera
     if told:
         return
     quote = text[start - 1 : start]
-    before = text[max(0, start - MAX_NAME) : start].rstrip("\"'`\\ \t")[-1:]
+    before = _sign_before(text, start, "\"'`\\ \t")
     if before in (":", "=", ">"):
-        yield from _sibling(text, start, at)
+        marks.beside.extend(_siblings(text, start, at, marks))
     elif before in ("[", "(") and quote in ('"', "'") and (comma := _COMMA.match(text, at)) is not None:
         yield from _value(text, comma.end(), "=", start, is_line=False, told=False)
 
 
-def _sibling(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """The value that stands beside a name: in its object, in its XML element, or on the line before or after."""
-    first = max(text.rfind("{", max(0, start - MAX_ASIDE), start), text.rfind("<", max(0, start - MAX_ASIDE), start))
-    if first >= 0 and text[first] == "<":
-        last = text.find(">", end, end + MAX_ASIDE)
-        found = _VALUE_KEY.search(text, first, last if last >= 0 else end + MAX_ASIDE)
-        if found is not None:
-            yield from _value(text, found.end(), "=", start, is_line=False, told=False)
-        elif last >= 0 and text[last - 1] != "/":
-            stop = text.find("<", last)
-            yield last + 1, len(text) if stop < 0 else stop
+def _siblings(text: str, start: int, end: int, marks: _Marks) -> Iterator[tuple[int, int]]:
+    """The values that stand beside a name: in its XML element, in its object, or on the line before or after."""
+    tag, brace = marks.last_before("<", start), marks.last_before("{", start)
+    if tag > brace and marks.is_open(tag, start):
+        yield from _in_element(text, tag, end, marks)
         return
-    if first >= 0:
-        last = text.find("}", end, end + MAX_ASIDE)
-        for found in _VALUE_KEY.finditer(text, first, last if last >= 0 else end + MAX_ASIDE):
-            if not start <= found.end() <= end:
-                yield from _value(text, found.end(), "=", found.start(), is_line=False, told=False)
+    begin = max(brace, marks.last_before("}", start))
+    if brace >= 0 and marks.is_new("object", begin):
+        done = 0
+        for key in _VALUE_KEY.finditer(text, begin, marks.first_from("}", end)):
+            if key.end() >= done and not start <= key.end() <= end:
+                for first, last in _value(text, key.end(), "=", key.start(), is_line=False, told=False):
+                    yield first, last
+                    done = max(done, last)
+    line = marks.last_before("\n", start)
+    if not marks.is_new("line", line):
         return
-    line_end = text.find("\n", end, end + MAX_ASIDE)
-    line_start = text.rfind("\n", max(0, start - MAX_ASIDE), start)
-    if line_end >= 0 and (after := _VALUE_LINE.match(text, line_end + 1)) is not None:
+    line_end = marks.first_from("\n", end)
+    if (after := _VALUE_LINE.match(text, line_end + 1)) is not None:
         yield from _value(text, after.end(), ":", after.start(), is_line=True, told=False)
-    elif line_start > 0:
-        before = _VALUE_LINE.match(text, text.rfind("\n", 0, line_start) + 1, line_start)
+    elif line > 0:
+        before = _VALUE_LINE.match(text, text.rfind("\n", 0, line) + 1, line)
         if before is not None:
             yield from _value(text, before.end(), ":", before.start(), is_line=True, told=False)
+
+
+def _in_element(text: str, tag: int, end: int, marks: _Marks) -> Iterator[tuple[int, int]]:
+    """The value in an XML element in whose tag the name is that ends there: an attribute, or its text."""
+    if not marks.is_new("element", tag):
+        return
+    close = marks.first_from(">", end)
+    key = _VALUE_KEY.search(text, tag, close)
+    if key is not None:
+        yield from _value(text, key.end(), "=", key.start(), is_line=False, told=False)
+    elif close < len(text) and text[close - 1] != "/":
+        yield close + 1, marks.first_from("<", close)
 
 
 def _block(text: str, start: int, at: int) -> Iterator[tuple[int, int]]:
     """The lines that are indented more than the line of a name, without keys and marks of lists."""
     indent = _indent(text, text.rfind("\n", 0, start) + 1)
-    for _ in range(MAX_BLOCK_LINES):
+    for number in count():
         line_start = text.find("\n", at) + 1
         if not line_start:
             return
@@ -387,6 +411,9 @@ def _block(text: str, start: int, at: int) -> Iterator[tuple[int, int]]:
         is_item = line.lstrip()[:2] == "- "
         if line.strip():
             if own < indent or (own == indent and not is_item):
+                return
+            if number >= MAX_BLOCK_LINES:
+                yield line_start, len(text)
                 return
             key = _KEY_OF_LINE.match(line)
             first = line_start + (key.end() if key is not None else 0)
@@ -410,17 +437,18 @@ def _columns(text: str, hits: re.Pattern[str]) -> Iterator[tuple[int, int]]:
         return
     mark = max(",;\t|", key=head.count)
     names = [name.strip(" \"'") for name in head.split(mark)]
-    secret = [number for number, name in enumerate(names) if is_secret_name(name)]
+    secret = [column for column, name in enumerate(names) if is_secret_name(name)]
     if len(names) < 2 or not secret or not all(map(_HEADER.fullmatch, names)):
         return
     at = head_end + 1
-    for _ in range(MAX_BLOCK_LINES):
+    for number in count():
+        if number >= MAX_BLOCK_LINES:
+            yield at, len(text)
+            return
         end = text.find("\n", at)
         stop = len(text) if end < 0 else end
         cells = list(_cells(text, at, stop, mark))
-        for number in secret:
-            if number < len(cells):
-                yield cells[number]
+        yield from (cells[column] for column in secret if column < len(cells))
         if end < 0:
             return
         at = end + 1
@@ -468,3 +496,56 @@ class _Places:
     def __call__(self, place: int) -> int:
         piece = bisect_right(self._starts, place) - 1
         return self._ends[piece] + place - self._starts[piece]
+
+
+class _Marks:
+    """The marks around names that are looked for one after the other: each character is looked at once for a mark."""
+
+    def __init__(self, text: str) -> None:
+        self.beside: list[tuple[int, int]] = []
+        """Values beside the name at hand, after which the text is not looked through yet."""
+        self.is_sure = False
+        """Whether the name at hand is that of a secret, whatever its value looks like."""
+        self._text = text
+        self._last: dict[str, tuple[int, int]] = {}
+        self._first: dict[str, tuple[int, int]] = {}
+        self._known: dict[tuple[str, bool], int] = {}
+        self._tag = -1, -1, False
+        """A tag, the last ``>`` after it, and whether that is in quotes."""
+
+    def last_before(self, mark: str, place: int) -> int:
+        """Where the last mark is before a place, which is not before earlier ones; -1 without one."""
+        looked, last = self._last.get(mark, (0, -1))
+        last = max(last, self._text.rfind(mark, looked, place))
+        self._last[mark] = place, last
+        return last
+
+    def first_from(self, mark: str, place: int) -> int:
+        """Where the first mark is from a place on; the end of the text without one."""
+        looked, first = self._first.get(mark, (0, -1))
+        if not looked <= place <= first:
+            first = self._text.find(mark, place)
+            first = len(self._text) if first < 0 else first
+            self._first[mark] = place, first
+        return first
+
+    def is_open(self, tag: int, place: int) -> bool:
+        """Whether a place is in the tag that begins before it: each ``>`` between them is in quotes."""
+        closed = self.last_before(">", place)
+        if closed < tag:
+            return True
+        _, looked, is_quoted = self._tag if self._tag[0] == tag else (tag, tag, False)
+        is_quoted ^= self._text.count('"', looked, closed) % 2 == 1
+        self._tag = tag, closed, is_quoted
+        return is_quoted
+
+    def is_new(self, kind: str, place: int) -> bool:
+        """Whether values were not looked for yet in what begins at a place, for a name as sure as the one at hand."""
+        is_new = self._known.get((kind, self.is_sure)) != place
+        self._known[kind, self.is_sure] = place
+        return is_new
+
+    def take_beside(self) -> list[tuple[int, int]]:
+        """The values beside the name at hand."""
+        beside, self.beside = self.beside, []
+        return beside

@@ -69,8 +69,12 @@ MAX_FAULTS = 2
 """Faults of a packet that may be in its values alone; with more of them its type is not believed."""
 MAX_LEFT = 4
 """Bytes of the packet before that may stand in front of whole packets and are shown; more may be of a secret."""
-MAX_SHIFT, MAX_EXPLAINED, MIN_EXPLAINED = 64, 4_096, 4
-"""How far into a damaged packet whole ones are looked for, in how long a one, and how many bytes they have to have."""
+MAX_SHIFT = 64
+"""Bytes of a damaged packet before the whole packets that are looked for in it."""
+MAX_EXPLAINED = 4_096
+"""Bytes of the longest damaged packet in which whole packets are looked for."""
+MIN_EXPLAINED = 4
+"""Bytes of the whole packets in a damaged one, at least."""
 _SIZES = {"Byte": 1, "Two Byte Integer": 2, "Four Byte Integer": 4}
 
 Ranges = list[tuple[int, int]]

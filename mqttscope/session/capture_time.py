@@ -13,9 +13,9 @@ from __future__ import annotations
 from typing import Final, TypeVar
 
 T = TypeVar("T", int, int | None)
-FIRST_NS: Final = -(1 << 63)
 LAST_NS: Final = (1 << 63) - 1
-"""Last time that 64 bits hold, in 2262.  Steps between absurd times of a damaged capture may lead beyond it."""
+"""Last time that 64 bits hold, in 2262; the first one is ``-LAST_NS - 1``.  Steps between absurd times of a damaged
+capture may exceed both."""
 
 
 class CaptureTime(int):
@@ -26,7 +26,7 @@ class CaptureTime(int):
 
     def __new__(cls, steady_ns: int, captured_ns: int) -> CaptureTime:
         """Make a time from what is measured with, as far as 64 bits hold it, and what is shown."""
-        time = int.__new__(cls, max(FIRST_NS, min(LAST_NS, steady_ns)))
+        time = int.__new__(cls, max(-LAST_NS - 1, min(LAST_NS, steady_ns)))
         time.captured_ns = captured_ns
         return time
 

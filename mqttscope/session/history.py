@@ -43,8 +43,6 @@ MAX_ENDED: Final = 64
 """Ended exchanges that are remembered of each side."""
 MAX_AHEAD: Final = 1_024
 """Answers of each side that are remembered because the capture shows them before what they answer."""
-MAX_SHARED: Final = 256
-"""Packet identifiers of each side that are remembered because two exchanges had them at a time."""
 LEAST_IDENTIFIERS: Final = 64
 """Bytes with a bit for each packet identifier, at first; 8,192 have one for all of them."""
 MAX_RECENT: Final = 32
@@ -208,7 +206,7 @@ class PeerHistory:
     """Packets it sent that were answered `ahead`: number of the packet by its packet identifier."""
     shared: dict[int, int] = field(default_factory=dict)
     """Packet identifiers it took while another exchange had them, with the number of the packet that did: what answers
-    which of the two nobody can tell."""
+    which of the two nobody can tell.  All are kept: there are 65,535, and each has an exchange, which takes more."""
     odd_aliases: int = 0
     """Its PUBLISH packets with a Topic Alias that is 0, above the other side's maximum or without a mapping."""
     pings: int = 0
@@ -597,8 +595,6 @@ class History:
                 return
         party.shared.pop(running.packet_identifier, None)
         party.shared[running.packet_identifier] = number
-        if len(party.shared) > MAX_SHARED:
-            del party.shared[next(iter(party.shared))]
 
     @staticmethod
     def _was_ahead(sender: PeerHistory, receiver: PeerHistory, kind: int, identifier: int, number: int) -> bool:

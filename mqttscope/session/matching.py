@@ -293,6 +293,8 @@ class Subscribed:
     """How often the filter was asked for on this connection."""
     formerly: tuple[int, ...] = ()
     """Subscription Identifiers that the filter had before, newest first."""
+    has_forgotten: bool = False
+    """Whether it had more of them than are kept."""
     former_qos: int = 0
     """Highest QoS that the filter had before."""
     doubtful: bool = False
@@ -423,6 +425,7 @@ class SubscriptionIndex:
         extended = [live[name] for name in also]
         over = [ended[name] for name in self.ended.match(topic)] if ended else []
         known = known and len(names) <= MAX_MATCHING and len(extended) <= MAX_MATCHING
+        known = known and not any(one.has_forgotten for one in (*candidates, *over))
         subscriptions = sorted(
             (one for one in candidates if one.granted is None or one.granted < FAILURE), key=lambda one: one.packet
         )

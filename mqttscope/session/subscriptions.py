@@ -30,6 +30,8 @@ MAX_RETAINED: Final = 10_000
 """Topics whose retained messages are counted."""
 MAX_NEAR: Final = 1_000
 """Subscriptions among which a filter is looked for that matches after a change of the topic."""
+LATE_NS: Final = 60_000_000_000
+"""Maximum time after an UNSUBACK at which messages of the ended subscription may arrive."""
 FLOOD_START_NS: Final = 30_000_000_000
 """How long after a SUBSCRIBE its first retained messages may come."""
 FLOOD_PAUSE_NS: Final = 5_000_000_000
@@ -78,8 +80,8 @@ class Subscriptions:
     requests: dict[int, Request] = field(default_factory=dict)
     """By packet identifier, answered ones included."""
     complete: bool = True
-    """``False`` once `MAX_SUBSCRIPTIONS` was reached or a request could not be read: what is not in the table proves
-    nothing."""
+    """``False`` after `MAX_SUBSCRIPTIONS` was reached, a request could not be read, or a subscription was forgotten
+    within `LATE_NS` of its end: a filter that is not in the table proves nothing."""
     unread_answers: bool = False
     """Whether a SUBACK or UNSUBACK could not be read."""
     retained: dict[str, int] = field(default_factory=dict)
@@ -243,7 +245,8 @@ class Subscriptions:
         former = before.formerly
         if before.subscription_identifier not in (None, one.subscription_identifier):
             former = (before.subscription_identifier, *former)
-        one.formerly = tuple(known for known in former if known != one.subscription_identifier)[:MAX_CHAIN]
+        former = tuple(known for known in former if known != one.subscription_identifier)
+        one.formerly, one.has_forgotten = former[:MAX_CHAIN], before.has_forgotten or len(former) > MAX_CHAIN
         one.former_qos = max(before.qos, before.former_qos)
         one.replaced = before
         one.existed = before.ending_ns is None and before.ended_ns is None
@@ -329,7 +332,10 @@ class Subscriptions:
         if self.index is not None:
             self.index.end(one)
         if len(self.ended) > MAX_ENDED:
-            self._forget_ended(next(iter(self.ended)))
+            oldest = next(iter(self.ended))
+            if (one.ended_ns or 0) - (self.ended[oldest].ended_ns or 0) <= LATE_NS:
+                self.complete = False
+            self._forget_ended(oldest)
 
     def retained_sent(self, topic: str, timestamp_ns: int) -> None:
         """Take a message with RETAIN 1 from the server."""

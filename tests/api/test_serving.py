@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 
 import pytest
 
 import mqttscope
+from mqttscope.api import serving
+from mqttscope.replay.drivers.serve import ServerRun
 from tests.cli.running import capture
 from tests.each import each
 
@@ -65,3 +68,24 @@ def test_it_runs_once_and_says_where_it_cannot_listen() -> None:
 def test_what_cannot_be_meant_is_an_error_before_it_listens(options: dict[str, str]) -> None:
     with pytest.raises(mqttscope.MqttscopeError):
         mqttscope.StandIn(QOS, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("begins", [True, False])
+def test_a_stand_in_that_does_not_begin_or_end_in_time_says_so(begins: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker, over, close = mqttscope.StandIn(QOS), threading.Event(), ServerRun.close
+
+    async def wait(run: ServerRun, *_: object) -> None:
+        await asyncio.to_thread(over.wait)
+        if begins:
+            await close(run)
+
+    monkeypatch.setattr(ServerRun, "close" if begins else "start", wait)
+    if begins:
+        broker.start()
+    monkeypatch.setattr(serving, "ANSWER_S", 0.05)
+    with pytest.raises(TimeoutError, match=r"has not (begun|ended) after 0\.05 s"):
+        broker.close() if begins else broker.start()
+    over.set()
+    assert broker._thread is not None
+    broker._thread.join(20)
+    assert not broker._thread.is_alive()

@@ -113,7 +113,7 @@ def test_choosing_packets() -> None:
         assert browser.prompt.display
         await at.press("ctrl+u")
         await at.type("pub")
-        assert "Tab: puback" in at.text
+        assert "words: puback" in at.text
         await at.press("tab")
         assert browser.prompt.input.value == "puback "
         await at.press("ctrl+u")

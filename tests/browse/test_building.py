@@ -14,6 +14,7 @@ import pytest
 from mqttscope.browse import building
 from mqttscope.browse.building import (
     MAX_OPEN_FILES,
+    WINDOW_BYTES,
     WRITE_BYTES,
     Builder,
     CaptureFiles,
@@ -28,7 +29,9 @@ from tests.browse.made import CAPTURES, Source, builder, built, capture
 QOS = capture("v5-qos")
 
 
-def test_what_is_put_aside_is_read_again() -> None:
+@pytest.mark.parametrize("size", [1, WRITE_BYTES])
+def test_what_is_put_aside_is_read_again(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(building, "WRITE_BYTES", size)
     spool = TemporarySpool()
     try:
         pieces = [bytes([number % 251]) * (10 * number + 1) for number in range(400)]
@@ -47,7 +50,9 @@ def test_what_is_put_aside_is_read_again() -> None:
         spool.close()
 
 
-def test_captures_are_read_at_an_offset(tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [1, WINDOW_BYTES])
+def test_captures_are_read_at_an_offset(size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(building, "WINDOW_BYTES", size)
     files = CaptureFiles()
     try:
         path = tmp_path / "a"

@@ -12,7 +12,6 @@ tools.package("cbor2")
 
 import cbor2
 
-from mqttscope.browse import decoding
 from mqttscope.browse.decoding import as_decoded, births_before
 from mqttscope.browse.details import detail, payload_lines
 from mqttscope.browse.index import Index
@@ -50,14 +49,6 @@ def test_the_last_birth_of_the_edge_node_counts(index: Index) -> None:
     assert births.of(read_topic(NDATA_TOPIC)) == {7: ("Temperature", 10), 8: ("Level", 3), 20: ("Speed", 3)}
     assert not births_before(index, row_of(index, "c"), "c").of(read_topic(NDATA_TOPIC))
     assert not births_before(index, 2, NDATA_TOPIC).of(read_topic(NDATA_TOPIC))
-
-
-def test_the_search_is_bounded(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    row = row_of(index, NDATA_TOPIC)
-    monkeypatch.setattr(decoding, "MAX_BIRTHS_SOUGHT", 1)
-    assert not births_before(index, row, NDATA_TOPIC).of(read_topic(NDATA_TOPIC))
-    monkeypatch.setattr(decoding, "MAX_BIRTHS_SOUGHT", 2)
-    assert births_before(index, row, NDATA_TOPIC).of(read_topic(NDATA_TOPIC)) == {20: ("Speed", 3)}
 
 
 def test_views_of_formats_need_no_configuration(index: Index) -> None:

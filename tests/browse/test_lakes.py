@@ -340,11 +340,12 @@ def test_rows_of_a_lake_are_asked_for_a_page_at_a_time(
 ) -> None:
     from mqttscope.browse import lakes
 
+    whole = told(filled(opened(folder / "full")))
     monkeypatch.setattr(lakes, "PAGE_ROWS", 16)
     monkeypatch.setattr(lakes, "MAX_PAGES", 2)
     monkeypatch.setattr(lakes, "STRETCH_ROWS", 20)
     monkeypatch.setattr(lakes, "FIRST_ROWS", 5)
-    whole = told(filled(opened(folder / "full")))
+    monkeypatch.setattr(lakes, "MAX_STRETCHES", 3)
     index = filled(opened(folder / "full"))
     assert told(index) == whole
     assert len(index._pages) <= 2

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from mqttscope.capture import keylog
 from mqttscope.capture.keylog import BadKeysError, KeyLog, read_keys
 
 
@@ -87,22 +86,6 @@ def test_logs_that_are_replaced(how: str, tmp_path: Path) -> None:
     assert log.poll()
     assert log.complete(random(3))
     assert log.complete(random(4)) == (how != "cut off")
-
-
-def test_no_more_is_kept_than_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keylog, "MAX_SESSIONS", 2)
-    monkeypatch.setattr(keylog, "MAX_OTHERS", 1)
-    monkeypatch.setattr(keylog, "MAX_BACKLOG", 4 * len(line(1)) + 5)
-    path = tmp_path / "keys.txt"
-    others = b"RSA 0011223344556677 00\nRSA 1011223344556677 00\n"
-    path.write_bytes(line(1) * 9 + others + b"x" * 9_000 + b"\n" + b"".join(map(line, range(2, 6))))
-    log = KeyLog(str(path))
-
-    assert [number for number in range(9) if log.complete(random(number))] == [4, 5]
-    append(path, others + b"y" * 9_000)
-    append(path, b"\n" + line(7))
-    log.poll()
-    assert log.lines(random(7)) == line(7) + others[24:]
 
 
 @pytest.mark.parametrize("content", [b"hello\n", bytes(9_000), b"CLIENT_RANDOM nothing\n"])

@@ -8,6 +8,7 @@ from tests import tools
 
 tools.package("pyarrow")
 
+from mqttscope.capture import stores
 from mqttscope.capture.stores import Azure, azure, file_system, one_line, shown_uri
 from tests.each import each
 
@@ -143,3 +144,13 @@ def test_errors_of_arrow_that_are_no_errors_of_the_system() -> None:
         raise FileNotFoundError("gone")
     with pytest.raises(KeyError), one_line():
         raise KeyError("x")
+
+
+def test_what_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stores, "_TRIAL", "input()")
+    stores._try_to_sign_in("abfss://box@me.dfs.core.windows.net/")
+    monkeypatch.setattr(stores, "_TRIAL", "import time; time.sleep(60)")
+    monkeypatch.setattr(stores, "TRIAL_S", 0.1)
+
+    with pytest.raises(OSError, match=r"no credentials for Azure \(nothing answered within 0 seconds\)"):
+        stores._try_to_sign_in("abfss://box@me.dfs.core.windows.net/")

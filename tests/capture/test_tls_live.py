@@ -160,17 +160,6 @@ def test_keys_that_never_come(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (live.sessions, live.records, live.watched()) == (1, 0, [])
 
 
-@pytest.mark.parametrize("limit", ["MAX_WAITING_BYTES", "MAX_HELD_BYTES"])
-def test_not_too_much_is_held_back(limit: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(tls, limit, 2_000)
-    segments = closed(Secure())
-    joined = following(tmp_path / "keys.txt").join(iter([*segments, segments[0]]))
-
-    found = [next(joined) for _ in range(len(segments) + 1)]
-
-    assert of_capture(found) == segments
-
-
 def test_the_end_of_a_connection_comes_behind_its_plaintext() -> None:
     secure = Secure()
     segments = closed(secure)
@@ -261,21 +250,6 @@ def test_not_too_many_of_them_run(monkeypatch: pytest.MonkeyPatch) -> None:
     assert reasons(items) == ["more than 1 of tshark would have been needed"]
 
 
-def test_a_tshark_that_cannot_keep_up_loses_connections_not_memory(
-    monkeypatch: pytest.MonkeyPatch, fake_tshark: Path
-) -> None:
-    fake_tshark.write_text("#!/bin/sh\nexec sleep 60\n")
-    monkeypatch.setattr(tls, "MAX_UNANSWERED_BYTES", 3_000)
-    monkeypatch.setattr(tls, "END_SECONDS", 0.1)
-    secure = Secure()
-    segments = closed(secure)
-
-    items = passed(segments, following(secure.keylog))
-
-    assert of_capture(items) == segments
-    assert reasons(items) == ["tshark could not keep up"]
-
-
 @pytest.fixture
 def fake_tshark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A script in tshark's place, to be written."""
@@ -301,19 +275,6 @@ def test_a_tshark_that_fails_is_told_and_the_capture_goes_on(script: str, fake_t
     assert "failed while it decrypted TLS" in error.message
     assert "what it had not decrypted is missing" in error.message
     assert ("no memory" in error.message) == ("no memory" in script)
-
-
-def test_after_some_failures_no_other_is_started(fake_tshark: Path) -> None:
-    fake_tshark.unlink()
-    secure = Secure()
-    segments, live = left_open(secure, clients=5), following(secure.keylog)
-
-    items = passed(segments, live)
-
-    assert [one for one in items if isinstance(one, Segment)] == segments
-    errors = [one for one in items if isinstance(one, CaptureError)]
-    assert len(errors) == live.failures == tls.MAX_FAILURES
-    assert "cannot be started" in errors[0].message
 
 
 def test_nothing_is_left_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -194,18 +194,6 @@ def test_frames_of_two_queues(version: ssl.TLSVersion) -> None:
     expect_all(connections, secure)
 
 
-def test_more_than_can_wait_for_the_hello_of_the_other_side_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    secure = Secure()
-    talk, flights = conversation(secure, FIRST_PORT, 0)
-    late = recorded(talk, [segment for flight in (flights[1], flights[0], *flights[2:]) for segment in flight])
-    early = sum(len(segment.payload) for segment in flights[1])
-    keys = secure.keylog.read_bytes()
-
-    for limit, count in ((early, 8), (early - 1, 0)):
-        monkeypatch.setattr(tls, "MAX_EARLY_BYTES", limit)
-        assert sum(isinstance(item, Plaintext) for item in decrypted(tape([late]), keys)) == count
-
-
 @VERSIONS
 def test_a_hello_in_tiny_segments(version: ssl.TLSVersion) -> None:
     secure = Secure(version)

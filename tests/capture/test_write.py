@@ -55,16 +55,6 @@ def test_what_was_flushed_is_there_before_the_end(tmp_path: Path) -> None:
     assert recorder.told() == f"wrote 1 frame to {path}"
 
 
-def test_much_is_not_held_back(tmp_path: Path) -> None:
-    path = tmp_path / "a.pcapng"
-    recorder = write.Recorder(str(path))
-    for number in range(1, 9):
-        recorder.write(frame(number, 60_000))
-
-    assert len(read_files(path)) >= 4
-    recorder.close()
-
-
 def test_a_file_cut_anywhere_keeps_the_frames_before(tmp_path: Path) -> None:
     path, cut = tmp_path / "a.pcapng", tmp_path / "b.pcapng"
     recorded(path, 5)

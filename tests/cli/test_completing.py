@@ -95,8 +95,8 @@ def test_captures_are_read_for_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -
     from mqttscope.cli.explain import command
 
     context = context_of(command, captures=(str(QOS),))
-    for most, clients in ((0, 1), (50_000, 2)):
-        monkeypatch.setattr(completing, "MOST_PACKETS", most)
+    for seconds, clients in ((-1, 1), (60, 2)):
+        monkeypatch.setattr(completing, "LOOKED_AT_S", seconds)
         assert len(completing.words(context, ["--client"], "") or []) == clients
     assert completing.words(context, ["--limit"], "") is None
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -373,18 +372,6 @@ def test_lines_opened_and_closed_are_those_of_the_client(tmp_path: Path) -> None
     assert [line["event"] for line in lines.lines[:2]] == ["connection_opened", "packet"]
     assert {line["connection"] for line in lines.lines} == {1}
     assert len(lines.of("connection_opened")) == len(lines.of("connection_closed")) == 1
-
-
-def test_what_is_remembered_has_limits_and_missing_frames_are_said(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    for limit in ("MAX_FRAMES_AROUND", "MAX_FRAMES_OF_A_CONNECT", "MAX_FRAMES_OF_A_PACKET"):
-        monkeypatch.setattr(export, limit, 1)
-    path, target = capture("byte-by-byte"), tmp_path / "out.pcapng"
-    done = invoke("inspect", path, "--filter", "publish", "--write", target)
-
-    assert 0 < len(frames(target)) < len(frames(path))
-    assert re.search(r"out.pcapng lacks \d+ frames of what is shown", done.err)
 
 
 def test_flows_that_are_over_are_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

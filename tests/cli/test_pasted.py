@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mqttscope.cli import pasted
 from mqttscope.cli.pasted import Found, sequences, to_bytes
 from tests.cli.running import capture, invoke
 
@@ -99,12 +98,6 @@ class TestDumps:
 
         assert "--show-secrets" in str(found.problem)
 
-    def test_a_dump_has_a_limit(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(pasted, "MAX_DUMP_BYTES", 20)
-        (found,) = read(as_tshark(CONNECT * 2))
-
-        assert found.problem == "the hexdump has more than 20 bytes"
-
     @pytest.mark.parametrize("line", ["00 00 c0 00", "0000c000", "0000", "0000 c000", "1000 0000 10 0e"])
     def test_lines_without_an_offset_stay_digits(self, line: str) -> None:
         assert only(line) == bytes.fromhex(line)
@@ -185,13 +178,6 @@ class TestArrays:
     @pytest.mark.parametrize("item", ["256", "-1", "0x100", "x", "1.5", "''"])
     def test_what_is_no_byte_is_named(self, item: str) -> None:
         assert to_bytes(f"{{16, {item}}}") == (b"", f"{item!r} in the array is not a byte")
-
-    def test_what_never_ends_is_waited_for_up_to_a_limit(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(pasted, "MAX_GATHERED", 40)
-        found = read("{0x10,\n" + "0x0e,\n" * 10 + "c000\n")
-
-        assert found[0].problem is not None
-        assert found[-1].raw == b"\xc0\x00"
 
     def test_an_array_of_many_lines(self) -> None:
         lines = 30_000

@@ -13,10 +13,8 @@ import pytest
 
 from mqttscope.dissect import Dissector, clock_watch, dissect_segments
 from mqttscope.dissect.clock_watch import (
-    AHEAD_NS,
     ENOUGH_AHEAD,
     JUST_BEFORE_NS,
-    MAX_AHEAD,
     REPLY_NS,
     SENT_AGAIN_NS,
     STEP_NS,
@@ -25,7 +23,7 @@ from mqttscope.dissect.clock_watch import (
     clock_of,
 )
 from mqttscope.events import ClockStep, ConnectionClosed, ConnectionOpened, Event, PacketEvent
-from mqttscope.mqtt import Pingreq, Pingresp, Publish
+from mqttscope.mqtt import Pingreq, Publish
 from mqttscope.net.flows import FlowTable
 from mqttscope.net.frame import CaptureError
 from mqttscope.net.segment import ACK, PSH, SYN, Segment
@@ -256,19 +254,6 @@ def test_a_step_soon_after_the_beginning_is_one_step(rate: int) -> None:
     assert step.by_ns // SECOND == HOUR or rate not in (100, 250, 1000)
 
 
-@pytest.mark.parametrize("most", [1, 2])
-def test_references_are_limited(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both directions are compared from the step on; beyond the limit that begins again, and nothing is invented."""
-    monkeypatch.setattr(clock_watch, "MAX_REFERENCES", most)
-    talk = Conversation(rate=600).open().whole().wait(24).set_capture_clock(HOUR)
-    for _ in range(4):
-        talk.ping().wait(5)
-    dissector = Dissector()
-    list(dissect_segments(numbered(talk.ping().tape.segments), dissector=dissector))
-
-    assert len(dissector.clock._references) == most
-
-
 @pytest.mark.parametrize(
     ("ticks", "span_ns", "doubt", "passed_ns"),
     [
@@ -357,22 +342,6 @@ def test_what_contradicts_has_to_come_soon(count: int, found: int) -> None:
     talk.ping()
 
     assert len(steps_of(talk.tape.segments)) == found
-
-
-@pytest.mark.parametrize(
-    ("count", "seconds", "found"),
-    [(MAX_AHEAD - 2, 0, 1), (MAX_AHEAD, 0, 0), (2, AHEAD_NS / SECOND - 0.01, 1), (2, AHEAD_NS / SECOND, 0)],
-)
-def test_a_second_contradiction_is_waited_for_longer(count: int, seconds: float, found: int) -> None:
-    talk = Conversation().quiet(3).set_capture_clock(HOUR)
-    talk.say(CLIENT, Pingreq())
-    other = Conversation(talk.tape, client="192.0.2.9", clocks=NO_CLOCKS)
-    for _ in range(count):
-        talk.wait(max(seconds / count - 0.001, 0))
-        other.put(CLIENT, SYN)
-    talk.say(SERVER, Pingresp())
-
-    assert sum(step.by_ns != 0 for step in steps_of(talk.tape.segments)) == found
 
 
 def test_the_clock_of_the_machine_is_a_proof() -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from mqttscope.capture import open_capture
 from mqttscope.dissect import CaptureOrder, Dissector, FastPath, dissect_segments, segments
-from mqttscope.dissect.fast_path import OVERLAP_NS
 from mqttscope.events import Event
 from mqttscope.lint.catalogue import all_rules, usual_rule
 from mqttscope.lint.engine import Linter
@@ -96,13 +95,6 @@ def test_a_closed_path_takes_nothing() -> None:
     path.closed = True
     frames = list(open_capture(["-"], stdin=BytesIO(data), direct=path))
     assert len(frames) == len(list(open_capture(["-"], stdin=BytesIO(data))))
-
-
-def test_captures_that_begin_before_the_end_of_an_earlier_one_are_noted() -> None:
-    order = CaptureOrder()
-    for capture, timestamp_ns in (("a", 0), ("a", 50), ("b", 50 - OVERLAP_NS), ("c", 40 - OVERLAP_NS), ("c", 0)):
-        order.see(capture, timestamp_ns)
-    assert order.overlapping == ["c"]
 
 
 def test_the_end_of_a_capture_is_the_time_of_its_latest_segment() -> None:

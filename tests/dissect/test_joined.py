@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from mqttscope.dissect import Dissector, Options
-from mqttscope.dissect.transports import MAX_HELD_ITEMS
 from mqttscope.events import PacketEvent
 from tests.dissect.scenes import HTTP, HTTP_ANSWER, SCENE, Joined, check_scene, dialogue_of
-from tests.dissect.talk import PINGREQ, V3_1, Talk, only
+from tests.dissect.talk import V3_1, Talk, only
 from tests.net.hellos import record
 from tests.tables import cases_of
 
@@ -118,16 +117,3 @@ def test_other_protocols_joined_in_the_middle_are_forgotten_at_once(client: byte
 
     assert [event for segment in talk.tape.segments for event in dissector.feed(segment)] == []
     assert dialogue_of(talk, dissector) is None
-
-
-@pytest.mark.parametrize("pings", [3, 200])
-def test_a_side_of_which_nothing_is_found_holds_the_other_up_only_so_long(pings: int) -> None:
-    talk = Talk()
-    talk.server(b"\x32")
-    for _ in range(pings):
-        talk.client(PINGREQ)
-    dissector = Dissector(Options())
-    shown = sum(isinstance(event, PacketEvent) for segment in talk.tape.segments for event in dissector.feed(segment))
-
-    assert shown >= pings - MAX_HELD_ITEMS
-    assert len(only(talk.events(), PacketEvent)) == pings

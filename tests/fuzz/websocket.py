@@ -17,7 +17,6 @@ from mqttscope.net.websocket import (
     MAX_CONTROL_BYTES,
     MAX_INFLATE_BYTES,
     MAX_PENDING_BYTES,
-    MAX_SEARCH_BYTES,
     WINDOW_BYTES,
     Control,
     Inflater,
@@ -133,7 +132,7 @@ def _run(websocket: WebSocket, pieces: list[Piece], *, forget: bool) -> list[obj
 
 def _check_side(side: Side, *, forget: bool) -> None:
     assert len(side.header) < 14
-    assert len(side.held) < MAX_SEARCH_BYTES + 14
+    assert len(side.held) < 65_536 + 14
     assert len(side.control) <= MAX_CONTROL_BYTES
     inflater = side.inflater
     if inflater is not None:

@@ -324,11 +324,3 @@ def test_topics_that_come_again_are_one_text(monkeypatch: pytest.MonkeyPatch) ->
     assert isinstance(published(string(b"a\0b")), Malformed)
     long = b"x" * (codec.LONGEST_NAME + 1)
     assert published(string(long)).topic_name == published(string(long)).topic_name == long.decode()  # type: ignore[union-attr]
-
-
-def test_texts_of_topics_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codec, "MAX_NAMES", 3)
-    monkeypatch.setattr(codec, "_NAMES", {})
-    for number in range(10):
-        decode(framed(0x30, string(b"topic/%d" % number)), V3_1_1)
-        assert len(codec._NAMES) <= 3

@@ -9,10 +9,8 @@ from mqttscope.mqtt import (
     Malformed,
     MalformedReason,
     PacketStream,
-    Properties,
     ProtocolVersion,
     Publish,
-    Suback,
     Unparsed,
     decode,
     encode,
@@ -221,11 +219,6 @@ class TestSearch:
 
         assert resync.find_packets(raw, 0, (V5,)) == (0, 0)
         assert resync.find_packets(parse("30 06 00 00 00 64 61 74") * 2, 0, (V5,))[1]
-
-    def test_acknowledgements_are_believed_up_to_a_limit(self) -> None:
-        raw = encode(Suback(1, Properties(), [0] * (resync.MAX_BELIEVED_OTHER + 1)), V5)
-
-        assert resync.find_packets(raw * 2, 0, (V5,))[0] != 0
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -133,8 +134,10 @@ class TestBinary:
             (b"\xff", None),
         ],
     )
-    def test_what_counts_as_text(self, value: bytes, shown: str | None) -> None:
-        assert printable(value) == shown
+    def test_what_counts_as_text(self, value: bytes, shown: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+        for first_bytes in (0, 1, 64):
+            monkeypatch.setattr(sys.modules["mqttscope.mqtt.view"], "_FIRST_BYTES", first_bytes)
+            assert printable(value) == shown
 
     def test_below_at_and_above_the_limit(self) -> None:
         assert binary(b"abcd", 4) == {"length": 4, "text": "abcd"}

@@ -8,10 +8,8 @@ from typing import Final
 import pytest
 
 from mqttscope.net import damage
-from mqttscope.net.damage import DAMAGED_WAIT_NS, MAX_DAMAGED_BYTES, MAX_DAMAGED_SEGMENTS
 from mqttscope.net.flows import FlowTable
 from mqttscope.net.reassembly import START_WINDOW
-from mqttscope.net.segment import Segment
 from tests.conftest import ROOT
 from tests.net.script import UNFINISHED, VERIFIED, feed, parse, play, render, script
 from tests.tables import cases_of, steps
@@ -127,34 +125,6 @@ def test_without_verification_segments_are_used_as_captured() -> None:
     lines, _ = DAMAGED["copy-follows"]
     expected = ["opened", "> 0:abX", "> overlap 2+1", "> 3:d", UNFINISHED]
     assert play(lines, FlowTable(verify_checksums=False)) == expected
-
-
-def one_more(limit: int, size: int) -> tuple[list[str], int]:
-    """What is reported before the end when one more than ``limit`` segments of ``size`` bytes wait, and how many do."""
-    table = FlowTable()
-    lines = [f">! A {1_000_000 + at * size}:{'x' * size} 501 t=1" for at in range(limit + 1)]
-    events = feed(table, parse([*VERIFIED, *lines[:limit]]))
-    assert [render(event) for event in events] == ["opened"]
-    (flow,) = table.flows.values()
-    assert len(flow.damaged) == limit
-    last: list[Segment] = parse([*VERIFIED, *lines])[-1:]
-    return [render(event) for event in feed(table, last)], len(flow.damaged)
-
-
-def test_so_many_segments_wait() -> None:
-    assert one_more(MAX_DAMAGED_SEGMENTS, 1) == (["> discarded 1 damaged"], MAX_DAMAGED_SEGMENTS)
-
-
-def test_so_many_bytes_wait() -> None:
-    assert one_more(MAX_DAMAGED_BYTES // 8192, 8192) == (["> discarded 8192 damaged"], MAX_DAMAGED_BYTES // 8192)
-
-
-@pytest.mark.parametrize(("early", "expected"), [(0.001, []), (0, ["> discarded 3 damaged"])])
-def test_a_segment_waits_for_so_long(early: float, expected: list[str]) -> None:
-    table = FlowTable()
-    feed(table, parse([*VERIFIED, ">! A 104:dXf 501 t=1"]))
-    now = 1_000_000_000 + DAMAGED_WAIT_NS - round(early * 1e9)
-    assert [render(event) for event in table.advance(now)] == expected
 
 
 @pytest.mark.parametrize("count", [damage.UNPROVEN - 1, damage.UNPROVEN])

@@ -6,9 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import dpkt
-import pytest
 
-from mqttscope.net import duplicates
 from mqttscope.net.duplicates import Deduplication, Tap, identity_of
 from mqttscope.net.frame import CaptureDrops, Frame
 from mqttscope.net.headers import segment
@@ -276,18 +274,3 @@ def test_times_that_go_back_keep_nothing_forever() -> None:
         assert deduplication.take(one)
 
     assert len(deduplication._recent) == 1
-
-
-def test_limits_are_kept_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(duplicates, "MAX_RECENT", 4)
-    monkeypatch.setattr(duplicates, "MAX_PLACES", 2)
-    monkeypatch.setattr(duplicates, "MAX_DIRECTIONS", 1)
-    frames = [frame(at, 1000 + at, identification=1 + at) for at in range(8)]
-    many = [frame(100 + at, 1007, identification=8, interface=1 + at) for at in range(4)]
-    deduplication = Deduplication()
-    for one in [*frames, *many, frame(200, 5, answers=True)]:
-        deduplication.take(one)
-
-    assert deduplication.forgotten > 3
-    assert deduplication.copies == 4
-    assert [tap.frames for tap in deduplication.taps()] == [8, 4]

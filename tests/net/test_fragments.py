@@ -202,35 +202,6 @@ def test_fragments_inside_a_fragmented_tunnel_are_put_together() -> None:
     assert key_and_stream(one(result))[1:] == (1000, b"d" * 44, 0)
 
 
-@pytest.mark.parametrize(("levels", "refused"), [(4, False), (5, True)])
-def test_datagrams_that_complete_each_other_are_followed_up_to_a_limit(levels: int, refused: bool) -> None:
-    # The last fragments come first, each inside the tunnels it will be found in; then one frame completes them all.
-    table = FragmentTable()
-    datagram = tcp(b"e" * 12)
-    for level in range(levels):
-        protocol = 4 if level else 6
-        tail = numbered(datagram[-8:], level, (len(datagram) - 8) // 8, protocol)
-        for _ in range(levels - 1 - level):
-            tail = ip4(tail, 4)
-        seed = segment(frame(tail, 228))
-        assert isinstance(seed, Fragment)
-        assert table.feed(seed) is None
-        datagram = numbered(datagram[:-8], level, 0x2000, protocol)
-        datagram += bytes(-len(datagram) % 8)
-    first = segment(frame(datagram, 228))
-    assert isinstance(first, Fragment)
-    result = table.feed(first)
-    if refused:
-        assert result is fragments.TOO_MANY_NESTED
-    else:
-        assert one(result).payload == b"e" * 12
-
-
-def numbered(payload: bytes, identification: int, fragment: int, protocol: int) -> bytes:
-    data = ip4(payload, protocol, fragment=fragment)
-    return data[:4] + identification.to_bytes(2, "big") + data[6:]
-
-
 def test_a_fragment_beyond_65535_bytes_is_malformed() -> None:
     table = FragmentTable()
     assert table.feed(piece(b"x" * 8, 65528)) is fragments.TOO_LONG

@@ -181,13 +181,6 @@ def test_each_problem_tells_where_its_head_begins() -> None:
     ]
 
 
-@pytest.mark.parametrize(("longer", "problems"), [(0, []), (1, [("header_too_long", True, True)])])
-def test_an_endless_head_is_given_up_at_the_limit(longer: int, problems: list[tuple[str, bool, bool]]) -> None:
-    head = request()
-    padding = b"X: " + b"x" * (MAX_HEADER_BYTES - len(head) - len(b"X: \r\n") + longer) + b"\r\n"
-    assert reasons(exchange((True, head[:-2] + padding + head[-2:]))) == problems
-
-
 @pytest.mark.parametrize(
     ("data", "expected"),
     [

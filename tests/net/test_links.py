@@ -157,7 +157,7 @@ REFUSED: list[tuple[str, int, bytes, int | None, NotSegment]] = [
     ("100 VLAN tags", 1, ethernet(0x8100, vlan(1, 0x8100, b"") * 100), None, links.TOO_MANY_LAYERS),
     ("100 MPLS labels", 1, ethernet(0x8847, bytes(400)), None, links.TOO_MANY_LABELS),
     ("NFLOG attribute below its header", 239, bytes(4) + b"\x03\0\x05\0" + bytes(20), None, links.LINK_MALFORMED),
-    ("NFLOG without a datagram", 239, bytes(4) + b"\x04\0\x05\0" * 100, None, links.NOT_IP),
+    ("NFLOG without a datagram", 239, bytes(4) + b"\x04\0\x05\0" * 100, None, links.TOO_MANY_ATTRIBUTES),
     ("VLAN tag that the frame ends in", 1, ethernet(0x8100, b"\0"), None, links.LINK_MALFORMED),
     ("VLAN tag that the snap length cut", 1, ethernet(0x8100, b"\0"), 60, links.LINK_TRUNCATED),
 ]  # fmt: skip

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from mqttscope.budget import Budget
 from mqttscope.dissect.dissector import COUNTERS
-from mqttscope.net.flow import FlowEvent, FlowOpened, FlowReport, StreamData, StreamGap, StreamOverlap
+from mqttscope.net.flow import FlowEvent, FlowOpened, StreamData, StreamGap, StreamOverlap
 from mqttscope.net.flows import FlowTable
-from mqttscope.net.reassembly import MAX_GIVEN_UP, OPEN, HalfStream, Pieces, difference
+from mqttscope.net.reassembly import HalfStream, Pieces, difference
 from mqttscope.net.segment import ACK, FIN, MODULUS, SYN, Segment
 from tests.conftest import THOROUGH
 from tests.each import each
@@ -507,14 +507,3 @@ def test_what_the_snap_length_cut_off_is_late_where_it_comes_whole() -> None:
     lines = [*HANDSHAKE, "> A 101:ab 501 missing=4", "< A 501 107", "> A 101:abcdef 501", "> A 101:ab 501 missing=4"]
 
     assert play(lines) == ["opened", "> 0:ab", "> gap 2+4 cut", "> discarded 4 late", UNFINISHED]
-
-
-def test_only_so_many_gaps_are_remembered() -> None:
-    half = HalfStream(OPEN, 0)
-    report = FlowReport(feed(FlowTable(), parse(HANDSHAKE))[0].flow, True, (1, 1, "a.pcap"), [])
-    for at in range(MAX_GIVEN_UP + 10):
-        half.receive(at * 4 + 1, b"abc", 0, False, report)
-        half.give_up(report)
-
-    assert len(half.given_up) == MAX_GIVEN_UP
-    assert half.given_up[-1] == (4 * MAX_GIVEN_UP + 36, 4 * MAX_GIVEN_UP + 37)

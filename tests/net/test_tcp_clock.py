@@ -86,14 +86,6 @@ def test_what_a_time_stamp_says(begin: int, rate: int, ticks: int, seconds: floa
     assert reading(side(begin, begin + 5 * max(1_000, rate), rate), ticks, seconds) is expected
 
 
-def test_the_fastest_clock_is_allowed_before_the_rate_is_known() -> None:
-    young = side(0, 999, 1_000)
-
-    assert reading(young, 1_000_000, 0) is Reading.LATER
-    assert reading(young, 1_000_001, 0) is Reading.AHEAD
-    assert reading(side(0, 1_000, 1_000), 1_001, 0) is Reading.AHEAD
-
-
 def test_an_earlier_segment_may_come_late_where_no_syn_was_captured() -> None:
     joined = side(50_000, 55_000, 1_000, initial_sequence=-1)
 

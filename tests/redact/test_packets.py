@@ -210,6 +210,13 @@ def test_the_same_is_wrong_with_damaged_packets() -> None:
     assert work.differing <= len(cases) // 100
 
 
+def test_the_bytes_of_a_length_that_does_not_fit_stay() -> None:
+    found, work = decode(bytes.fromhex("500d61ff0080c0ff8003"), V5), packets()
+    assert isinstance(found, Malformed)
+    assert _shape(decode(work.replaced(found, V5), V5)) == _shape(found)
+    assert work.differing == 0
+
+
 def test_text_that_seems_to_be_numbers_is_replaced() -> None:
     """Where framing is lost, a text may lie in the place of codes and identifiers."""
     for raw in (b"listens", b"\x90\x33\0\1\2temperature of the boiler", b"\x62\x10secret of plant", b"\x40\x20" + RAW):

@@ -5,10 +5,13 @@ from __future__ import annotations
 import random
 import zlib
 
+import pytest
+
 from mqttscope.mqtt import Publish
 from mqttscope.net.headers import segment
 from mqttscope.net.segment import Segment
 from mqttscope.net.websocket import WebSocket
+from mqttscope.redact import websockets
 from mqttscope.redact.websockets import _empty_blocks, fit
 from tests.dissect.scenes import MASK
 from tests.dissect.talk import CONNACK, Talk, connect, wire
@@ -75,7 +78,9 @@ def test_every_byte_is_replaced_under_its_mask(payloads: list[bytes]) -> None:
 
 
 @each("parameters", ["", "; client_no_context_takeover"])
-def test_compressed_messages_have_the_same_length(parameters: str) -> None:
+def test_compressed_messages_have_the_same_length(parameters: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of frames over many segments, of which there is no payload before their end."""
+    monkeypatch.setattr(websockets, "MAX_BUFFER", 20)
     extension = "Sec-WebSocket-Extensions: permessage-deflate"
     talk = Talk(port=8080).handshake()
     talk.client(request(f"{extension}\r\n"))
@@ -85,7 +90,9 @@ def test_compressed_messages_have_the_same_length(parameters: str) -> None:
         for number in range(20, 28)
     ]
     for message in deflate([wire(connect()), *publishes], takeover=not parameters):
-        talk.client(frame(message, 0xC2, MASK))
+        whole = frame(message, 0xC2, MASK)
+        for at in range(0, len(whole), 9):
+            talk.client(whole[at : at + 9])
     talk.server(frame(wire(CONNACK)))
     talk.close()
     frames, run = taped(talk.tape), redaction()

@@ -6,7 +6,7 @@ import pytest
 
 from mqttscope.secrets.forms import joined
 from mqttscope.secrets.names import MIN_DIGITS
-from mqttscope.secrets.notations import MAX_BLOCK_LINES, MAX_NESTED, MIN_DOUBTFUL, MIN_SPOKEN, named_values
+from mqttscope.secrets.notations import MIN_DOUBTFUL, MIN_SPOKEN, named_values
 
 HIDDEN = [
     # JSON and what looks like it
@@ -77,6 +77,19 @@ HIDDEN = [
     "curl -u bob:«hush!» http://a",
     "tool --api-key «hush!» --port 1",
     "the password is «hunter2x».",
+    # far apart, long, or beside other names
+    f'{{"name":"password","a":"{"x" * 500}","value":"«hush!»"}}',
+    f'{{"value":"«hush!»","a":"{"x" * 500}","name":"password"}}',
+    f'<property name="password" a="{"x" * 500}" value="«hush!»"/>',
+    f'<property value="«hush!»" a="{"x" * 250}>{"x" * 250}" name="password"/>',
+    f'<password a="{"x" * 500}">«hush!»</password>',
+    f"- name: DB_PASSWORD  # {'x' * 500}\n  value: «hush!»",
+    f"<{'a' * 90}_password>«hush!»</a>",
+    f"{'a' * 90}_password: «correct horse»",
+    f"password{'_value' * 20}=«hush!»",
+    f"{{{' ' * 200}password: «hush!»",
+    f"{' ' * 100}password: «correct horse»",
+    '{"type":"password","wifi_password":"«a b»","value":"«hush!»"}',
     # doubtful names
     '{"pin":"«1234»"}',
     '{"pin":«1234»}',
@@ -166,15 +179,3 @@ def test_texts_that_are_told_are_prose(text: str) -> None:
 )
 def test_how_short_a_value_may_be(text: str, hidden: bool) -> None:
     assert bool(named_values(text)) is hidden
-
-
-def test_how_much_of_an_object_is_looked_at() -> None:
-    filler = "[" + "0," * ((MAX_NESTED - 40) // 2)
-    assert named_values(f'{{"password":{{"a":{filler}"x"]}}}}')
-    assert not named_values(f'{{"password":{{"a":{filler}{"0," * 40}"x"]}}}}')
-
-
-def test_how_many_lines_of_a_block_are_looked_at() -> None:
-    lines = [f"  - a{number}" for number in range(MAX_BLOCK_LINES + 1)]
-    found = named_values("\n".join(["passwords:", *lines]))
-    assert len(found) == MAX_BLOCK_LINES

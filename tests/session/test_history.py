@@ -117,15 +117,6 @@ def test_identifiers_that_were_ever_sent_are_known() -> None:
     assert not history.server.has_sent(1)
 
 
-def test_few_packets_are_kept_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_ENDED", 3)
-    monkeypatch.setattr(module, "MAX_RECENT", 2)
-    history = told("; ".join(f"> publish a x qos=1 id={number}; < puback {number}" for number in range(1, 10)))
-
-    assert list(history.client.ended) == [7, 8, 9]
-    assert len(history.client.recent) <= 4
-
-
 def test_a_packet_in_pieces_begins_in_the_segment_of_its_first_byte() -> None:
     history = History()
     party = history.client

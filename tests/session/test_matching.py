@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from mqttscope.mqtt import Suback, Subscribe, Subscription, Unsuback, Unsubscribe
 from mqttscope.mqtt.topics import is_valid_topic_filter, matches, parse_shared
-from mqttscope.session.matching import FAILURE, MAX_MATCHING, FilterIndex, Match, Node, Subscribed, SubscriptionIndex
+from mqttscope.session.matching import FAILURE, FilterIndex, Match, Node, Subscribed, SubscriptionIndex
 from mqttscope.session.subscriptions import Subscriptions
 from tests import tools
 from tests.conftest import THOROUGH
@@ -134,17 +134,6 @@ def test_a_message_costs_nothing_for_subscriptions_that_do_not_match() -> None:
         visited.append(table.index.patterns.visited)
 
     assert visited[0] == visited[1]
-
-
-def test_a_topic_of_too_many_subscriptions_proves_nothing() -> None:
-    table = Subscriptions()
-    rows = [Subscription(f"$share/{number}/#", 0) for number in range(MAX_MATCHING + 1)]
-    table.subscribe(Subscribe(1, subscriptions=rows[:-1]), 1, 1, 1)
-    assert table.match("a").known
-    assert len(table.match("a").subscriptions) == MAX_MATCHING
-
-    table.subscribe(Subscribe(2, subscriptions=rows[-1:]), 2, 2, 2)
-    assert not table.match("a").known
 
 
 @pytest.mark.parametrize(

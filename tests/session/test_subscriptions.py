@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from mqttscope.session import subscriptions as module
-from mqttscope.session.subscriptions import FLOOD_PAUSE_NS, FLOOD_START_NS
 from tests.session.requests import Talk, filters
 from tests.tables import cases_of, differing
 
@@ -107,22 +105,10 @@ def test_what_matches_may_match() -> None:
     assert quick > 40
 
 
-def test_matches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_MATCHES", 3)
-    table = Talk("subscribe 1 #:1").table
-
-    for number in range(10):
-        assert filters(table, f"t{number}") == ["#"]
-    assert len(table.found) <= 3
-
-
 def test_only_one_predecessor_is_kept_but_all_its_identifiers() -> None:
     talk = Talk("; ".join(f"subscribe {number} a:1 subscription_identifier={number}" for number in range(1, 5)))
 
     assert differing(talk.table, "live[a].formerly=[3,2,1] live[a].replaced.replaced=None") == {}
-    for number in range(5, 40):
-        talk.tell(f"subscribe {number} a:1 subscription_identifier={number}")
-    assert len(talk.table.live["a"].formerly) == module.MAX_CHAIN
 
 
 def test_the_request_that_an_answer_is_for() -> None:
@@ -137,42 +123,11 @@ def test_the_request_that_an_answer_is_for() -> None:
     assert talk.table.request_for(2, "subscribe") is None
 
 
-def test_unanswered_requests_with_one_identifier_are_bounded() -> None:
-    table = Talk("; ".join(f"subscribe 1 t{number}:1" for number in range(100))).table
-    depth, one = 0, table.requests.get(1)
-    while one is not None:
-        depth, one = depth + 1, one.earlier
-
-    assert depth <= module.MAX_CHAIN + 1
-
-
 def test_a_name_leads_to_what_an_unsubscribe_ended() -> None:
     talk = Talk("subscribe 1 a:1; suback 1 1; subscribe 2 b:1; unsubscribe 3 a b c; unsuback 3 0 0 0x11")
 
     assert talk.table.named("a", 0) is talk.table.ended["a"]
     assert talk.table.named("a", 1) is None
-
-
-def test_too_many_subscriptions_are_said_aloud(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_SUBSCRIPTIONS", 2)
-    talk = Talk("subscribe 1 a:1 b:1")
-
-    assert talk.table.match("a").known
-    talk.tell("subscribe 2 c:1")
-    assert list(talk.table.live) == ["a", "b"]
-    assert not talk.table.match("c").known
-
-
-def test_ended_and_refused_filters_and_requests_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_ENDED", 5)
-    talk = Talk()
-    for number in range(1, 30):
-        talk.tell(f"subscribe {number} r{number}:1; suback {number} 0x80; subscribe {number} t{number}:1")
-        talk.tell(f"unsubscribe {number + 100} t{number}; unsuback {number + 100} 0")
-
-    assert len(talk.table.ended) == len(talk.table.refused) == len(talk.table.requests) == 5
-    assert talk.table.live == {}
-    assert talk.table.patterns == {}
 
 
 def test_what_could_not_be_read_makes_the_table_incomplete() -> None:
@@ -183,19 +138,6 @@ def test_what_could_not_be_read_makes_the_table_incomplete() -> None:
     assert talk.table.requests == {}
     talk.table.unreadable(request=False)
     assert talk.table.unread_answers
-
-
-def test_retained_messages_follow_a_subscribe_in_one_go() -> None:
-    table = Talk("subscribe 1 #:1").table
-
-    assert table.is_flood(FLOOD_START_NS)
-    assert not table.is_flood(FLOOD_START_NS + 1)
-    table.retained_sent("a", FLOOD_START_NS)
-    assert table.is_flood(FLOOD_START_NS + FLOOD_PAUSE_NS)
-    assert not table.is_flood(FLOOD_START_NS + FLOOD_PAUSE_NS + 1)
-    table.retained_sent("a", FLOOD_START_NS + FLOOD_PAUSE_NS + 1)
-    assert not table.is_flood(FLOOD_START_NS + FLOOD_PAUSE_NS + 2)
-    assert table.retained == {"a": 2}
 
 
 def test_messages_that_keep_retain_as_published_are_not_counted_as_retained() -> None:
@@ -212,12 +154,3 @@ def test_what_comes_before_anybody_asks_is_not_the_answer_to_a_subscribe() -> No
     talk.table.retained_sent("a", 1)
 
     assert talk.table.retained == {"a": 1}
-
-
-def test_topics_of_retained_messages_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_RETAINED", 4)
-    table = Talk("subscribe 1 #:1").table
-    for number in range(10):
-        table.retained_sent(f"t{number}", 0)
-
-    assert len(table.retained) == 4

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mqttscope.lake.writer import Ingested
 
 IN_PROCESS_BYTES = 256 << 20
-"""Captures with fewer bytes together are decoded sooner than Spark is started on most machines."""
+"""Captures with no more bytes together are decoded sooner than Spark is started on most machines."""
 EVERY_SEGMENTS = 5_000
 FAILURES_TOLD = 3
 """Failures of rules that are shown one by one."""
@@ -178,7 +178,7 @@ class IngestRun:
             return False
         if self.given.in_store or self.given.jobs is not None or self.given.deduplicate:
             return True
-        return sum(one.size for one in found) < IN_PROCESS_BYTES
+        return sum(one.size for one in found) <= IN_PROCESS_BYTES
 
     def _in_process(self, root: Place, found: Sequence[Location], faults: dict[str, str]) -> Ingested:
         from mqttscope.cli.sharing import beside

@@ -166,7 +166,7 @@ def line(taken: Taken, now_s: float) -> str:
         parts.append(f"{taken.waiting / 1e6:,.1f} MB waiting")
     if taken.live and taken.last_ns is not None:
         age = now_s - taken.last_ns / 1e9
-        if 0 <= age < _DAY_S:
+        if 0 <= age <= _DAY_S:
             parts.append(f"newest frame {age:,.0f} s old")
     return f"batch {taken.batch}: {', '.join(parts)}"
 

@@ -105,11 +105,6 @@ def test_a_folder_that_is_no_lake(tmp_path: Path) -> None:
     assert (PipelineFailedError.exit_code, asking.BadQuestionError.exit_code) == (3, 2)
 
 
-def test_small_lakes_are_asked_in_one_task_everywhere() -> None:
-    assert asking.fitting(asking.SMALL_BYTES) == asking.SMALL
-    assert asking.fitting(asking.SMALL_BYTES + 1) == {}
-
-
 def test_steps_are_for_terminals(capsys: pytest.CaptureFixture[str]) -> None:
     steps = asking.Steps()
     steps(1, 6)
