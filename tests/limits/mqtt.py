@@ -8,6 +8,7 @@ from mqttscope.mqtt.resync import find_packets
 from mqttscope.mqtt.stream import PacketStream, Unparsed
 from mqttscope.mqtt.topics import topic_name_problem
 from mqttscope.mqtt.view import binary
+from tests.limits.lint import greeting as greeting
 from tests.mqtt.octets import framed, string, varint
 
 __all__ = ["binary", "find_packets", "topic_name_problem", "varint"]
@@ -41,6 +42,14 @@ def named(protocol: str) -> str:
 def faults(data: bytes) -> list[str]:
     """What is wrong with the beginning of a stream."""
     return [item.reason for item in PacketStream(V5).feed(data) if isinstance(item, Malformed)]
+
+
+def left_out_after_a_fault(count: int) -> int:
+    """How many of so many bytes after a malformed packet are not kept with it."""
+    data = b"\0\0" + (b"\xc0\0" * count)[:count]
+    first, *_ = PacketStream(V3_1_1).feed(data)
+    assert isinstance(first, Malformed)
+    return count - len(first.after)
 
 
 def loses_framing(reserved: int) -> bool:
