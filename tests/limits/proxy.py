@@ -174,7 +174,12 @@ class Late(Recording):
 
     def ask(self, question: Any) -> Future[Any]:
         future = Future[Any]()
-        asyncio.get_running_loop().call_later(self.seconds, lambda: future.set_result(question()))
+
+        def answer() -> None:
+            if future.set_running_or_notify_cancel():
+                future.set_result(question())
+
+        asyncio.get_running_loop().call_later(self.seconds, answer)
         return future
 
 
