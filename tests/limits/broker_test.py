@@ -106,7 +106,7 @@ def lost(size: int) -> int:
     listener = listening(Valve())
     listener.most = 0
     listener.received(pongs(size))
-    return size - sum(len(one.data) for one in listener.conversation.said)
+    return size - sum(len(word.data) for word in listener.conversation.said)
 
 
 def unasked(count: int) -> str:
@@ -253,24 +253,24 @@ async def reduced(size: int) -> tuple[int, str]:
     case = make_case(QOS_3, own)
     steps = [Step(Action.SEND, b"\xf7" + bytes((size - 2,)) + bytes(size - 2), mutated=True)]
     async with trial_inside(Fault.CRASH) as (test, _):
-        found = await test.one(own, replace(case, flow=replace(case.flow, steps=steps)))
-        made = await minimized(test, own, found, raw=True)
-    assert made is not None
-    return made.tries, made.unfinished
+        result = await test.one(own, replace(case, flow=replace(case.flow, steps=steps)))
+        reduction = await minimized(test, own, result, raw=True)
+    assert reduction is not None
+    return reduction.tries, reduction.unfinished
 
 
 def runner(port: int, patience_s: float, *steps: Step) -> CaseRunner:
     """Plays steps as they are."""
     own = script()
     case = make_case("publish.topic_name:spaces", own)
-    made = replace(case, flow=replace(case.flow, steps=list(steps)))
-    return CaseRunner(made, own, BrokerAccess(target(port)), patience_s, raw=True)
+    case = replace(case, flow=replace(case.flow, steps=list(steps)))
+    return CaseRunner(case, own, BrokerAccess(target(port)), patience_s, raw=True)
 
 
 @leaping
 async def vain(count: int) -> tuple[int, int]:
     """Answers that are to be waited for in vain, and those that are."""
-    waits = [Step(Action.AWAIT, awaits=PacketType.PUBACK, packet_identifier=one) for one in range(1, count + 1)]
+    waits = [Step(Action.AWAIT, awaits=PacketType.PUBACK, packet_identifier=number) for number in range(1, count + 1)]
     async with broken(Fault.NONE) as broker:
         await runner(broker.port, 1.0, *waits).run()
         # The first one takes all of the patience, and so does CONNACK in the end.

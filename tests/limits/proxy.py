@@ -162,8 +162,8 @@ async def drained(seconds: float) -> float:
             began = now()
             loop.call_later(seconds, lambda: asyncio.ensure_future(reader.read()))
         lasted = now() - began
-        for one in (writer, *peers):
-            one.transport.abort()
+        for end in (writer, *peers):
+            end.transport.abort()
     return round(lasted, 3)
 
 

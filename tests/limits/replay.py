@@ -67,8 +67,8 @@ def compared_of(total: int) -> list[str]:
     """What is noted of a device whose packets take so much room."""
     device, _ = Desk(HELLO).connect()
     live = device.player.live
-    taken = sum(HEAD + len(one.raw) for one in live.script.entries)
-    device.say(message(total - taken - HEAD))
+    used = sum(HEAD + len(entry.raw) for entry in live.script.entries)
+    device.say(message(total - used - HEAD))
     return [note.text for note in live.notes if "not compared" in note.text]
 
 
@@ -90,10 +90,10 @@ def is_first_answered(count: int, line: str, answer: str, *, is_served: bool = F
 
 def sessions(count: int) -> tuple[int, int]:
     """Sessions that are remembered of so many, and those that were forgotten."""
-    made = ServerSessions()
+    server_sessions = ServerSessions()
     for number in range(count):
-        made.of(f"dev-{number}").subscriptions["a"] = Subscribed(Subscription("a"), 0)
-    return len(made.known), made.forgotten
+        server_sessions.of(f"dev-{number}").subscriptions["a"] = Subscribed(Subscription("a"), 0)
+    return len(server_sessions.known), server_sessions.forgotten
 
 
 def incomplete(size: int) -> str:
@@ -111,7 +111,7 @@ def repeated(count: int) -> tuple[int, list[str]]:
     device, _ = Desk("\n".join((HELLO, "dev > subscribe 1 q/#:0", "dev < suback 1 0", *lines))).connect()
     heard = device.say("subscribe 1 q/#:0", *(f"publish q/{number} new" for number in numbers))
     notes = [note.text.partition(":")[0] for note in device.player.live.notes if "repeats" in note.text]
-    return sum(" new " in one for one in heard), notes
+    return sum(" new " in line for line in heard), notes
 
 
 # What both sides have in common
@@ -132,11 +132,11 @@ def room(size: int) -> int:
 
 def expired(seconds: int, late_ns: int = 0) -> Order:
     """The order of a session that expires, and of a connection that begins later than that."""
-    first = f"a > connect session_expiry_interval={seconds}\na < connack\na > fin\n"
-    one, other = scripts = record(first + "a > connect resume\na < connack\na > fin")
-    other.opened_ns = one.ending.timestamp_ns + seconds * SECOND + late_ns
-    for entry in other.entries:
-        entry.timestamp_ns = other.opened_ns
+    lines = f"a > connect session_expiry_interval={seconds}\na < connack\na > fin\n"
+    first, second = scripts = record(lines + "a > connect resume\na < connack\na > fin")
+    second.opened_ns = first.ending.timestamp_ns + seconds * SECOND + late_ns
+    for entry in second.entries:
+        entry.timestamp_ns = second.opened_ns
     return make_order(scripts)
 
 
@@ -151,9 +151,9 @@ def short_of(late_ns: int) -> int:
 
 def acknowledged(count: int) -> tuple[int, set[str]]:
     """Acknowledgements of so many messages that come at once, and what is noted."""
-    one = begun(session())
-    sent = say(one, *(f"publish t qos=1 id={number}" for number in range(1, count + 1)))
-    return len(sent), {text for text in texts(one) if "wait to be sent" in text}
+    client = begun(session())
+    sent = say(client, *(f"publish t qos=1 id={number}" for number in range(1, count + 1)))
+    return len(sent), {text for text in texts(client) if "wait to be sent" in text}
 
 
 @dataclass
@@ -374,26 +374,26 @@ def identified(size: int, *, is_old: bool = False) -> list[str]:
 
 def steps(count: int) -> tuple[object, object]:
     """Steps of a script that is written, and of one that is read, with so many."""
-    made: dict[str, Any] = {**DOCUMENT, "steps": [{"after": 0, "from": "client", "ends": "fin"}] * count}
-    found: list[object] = []
+    script_document: dict[str, Any] = {**DOCUMENT, "steps": [{"after": 0, "from": "client", "ends": "fin"}] * count}
+    results: list[object] = []
     (script,) = record("dev > connect\ndev < connack\n" + "dev > pingreq\n" * (count - 2))
     makers: list[Callable[[], ScriptFile]] = [
-        lambda: script_file(script), lambda: read_script(json.dumps(made).encode()),
+        lambda: script_file(script), lambda: read_script(json.dumps(script_document).encode()),
     ]  # fmt: skip
     for make in makers:
         try:
-            found.append(len(make().steps))
+            results.append(len(make().steps))
         except ScriptFileError as error:
-            found.append(str(error))
-    return found[0], found[1]
+            results.append(str(error))
+    return results[0], results[1]
 
 
 def after(ns: int) -> int | str:
     """The time of the last step of a script, in nanoseconds."""
-    made = dict(DOCUMENT)
-    made["steps"] = [made["steps"][0], {**made["steps"][1], "after": "AFTER"}]
-    del made["hidden"]
-    written = json.dumps(made).replace('"AFTER"', f"{ns // SECOND}.{ns % SECOND:09}")
+    script_document = dict(DOCUMENT)
+    script_document["steps"] = [script_document["steps"][0], {**script_document["steps"][1], "after": "AFTER"}]
+    del script_document["hidden"]
+    written = json.dumps(script_document).replace('"AFTER"', f"{ns // SECOND}.{ns % SECOND:09}")
     try:
         return read_script(written.encode()).steps[-1].after_ns
     except ScriptFileError as error:
@@ -417,9 +417,9 @@ def alike(count: int) -> int:
     recorded = whole("> connect", "< connack", "< publish t x content_type=t response_topic=r")
     lines = ["< publish t x"] * (count - 1) + ["< publish t x content_type=t"]
     live = whole("> connect", "< connack", *lines).entries
-    live = [one for one in live if isinstance(one.packet, Publish)]
-    ((_, found),) = match_alike([one for one in recorded.entries if isinstance(one.packet, Publish)], live)
-    return live.index(found)
+    live = [entry for entry in live if isinstance(entry.packet, Publish)]
+    ((_, delivery),) = match_alike([recorded.entries[-1]], live)
+    return live.index(delivery)
 
 
 def anonymous(name: str, *topics: str) -> str:
@@ -431,8 +431,8 @@ def anonymous(name: str, *topics: str) -> str:
 def unpaired(count: int) -> int:
     """Connections of the first capture that have no counterpart among so many, of which the first is like it."""
     others = [anonymous("b0", "a/1"), *(anonymous(f"b{number}", f"c/{number}") for number in range(1, count))]
-    found, _ = compared(anonymous("a", "a/1", "a/2"), "\n".join(others))
-    return sum(str(one.kind) == "connection" and one.only == "a" for one in found)
+    differences, _ = compared(anonymous("a", "a/1", "a/2"), "\n".join(others))
+    return sum(str(difference.kind) == "connection" and difference.only == "a" for difference in differences)
 
 
 def kept(total: int) -> str:

@@ -105,22 +105,22 @@ async def refusal(answers_s: float = 0.0, closes_s: float = 0.0) -> tuple[str, f
 @leaping
 async def handshake(seconds: float) -> list[str]:
     """What is said of a client that asks for a WebSocket after so long."""
-    told: list[str] = []
-    server = await serve("127.0.0.1", 0, lambda _: Heard(), websocket=True, note=told.append)
+    sentences: list[str] = []
+    server = await serve("127.0.0.1", 0, lambda _: Heard(), websocket=True, note=sentences.append)
     _, writer = await asyncio.open_connection("127.0.0.1", server.port)
     await asyncio.sleep(seconds)
     writer.write(framing.request())
     await asyncio.sleep(0.01)
     writer.close()
     await server.close()
-    return [sentence.rpartition(": ")[2] for sentence in told]
+    return [sentence.rpartition(": ")[2] for sentence in sentences]
 
 
 @leaping
 async def clients(count: int) -> list[str]:
     """What is said when so many clients come at a time."""
-    told: list[str] = []
-    serving = ServerRun([], ConnectionMatcher([]), note=told.append)
+    sentences: list[str] = []
+    serving = ServerRun([], ConnectionMatcher([]), note=sentences.append)
     await serving.start("127.0.0.1", 0)
     assert serving.server is not None
     writers = [(await asyncio.open_connection("127.0.0.1", serving.server.port))[1] for _ in range(count)]
@@ -128,4 +128,4 @@ async def clients(count: int) -> list[str]:
     for writer in writers:
         writer.close()
     await serving.close()
-    return told
+    return sentences

@@ -59,7 +59,7 @@ class Cleaner:
         left = list(dict.fromkeys(left))
         if not left:
             return ""
-        return f"may be left on {self.access.target}: {named(left)}"
+        return f"may be left on {self.access.target}: {name_list(left)}"
 
     async def _forget(self, conversation: Conversation, version: ProtocolVersion, seconds: float) -> list[str]:
         """Clean up after one conversation; returns what is left."""
@@ -189,7 +189,7 @@ def _spoken(packet: Connect, version: ProtocolVersion) -> ProtocolVersion:
         return version
 
 
-def named(names: list[str]) -> str:
+def name_list(names: list[str]) -> str:
     """Names for a sentence, as many as it may have."""
     more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
     return ", ".join(names[:MAX_NAMED]) + more

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from mqttscope.broker_test.drivers.case_runner import CaseRunner
-from mqttscope.broker_test.drivers.cleanup import Cleaner, named
+from mqttscope.broker_test.drivers.cleanup import Cleaner, name_list
 from mqttscope.broker_test.drivers.health import AGAIN, NoBrokerError
 from mqttscope.broker_test.drivers.run import FLOOD, LEAK_BYTES, LOOK_S, BrokerTest, CaseResult
 from mqttscope.broker_test.fit import Numbered, flow_of
@@ -343,7 +343,7 @@ class Crowd:
         await self._alone(suspects)
         found = [one.result.ruling for one in suspects if one.result is not None]
         if not self.test.stopped and not any(one is not None and one.verdict in BROKER_WIDE for one in found):
-            numbers = named([str(one.numbered.number) for one in suspects])
+            numbers = name_list([str(one.numbered.number) for one in suspects])
             told = f"{alarm.verdict} while cases were played at once ({numbers}: {alarm.why})"
             self._back_off(f"{told}, and in none of them alone")
 
