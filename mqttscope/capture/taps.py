@@ -57,6 +57,8 @@ class Source:
     """So much its clock is ahead of the common one, which is that of the first capture that was named."""
     like: str = ""
     """A capture that its clock was compared with, directly or not; empty where nothing was measured."""
+    is_limited: bool = False
+    """Whether its clock was not compared with those of all captures before it."""
 
 
 @dataclass(slots=True)
@@ -85,20 +87,24 @@ class Taps:
                 f" {utf8(self._first(one))}: its times are corrected"
             )
         found, named = self.deduplication, self.named()
-        if not found.copies:
-            yield f"no copy among {counted(found.frames, 'frame')} with TCP: nothing was captured twice"
-            return
-        are = "is a copy and was" if found.copies == 1 else "are copies and were"
-        yield f"{found.copies:,} of {counted(found.frames, 'frame')} with TCP {are} left out"
-        for name, tap in named[:MAX_NAMED]:
-            yield (
-                f"tap {name}: {counted(tap.frames, 'frame')}, {tap.only:,} that no other tap has, {tap.missed:,} missed"
-            )
-        if len(named) > MAX_NAMED:
-            yield f"further taps: {len(named) - MAX_NAMED:,}"
+        limited = sum(source.is_limited and not source.like for source in self.sources)
+        if found.copies:
+            are = "is a copy and was" if found.copies == 1 else "are copies and were"
+            yield f"{found.copies:,} of {counted(found.frames, 'frame')} with TCP {are} left out"
+            for name, tap in named[:MAX_NAMED]:
+                frames = counted(tap.frames, "frame")
+                yield f"tap {name}: {frames}, {tap.only:,} that no other tap has, {tap.missed:,} missed"
+            if len(named) > MAX_NAMED:
+                yield f"further taps: {len(named) - MAX_NAMED:,}"
+        else:
+            conclusion = "" if found.forgotten or limited else ": nothing was captured twice"
+            yield f"no copy among {counted(found.frames, 'frame')} with TCP{conclusion}"
         if found.forgotten:
             frames = counted(found.forgotten, "frame")
             yield f"limit: {frames} could not be compared with all others, so that copies may be left"
+        if limited:
+            clocks = "the clock of 1 capture" if limited == 1 else f"the clocks of {limited:,} captures"
+            yield f"limit: {clocks} could not be compared with all others, so that copies may be left"
 
     def _first(self, source: Source) -> str:
         """The capture whose clock is that of another."""
@@ -205,6 +211,8 @@ def measure(captures: list[Source], opened: _Open, stored: Collection[str] = ())
         if len(head) < LEAST:
             continue
         begin, end = min(head.values()) - MAX_SKEW_NS, max(head.values()) + MAX_SKEW_NS
+        earlier = again[: max(0, at - MAX_COMPARED)]
+        source.is_limited = any(ends.get(other.name, end) >= begin for other in earlier)
         for other in before:
             if ends.get(other.name, end) < begin:
                 continue

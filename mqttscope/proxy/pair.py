@@ -19,7 +19,7 @@ HIGH_WATER_BYTES = 256 * 1024
 HALF_CLOSED_S = 60.0
 """How long a connection may be silent that one side has closed and the other has not."""
 MAX_HEAD_BYTES = 65_536
-"""What a client may say before its first packet: a header of the PROXY protocol, an HTTP request."""
+"""Maximum length of what a client sends before its first packet: a header of the PROXY protocol, an HTTP request."""
 _TLS_RECORD_HEADER = 5
 
 
@@ -48,16 +48,19 @@ class FirstPacket:
         if self._left is not None:
             self._left -= len(data)
         elif data and not self.complete:
-            self._head += data[: MAX_HEAD_BYTES + 1 - len(self._head)]
-            self._look(len(data))
+            room = MAX_HEAD_BYTES + 1 - len(self._head)
+            self._head += data[:room]
+            self._look(data[room:])
         self.complete = self.complete or (self._left is not None and self._left <= 0)
         return self.complete
 
-    def _look(self, length: int) -> None:
+    def _look(self, rest: bytes) -> None:
+        """Read the beginning; ``rest`` follows it and is not kept."""
         head = bytes(self._head)
         if not self._prefaced and self._web is None:
             preface = header_length(head)
             if preface is None:
+                self._left = 0 if len(head) > MAX_HEAD_BYTES else None
                 return
             self._prefaced = True
             del self._head[:preface]
@@ -65,22 +68,23 @@ class FirstPacket:
         if not head:
             return
         if self._web is None and b"GET ".startswith(head[:4]):
-            end = head.find(b"\r\n\r\n")
-            if end >= 0:
+            end = head.find(b"\r\n\r\n") + 4
+            if (len(head) if end < 4 else end) > MAX_HEAD_BYTES:
+                # A longer head is for the broker to refuse.
+                self._left = 0
+            elif end >= 4:
                 self._web = Framing(False, bytes)
                 self._head.clear()
-                rest = head[end + 4 :]
-                if rest:
-                    self.feed(rest)
+                self.feed(head[end:] + rest)
             return
         if self._web is None and head[:2] == b"\x16\x03":
             if len(head) >= _TLS_RECORD_HEADER:
-                self._left = _TLS_RECORD_HEADER + int.from_bytes(head[3:5], "big") - len(head)
+                self._left = _TLS_RECORD_HEADER + int.from_bytes(head[3:5], "big") - len(head) - len(rest)
             return
         body, end = packet_end(head, 0, len(head))
         if body != NEED_MORE:
             # A fifth length byte is for the broker to refuse.
-            self._left = end - len(head) - max(0, length - len(head)) if body > 0 else 0
+            self._left = end - len(head) - len(rest) if body > 0 else 0
 
 
 class End(asyncio.Protocol):

@@ -8,18 +8,16 @@ import ssl
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mqttscope.proxy.pair import Pair
 from mqttscope.transport.link import reason
 from mqttscope.transport.recording import GRACE_S, HURRY_S, REST_S, Recording
-from mqttscope.transport.server import Acceptor
+from mqttscope.transport.server import MAX_CONNECTIONS, Acceptor
 from mqttscope.transport.sockets import Rounds
 from mqttscope.transport.target import Target, shown
 from mqttscope.transport.wire import Endpoint
 
-MAX_CONNECTIONS = 1_000
-"""Clients at a time unless said otherwise; further ones are closed at once."""
 CONNECT_TIMEOUT_S = 10.0
 """How long the broker may take to accept a connection, TLS included."""
 CLIENT_TIMEOUT_S = 30.0
@@ -44,10 +42,10 @@ class Route:
     upstream: Target
     listen_tls: ssl.SSLContext | None = None
     upstream_tls: ssl.SSLContext | None = None
-    max_connections: int = MAX_CONNECTIONS
-    connect_timeout_s: float = CONNECT_TIMEOUT_S
+    max_connections: int = field(default_factory=lambda: MAX_CONNECTIONS)
+    connect_timeout_s: float = field(default_factory=lambda: CONNECT_TIMEOUT_S)
     """For the broker to accept a connection; 0 is no limit."""
-    client_timeout_s: float = CLIENT_TIMEOUT_S
+    client_timeout_s: float = field(default_factory=lambda: CLIENT_TIMEOUT_S)
     """For the first packet of the client, and then for that of the broker; 0 is no limit."""
 
 
@@ -120,7 +118,7 @@ class Relay(Acceptor):
             pair.server.abort()
         await self._end_tasks()
         if self._said > MAX_SAID:
-            self.note(f"{self._said - MAX_SAID:,} more problems with connections were not reported")
+            self.note(f"further problems with connections, not reported: {self._said - MAX_SAID:,}")
 
     def _left_s(self, limit_s: float) -> float:
         """What is left of a limit; after a signal it counts from there, so that limits do not add up."""

@@ -11,7 +11,7 @@ import threading
 import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,7 +23,7 @@ from mqttscope import arguments
 from mqttscope.dissect import Dissector, Options
 from mqttscope.dissect.options import MQTT, WEBSOCKET
 from mqttscope.errors import InvalidStateError
-from mqttscope.events import Event, MalformedEvent, PacketEvent
+from mqttscope.events import Event, MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.lint.catalogue import expand
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Confidence, Finding, Severity
@@ -34,21 +34,21 @@ from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Connack, Connect, Publish
 from mqttscope.mqtt.wire import counted
-from mqttscope.proxy.relay import CLIENT_TIMEOUT_S, CONNECT_TIMEOUT_S, MAX_CONNECTIONS, Relay, Route
+from mqttscope.proxy.relay import CLIENT_TIMEOUT_S, CONNECT_TIMEOUT_S, Relay, Route
 from mqttscope.report.base import View
 from mqttscope.report.findings.base import Summary
 from mqttscope.report.findings.shown import make_reporter
 from mqttscope.secrets.findings import Hiding, client_name
 from mqttscope.transport.recording import Recording
+from mqttscope.transport.server import MAX_CONNECTIONS
 from mqttscope.transport.target import parse_listen, parse_upstream
 from mqttscope.transport.tls import listen_context, upstream_context
 
 DEFAULT_MAX_PACKET_BYTES = 1 << 20
-"""Larger packets are forwarded and recorded, but not judged."""
+"""Maximum length of a packet that is judged, by default; larger ones are forwarded, recorded and counted."""
 MAX_PACKETS = 100_000
 """Packets that are kept; the oldest go first, and are counted in `Proxy.forgotten`."""
 MAX_FINDINGS = 10_000
-MAX_NOTES = 1_000
 WIDTH = 100
 """Columns of reports."""
 _QUIET_S = 0.05
@@ -157,6 +157,8 @@ class Proxy:
         """CONNACK packets that did, whatever they say."""
         self._whole = 0
         """Packets that came to their end."""
+        self._too_large = 0
+        """Packets of more than ``max_packet`` bytes, which are not judged."""
         self.forgotten: int = 0
         """Packets beyond `MAX_PACKETS` that were forgotten."""
         self.forgotten_findings: int = 0
@@ -222,7 +224,7 @@ class Proxy:
             path=path,
             dissector=Dissector(options),
             listener=self._hear,
-            note=self._note,
+            note=self.notes.append,
         )
         started: Future[None] = Future()
         self._thread = threading.Thread(
@@ -245,7 +247,7 @@ class Proxy:
                 loop.call_soon_threadsafe(relay.stop)
             thread.join(_ANSWER_S)
             if thread.is_alive():
-                self._note("the proxy did not end in time")
+                self.notes.append("the proxy did not end in time")
 
     def packets(self) -> list[Seen]:
         return self._ask(lambda: list(self._packets))
@@ -337,6 +339,9 @@ class Proxy:
         unjudged = self._recording.unjudged_bytes if self._recording is not None else 0
         if unjudged:
             raise AssertionError(f"{unjudged:,} bytes were forwarded but not judged: judging was too slow")
+        if self._too_large:
+            large = counted(self._too_large, "packet")
+            raise AssertionError(f"not judged: {large} of more than {self._max_packet:,} bytes (max_packet)")
         if nothing:
             raise AssertionError(nothing)
         if self.forgotten_findings:
@@ -399,12 +404,14 @@ class Proxy:
     def _hear(self, event: Event) -> None:
         if isinstance(event, PacketEvent | MalformedEvent):
             self._keep(event)
+        elif isinstance(event, UnparsedEvent):
+            self._too_large += event.unparsed.reason == "too_large"
         found = self._linter.feed(event)
         if len(self._linter.failures) > len(self._failed):
             for one in self._linter.internal_errors:
                 if one.rule not in self._failed:
                     self._failed[one.rule] = one.error
-                    self._note(failed_sentence(one.rule, one.error))
+                    self.notes.append(failed_sentence(one.rule, one.error))
         room = max(0, MAX_FINDINGS - len(self._findings))
         self._findings += found[:room]
         self.forgotten_findings += len(found[room:])
@@ -434,13 +441,9 @@ class Proxy:
             )
         )
 
-    def _note(self, text: str) -> None:
-        if len(self.notes) < MAX_NOTES:
-            self.notes.append(text)
-
     async def _run(self, started: Future[None], options: Options) -> None:
         assert self._recording is not None
-        relay = Relay(self._route, self._recording, self._note)
+        relay = Relay(self._route, self._recording, self.notes.append)
         try:
             await relay.start()
         except BaseException as error:
@@ -468,7 +471,10 @@ class Proxy:
         except RuntimeError:  # it has just ended
             work.close()
             return question()
-        return future.result(_ANSWER_S)
+        try:
+            return future.result(_ANSWER_S)
+        except CancelledError:  # it ended before the answer
+            return question()
 
     async def _answer(self, question: Callable[[], T]) -> T:
         relay, recording = self._relay, self._recording

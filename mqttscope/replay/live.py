@@ -25,7 +25,7 @@ from mqttscope.session.inflight import MAX_PACKET_IDENTIFIERS
 P = TypeVar("P", bound=ControlPacket)
 
 MAX_NOTES = 1_000
-"""Different notes that are kept of one connection."""
+"""Maximum number of different notes of one connection; further ones are counted together."""
 MAX_WAITING = 2 * MAX_PACKET_IDENTIFIERS
 """Exchanges that can be open on one connection: each side has its own packet identifiers."""
 MAX_BEYOND_BYTES = 32 * 1024 * 1024
@@ -97,9 +97,9 @@ class Unfinished:
 class Room:
     """How many bytes of packets may still be kept."""
 
-    left: int = MAX_BEYOND_BYTES_OF_ALL
+    left: int = field(default_factory=lambda: MAX_BEYOND_BYTES_OF_ALL)
     """Of all connections that share this."""
-    of_one: int = MAX_BEYOND_BYTES
+    of_one: int = field(default_factory=lambda: MAX_BEYOND_BYTES)
     """Of each of them."""
 
     def take(self, taken: int, raw: bytes) -> int:
@@ -202,9 +202,11 @@ class LiveConnection:
         return self.script.connection.version
 
     def note(self, kind: NoteKind, text: str) -> None:
+        """Count a difference; beyond `MAX_NOTES`, new ones of a kind are counted together."""
         note = Note(kind, text)
-        if note in self.notes or len(self.notes) < MAX_NOTES:
-            self.notes[note] = self.notes.get(note, 0) + 1
+        if note not in self.notes and len(self.notes) >= MAX_NOTES:
+            note = Note(kind, "other differences, which are only counted")
+        self.notes[note] = self.notes.get(note, 0) + 1
 
     def received(self, packet: ControlPacket | Malformed, now_ns: int, *, apply: bool = True) -> Entry:
         """Take a packet of the other side; returns it with its topic and what it answers.

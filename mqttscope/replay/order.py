@@ -30,11 +30,12 @@ _TOLD = (packets.Connack, packets.Suback, packets.Unsuback)
 _NO_MILESTONE = (packets.Disconnect, Malformed)
 _ANSWERS = (packets.Acknowledgement, packets.Suback, packets.Unsuback)
 _OWN_TOPICS = "$SYS/"
+SECOND = 1_000_000_000
 _ENDED, _OPENED, _PACKET = range(3)
-MAX_TIMER_NS = 60_000_000_000
-"""Longer ones are not waited for."""
+MAX_TIMER_S = 60
+"""Maximum length of a timer that is waited for."""
 MAX_SLACK_NS = 2_000_000_000
-"""How much longer than a timer a server is given for it, at most."""
+"""Maximum time that a server is given beyond the length of a timer."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -83,7 +84,7 @@ class Order:
     timers: dict[Step, list[Timer]] = field(default_factory=dict)
     """By the step that they count from."""
     too_long: int = 0
-    """Timers of more than `MAX_TIMER_NS`, which are not waited for."""
+    """Timers of more than `MAX_TIMER_S`, which are not waited for."""
     sequence: list[Step] = field(default_factory=list)
     """All milestones."""
     told: list[Step] = field(default_factory=list)
@@ -197,7 +198,7 @@ def _elapse(order: Order, running: list[tuple[int, int, int, Step]], now: int) -
     """Timers that had elapsed become milestones."""
     while running and running[0][0] <= now:
         elapsed, _, length, start = heapq.heappop(running)
-        if length > MAX_TIMER_NS:
+        if length > MAX_TIMER_S * SECOND:
             order.too_long += 1
             continue
         # Servers look at their clocks now and then; the recorded one had done so by the time of this step.
@@ -219,7 +220,7 @@ def _timers_of(entry: Entry | None, script: Script) -> Iterator[int]:
             seconds.append(connect.will.properties.will_delay_interval)
     for one in seconds:
         if one:
-            yield one * 1_000_000_000
+            yield one * SECOND
 
 
 @dataclass(slots=True)

@@ -41,8 +41,10 @@ from mqttscope.transport.wire import Endpoint, Wire
 SCHEMA = 1
 KIND = "mqtt connection"
 MAX_STEPS = 1_000_000
+"""Maximum number of steps of a script, written or read."""
 SECOND = 1_000_000_000
 MAX_AFTER_NS = 10 * 366 * 86_400 * SECOND
+"""Maximum time of a step: ten years after the connection was opened."""
 PASSWORD = "password"
 OWN, FOREIGN = "own", "foreign"
 ENDS = ("fin", "reset")
@@ -124,6 +126,8 @@ def script_file(script: Script, *, show_secrets: bool = False) -> ScriptFile:
     if script.ending.how in ENDS and script.ending.by is not None:
         after = max(0, script.ending.timestamp_ns - script.opened_ns)
         made.steps.append(Step(after, script.ending.by == "client", ends=script.ending.how))
+    if len(made.steps) > MAX_STEPS:
+        raise ScriptFileError(f"it has {len(made.steps):,} steps, and a script has at most {MAX_STEPS:,}")
     return made
 
 
@@ -260,7 +264,7 @@ def _read_step(step: Any, index: int, before: list[Step]) -> Step:
         if not 0 <= after_ns <= MAX_AFTER_NS:
             raise InvalidOperation
     except (InvalidOperation, OverflowError, ValueError):
-        raise wrong('"after" is not a number of seconds') from None
+        raise wrong(f'"after" is not a number of seconds, at most {MAX_AFTER_NS // SECOND:,}') from None
     if before and after_ns < before[-1].after_ns:
         raise wrong('"after" is earlier than that of the step before')
     made = Step(after_ns, side == "client", ends=ends, says=str(step.get("says", "")))

@@ -430,6 +430,9 @@ def reason(error: BaseException) -> str:
         return str(getattr(error, "reason", None) or error).replace("_", " ").lower()
     if isinstance(error, TimeoutError) and not error.args:
         return "no answer in time"
+    if isinstance(error, ConnectionResetError) and not error.args:
+        # As asyncio calls a close during the TLS handshake.
+        return "the connection was closed"
     if isinstance(error, OSError) and error.errno and not isinstance(error, socket.gaierror):
         # asyncio says less of it in more words.
         return os.strerror(error.errno)

@@ -377,6 +377,8 @@ class Judging:
         future: Future[T] = Future()
 
         def answer() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
             try:
                 future.set_result(question())
             except Exception as error:

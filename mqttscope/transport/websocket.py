@@ -210,14 +210,11 @@ class Framing:
     """Both directions of a WebSocket after its opening handshake.
 
     ``is_client``: the role of this side.  ``random_bytes``: gives so many unpredictable bytes, for the masks of a
-    client's frames (RFC 6455 section 5.3).  ``max_frame_bytes``: longer frames of the other side are a failure.
+    client's frames (RFC 6455 section 5.3).  Frames of the other side longer than `MAX_FRAME_BYTES` are a failure.
     """
 
-    def __init__(
-        self, is_client: bool, random_bytes: Callable[[int], bytes], *, max_frame_bytes: int = MAX_FRAME_BYTES
-    ) -> None:
+    def __init__(self, is_client: bool, random_bytes: Callable[[int], bytes]) -> None:
         self.is_client = is_client
-        self.max_frame_bytes = max_frame_bytes
         self.closed = False
         """This side has sent its close frame: it sends nothing more."""
         self.ended = False
@@ -251,19 +248,19 @@ class Framing:
             if isinstance(event, websocket.MessageData):
                 parts.append(event.data)
                 length = len(event.data)
-                if event.frame_end and length <= self.max_frame_bytes:
+                if event.frame_end and length <= MAX_FRAME_BYTES:
                     length = 0
             elif isinstance(event, websocket.Control):
                 self._control(event, received)
             elif isinstance(event, http_upgrade.Problem):
                 self._fail(_CODES.get(event.reason, PROTOCOL_ERROR), event.detail, received)
-            if self.ended or length > self.max_frame_bytes:
+            if self.ended or length > MAX_FRAME_BYTES:
                 break
         if not self.ended:
             # What is left of a frame that began in these bytes; one that began before was measured then.
             length += self._side.remaining if self._side.in_frame else 0
-            if length > self.max_frame_bytes:
-                said = f"a frame of {length:,} bytes is longer than the limit of {self.max_frame_bytes:,}"
+            if length > MAX_FRAME_BYTES:
+                said = f"a frame of {length:,} bytes is longer than the limit of {MAX_FRAME_BYTES:,}"
                 self._fail(TOO_BIG, said, received)
         received.data = parts[0] if len(parts) == 1 else b"".join(parts)
         return received

@@ -8,7 +8,7 @@ from itertools import count
 
 import pytest
 
-from mqttscope.broker_test.export import MAX_PRINTF, case_frames, client_of, shell_line
+from mqttscope.broker_test.export import case_frames, client_of, shell_line
 from mqttscope.dissect import dissect
 from mqttscope.events import ConnectionClosed, MalformedEvent, PacketEvent
 from mqttscope.mutate import Action, MutatedFlow, Step
@@ -82,10 +82,6 @@ def test_every_byte_arrives() -> None:
 
 def test_a_ping_comes_last_where_it_is_to_show_that_the_connection_goes_on() -> None:
     assert sent_by(line_of(SEND, fenced=True)) == b"\x10\xc0\x00"
-
-
-def test_long_packets_go_through_xxd() -> None:
-    assert "xxd -r -p" in line_of(Step(Action.SEND, b"a" * (MAX_PRINTF + 1)))
 
 
 def test_nc_speaks_no_tls_and_no_websocket() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from mqttscope.broker_test.conversation import Conversation
 from mqttscope.broker_test.export import conversation_of
-from mqttscope.broker_test.oracle import MAX_FINDINGS
 from mqttscope.broker_test.verdict import OF_A_CLIENT, Ruling, Verdict
 from mqttscope.mqtt import Disconnect, Pingresp, encode
 from mqttscope.mutate import Case
@@ -72,12 +71,3 @@ def test_a_code_that_only_clients_may_send_is_a_table_of_its_own() -> None:
 def test_statements_that_the_client_breaks() -> None:
     assert "5.0 MQTT-3.3.1-4" in broken_by_client(said(make_case("publish:qos-3", script())))
     assert broken_by_client(said(make_case("publish.topic_name:spaces", script()))) == ()
-
-
-def test_nobody_is_accused_in_a_flood_that_is_not_looked_at_to_its_end() -> None:
-    heard = said(QOS_3)
-    for number in range(MAX_FINDINGS + 10):
-        heard.add(False, encode(Pingresp(), V5), 3_000_000_000 + number)
-
-    assert len(findings(heard)[1]) == MAX_FINDINGS
-    assert not confirm(TOLERATED, QOS_3, heard).deviates

@@ -9,7 +9,6 @@ import pytest
 from mqttscope.broker_test.fit import flow_of
 from mqttscope.broker_test.verdict import (
     ANSWERS,
-    MAX_PLAYINGS,
     NOTHING,
     Baseline,
     Observation,
@@ -79,8 +78,7 @@ def test_what_they_come_to(playings: str, place: int, verdict: Verdict) -> None:
     assert found[1] is RULINGS[playings[place]] or found[1].why.startswith("not the same twice: ")
 
 
-def test_it_ends() -> None:
-    assert decided(rulings("H" + "-" * (MAX_PLAYINGS - 1))) is not None
+def test_a_case_that_was_not_played_is_played_again() -> None:
     assert decided(rulings("-")) is None
 
 

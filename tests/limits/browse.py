@@ -20,16 +20,20 @@ from mqttscope.browse.lines import RowLines
 from mqttscope.browse.rows import BLOCK_ROWS, MAX_COUNT, ROW_BYTES, RowStore
 from mqttscope.browse.selection import Search, Selection
 from mqttscope.events import Event
+from mqttscope.lint.finding import Confidence, Finding, Severity
 from mqttscope.mqtt import PacketType, Puback
 from mqttscope.payloads.sparkplug import read_topic
 from mqttscope.report.base import View
 from tests.browse.test_rows import Memory, row
 from tests.payloads.samples import BIRTH, DATA, NBIRTH_TOPIC, NDATA_TOPIC
 from tests.report.make import MS, Talk, publish
-from tests.report.test_dashboard import finding
 
 __all__ = ["MAX_COUNT", "named", "progress"]
 VIEW = View(width=100, payload="text")
+FINDING = Finding(
+    "PUB103", "", Severity.ERROR, Confidence.CERTAIN, "", (), "5.0", "a.pcap", 1, 0, 0, "", "", None, None, 0, None, "",
+    None, None, None,
+)  # fmt: skip
 
 
 def indexed(events: Iterable[Event]) -> Index:
@@ -130,7 +134,7 @@ def noted(count: int) -> tuple[int, int]:
     """How many of so many findings are kept, and how many are counted alone."""
     findings = FoundRows(Memory())
     for number in range(count):
-        findings.add(number, finding())
+        findings.add(number, FINDING)
     return len(findings), findings.left_out
 
 

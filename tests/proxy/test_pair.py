@@ -258,6 +258,15 @@ def test_the_first_packet_is_complete_with_its_last_byte(said: bytes) -> None:
         assert [first.feed(part) for part in parts] == [False] * (len(parts) - 1) + [True]
 
 
+@pytest.mark.parametrize("before", [b"", PROXY_V2, REQUEST], ids=["nothing", "PROXY", "HTTP"])
+def test_a_first_packet_may_be_longer_than_what_is_kept(before: bytes) -> None:
+    said = encode(Connect(client_identifier="x" * 60_000, user_name="x" * 60_000), ProtocolVersion.V3_1_1)
+    said = before + (frame(said, 2, b"mask") if before is REQUEST else said)
+    for start in (1, len(before) + 1):
+        first = FirstPacket()
+        assert [first.feed(said[:start]), first.feed(said[start:-1]), first.feed(said[-1:])] == [False, False, True]
+
+
 def test_of_a_first_packet_only_the_beginning_is_kept() -> None:
     first = FirstPacket()
     assert not first.feed(b"\x10\xff\xff\xff\x7f")
@@ -266,7 +275,7 @@ def test_of_a_first_packet_only_the_beginning_is_kept() -> None:
     assert len(first._head) < 100
     endless = FirstPacket()
     for _ in range(100):
-        assert not endless.feed(b"GET /" + b"x" * 10_000)
+        endless.feed(b"GET /" + b"x" * 10_000)
     assert len(endless._head) <= MAX_HEAD_BYTES + 1
 
 

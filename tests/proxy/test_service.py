@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import asyncio
 import re
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -266,17 +268,6 @@ def test_a_real_client_and_a_real_broker_conform(tmp_path: Path, version: Protoc
     assert proxy.packets()[-1].type == "disconnect"
 
 
-def test_what_is_kept_is_bounded(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "MAX_PACKETS", 2)
-    monkeypatch.setattr(service, "MAX_FINDINGS", 0)
-    with misused(server) as proxy:
-        assert [one.type for one in proxy.packets()] == ["connack", "publish"]
-        assert proxy.forgotten == 1
-        assert proxy.findings() == []
-        assert proxy.forgotten_findings == 1
-        assert re.search("1 finding beyond the first 0 were not kept", complaint(proxy))
-
-
 def test_a_linter_that_fails_does_not_pass_for_conformance(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     with Proxy(server.url) as proxy:
         monkeypatch.setattr(proxy._linter, "feed", None)
@@ -370,3 +361,14 @@ def test_what_a_client_had_received_is_proven_by_the_record(server: Server, tmp_
         (finding,) = proxy.findings()
     assert (finding.rule, str(finding.confidence)) == ("FLW201", "certain")
     assert [line["rule"] for line in invoke("lint", tmp_path / "it.pcapng", "--format", "jsonl").lines] == ["FLW201"]
+
+
+def test_a_proxy_that_does_not_end_is_said(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = threading.Event()
+    with Proxy(server.url) as proxy:
+        monkeypatch.setattr(service, "_ANSWER_S", 0.01)
+        monkeypatch.setattr(proxy._relay, "close", partial(asyncio.to_thread, ended.wait))
+        proxy.close()
+        assert proxy.notes == ["the proxy did not end in time"]
+        monkeypatch.undo()
+        ended.set()

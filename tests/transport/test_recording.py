@@ -271,6 +271,14 @@ def begun(gate: Gate) -> tuple[Recording, Judging, Wire]:
     return recording, recording.judging, wire
 
 
+def test_a_question_that_nobody_waits_for_any_longer_does_not_end_the_judging(gate: Gate) -> None:
+    _, judging, _ = begun(gate)
+    assert judging.ask(lambda: 1).cancel()
+    gate.open.set()
+    assert judging.ask(lambda: 2).result(10) == 2
+    assert judging.close()
+
+
 def publish(number: int, size: int = 1_000) -> bytes:
     return encode(Publish(topic_name=f"a/{number}", payload=bytes(size)), V311)
 

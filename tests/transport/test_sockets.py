@@ -112,6 +112,8 @@ async def test_sockets_are_prepared_and_reset() -> None:
         assert sockets.prepare(transport) == one.fileno()
         assert one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         assert one.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        options = socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT
+        assert [one.getsockopt(socket.IPPROTO_TCP, option) for option in options] == [60, 15, 4]
         sockets.reset(transport)
         await asyncio.sleep(0.01)
         with pytest.raises(ConnectionResetError):

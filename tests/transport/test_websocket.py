@@ -242,11 +242,6 @@ def test_no_pong_behind_the_close_frame() -> None:
         (framing.frame(b"x", first=0x80), 1002, "no message is in progress"),
         (framing.frame(b"x" * 126, first=0x89), 1002, "the payload of a frame with opcode 9 takes 126 bytes"),
         (framing.frame(b"", length=b"\x7f" + b"\xff" * 8), 1009, "the length is 18446744073709551615"),
-        (
-            framing.frame(b"", length=b"\x7f" + (websocket.MAX_FRAME_BYTES + 1).to_bytes(8, "big")),
-            1009,
-            "a frame of 268,435,461 bytes is longer than the limit of 268,435,460",
-        ),
     ],
 )
 def test_a_broken_protocol_ends_it(stream: bytes, status: int, said: str) -> None:
@@ -264,8 +259,9 @@ def test_a_client_that_does_not_mask_is_refused() -> None:
 
 @pytest.mark.parametrize("size", [100, 101])
 @pytest.mark.parametrize("cut", [0, 2, 30, 102, 103])
-def test_the_limit_does_not_depend_on_how_bytes_come(size: int, cut: int) -> None:
-    client = websocket.Framing(CLIENT, Random(1).randbytes, max_frame_bytes=100)
+def test_the_limit_does_not_depend_on_how_bytes_come(size: int, cut: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(websocket, "MAX_FRAME_BYTES", 100)
+    client = websocket.Framing(CLIENT, Random(1).randbytes)
     stream = framing.frame(bytes(size))
     received = [client.receive(stream[:cut]), client.receive(stream[cut:])]
     assert [one.ended for one in received if one.ended] == (["failed"] if size > 100 else [])

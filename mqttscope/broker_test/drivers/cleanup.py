@@ -24,7 +24,7 @@ _FAILED = 0x80
 LAST_S = 3.0
 """How long the end of a run may take to clean up what is left."""
 MAX_NAMED = 20
-"""Things that are named in one sentence; further ones are counted."""
+"""Maximum number of things that one sentence names; further ones are counted."""
 
 
 class Cleaner:
@@ -59,8 +59,7 @@ class Cleaner:
         left = list(dict.fromkeys(left))
         if not left:
             return ""
-        more = f" and {len(left) - MAX_NAMED:,} more" if len(left) > MAX_NAMED else ""
-        return f"may be left on {self.access.target}: {', '.join(left[:MAX_NAMED])}{more}"
+        return f"may be left on {self.access.target}: {name_list(left)}"
 
     async def _forget(self, conversation: Conversation, version: ProtocolVersion, seconds: float) -> list[str]:
         """Clean up after one conversation; returns what is left."""
@@ -188,3 +187,9 @@ def _spoken(packet: Connect, version: ProtocolVersion) -> ProtocolVersion:
         return ProtocolVersion(packet.protocol_level)
     except (TypeError, ValueError):
         return version
+
+
+def name_list(names: list[str]) -> str:
+    """Names for a sentence, as many as it may have."""
+    more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
+    return ", ".join(names[:MAX_NAMED]) + more

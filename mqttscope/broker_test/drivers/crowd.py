@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from mqttscope.broker_test.drivers.case_runner import CaseRunner
-from mqttscope.broker_test.drivers.cleanup import Cleaner
+from mqttscope.broker_test.drivers.cleanup import Cleaner, name_list
 from mqttscope.broker_test.drivers.health import AGAIN, NoBrokerError
 from mqttscope.broker_test.drivers.run import FLOOD, LEAK_BYTES, LOOK_S, BrokerTest, CaseResult
 from mqttscope.broker_test.fit import Numbered, flow_of
@@ -39,8 +39,6 @@ AHEAD = 4
 """Cases for each worker that are looked at for one that disturbs none of those under way."""
 FEW = 8
 """Cases that are looked at one by one when the broker's memory grew while they were played."""
-MAX_NAMED = 20
-"""Cases that are named in one sentence."""
 MANY_LOST = 4
 """The crowd is too large when more than one in this many cases has to be played alone."""
 OF_LOAD = frozenset({0x03, 0x88, 0x89, 0x8E, 0x96, 0x97, 0x9F})
@@ -345,7 +343,7 @@ class Crowd:
         await self._alone(suspects)
         found = [one.result.ruling for one in suspects if one.result is not None]
         if not self.test.stopped and not any(one is not None and one.verdict in BROKER_WIDE for one in found):
-            numbers = ", ".join(str(one.numbered.number) for one in suspects[:MAX_NAMED])
+            numbers = name_list([str(one.numbered.number) for one in suspects])
             told = f"{alarm.verdict} while cases were played at once ({numbers}: {alarm.why})"
             self._back_off(f"{told}, and in none of them alone")
 

@@ -26,9 +26,9 @@ from mqttscope.mutate.layout import Layout
 from mqttscope.replay.script import Script
 
 MAX_TRIES = 400
-"""So often the broker is tried at most for one case."""
+"""Maximum number of tries of one case."""
 MAX_S = 30.0
-"""So long it may take."""
+"""Timeout of the reduction of one case."""
 
 _ENDS = frozenset({Action.STOP_READING, Action.HALF_CLOSE, Action.CLOSE, Action.RESET})
 """Never left out: a connection ends whatever is played, and what its end does would be put down to the bytes."""
@@ -99,8 +99,6 @@ async def minimized(
     script: Script,
     result: CaseResult,
     *,
-    max_tries: int = MAX_TRIES,
-    max_s: float = MAX_S,
     progress: Progress | None = None,
     worse: list[CaseResult] | None = None,
     raw: bool = False,
@@ -134,7 +132,7 @@ async def minimized(
         return tried.played if _verdict(tried) is wanted else None
 
     steps = list(case.flow.steps)
-    deadline = time.monotonic() + max_s
+    deadline = time.monotonic() + MAX_S
     first = await once(steps)
     if first is None:
         return None
@@ -147,9 +145,9 @@ async def minimized(
             return "interrupted"
         if worse:
             return "a smaller case did worse"
-        if found.tries >= max_tries:
-            return f"{max_tries:,} tries used up"
-        return f"{max_s:g} s used up" if time.monotonic() > deadline else ""
+        if found.tries >= MAX_TRIES:
+            return f"{MAX_TRIES:,} tries used up"
+        return f"{MAX_S:g} s used up" if time.monotonic() > deadline else ""
 
     ends = Counter(one.action for one in steps if one.action in _ENDS)
 

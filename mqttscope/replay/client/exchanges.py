@@ -287,7 +287,10 @@ class Acknowledger:
         self.live.note(NoteKind.SKIPPED, f"{name} that the recorded client did not send, or that would overtake one")
 
     def _queue(self, packet: ControlPacket, source: Entry | None, due_ns: int) -> None:
-        if self.closed or len(self.pending) >= MAX_ACKNOWLEDGEMENTS:
+        if self.closed:
+            return
+        if len(self.pending) >= MAX_ACKNOWLEDGEMENTS:
+            self.live.note(NoteKind.SKIPPED, f"acknowledgement, since {MAX_ACKNOWLEDGEMENTS:,} others wait to be sent")
             return
         if self.pending:
             # Acknowledgements go out in the order of what they acknowledge (5.0 MQTT-4.6.0-2 to MQTT-4.6.0-4).

@@ -24,6 +24,7 @@ from mqttscope.replay.server import (
     ServerSessions,
     live_connection,
 )
+from mqttscope.replay.server.connection import MAX_SESSIONS
 from mqttscope.replay.server.recorded import LATER, takers_over
 from mqttscope.session.connection import Connection
 from mqttscope.transport.link import CLOSE_TIMEOUT_S
@@ -68,8 +69,8 @@ class ServerRun:
     """Do not end when everything has been played."""
     tls: ssl.SSLContext | None = None
     websocket: bool = False
-    max_connections: int = MAX_CONNECTIONS
-    max_packet_bytes: int = MAX_PACKET_BYTES
+    max_connections: int = field(default_factory=lambda: MAX_CONNECTIONS)
+    max_packet_bytes: int = field(default_factory=lambda: MAX_PACKET_BYTES)
     """Longest packet of a device; at least as long as those that the recording has."""
     recording: Recording | None = None
     note: Callable[[str], None] = lambda _: None
@@ -132,9 +133,11 @@ class ServerRun:
         if self._recorder is not None:
             self._recorder.rounds.close()
         if self._said > MAX_SAID:
-            self.note(f"{self._said - MAX_SAID:,} more sentences about connections were left out")
+            self.note(f"further sentences about connections, left out: {self._said - MAX_SAID:,}")
         if self.unlisted:
-            self.note(f"{self.unlisted:,} more connections that the recording does not have are not in the report")
+            self.note(f"further connections that the recording does not have, not in the report: {self.unlisted:,}")
+        if self.sessions.forgotten:
+            self.note(f"sessions forgotten, since more than {MAX_SESSIONS:,} were in use: {self.sessions.forgotten:,}")
 
     def _arrived(self, link: Link) -> ServerDriver:
         """A device has connected."""

@@ -90,7 +90,7 @@ class ConversionError(RewriteError):
         else:
             rows = [_told(those) for those in list(kinds.values())[:MAX_KINDS]]
             if len(kinds) > MAX_KINDS:
-                rows.append(f"and {len(kinds) - MAX_KINDS:,} more fields")
+                rows.append(f"and other fields: {len(kinds) - MAX_KINDS:,}")
             told = "\n  ".join([f"{len(lost):,} fields cannot be converted to MQTT {version.text}:", *rows])
         super().__init__(told)
         self.lost = list(lost)

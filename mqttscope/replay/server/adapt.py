@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.codec import encode
@@ -29,6 +30,7 @@ _AUTHENTICATION = (BY_NAME["authentication_method"].identifier, BY_NAME["authent
 _CORRELATION = BY_NAME["correlation_data"].identifier
 _RESPONSE_TOPIC = BY_NAME["response_topic"].identifier
 MAX_SUBSTITUTES = 10_000
+"""Maximum number of payloads, of topics and of Correlation Data that are kept of a device; the oldest go first."""
 
 
 def connack(
@@ -173,25 +175,27 @@ class Substitutes:
     correlation: dict[bytes, bytes] = field(default_factory=dict)
     """Correlation Data."""
 
-    def learn(self, recorded: Entry, live: Entry) -> None:
-        """Compare two messages of the client."""
+    def learn(self, recorded: Entry, live: Entry) -> bool:
+        """Compare two messages of the client; returns whether others had to be forgotten."""
         before, now = recorded.packet, live.packet
         if not isinstance(before, packets.Publish) or not isinstance(now, packets.Publish):
-            return
-        if len(self.messages) >= MAX_SUBSTITUTES:
-            return
-        if recorded.topic is not None and recorded.topic == live.topic and before.payload != now.payload:
-            self.messages[recorded.topic, before.payload] = now.payload
-        elif recorded.topic is not None:
+            return False
+        if recorded.topic is not None:
             self.messages.pop((recorded.topic, before.payload), None)
-        if before.properties is None or now.properties is None:
-            return
-        asked = before.properties.first(_RESPONSE_TOPIC), now.properties.first(_RESPONSE_TOPIC)
-        if None not in asked and asked[0] != asked[1]:
-            self.topics[asked[0]] = asked[1]
-        data = before.properties.first(_CORRELATION), now.properties.first(_CORRELATION)
-        if None not in data and data[0] != data[1]:
-            self.correlation[data[0]] = data[1]
+            if recorded.topic == live.topic and before.payload != now.payload:
+                self.messages[recorded.topic, before.payload] = now.payload
+        if before.properties is not None and now.properties is not None:
+            asked = before.properties.first(_RESPONSE_TOPIC), now.properties.first(_RESPONSE_TOPIC)
+            if None not in asked and asked[0] != asked[1]:
+                self.topics[asked[0]] = asked[1]
+            data = before.properties.first(_CORRELATION), now.properties.first(_CORRELATION)
+            if None not in data and data[0] != data[1]:
+                self.correlation[data[0]] = data[1]
+        tables: tuple[dict[Any, Any], ...] = (self.messages, self.topics, self.correlation)
+        full = [table for table in tables if len(table) > MAX_SUBSTITUTES]
+        for table in full:
+            del table[next(iter(table))]
+        return bool(full)
 
 
 def fit(

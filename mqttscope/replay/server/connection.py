@@ -35,7 +35,7 @@ from mqttscope.session.connection import Connection
 from mqttscope.session.inflight import MAX_PACKET_IDENTIFIERS
 
 MAX_SESSIONS = 100_000
-"""Sessions that are remembered; of more, those without anything in them are forgotten first, then the oldest."""
+"""Maximum number of sessions.  Beyond it, empty ones are forgotten first, then the oldest down to nine tenths."""
 MAX_SUBSCRIPTIONS = 10_000
 """Of one session; a device that asks for more is disconnected."""
 MAX_KEPT_BYTES = 64 * 1024 * 1024
@@ -109,6 +109,8 @@ class ServerSessions:
     known: dict[str, ServerSessionState] = field(default_factory=dict)
     assigned: set[str] = field(default_factory=set)
     """Client Identifiers that were given to clients without one."""
+    forgotten: int = 0
+    """Sessions with something in them that were forgotten beyond `MAX_SESSIONS`."""
 
     def of(self, client_identifier: str) -> ServerSessionState:
         """The session of a client; a new one where there is none."""
@@ -120,8 +122,11 @@ class ServerSessions:
         return found
 
     def _make_room(self) -> None:
+        """Forget enough that this is not needed again soon."""
         self.known = {name: one for name, one in self.known.items() if not one.empty}
-        for name in list(self.known)[: len(self.known) - MAX_SESSIONS // 2]:
+        oldest = list(self.known)[: max(0, len(self.known) - MAX_SESSIONS * 9 // 10)]
+        self.forgotten += len(oldest)
+        for name in oldest:
             del self.known[name]
 
     def assign(self, wanted: str | None) -> str:

@@ -149,7 +149,9 @@ class Responder:
             # The recorded server may have ended the connection because of what the device does not do.
             self.device.recorded.done.add(found.entry)
         self.device.mark(found.entry, now_ns)
-        self.substitutes.learn(found.entry, entry)
+        if self.substitutes.learn(found.entry, entry):
+            text = f"what repeats the device: more than {adapt.MAX_SUBSTITUTES:,} of its messages differ"
+            self.device.note(NoteKind.SKIPPED, text)
         return found.same
 
     def _malformed(self, entry: Entry, packet: Malformed, now_ns: int) -> None:

@@ -53,10 +53,10 @@ COUNTABLE = ("packet-identifier", "topic-alias", "dup", "reason-string", "ping")
 """What `Settings.count` may name: it does not count otherwise."""
 MAX_KEPT_BYTES = 512 << 20
 """Of packets whose counterparts have not come yet."""
-PACKET_COST = 1_000
+PACKET_COST = 999
 """What each packet counts beside its bytes, which are kept twice."""
 MAX_CHOICES = 250_000
-"""Pairs of connections whose topics are compared to find those that are most alike."""
+"""Maximum number of pairs of connections whose topics are compared at once, to find those that are most alike."""
 _ANSWERS = (Connack, Puback, Pubrec, Pubrel, Pubcomp, Suback, Unsuback, Pingresp)
 _LEVELS = 3
 
@@ -316,21 +316,34 @@ def _pair_by_topics(
             left.append(one)
     taken = {id(other) for _, other in pairs}
     rest = [one for one in others if id(one) not in taken]
-    if len(left) * len(rest) <= MAX_CHOICES:
-        shared = sorted(
-            (-len(topics[id(one)] & topics[id(other)]), at, place)
-            for at, one in enumerate(left)
-            for place, other in enumerate(rest)
-        )
-        used: tuple[set[int], set[int]] = (set(), set())
-        for common, at, place in shared:
-            if common and at not in used[A] and place not in used[B]:
-                pairs.append((left[at], rest[place]))
-                used[A].add(at)
-                used[B].add(place)
-        left = [one for at, one in enumerate(left) if at not in used[A]]
-        rest = [one for at, one in enumerate(rest) if at not in used[B]]
-    return pairs, left + rest
+    pairs += _most_alike(left, rest, topics)
+    taken |= {id(one) for pair in pairs for one in pair}
+    return pairs, [one for one in (*left, *rest) if id(one) not in taken]
+
+
+def _most_alike(
+    left: list[_Connection], rest: list[_Connection], topics: dict[int, frozenset[tuple[bool, str]]]
+) -> list[tuple[_Connection, _Connection]]:
+    """Pairs of connections that share topics, those that share most first.
+
+    Where there are too many to compare all of them, each is compared with those in the same half of its capture.
+    """
+    if len(left) * len(rest) > MAX_CHOICES:
+        at, place = len(left) // 2, len(rest) // 2
+        return _most_alike(left[:at], rest[:place], topics) + _most_alike(left[at:], rest[place:], topics)
+    shared = sorted(
+        (-len(topics[id(one)] & topics[id(other)]), at, place)
+        for at, one in enumerate(left)
+        for place, other in enumerate(rest)
+    )
+    pairs: list[tuple[_Connection, _Connection]] = []
+    used: tuple[set[int], set[int]] = (set(), set())
+    for common, at, place in shared:
+        if common and at not in used[A] and place not in used[B]:
+            pairs.append((left[at], rest[place]))
+            used[A].add(at)
+            used[B].add(place)
+    return pairs
 
 
 @dataclass(slots=True)

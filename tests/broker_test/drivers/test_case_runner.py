@@ -4,21 +4,11 @@ from __future__ import annotations
 
 from mqttscope.broker_test.conversation import Conversation
 from mqttscope.broker_test.drivers.case_runner import BrokerAnswers, CaseAcknowledger, RecordingListener
-from mqttscope.broker_test.drivers.probe_client import MAX_RECEIVED_BYTES
 from mqttscope.mqtt import Connack, ControlPacket, Malformed, PacketType, Pingresp, Properties, Puback, Publish
 from mqttscope.mutate import Action, Step
 from mqttscope.replay.script import Entry
 from tests.broker_test.flows import V3_1_1, V5
 from tests.replay.talk import said_bytes, whole
-
-
-class Valve:
-    """The part of a link that a listener closes."""
-
-    reading = True
-
-    def read(self, on: bool) -> None:
-        self.reading = on
 
 
 def test_everything_is_noted_and_packets_are_handed_on() -> None:
@@ -31,16 +21,6 @@ def test_everything_is_noted_and_packets_are_handed_on() -> None:
     assert [one.data for one in conversation.said] == [b"\xd0", b"\x00", b""]
     assert [one.ends for one in conversation.said] == ["", "", "fin"]
     assert [type(one) for one in took] == [Pingresp]
-
-
-def test_a_flood_is_not_listened_to_without_end() -> None:
-    heard, valve = RecordingListener(Conversation(V5), lambda packet: None), Valve()
-    heard.link = valve  # type: ignore[assignment]
-    heard.bytes = MAX_RECEIVED_BYTES - 1
-    heard.received(b"\xd0")
-    assert valve.reading
-    heard.received(b"\x00")
-    assert not valve.reading
 
 
 def test_an_answer_is_taken_once() -> None:

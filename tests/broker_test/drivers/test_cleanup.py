@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from mqttscope.broker_test.conversation import Conversation
-from mqttscope.broker_test.drivers import cleanup
 from mqttscope.broker_test.drivers.cleanup import Cleaner, residue
 from mqttscope.broker_test.drivers.probe_client import BrokerAccess
 from mqttscope.mqtt import Connack, Connect, ControlPacket, Properties, ProtocolVersion, Puback, Publish, encode
@@ -173,19 +172,8 @@ async def test_where_nobody_serves_what_may_be_left_is_named() -> None:
     port = free_port()
     cleaner = Cleaner(BrokerAccess(target(port)))
     cleaner.owe(kept("a"))
-    cleaner.owe(kept(*(f"b{place}" for place in range(30))))
+    cleaner.owe(kept("b"))
 
-    told = await cleaner.finish(V3_1_1, 0.1)
-    assert told.startswith(
-        f"may be left on mqtt://127.0.0.1:{port}: session dev, retained message a, retained message b0"
-    )
-    assert told.endswith(" and 12 more")
-
-
-async def test_the_end_takes_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cleanup, "LAST_S", 0.1)
-    async with broken(Fault.NONE) as broker:
-        broker.hanging = True
-        cleaner = Cleaner(BrokerAccess(target(broker.port)))
-        cleaner.owe(kept("a"))
-        assert (await cleaner.finish(V3_1_1, 60.0)).endswith(": session dev, retained message a")
+    sentence = await cleaner.finish(V3_1_1, 0.1)
+    names = "session dev, retained message a, retained message b"
+    assert sentence == f"may be left on mqtt://127.0.0.1:{port}: {names}"

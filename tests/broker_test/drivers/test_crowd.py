@@ -97,11 +97,15 @@ async def test_the_same_verdicts_as_one_after_the_other(fault: Fault) -> None:
     assert bool({one[2] for one in alone} - {Verdict.CONFORMING}) is (fault is not Fault.LATE)
 
 
-async def test_refusals_are_found() -> None:
-    alone, at_once = await both(Fault.REFUSE, "publish.topic_name:s*,publish.payload")
+async def test_refusals_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In windows of eight cases."""
+    monkeypatch.setattr("mqttscope.broker_test.drivers.crowd.WINDOW", 1)
+    pattern = "publish.topic_name:s*,publish.payload,connect.keep_alive:zero,connect.keep_alive:maximum"
+    alone, at_once = await both(Fault.REFUSE, pattern)
 
     assert at_once == alone
     assert Verdict.REFUSED_LEGAL in {one[2] for one in alone}
+    assert len(alone) > 8
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -183,3 +184,30 @@ def test_what_a_shell_has_started_ends_with_it() -> None:
     one.stop()
 
     until(lambda: not child.alive(), "its end")
+
+
+def is_ignoring(process_id: int, number: int) -> bool:
+    """Whether a program ignores a signal."""
+    lines = Path(f"/proc/{process_id}/status").read_text("utf-8").splitlines()
+    ignored = next(line.split()[1] for line in lines if line.startswith("SigIgn:"))
+    return bool(int(ignored, 16) >> number - 1 & 1)
+
+
+def test_a_process_that_does_not_end_is_killed() -> None:
+    one = health.Process(command=shlex.join(["sh", "-c", "trap '' TERM; echo; while :; do sleep 0.01; done"]))
+    one.start()
+    until(lambda: is_ignoring(one.pid, signal.SIGTERM), "the trap")
+    one.stop(0.05)
+
+    assert one.ending == "signal 9"
+
+
+async def test_what_takes_no_connection_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Something listens that takes nothing more: what is started gets its chance, and says what is wrong."""
+    monkeypatch.setattr(health, "TAKEN_S", 0.05)
+    with socket.socket() as full, socket.socket() as waiting:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        waiting.connect(full.getsockname())
+        with pytest.raises(health.NoBrokerError, match="what was started as the broker has ended"):
+            await watch(full.getsockname()[1], "false").begin()

@@ -7,9 +7,11 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
 
+from mqttscope.broker_test.drivers import minimize
 from mqttscope.broker_test.drivers.health import Process
 from mqttscope.broker_test.drivers.minimize import Minimized, as_played, faults_of, minimized
 from mqttscope.broker_test.drivers.run import BrokerTest, CaseResult
@@ -73,7 +75,8 @@ async def reduced(
     async with trial_inside(fault) as (test, _):
         own = script(version, more=more)
         found = await test.one(own, make_case(name, own))
-        made = await minimized(test, own, found, max_tries=tries, max_s=seconds)
+        with patch.multiple(minimize, MAX_TRIES=tries, MAX_S=seconds):
+            made = await minimized(test, own, found)
     assert made is not None
     return found, made
 

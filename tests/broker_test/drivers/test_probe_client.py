@@ -7,9 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from mqttscope.broker_test.drivers import probe_client
 from mqttscope.broker_test.drivers.probe_client import (
-    FLOODED,
     BrokerAccess,
     BrokerHealth,
     ProbeClient,
@@ -19,7 +17,6 @@ from mqttscope.broker_test.drivers.probe_client import (
     speaks,
     witness,
 )
-from mqttscope.mqtt import Pingresp, encode
 from mqttscope.session.connection import CONNECTED
 from tests.broker_test.broken import Broker, Fault, broken
 from tests.broker_test.flows import V3_1_1, V5, target
@@ -94,18 +91,6 @@ async def test_the_health_of_a_broker() -> None:
     async with accessible(Fault.LOGIN) as (access, _):
         assert await broker_health(access, V5, LONG_S) is BrokerHealth.SERVES
     assert await broker_health(BrokerAccess(target(free_port())), V5, LONG_S) is BrokerHealth.DEAD
-
-
-async def test_who_floods_a_client_that_asked_for_nothing_has_lost_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe_client, "MAX_UNASKED", 100)
-    async with accessible(Fault.NONE) as (access, broker):
-        client = ProbeClient(access, V5)
-        await client.connect(LONG_S)
-        (other,) = broker.clients
-        other.transport.write(encode(Pingresp(), V5) * 1_000)
-        assert await client.until_ended(LONG_S)
-        await client.drop()
-        assert client.how == FLOODED
 
 
 @pytest.mark.parametrize(("fault", "left"), [(Fault.NONE, []), (Fault.REFUSE, ["b c"])])

@@ -15,7 +15,7 @@ import pytest
 
 from mqttscope.mqtt import Pingresp
 from mqttscope.replay.client.player import ClientOptions
-from mqttscope.replay.drivers.run import MAX_NAMED, BrokerTarget, Pace, Replay, make_plan
+from mqttscope.replay.drivers.run import BrokerTarget, Pace, Replay, make_plan
 from mqttscope.replay.live import NoteKind
 from mqttscope.replay.script import Script
 from mqttscope.replay.verify import verify
@@ -87,14 +87,6 @@ def test_what_others_notice_is_named() -> None:
 
 def test_nothing_to_notice_is_nothing_to_say() -> None:
     assert make_plan([session("> publish a")]).warnings == []
-
-
-def test_long_lists_are_cut() -> None:
-    count = MAX_NAMED + 3
-    plan = make_plan([session(*(f"> publish t/{number} x retain" for number in range(count)))])
-
-    assert len(plan.retained) == count
-    assert plan.warnings[0].endswith("t/19 and 3 more")
 
 
 def conversation(*, spread_ns: int = 0) -> list[Script]:

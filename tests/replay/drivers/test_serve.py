@@ -236,18 +236,3 @@ async def test_packets_that_are_not_complete_are_bounded_over_all_devices(monkey
         await until(lambda: not serving.drivers)
         assert serving._unfinished == 0
     assert [one for one in told if "too many bytes of packets that are not complete" in one] == [told[-1]]
-
-
-async def test_connections_and_sentences_without_end_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serve_module, "MAX_SERVED", 2)
-    monkeypatch.setattr(serve_module, "MAX_SAID", 3)
-    async with served([]) as (serving, port, told):
-        for number in range(6):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(encode(Connect(client_identifier=f"stranger-{number}"), V3_1_1))
-            assert await reader.readexactly(4)
-            writer.close()
-    assert len(serving.served) == 2
-    assert len(told) == 5
-    assert told[3] == "3 more sentences about connections were left out"
-    assert told[4] == "4 more connections that the recording does not have are not in the report"

@@ -48,6 +48,7 @@ class Hall:
     max_packet_bytes: int = 1_000
     told: list[str] = field(default_factory=list)
     has_room: bool = True
+    speed: float | None = None
     clock_ns: int = 1_000_000_000
     look_ns: int = 0
     """How much later it is each time that somebody looks at the clock."""
@@ -62,7 +63,7 @@ class Hall:
     def cast(self, driver: ServerDriver, first: ControlPacket | Malformed) -> ServerPlayer:
         driver.recorded = self.scripts.pop()
         live = Script(Connection(0, "device", "hall", "", 0, 0))
-        options = ServerOptions(speed=None)
+        options = ServerOptions(speed=self.speed)
         return ServerPlayer(
             script=driver.recorded, live=live_connection(live), sessions=ServerSessions(), options=options
         )

@@ -232,7 +232,6 @@ def test_values(path: str, text: str, wanted: Any) -> None:
         ("publish.content_type", "a\0", "without U"),
         ("publish.payload", "hex:0", "pairs of hex digits"),
         ("publish.payload", "@none", "publish.payload: none: No such file"),
-        ("publish.correlation_data", "x" * 65_536, "at most 65535"),
         ("publish.user_property", "a", "NAME=VALUE"),
         ("puback.reason_code", "0x01", "0x00, 0x10, 0x80"),
         ("connect.will", "x", "set one of the fields in it"),

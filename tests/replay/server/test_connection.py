@@ -61,11 +61,13 @@ def test_messages_that_are_complete_use_no_room() -> None:
 def test_of_many_sessions_those_with_something_in_them_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "MAX_SESSIONS", 10)
     sessions = connection.ServerSessions()
-    kept = sessions.of("kept")
-    kept.subscriptions["a"] = connection.Subscribed(Subscription("a"), 0)
+    kept = [sessions.of(f"kept-{number}") for number in range(3)]
+    for one in kept:
+        one.subscriptions["a"] = connection.Subscribed(Subscription("a"), 0)
     for number in range(100):
         sessions.of(f"empty-{number}")
-    assert sessions.of("kept") is kept
+    assert [sessions.of(f"kept-{number}") for number in range(3)] == kept
+    assert sessions.forgotten == 0
     assert len(sessions.known) <= 10
     for number in range(100):
         sessions.of(f"full-{number}").subscriptions["a"] = connection.Subscribed(Subscription("a"), 0)

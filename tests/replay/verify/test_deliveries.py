@@ -228,8 +228,8 @@ def test_a_shared_subscription_is_compared_over_its_members(live: str, expected:
     assert told(compare(pairs(recorded, SHARED + live + rest))) == expected
 
 
-@pytest.mark.parametrize(("left", "grows"), [(10, False), (11, True), (4, False), (0, True)])
-def test_an_expiry_interval_may_not_grow_nor_lose_more_than_time_passed(left: int, *, grows: bool) -> None:
+@pytest.mark.parametrize(("left", "grows"), [(10, False), (11, True)])
+def test_an_expiry_interval_may_not_grow(left: int, *, grows: bool) -> None:
     published = OPENED + "pub > publish t/a x message_expiry_interval=10\n"
     found = compare(
         pairs(

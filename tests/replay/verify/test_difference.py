@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mqttscope.mqtt import PacketType, ProtocolVersion
-from mqttscope.replay.verify.difference import Tally, described, reason_text, short
+from mqttscope.replay.verify.difference import Tally, described, reason_text
 from tests.replay.talk import record
 
 
@@ -31,4 +31,3 @@ def test_words() -> None:
         "PUBLISH to an empty topic",
     ]  # fmt: skip
     assert reason_text(PacketType.PUBACK, 0x10, ProtocolVersion.V5) == "0x10 No matching subscribers"
-    assert len(short("x" * 100)) == 62
