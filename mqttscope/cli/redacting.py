@@ -269,7 +269,7 @@ class RedactRun:
             warn(f"looked for {counted(len(self.secrets), 'text')}: {none} in {where}")
         if self.forgotten:
             ends = counted(self.forgotten, "direction")
-            warn(f"limit: the ends of {ends} were forgotten: a text that goes on after one of them is not found")
+            warn(f"limit: the ends of {ends} were forgotten: a text of which a part comes after one of them is not found")
 
     def _tell(self, run: Redaction, target: str, *, written: bool) -> None:
         """Say what was done, and what the user has to know of it."""

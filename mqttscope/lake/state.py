@@ -39,7 +39,7 @@ from mqttscope.session.capture_time import CaptureTime
 __all__ = ["MAGIC", "VERSION", "NotSerializableError", "StateError", "allow", "dump", "field_names", "load"]
 
 MAGIC = b"MQTS"
-VERSION = 9
+VERSION = 10
 MAX_BYTES = 1 << 30
 """Longest state that is read, inflated."""
 DAMAGE: Final = (
