@@ -112,8 +112,8 @@ def test_what_ends_early_nests_too_deeply_or_goes_on_is_refused() -> None:
         load(signed(body + b"N"))
     with pytest.raises(StateError):
         load(signed(b"[\0\0\0\1" * 100_000))
-    with pytest.raises(StateError, match="version 10"):
-        load(MAGIC + b"\x0a" + dump(1)[5:])
+    with pytest.raises(StateError, match="version 11"):
+        load(MAGIC + b"\x0b" + dump(1)[5:])
     with pytest.raises(StateError, match="damaged"):
         load(dump([1])[:-1] + b"x")
 
