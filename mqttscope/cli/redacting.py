@@ -269,7 +269,7 @@ class RedactRun:
             warn(f"looked for {counted(len(self.secrets), 'text')}: {none} in {where}")
         if self.forgotten:
             ends = counted(self.forgotten, "direction")
-            warn(f"limit: the ends of {ends} were forgotten: a text of which a part comes after one of them is not found")
+            warn(f"limit: the ends of {ends} were forgotten: a text that continues after one of them is not found")
 
     def _tell(self, run: Redaction, target: str, *, written: bool) -> None:
         """Say what was done, and what the user has to know of it."""
@@ -290,7 +290,7 @@ class RedactRun:
             warn(f"limit: {filler} stayed filler: more waited to be understood than are remembered")
         if run.frames.sharing:
             shared = counted(run.frames.sharing, "frame")
-            warn(f"limit: {shared} of more than {MAX_TUNNELS:,} tunnels are not kept apart")
+            warn(f"limit: {MAX_TUNNELS:,} tunnels are kept apart; {shared} of others have one tag")
         if self.differences:
             warn(f"lint finds something else in {target}: {'; '.join(self.differences)}")
         differing = run.packets.differing + run.unfit

@@ -90,7 +90,7 @@ class Check:
         self._gathered: dict[bytes, bytearray] = {}
         self._size = 0
         self.forgotten = 0
-        """Directions whose last bytes were forgotten: a secret of which a part comes after them is not found."""
+        """Directions whose last bytes were forgotten: a secret that continues after them is not found."""
         self._flows = FlowTable()
         self._fragments = FragmentTable()
         self._frame = 0

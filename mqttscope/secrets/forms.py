@@ -218,7 +218,7 @@ _WITH_LINE: Final = ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "npm
 """How access tokens with an underscore begin: less would be in many payloads of a few kilobytes."""
 _WITH_DASH: Final = ("sk-", "glpat-", "xapp-", "xoxa-", "xoxb-", "xoxp-", "xoxr-", "xoxs-")
 _FIRST_BYTES: Final = frozenset(bytes((one,)) for one in FIRST_BYTES)
-MAX_UNPACKED: Final = 1 << 20
+MAX_UNPACKED: Final = 1 << 18
 """Bytes of what comes out of a compressed payload that are looked at; a payload that holds more is hidden."""
 _ESCAPED: Final = re.compile("%[2-7]|&(?:#|[qalg])|\\\\u")
 _COMMAND_OPTIONS: Final = (" -P ", " -p ", " -u ", " -pw ", "--user")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import stat
 import struct
 import threading
@@ -17,12 +18,15 @@ from mqttscope.cli import redacting
 from mqttscope.net.frame import CaptureDrops, CaptureSecrets, Frame
 from mqttscope.net.headers import segment
 from mqttscope.net.segment import Segment
+from mqttscope.redact import check, frames, redaction
 from tests.capture.doubled import recorded, write
 from tests.cli.made import closes, opened, server, write_capture
 from tests.cli.running import Done, capture, inspected, invoke, run
 from tests.each import each
-from tests.mqtt.test_foreign import ANSWERS
+from tests.lint.test_foreign import ANSWERS
+from tests.net.octets import frame
 from tests.redact.redacting import shapes
+from tests.redact.test_frames import VXLAN
 
 QOS = capture("v5-qos")
 SECRET = "secret of nobody"
@@ -225,6 +229,17 @@ def test_what_can_be_read_once_gives_the_same(tmp_path: Path, monkeypatch: pytes
     redact(pipe, capture("ipv6"), "-o", other, key="boiler")
     writer.join()
     assert other.read_bytes() == target.read_bytes()
+
+
+def test_limits_that_were_hit_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, target = write(tmp_path / "tunnel.pcapng", [frame(VXLAN)]), tmp_path / "shared.pcapng"
+    for module, name in ((check, "MAX_STREAMS"), (redaction, "MAX_DIRECTIONS"), (frames, "MAX_TUNNELS")):
+        monkeypatch.setattr(module, name, int(name != "MAX_TUNNELS"))
+    said = redact(source, capture("byte-by-byte"), "-o", target, "--check", SECRET).err
+
+    assert "limit: 4,094 tunnels are kept apart; 1 frame of others have one tag" in said
+    assert re.search(r"limit: \d+ segments? stayed filler: more waited to be understood than are remembered", said)
+    assert re.search(r"limit: the ends of \d+ directions? were forgotten: ", redact(QOS, "--check", SECRET).err)
 
 
 def test_frames_of_other_protocols_and_no_recorded(tmp_path: Path) -> None:
