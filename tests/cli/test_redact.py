@@ -23,7 +23,7 @@ from tests.capture.doubled import recorded, write
 from tests.cli.made import closes, opened, server, write_capture
 from tests.cli.running import Done, capture, inspected, invoke, run
 from tests.each import each
-from tests.lint.test_foreign import ANSWERS
+from tests.mqtt.test_foreign import ANSWERS
 from tests.net.octets import frame
 from tests.redact.redacting import shapes
 from tests.redact.test_frames import VXLAN
