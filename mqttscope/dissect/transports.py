@@ -18,7 +18,7 @@ from mqttscope.events import ConnectionOpened, Event, MalformedEvent, PacketEven
 from mqttscope.mqtt.codec import decode, header_fault
 from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType
 from mqttscope.mqtt.declare import ControlPacket, Malformed
-from mqttscope.mqtt.foreign import MAX_SIGNATURE, foreign_protocol
+from mqttscope.mqtt.foreign import MAX_SIGNATURE, foreign_protocol, is_text
 from mqttscope.mqtt.packets import Connect, Publish
 from mqttscope.mqtt.stream import PacketStream, StreamItem, Unparsed
 from mqttscope.net.flow import Flow, StreamData, StreamGap
@@ -55,8 +55,13 @@ class PacketEvents:
     def feed(self, dialogue: FlowState, from_client: bool, data: bytes, at: Place) -> Iterator[Event]:
         """Events of the next bytes of one direction."""
         stream = dialogue.stream(from_client)
-        if not from_client and _is_foreign(dialogue, stream, data):
-            stream.refuse()
+        if not from_client and _is_beginning(dialogue, stream):
+            head = stream.beginning(data, MAX_SIGNATURE)
+            if foreign_protocol(head, is_answer=True):
+                stream.refuse()
+            elif len(head) < MAX_SIGNATURE and is_text(head):
+                stream.hold(data)
+                return
         if stream.searching:
             dialogue.arrivals(from_client).append(Arrival(len(data), at.frame, at.timestamp_ns, at.capture))
             yield from self.late_items(dialogue, from_client, stream.feed(data), at)
@@ -222,12 +227,12 @@ class PacketEvents:
                 stream.version, stream.version_source = connection.version, "CONNECT"
 
 
-def _is_foreign(dialogue: FlowState, stream: PacketStream, data: bytes) -> bool:
-    """Whether a server answers a CONNECT in another protocol, which it does with its first bytes."""
+def _is_beginning(dialogue: FlowState, stream: PacketStream) -> bool:
+    """Whether a server answers a CONNECT with the next bytes: the first ones show another protocol."""
     connection = dialogue.connection
-    if connection is None or connection.connect_packet is None or stream.busy or connection.server_side.stream_offset:
+    if connection is None or connection.connect_packet is None or connection.server_side.stream_offset:
         return False
-    return bool(foreign_protocol(data[:MAX_SIGNATURE], is_answer=True))
+    return not stream.searching and not stream.skip and stream.held < MAX_SIGNATURE
 
 
 def _length(item: StreamItem) -> int:

@@ -71,7 +71,9 @@ def load(name: str, folder: Path) -> Profile:
         text = files("mqttscope.lint").joinpath("profiles", f"{name}.toml").read_text("utf-8")
         return parse(text, name, f"profile {name}")
     if not name.endswith(".toml") and "/" not in name:
-        near = difflib.get_close_matches(name, names(), 1, 0.4)
+        near = [known for known in names() if known.startswith(name)] or difflib.get_close_matches(
+            name, names(), 1, 0.4
+        )
         hint = f"; did you mean {near[0]}?" if near else ""
         raise ProfileError(f"{name!r} is no profile{hint} (there are {', '.join(names())}, or give a .toml file)")
     path = folder / name

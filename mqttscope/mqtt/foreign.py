@@ -16,8 +16,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-MAX_SIGNATURE: Final = 38
-"""Bytes of the longest signature: JSON after a byte order mark and white space."""
+MAX_SIGNATURE: Final = 35
+"""Bytes of the longest signature: JSON after white space."""
 PROXY: Final = "a PROXY protocol header"
 PREFACES: Final = frozenset({PROXY})
 """What a load balancer puts before the MQTT of a connection."""
@@ -36,9 +36,10 @@ _SIGNATURES: Final = (
     (re.compile(rb"PROXY (?:TCP[46]|UNKNOWN)"), PROXY),
     (re.compile(rb"\r\n\r\n\x00\r\nQUIT\n"), PROXY),
 )
-_BLANK = rb"(?:\xef\xbb\xbf)?[\t\n\r ]{0,16}"
-"""A byte order mark and white space, which HTTP/0.9 and scripts send before their text."""
+_BLANK = rb"[\t\n\r ]{0,16}"
+"""White space, which HTTP/0.9 and scripts send before their text."""
 _ELEMENTS = rb"html|head|body|title|h[1-6]|center|pre|p|div"
+_TEXT: Final = re.compile(rb"[\t\n\r -~]*")
 ANSWERS: Final = (
     (re.compile(_BLANK + rb"<(?:!doctype\s|!--|(?:" + _ELEMENTS + rb")[\s>/])", re.IGNORECASE), "HTML"),
     (re.compile(_BLANK + rb"<\?xml\s", re.IGNORECASE), "XML"),
@@ -67,3 +68,8 @@ def foreign_protocol(head: bytes, *, is_answer: bool = False) -> str:
         if signature.match(head):
             return name
     return ""
+
+
+def is_text(head: bytes) -> bool:
+    """Whether bytes are text so far; a well-formed packet is not, after five bytes at most."""
+    return _TEXT.fullmatch(head) is not None

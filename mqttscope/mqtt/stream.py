@@ -117,8 +117,18 @@ class PacketStream:
         """Whether it holds bytes, or passes over some, of which nothing was said yet."""
         return bool(self.held or self.searching or self.skip)
 
+    def beginning(self, data: bytes, length: int) -> bytes:
+        """The first bytes of a stream of which no packet is complete, and of ``data``, which comes next."""
+        head = b"".join(self.chunks)[:length] if self.held else b""
+        return head + data[: length - len(head)]
+
+    def hold(self, data: bytes) -> None:
+        """Keep bytes of which more has to be known before packets are read."""
+        self.chunks.append(data)
+        self._hold(len(data))
+
     def refuse(self) -> None:
-        """Read nothing of what comes: it is no MQTT."""
+        """Read nothing of what it holds and of what comes: it is no MQTT."""
         self.foreign, self.skip = True, 1  # `whole` looks at what is passed over
 
     def whole(self, data: bytes, into: Publish | None = None) -> ControlPacket | None:
@@ -158,6 +168,7 @@ class PacketStream:
             return [found]
         out: list[StreamItem] = []
         if self.foreign:
+            data = self._take() + data if self.held else data
             return [Unparsed("not_mqtt", len(data), data[:MAX_SEARCH_BYTES])]
         if not (self.held or self.searching or self.skip):
             self._frame(data, out)

@@ -195,7 +195,11 @@ def test_a_web_server_is_no_broker(server: Server) -> None:
     with Proxy(server.url) as proxy, joined(proxy, server) as (client, upstream):
         send(client, upstream, CONNECT)
         send(upstream, client, answer)
-        assert re.search(r"^nothing to judge: .* sent no CONNACK", complaint(proxy))
+        assert re.search(
+            r"error\[ENC109\]: the server answers in HTTP.*^nothing to judge: [^\n]* sent no CONNACK",
+            complaint(proxy),
+            re.M | re.S,
+        )
     assert re.search("the server answers in HTTP, not in MQTT", complaint(proxy, require_packets=0))
 
 

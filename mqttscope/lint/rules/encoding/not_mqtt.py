@@ -45,13 +45,13 @@ class NotMqtt(Rule):
         a probe that connects and closes
             > fin !
         a web server answers
-            > connect 3.1.1; < raw "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n" !; < fin
+            > connect 3.1.1; silent < raw "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n" !; < fin
         a web server answers without a status line
-            > connect 3.1.1; < raw "<!DOCTYPE HTML>\n<html><head><title>Error response</title></head></html>\n" !; < fin
+            > connect 3.1.1; silent < raw "<!DOCTYPE HTML>\n<html><title>Error response</title></html>\n" !; < fin
         a mail server answers
-            > connect 3.1.1; < raw "220 mail.example ESMTP ready for everything that is a mail\r\n" !; < fin
+            > connect 3.1.1; silent < raw "220 mail.example ESMTP ready for everything that is a mail\r\n" !; < fin
         a port for TLS answers with an alert
-            > connect 3.1.1; < raw 15 03 0300020228 !; < fin
+            > connect 3.1.1; silent < raw 15 03 0300020228 !; < fin
     """)
 
     def check_foreign(self, protocol: str, at: RuleContext) -> Findings:
