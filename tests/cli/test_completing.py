@@ -121,7 +121,7 @@ def in_bash(folder: Path, script: str) -> str:
     """What bash writes that has read our completions."""
     tools.program("bash")
     write_program(folder / "mqttscope", f'exec "{sys.executable}" -m mqttscope "$@"')
-    env = environment({"PATH": f"{folder}:{os.environ['PATH']}", "LC_ALL": "C"})
+    env = environment({"PATH": f"{folder}:{os.environ['PATH']}", "LC_ALL": "C.UTF-8"})
     script = f"source {shlex.quote(str(ROOT / 'completions' / 'mqttscope.bash'))}\n{script}"
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=env, cwd=folder, check=False)
     assert done.stderr == ""
