@@ -371,6 +371,7 @@ class HalfStream:
             self.sequence = first
         elif self.offset == 0:
             self._rebase(self.locate(first))
+            self._drop_before_start(report)
             if not self.buffer:
                 self.acknowledged = self.sent = 0
         # Otherwise data was delivered before its SYN came, and the stream keeps the start it has.
@@ -541,6 +542,15 @@ class HalfStream:
         self.sent = max(0, self.sent - shift)
         self.fin_offset = max(-1, self.fin_offset - shift) if self.fin_offset >= 0 else -1
         self.buffer.shift(shift)
+
+    def _drop_before_start(self, report: _Report) -> None:
+        """Discard what waits and has numbers before the first byte of the stream."""
+        while self.buffer and (start := self.buffer.starts[0]) < 0:
+            data, missing = self.buffer.take(start)
+            end = start + len(data) + missing
+            report.discarded(min(end, 0) - start, "before_start")
+            if end > 0:
+                self.buffer.insert(0, data[-start:], min(missing, end))
 
     def _hold(self, payload: bytes, missing: int, report: _Report) -> None:
         self.state = HELD

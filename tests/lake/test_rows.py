@@ -94,9 +94,8 @@ def check_connections(wanted: list[Row], tables: Tables) -> None:
             shown[row["transport"]] = json.loads(row["details"])
         if row["proxy"] is not None:
             shown["proxy"] = row["proxy"]
-        for side in shown["tcp"].values():
-            # Damaged segments are rows of gaps; the column has no counter of them.
-            side.setdefault("damaged_segments", 0)
+        # Damaged segments are rows of gaps; the column has no counter of them.
+        shown["tcp"] = {side: {"damaged_segments": 0} | counts for side, counts in shown["tcp"].items()}
         assert shown == line
 
 

@@ -4,12 +4,21 @@ import random
 from dataclasses import fields
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from mqttscope.budget import Budget
 from mqttscope.dissect.dissector import COUNTERS
-from mqttscope.net.flow import FlowEvent, FlowOpened, StreamData, StreamGap, StreamOverlap
+from mqttscope.net.flow import (
+    Flow,
+    FlowEvent,
+    FlowOpened,
+    FlowReport,
+    SegmentDiscarded,
+    StreamData,
+    StreamGap,
+    StreamOverlap,
+)
 from mqttscope.net.flows import FlowTable
 from mqttscope.net.reassembly import HalfStream, Pieces, difference
 from mqttscope.net.segment import ACK, FIN, MODULUS, SYN, Segment
@@ -233,6 +242,18 @@ def test_a_reset_may_acknowledge_what_the_capture_lacks(reset: str, gap: list[st
     assert [event for event in events if event.startswith(("> 0", "> gap"))] == ["> 0:abc", *gap]
 
 
+@each("missing, after", [(0, b"c"), (0, b""), (2, b"c"), (4, b"")])
+def test_what_waits_before_the_number_of_a_late_syn_is_discarded(missing: int, after: bytes) -> None:
+    told = FlowReport(Flow(FORWARD, True, 0, 1, "c", 0, 1, "c"), True, (1, 0, "c"), [])
+    half = HalfStream()
+    half.receive(100, b"ab" + after, missing, False, told)
+    half.synchronize(101, told)
+
+    (dropped,) = (event for event in told.events if isinstance(event, SegmentDiscarded))
+    assert (dropped.length, dropped.reason) == (2, "before_start")
+    assert (half.offset, half.buffer.size) == (len(after) + missing, 0)
+
+
 def test_counters_say_what_came_again() -> None:
     table = FlowTable()
     lines = [
@@ -430,6 +451,15 @@ def test_dropped_segments_become_gaps_of_the_right_length(
         ),
         max_size=40,
     )
+)
+@example(
+    [
+        *3 * [(False, 0, 0, 0, b"", 0, 0)],
+        (True, 0, 0, 0, b"ab", 0, 0),
+        (True, SYN, 0, 0, b"", 0, 1),
+        (False, 0, 2, 0, b"x", 0, 0),  # its number is that of the SYN that comes next
+        (False, SYN | ACK, 2, 0, b"", 0, 0),
+    ]
 )
 def test_arbitrary_segments_never_raise_and_streams_stay_tiled(
     drawn: list[tuple[bool, int, int, int, bytes, int, int]],
