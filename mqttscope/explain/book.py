@@ -92,6 +92,9 @@ class ServerTimes:
     """The longest time in which nothing was sent on a connection that stayed open."""
     borne: set[str] = field(default_factory=set)
     """What it has acknowledged, as in `story.LastPublish.features`."""
+    borne_bytes: int = 0
+    borne_levels: int = 0
+    """Size of the largest message that it has acknowledged, and the most levels of a topic."""
     plain: Arrival | None = None
     """The first CONNECT without TLS that it accepted."""
     secure: Arrival | None = None
@@ -181,6 +184,8 @@ class Book:
         if connection.details.get("server_hello") and server.secure is None:
             server.secure = _beginning(connection)
         server.borne |= story.borne
+        server.borne_bytes = max(server.borne_bytes, story.borne_bytes)
+        server.borne_levels = max(server.borne_levels, story.borne_levels)
         if by == "server" and story.asked is not None and connection.client_identifier:
             self._asked_last(host(connection.server), connection.client_identifier, connection.number, story.asked)
         if by == "client" and story.odd is not None:
@@ -238,6 +243,12 @@ class Book:
         """What a server has acknowledged on any connection."""
         return self.of(server).borne.union(*(story.borne for story in self.open.get(server, {}).values()))
 
+    def most_borne(self, server: str) -> tuple[int, int]:
+        """Bytes of the largest message that a server has acknowledged to anybody, and the most levels of a topic."""
+        known, stories = self.of(server), self.open.get(server, {}).values()
+        most_bytes = max([known.borne_bytes, *(story.borne_bytes for story in stories)])
+        return most_bytes, max([known.borne_levels, *(story.borne_levels for story in stories)])
+
     def published(self, topic: str | None, connection: int, timestamp_ns: int, frame: int, capture: str) -> None:
         """A server has delivered a message: it may be the will of a client."""
         if not topic:
@@ -245,6 +256,10 @@ class Book:
         armed = self._armed.get(topic)
         if armed is not None:
             armed.append((connection, timestamp_ns, frame, capture))
+        self._match(topic, connection, timestamp_ns, frame, capture)
+
+    def _match(self, topic: str, connection: int, timestamp_ns: int, frame: int, capture: str) -> None:
+        """Look whether a delivery is a will that is waited for."""
         found = self._awaited.get(topic)
         if not found:
             return
@@ -336,7 +351,8 @@ class Book:
         if due:
             self.dropped["wills"] += due
         for before in self._armed.get(topic, ()):
-            self.published(None if before[1] < story.ended_ns else topic, *before)
+            if before[1] >= story.ended_ns:
+                self._match(topic, *before)
 
     def arm(self, topic: str) -> None:
         """A CONNECT has a will to a topic."""

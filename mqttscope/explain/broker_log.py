@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from statistics import median_low
+from typing import BinaryIO
 
 from mqttscope.explain import describe
 from mqttscope.explain.causes.case import Case, candidate
@@ -25,40 +26,49 @@ NEAR_NS = 3 * SECOND
 MAX_LINES = 2_000_000
 """Lines of a log about clients that are kept."""
 MAX_LINE = 4_096
-"""Characters of a line that are read."""
+"""Bytes of a line that are read."""
 MAX_SHOWN = 200
 """Characters of a line that are shown."""
 CONNECTED = "connected"
+_BY_SERVER = frozenset(
+    (Cause.KEEP_ALIVE, Cause.TAKEN_OVER, Cause.NOT_AUTHORIZED, Cause.PACKET_TOO_LARGE, Cause.ADMINISTRATIVE_ACTION)
+)
+"""Causes for which the broker closes."""
 
 _ADDRESS = r"(?P<address>\[?[0-9A-Fa-f:.]+\]?:\d+)"
+_NAME = r"(?P<client>.{1,512}?)"
+"""A Client Identifier; patterns are bounded, since what a client calls itself is in the log."""
+_MOSQUITTO = rf"Client (?!ID: ){_NAME}"
+_HIVEMQ = rf"Client ID: {_NAME}, IP: ?(?P<host>[^, ]+)"
+_EMQX = rf"clientid: (?P<client>[^,]{{1,512}}),.{{0,200}}peername: {_ADDRESS}"
 PATTERNS: tuple[tuple[str, re.Pattern[str], Cause | str], ...] = tuple(
     (broker, re.compile(text), about)
     for broker, text, about in (
-        ("mosquitto", rf"New client connected from {_ADDRESS} as (?P<client>.+?) \(p\d", CONNECTED),
-        ("mosquitto", r"Client (?P<client>.+?) already connected, closing old connection", Cause.TAKEN_OVER),
-        ("mosquitto", r"Client (?P<client>.+?) has exceeded timeout, disconnecting", Cause.KEEP_ALIVE),
+        ("mosquitto", rf"New client connected from {_ADDRESS} as {_NAME} \(p\d", CONNECTED),
+        ("mosquitto", rf"{_MOSQUITTO} already connected, closing old connection", Cause.TAKEN_OVER),
+        ("mosquitto", rf"{_MOSQUITTO} has exceeded timeout, disconnecting", Cause.KEEP_ALIVE),
         (
             "mosquitto",
-            r"Client (?P<client>.+?) been disconnected by administrative action",
+            rf"{_MOSQUITTO} been disconnected by administrative action",
             Cause.ADMINISTRATIVE_ACTION,
         ),
-        ("mosquitto", r"Client (?P<client>.+?) closed its connection", Cause.CLIENT_CLOSED),
+        ("mosquitto", rf"{_MOSQUITTO} closed its connection", Cause.CLIENT_CLOSED),
         (
             "mosquitto",
             r"(?:Socket error on client|Bad socket read/write on client) (?P<client>[^,:]+)",
             Cause.CLIENT_RESET,
         ),
-        ("mosquitto", rf"Client (?P<client>.+?)(?: \[{_ADDRESS}\])? disconnected(?P<why>[ ,:].*)", ""),
-        ("mosquitto", r"Client (?P<client>.+?) disconnected\.?$", Cause.NORMAL),
+        ("mosquitto", rf"{_MOSQUITTO}(?: \[{_ADDRESS}\])? disconnected(?P<why>[ ,:].*)", ""),
+        ("mosquitto", rf"{_MOSQUITTO} disconnected\.?$", Cause.NORMAL),
         ("mosquitto", r"mosquitto version \S+ terminating", Cause.SERVER_RESTART),
-        ("EMQX", rf"clientid: (?P<client>[^,]+),.*peername: {_ADDRESS}.*(?:msg: |, )connected", CONNECTED),
-        ("EMQX", rf"clientid: (?P<client>[^,]+),.*peername: {_ADDRESS}.*reason: (?P<why>[^,]+)", ""),
-        ("HiveMQ", r"Client ID: (?P<client>.+?), IP: ?(?P<host>[^, ]+),.*\bconnected\.", CONNECTED),
-        ("HiveMQ", r"Client ID: (?P<client>.+?), IP: ?(?P<host>[^, ]+) .*[Rr]eason(?: given)?: (?P<why>.*)", ""),
-        ("HiveMQ", r"Client ID: (?P<client>.+?), IP: ?(?P<host>[^, ]+) disconnected gracefully", Cause.NORMAL),
-        ("HiveMQ", r"Client ID: (?P<client>.+?), IP: ?(?P<host>[^, ]+) disconnected ungracefully", Cause.CLIENT_CLOSED),
-        ("NATS", rf"{_ADDRESS} - mid:\d+ - \"(?P<client>.+?)\" - Client connected", CONNECTED),
-        ("NATS", rf"{_ADDRESS} - mid:\d+ - \"(?P<client>.+?)\" - .*connection closed: (?P<why>.*)", ""),
+        ("EMQX", rf"{_EMQX}.{{0,200}}(?:msg: |, )connected", CONNECTED),
+        ("EMQX", rf"{_EMQX}.{{0,200}}reason: [{{]?(?:shutdown, ?)?(?P<why>[^,}}]+)", ""),
+        ("HiveMQ", rf"{_HIVEMQ},.{{0,200}}\bconnected\.", CONNECTED),
+        ("HiveMQ", rf"{_HIVEMQ} .{{0,200}}[Rr]eason(?: given)?: (?P<why>.*)", ""),
+        ("HiveMQ", rf"{_HIVEMQ} disconnected gracefully", Cause.NORMAL),
+        ("HiveMQ", rf"{_HIVEMQ} disconnected ungracefully", Cause.CLIENT_CLOSED),
+        ("NATS", rf"{_ADDRESS} - mid:\d+ - \"{_NAME}\" - Client connected", CONNECTED),
+        ("NATS", rf"{_ADDRESS} - mid:\d+ - \"{_NAME}\" - .{{0,200}}connection closed: (?P<why>.*)", ""),
     )
 )
 """Lines of brokers about a client, and what they say: a cause, or ``why``, in which `REASONS` look for words."""
@@ -107,6 +117,13 @@ class LogLine:
     """The cause that it states, `CONNECTED`, or empty: it names none that is known."""
     text: str
 
+    @property
+    def by(self) -> str | None:
+        """Who closed first, if what it states tells."""
+        if self.about in (Cause.NORMAL, Cause.CLIENT_CLOSED):
+            return "client"
+        return "server" if self.about in _BY_SERVER else None
+
 
 @dataclass(slots=True)
 class BrokerLog:
@@ -120,6 +137,12 @@ class BrokerLog:
     """Lines about clients beyond `MAX_LINES`."""
     apart: list[int] = field(default_factory=list)
     """How far the clock of the log was ahead of that of the capture, at each client that connected."""
+    servers: set[str] = field(default_factory=set)
+    """Servers that have accepted clients of which the log says the same."""
+    _connected: dict[tuple[str, str], list[int]] = field(default_factory=dict)
+    """Times at which clients connected, by Client Identifier and address."""
+    _used: set[int] = field(default_factory=set)
+    """Lines that are about an end."""
     confirmed: int = 0
     contradicted: int = 0
     unknown: int = 0
@@ -146,16 +169,22 @@ class BrokerLog:
                 line = replace(line, address=addresses.get(line.client, ""))
             made.lines.setdefault(line.client, []).append(line)
             kept += 1
-        for found in made.lines.values():
+        for client, found in made.lines.items():
             found.sort(key=lambda one: one.timestamp_ns)
+            for line in found:
+                if line.about == CONNECTED:
+                    made._connected.setdefault((client, line.address), []).append(line.timestamp_ns)
         return made
 
-    def accepted(self, client: str, address: str, timestamp_ns: int) -> None:
-        """A server has accepted a client; a line with the same address shows how far the clocks are apart."""
-        for line in self.lines.get(client, ()):
-            if line.about == CONNECTED and line.address == address:
-                self.apart.append(line.timestamp_ns - timestamp_ns)
-                return
+    def accepted(self, client: str, address: str, server: str, timestamp_ns: int) -> None:
+        """A server has accepted a client; the nearest line with the same address shows how far the clocks are apart."""
+        times = self._connected.get((client, address))
+        if times is None:
+            return
+        at = bisect_left(times, timestamp_ns)
+        nearest = min(times[max(at - 1, 0) : at + 1], key=lambda one: abs(one - timestamp_ns))
+        self.apart.append(nearest - timestamp_ns)
+        self.servers.add(server)
 
     @property
     def ahead_ns(self) -> int:
@@ -163,25 +192,39 @@ class BrokerLog:
         return median_low(self.apart) if self.apart else 0
 
     def about(self, case: Case) -> list[LogLine]:
-        """Lines about the end of a connection, the nearest first."""
-        ended = case.ended_ns + self.ahead_ns
+        """Lines that may be about the end of a connection, the nearest first; each is about one end only.
+
+        A line from before the connection began is about an earlier one, and one about the broker is about the
+        connections that it closed.
+        """
+        ended, began = case.ended_ns + self.ahead_ns, case.connection.opened_ns + self.ahead_ns
+        client = case.connection.client_identifier or ""
+        of_broker = case.by == "server" and (not self.servers or case.connection.server in self.servers)
         found = []
-        for client in (case.connection.client_identifier or "", ""):
-            known = self.lines.get(client, [])
+        for name in (client, *([""] if of_broker and client else [])):
+            known = self.lines.get(name, [])
             first = bisect_left(known, ended - NEAR_NS, key=lambda one: one.timestamp_ns)
             last = bisect_right(known, ended + NEAR_NS, key=lambda one: one.timestamp_ns)
-            found += [one for one in known[first:last] if one.about != CONNECTED]
+            found += [one for one in known[first:last] if one.about != CONNECTED and id(one) not in self._used]
         address = case.connection.client
         found = [one for one in found if one.address in ("", address) or one.address == address.rpartition(":")[0]]
+        # Logs have whole seconds.
+        found = [one for one in found if one.timestamp_ns + SECOND > began]
+        found = [one for one in found if case.by is None or one.by in (None, case.by)]
         return sorted(found, key=lambda one: abs(one.timestamp_ns - ended))
 
     def judged(self, case: Case, found: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
-        """Candidates with what the log says: the one that it states is certain, and others are no longer possible."""
+        """Candidates with what the log says: the one that it states is certain, and others are no longer possible.
+
+        What a packet of the capture says stands: a line that contradicts it is a doubt.
+        """
         lines = self.about(case)
         if not lines or not case.is_closed:
             self.unknown += case.is_closed
             return found
         stated = next((one for one in lines if isinstance(one.about, Cause)), lines[0])
+        if stated.client:
+            self._used.add(id(stated))
         told = Evidence(f"the broker's log says: {shown(stated.text)}", None, stated.timestamp_ns - self.ahead_ns)
         if not isinstance(stated.about, Cause):
             return (replace(found[0], reasons=(*found[0].reasons, told)), *found[1:])
@@ -193,10 +236,13 @@ class BrokerLog:
             sure = replace(first, certainty=Certainty.CERTAIN, headline=headline, doubts=())
             return (replace(sure, reasons=(*first.reasons, told)),)
         self.contradicted += 1
+        if case.story.disconnects or (case.story.connack is not None and case.story.connack.code):
+            return (replace(found[0], doubts=(*found[0].doubts, told)), *found[1:])
         before = f"the capture alone would suggest: {found[0].headline}"
         return (
             candidate(
-                stated.about, Certainty.CERTAIN, f"The broker's log names the reason: {shown(stated.text)}",
+                stated.about, Certainty.CERTAIN if stated.client else Certainty.LIKELY,
+                f"The broker's log names the reason: {shown(stated.text)}",
                 [told, *case.last_packet("client"), case.closing()], [Evidence(before)], weight=120,
             ),
         )  # fmt: skip
@@ -276,7 +322,10 @@ def _nanoseconds(text: str) -> int | None:
     return int(when.timestamp()) * SECOND + when.microsecond * 1_000
 
 
-def iterate(lines: Iterable[bytes]) -> Iterator[str]:
-    """Lines of a file as text, whatever its bytes are."""
-    for line in lines:
-        yield line.decode("utf-8", "replace")
+def iterate(lines: BinaryIO) -> Iterator[str]:
+    """Lines of a file as text, whatever its bytes are; of each the first `MAX_LINE` bytes."""
+    is_rest = False
+    while line := lines.readline(MAX_LINE):
+        if not is_rest:
+            yield line.decode("utf-8", "replace")
+        is_rest = not line.endswith(b"\n")

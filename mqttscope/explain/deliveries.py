@@ -117,6 +117,7 @@ class Deliveries:
             one.qos == EXACTLY_ONCE
             and not one.released
             and one.answer is not None
+            and self._watch.now_ns >= (one.answer.timestamp_ns or 0) + SECOND
             and not one.source.client_side.gapped
         ):
             return made(

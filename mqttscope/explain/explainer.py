@@ -157,7 +157,9 @@ class Explainer:
             story = self._story(connection)
             self.book.answered(story, connection.client_identifier, accepted=not found.reason_code)
             if self.log is not None and not found.reason_code:
-                self.log.accepted(connection.client_identifier or "", connection.client, event.timestamp_ns)
+                self.log.accepted(
+                    connection.client_identifier or "", connection.client, connection.server, event.timestamp_ns
+                )
 
     def _findings(self, findings: Iterable[Finding]) -> None:
         for one in findings:

@@ -153,8 +153,11 @@ class Story:
     """The server's last packet, where it has a form that some clients cannot read, which ``what`` names."""
     requests: dict[int, str] = field(default_factory=dict)
     """What the client asked for or sent with a packet identifier, until it is answered."""
-    unproven: dict[int, frozenset[str]] = field(default_factory=dict)
-    """What the client's messages without an acknowledgment ask for, by packet identifier."""
+    borne_bytes: int = 0
+    borne_levels: int = 0
+    """Size of the largest message that the server has acknowledged, and the most levels of a topic."""
+    unproven: dict[int, LastPublish] = field(default_factory=dict)
+    """The client's messages without an acknowledgment, by packet identifier."""
     gaps: dict[str, str] = field(default_factory=dict)
     """Why bytes of a side are unknown: they are ``missing``, ``unread``, or of a packet that the end ``cut``."""
     facts: FlowFacts | None = None
@@ -258,7 +261,7 @@ class Story:
                 self.asked = LastPublish(event.topic or "", self.latest, found.qos, bool(found.retain))
                 if found.qos and found.packet_identifier is not None:
                     self._request(found.packet_identifier, f"the message to {describe.topic_of(event)}")
-                    self.unproven[found.packet_identifier] = self.asked.features
+                    self.unproven[found.packet_identifier] = self.asked
             elif isinstance(found, packets.Subscribe) and found.packet_identifier is not None:
                 hidden = event.connection.doubtful
                 names = [describe.name(row.topic_filter) for row in (found.subscriptions or ())[:MAX_REFUSALS]]
@@ -425,9 +428,11 @@ class Story:
             answers = [(f"the subscription to {name}", code) for code, name in zip(codes, names, strict=False)]
         else:
             code = found.reason_code or 0  # type: ignore[attr-defined]
-            features = self.unproven.pop(found.packet_identifier, frozenset())  # type: ignore[attr-defined]
-            if code < 0x80:
-                self.borne |= features
+            asked_for = self.unproven.pop(found.packet_identifier, None)  # type: ignore[attr-defined]
+            if code < 0x80 and asked_for is not None:
+                self.borne |= asked_for.features
+                self.borne_bytes = max(self.borne_bytes, asked_for.size)
+                self.borne_levels = max(self.borne_levels, asked_for.levels)
             answers = [(what or "a message", code)]
         for asked, code in answers:
             if code >= 0x80:

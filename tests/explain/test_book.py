@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mqttscope.explain import Cause
 from mqttscope.explain.book import host
+from tests.each import each
 from tests.explain.running import explained
 from tests.lint.lint_help import steps_of
 
@@ -32,3 +33,13 @@ def test_a_takeover_is_told_though_many_connections_of_the_client_follow() -> No
 
 def test_the_host_of_an_endpoint() -> None:
     assert (host("10.0.0.1:1883"), host("[fd00::1]:1883")) == ("10.0.0.1", "[fd00::1]")
+
+
+@each("frame", ["lost > pingreq", "lost < pingresp", ""])
+def test_a_will_that_is_published_in_the_moment_of_the_end(frame: str) -> None:
+    """With a frame missing the end is noticed after the delivery."""
+    reader = "@1 opened 3.1.1 client=sub; @1 > subscribe 1 w:0; @1 < suback 1 0"
+    lines = [reader, "opened 3.1.1 client=c2 will=w", frame, "> fin; @1 < publish w bye"]
+    found = explained(*steps_of("; ".join(line for line in lines if line)))
+
+    assert any("the will was published" in one.text for end in found for one in end.afterwards)

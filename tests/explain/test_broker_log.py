@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from io import BytesIO
+
 from mqttscope.explain import Cause, Certainty, Explainer, Explanation
-from mqttscope.explain.broker_log import CONNECTED, NEAR_NS, SECOND, BrokerLog, iterate, read_line, read_time
+from mqttscope.explain.broker_log import CONNECTED, MAX_LINE, NEAR_NS, SECOND, BrokerLog, iterate, read_line, read_time
 from tests.each import each
 from tests.explain.running import explained
 from tests.lint.lint_help import steps_of
 
 AT = "2026-01-02T03:04:05: "
+EMQX = "2026-01-02T03:04:05.1+00:00 [info] clientid: c1, msg: terminate, peername: 10.0.0.2:5, reason: "
 HIVE = "2026-01-02 03:04:05,678 - "
 NATS = "[7] 2026/01/02 03:04:05.6 [DBG] "
 MOSQUITTO = AT + "New client connected from 192.0.2.10:50000 as c1 (p2, c1, k60, u'jane')."
@@ -38,6 +41,12 @@ CLOSES = "opened 3.1.1; > publish a/b qos=1 id=1; < fin"
          "c1", "10.0.0.2:5", Cause.NOT_AUTHORIZED),
         ("2026-01-02T03:04:05.1+00:00 [info] clientid: c1, msg: terminate, peername: 10.0.0.2:5, reason: takenover",
          "c1", "10.0.0.2:5", Cause.TAKEN_OVER),
+        (EMQX + "{shutdown,tcp_closed}", "c1", "10.0.0.2:5", Cause.CLIENT_CLOSED),
+        (EMQX + "{shutdown, keepalive_timeout}", "c1", "10.0.0.2:5", Cause.KEEP_ALIVE),
+        (EMQX + "{shutdown,takenover}", "c1", "10.0.0.2:5", Cause.TAKEN_OVER),
+        (EMQX + "{shutdown,kicked}", "c1", "10.0.0.2:5", Cause.ADMINISTRATIVE_ACTION),
+        (HIVE + "Client ID: c1, IP: 10.0.0.2 disconnected gracefully", "c1", "10.0.0.2", Cause.NORMAL),
+        (HIVE + "Client ID: c1, IP: 10.0.0.2 disconnected ungracefully", "c1", "10.0.0.2", Cause.CLIENT_CLOSED),
     ],
 )  # fmt: skip
 def test_what_a_line_says(text: str, client: str, address: str, about: str) -> None:
@@ -131,4 +140,40 @@ def test_lines_of_another_connection_of_the_client_say_nothing() -> None:
 
 
 def test_bytes_that_are_no_text_are_read() -> None:
-    assert [*iterate([b"\xff\xfe\n"])] == ["\ufffd\ufffd\n"]
+    assert [*iterate(BytesIO(b"\xff\xfe\n"))] == ["\ufffd\ufffd\n"]
+    assert [*iterate(BytesIO(b"x" * 3 * MAX_LINE + b"\ny\n"))] == ["x" * MAX_LINE, "y\n"]
+
+
+@each(
+    "text, line, cause",
+    [
+        ("opened 3.1.1; +2 > disconnect; > fin", (4, "mosquitto version 2.0.18 terminating"), Cause.NORMAL),
+        ("opened 3.1.1; +2 > fin", (2, "Client c1 disconnected, not authorised."), Cause.CLIENT_CLOSED),
+        ("opened; < disconnect code=0x8e; < fin", (0, "mosquitto version 2.0.18 terminating"), Cause.TAKEN_OVER),
+        (CLOSES, (-2, "Client c1 has exceeded timeout, disconnecting."), Cause.NOT_AUTHORIZED),
+    ],
+)
+def test_what_the_capture_shows_stands(text: str, line: tuple[int, str], cause: Cause) -> None:
+    """Packets, who closed, and when the connection began."""
+    (one,), _ = with_log(text, line)
+
+    assert one.cause is cause
+
+
+def test_a_line_is_about_one_end() -> None:
+    again = f"{CLOSES}; +1 @1 opened 3.1.1; @1 > publish a/b qos=1 id=1; @1 < fin"
+    found, log = with_log(again, (0, "Client c1 disconnected due to oversize packet."))
+
+    assert [one.cause for one in found] == [Cause.PACKET_TOO_LARGE, Cause.NOT_AUTHORIZED]
+    assert (log.contradicted, log.unknown) == (1, 1)
+
+
+def test_a_port_that_a_client_used_the_day_before_does_not_set_the_clock() -> None:
+    connected = f"New client connected from {explained(*steps_of(CLOSES))[0].client} as c1 (p2, c1, k60)."
+    day = 24 * 3600
+    (one,), log = with_log(
+        CLOSES, (-day, connected), (1 - day, "Client c1 has exceeded timeout, disconnecting."), (0, connected),
+        (1, "Client c1 disconnected due to oversize packet."),
+    )  # fmt: skip
+
+    assert (one.cause, log.ahead_ns // SECOND) == (Cause.PACKET_TOO_LARGE, -1 if log.ahead_ns < 0 else 0)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from io import BytesIO
 
 from mqttscope.dissect import Dissector, dissect_segments
 from mqttscope.dissect import segments as segments_of_frames
 from mqttscope.explain import Cause, Explainer, Explanation
-from mqttscope.explain.broker_log import BrokerLog, LogLine
+from mqttscope.explain.broker_log import BrokerLog, LogLine, iterate
 from mqttscope.explain.broker_log import shown as shown
 from mqttscope.explain.describe import name as name
 from mqttscope.explain.segments import SegmentWatch
@@ -204,10 +205,19 @@ def misread(count: int) -> bool:
     return "plain number" in end.first.headline + " ".join(evidence.text for evidence in end.first.reasons)
 
 
-def lines_read(length: int) -> int:
-    """Whether a line of a log is understood that has so many characters."""
-    line = "2026-01-02T03:04:05: Client {} has exceeded timeout, disconnecting"
-    return len(BrokerLog.of([line.format("c" * (length - len(line) + 2))]).lines)
+def reason_read(length: int) -> str:
+    """What is understood of a line of a log with so many bytes, of which the last ones have the reason."""
+    line = "2026-01-02T03:04:05: Client c disconnected, {} idle"
+    (found,) = BrokerLog.of(iterate(BytesIO(line.format("x" * (length - len(line) + 2)).encode()))).lines["c"]
+    return str(found.about)
+
+
+def port_again(nanoseconds: int) -> list[Segment]:
+    """A new connection from the port of another one, so long after its last packet."""
+    talk = whole()
+    talk.say(CLIENT, Publish(topic_name="late"))
+    talk.tape.now_ns += nanoseconds - MILLISECOND
+    return Conversation(talk.tape, (900_000, 950_000)).open().tape.segments
 
 
 def lines_left_out(count: int) -> int:

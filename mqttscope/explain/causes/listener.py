@@ -26,6 +26,21 @@ def answered_in_another_protocol(case: Case) -> Iterator[Candidate]:
     found = next((one for one in case.story.broken if one.rule == NOT_MQTT), None)
     if found is None:
         return
+    plain = case.book.of(case.connection.server).plain
+    if plain is not None:
+        what = found.message.partition(", not in MQTT")[0]
+        yield candidate(
+            Cause.WRONG_LISTENER, Certainty.LIKELY,
+            f"{what[0].upper()}{what[1:]}, on a port on which it speaks MQTT with others: a proxy or load balancer"
+            " before it most probably has no broker for this client.",
+            [
+                *case.sent_connect(), Evidence(f"{what} [{found.rule}]", found.frame, found.timestamp_ns),
+                Evidence.at(f"it speaks MQTT on this port, with connection #{plain.connection}", plain),
+                case.closing(),
+            ],
+            advice=("Look in the log of what is before the broker.",), usual=False, weight=120,
+        )  # fmt: skip
+        return
     advice = _TLS_HERE if " in TLS" in found.message else _WEB_HERE if "HT" in found.message else ()
     yield candidate(
         Cause.WRONG_LISTENER, Certainty.CERTAIN, f"{found.message[0].upper()}{found.message[1:]}.",
@@ -46,15 +61,17 @@ def tls_to_a_plain_port(case: Case) -> Iterator[Candidate]:
         return
     if details.get("alerts") or not case.is_closed or case.by != "server" or server is None:
         return
-    port = connection.server.rpartition(":")[2]
-    plain = case.book.of(connection.server).plain
+    known = case.book.of(connection.server)
+    if connection.gaps or connection.server_side.gapped or known.secure is not None:
+        return
+    port, plain = connection.server.rpartition(":")[2], known.plain
     reasons: list[Evidence | None] = [
         Evidence("the client sent a ClientHello of TLS"),
         Evidence("the server sent nothing of TLS" if server.data else "the server sent nothing"),
     ]
     if plain is not None:
         reasons.append(Evidence.at(f"it speaks plain MQTT on this port, with connection #{plain.connection}", plain))
-    proven = bool(server.data) or plain is not None or port == PLAIN_PORT
+    proven = bool(server.data) or plain is not None
     yield candidate(
         Cause.WRONG_LISTENER, Certainty.CERTAIN if proven else Certainty.LIKELY,
         f"The client began TLS on port {port}, where the server does not speak TLS: it closed without an answer.",
@@ -65,7 +82,10 @@ def tls_to_a_plain_port(case: Case) -> Iterator[Candidate]:
 def plain_to_a_tls_port(case: Case) -> Iterator[Candidate]:
     """The client sent a CONNECT in clear, and the server closed a port on which it speaks TLS with others."""
     connection, story = case.connection, case.story
-    secure = case.book.of(connection.server).secure
+    known = case.book.of(connection.server)
+    secure = known.secure
+    if known.plain is not None or connection.gaps or connection.server_side.gapped:
+        return
     if connection.transport != "tcp" or story.connect is None or story.connack is not None or secure is None:
         return
     if not case.is_closed or case.by != "server" or story.counts["server"]:

@@ -21,7 +21,7 @@ from mqttscope.explain.causes.case import (
     twin_sentence,
 )
 from mqttscope.explain.model import Broken, Candidate, Cause, Certainty, Evidence
-from mqttscope.mqtt.constants import PacketType
+from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.segment import distance
 
@@ -63,6 +63,9 @@ def taken_over(case: Case) -> Iterator[Candidate]:
     other = twin(case)
     if other is None or case.by != "server" or story.disconnects or (story.connack is not None and story.connack.code):
         return
+    asked, answered = story.last_of("client"), story.last_of("server")
+    if asked is not None and answered is not None and other.timestamp_ns < asked.timestamp_ns < answered.timestamp_ns:
+        return  # the broker read and answered the older connection after the newer one had begun
     apart = abs(case.ended_ns - other.timestamp_ns)
     certainty = Certainty.LIKELY if apart <= AT_ONCE_NS else Certainty.HYPOTHESIS
     same_host = host(other.client) == host(case.connection.client)
@@ -228,7 +231,7 @@ def closed_on_packet(case: Case) -> Iterator[Candidate]:
         yield from _unsupported(case, about)
     if any(one.certainty.rank for one in violation(case)):
         return
-    doubts = [Evidence("nothing in the capture says so: before 5.0 a broker cannot refuse a PUBLISH")]
+    doubts = [Evidence(_unsaid(case))]
     asks = story.latest_kind == PacketType.SUBSCRIBE or last.what.startswith(("PUBLISH q1", "PUBLISH q2"))
     yield candidate(
         Cause.NOT_AUTHORIZED, Certainty.HYPOTHESIS,
@@ -243,6 +246,8 @@ def beyond_profile(case: Case) -> Iterator[Candidate]:
     if not found or case.by != "server" or not case.is_closed or case.story.disconnects:
         return
     first = found[0]
+    if _went_on(case, first):
+        return
     yield candidate(
         OF_PROFILE.get(first.rule, Cause.NOT_SUPPORTED), Certainty.LIKELY,
         f"The broker closed {case.apart(first.timestamp_ns)}after something beyond its limits: {first.message}.",
@@ -262,6 +267,8 @@ def _too_large(case: Case, about: list[Evidence | None]) -> Iterator[Candidate]:
     doubts = []
     if limit is not None and story.latest <= limit:
         doubts.append(Evidence(f"the broker announced to take {limit:,} bytes"))
+    elif story.latest <= case.book.most_borne(case.connection.server)[0]:
+        doubts.append(Evidence("this broker has acknowledged a message of this size or a larger one"))
     elif story.latest < LEAST_LIMIT:
         doubts.append(Evidence("few brokers have a limit as low as that"))
     yield candidate(
@@ -277,7 +284,7 @@ def _unsupported(case: Case, about: list[Evidence | None]) -> Iterator[Candidate
     asked = case.story.asked
     if asked is None:
         return
-    if asked.levels > MOSQUITTO_LEVELS:
+    if asked.levels > max(MOSQUITTO_LEVELS, case.book.most_borne(case.connection.server)[1]):
         yield candidate(
             Cause.NOT_SUPPORTED, Certainty.LIKELY,
             f"The broker closed on a topic of {asked.levels} levels: brokers limit them (mosquitto:"
@@ -285,7 +292,10 @@ def _unsupported(case: Case, about: list[Evidence | None]) -> Iterator[Candidate
             about, advice=("Publish to topics of fewer levels.",), usual=False, weight=70,
         )  # fmt: skip
         return
-    open_ = sorted(asked.features - case.book.has_borne(case.connection.server) - case.story.borne - {"QoS 1"})
+    features = asked.features
+    if case.connection.version == ProtocolVersion.V5:
+        features = frozenset()  # the CONNACK says which of them the broker supports
+    open_ = sorted(features - case.book.has_borne(case.connection.server) - case.story.borne - {"QoS 1"})
     reasons = [f"{one} has been acknowledged to no client in this capture" for one in open_]
     if asked.levels > LEAST_LEVELS:
         open_.append(f"{asked.levels} topic levels")
@@ -297,10 +307,15 @@ def _unsupported(case: Case, about: list[Evidence | None]) -> Iterator[Candidate
         Cause.NOT_SUPPORTED, Certainty.HYPOTHESIS,
         f"The broker closed on a PUBLISH with {what}, which it may not support.",
         [*about, *(Evidence(one) for one in reasons)],
-        [Evidence("nothing in the capture says so: before 5.0 a broker cannot refuse a PUBLISH")],
+        [Evidence(_unsaid(case))],
         advice=(f"Try the same message without {what}.",), usual=False,
         weight=62 if "QoS 2" in open_ else 58 if "RETAIN" in open_ else 50,
     )  # fmt: skip
+
+
+def _unsaid(case: Case) -> str:
+    old = case.connection.version != ProtocolVersion.V5
+    return "nothing in the capture says so" + (": before 5.0 a broker cannot refuse a PUBLISH" if old else "")
 
 
 def _again(case: Case) -> list[Evidence]:

@@ -24,6 +24,8 @@ LATE_NS = 5 * SECOND
 """How far beyond the Keep Alive a client of an open connection is silent before that is reported."""
 BOOT_NS = SECOND // 2
 """Minimum time that a device or a server needs to lose its state and be on the network again."""
+LONG_GONE_NS = 3600 * SECOND
+"""After so long a silence the end of a connection was most probably not captured."""
 FORGOTTEN_NS = 60 * SECOND
 """After so long a silence NATs, firewalls and load balancers forget connections."""
 ANSWER_NS = 3 * SECOND
@@ -44,7 +46,23 @@ def without_packets(case: Case) -> Iterator[Candidate]:
         return
     syn = next((one for one in client.recent if one.flags & SYN), None)
     asked = Evidence.at("the client sent SYN", syn) if syn is not None else None
-    if asked is not None and not server.begun and server.resets:
+    refused = asked is not None and not server.begun and bool(server.resets)
+    listened = case.book.survivor(connection.server, case.ended_ns, case.ended_ns, {connection.number})
+    if asked is not None and refused and listened is not None:
+        yield candidate(
+            Cause.UNREACHABLE, Certainty.HYPOTHESIS,
+            f"The host of {connection.server} refused the TCP connection while a server on this port served others: a"
+            " firewall may have refused it, or the queue of new connections was full.",
+            [
+                asked, Evidence.at("the host answered with RST", server.resets[0]),
+                Evidence(
+                    f"the server sent on connection #{listened.connection} before and after it", listened.frame,
+                    listened.heard_ns, listened.capture,
+                ),
+            ],
+            weight=100,
+        )  # fmt: skip
+    elif asked is not None and refused:
         one = server.resets[0]
         yield candidate(
             Cause.NOT_LISTENING, Certainty.CERTAIN,
@@ -58,12 +76,18 @@ def without_packets(case: Case) -> Iterator[Candidate]:
             Cause.UNREACHABLE, Certainty.LIKELY if many else Certainty.HYPOTHESIS,
             f"Nothing answered the client's attempt to connect to {connection.server}.", [asked, again], weight=100,
         )  # fmt: skip
-    elif case.is_closed and connection.handshake_seen:
+    elif case.is_closed and connection.handshake_seen and not _lacks_bytes(case):
         yield candidate(
             Cause.NO_MQTT, Certainty.CERTAIN,
             "The connection was opened and closed, and nobody sent anything, as health checks and port scans do.",
             [case.closing()], weight=100,
         )  # fmt: skip
+
+
+def _lacks_bytes(case: Case) -> bool:
+    """Whether one side acknowledged, or sent after, what the capture does not have."""
+    connection = case.connection
+    return bool(connection.gaps or connection.client_side.gapped or connection.server_side.gapped)
 
 
 def half_open(case: Case) -> Iterator[Candidate]:
@@ -282,9 +306,16 @@ def device_restart(case: Case) -> Iterator[Candidate]:
     if story.disconnects:
         return
     if case.how == "port_reused":
+        limit = (case.connection.keep_alive or 0) * SECOND * 3 // 2 or LONG_GONE_NS
+        silent = story.silent_ns
+        doubts = []
+        if silent is not None and silent > max(limit, FORGOTTEN_NS):
+            doubts.append(
+                Evidence("after so long a silence the connection may have ended before: the capture lacks that")
+            )
         yield candidate(
-            Cause.DEVICE_RESTART, Certainty.LIKELY, _SAME_PORT, [*case.last_packet("client"), case.closing()],
-            weight=86,
+            Cause.DEVICE_RESTART, Certainty.HYPOTHESIS if doubts else Certainty.LIKELY, _SAME_PORT,
+            [*case.last_packet("client"), case.closing()], doubts, weight=86,
         )  # fmt: skip
         return
     if case.how != "reset" or not case.connection.end_disowned or case.by is None:
@@ -322,6 +353,8 @@ def device_restart(case: Case) -> Iterator[Candidate]:
             weight=70,
         )  # fmt: skip
     else:
+        if case.book.survivor(case.connection.server, story.ended_ns, story.ended_ns, {case.connection.number}):
+            return
         silent = story.facts.pause_ns if story.facts is not None else 0
         forgotten = silent >= FORGOTTEN_NS and asked is not None
         if forgotten:

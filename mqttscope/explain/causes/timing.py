@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mqttscope.explain import describe
+from mqttscope.explain.book import MOMENT_NS
 from mqttscope.explain.causes.case import SECOND, Case, candidate, twin, twin_sentence
 from mqttscope.explain.model import Candidate, Cause, Certainty, Evidence
 
@@ -165,7 +166,12 @@ def idle_timeout(case: Case) -> Iterator[Candidate]:
         return
     server = case.book.of(case.connection.server)
     alike = [number for number, other in server.idle if abs(other - idle) * ALIKE <= idle]
-    if len(alike) < LEAST_ALIKE or server.pause_ns * ALIKE > idle * (ALIKE + 1):
+    # Those that ended together have a cause in common, whatever their silence was.
+    ends = case.book.ends_near(case.connection.server, case.ended_ns, MOMENT_NS, MOMENT_NS)
+    together = {end.connection for end in ends} - {case.connection.number}
+    longest = max([server.pause_ns, *(other for _, other in server.idle), *_open_silences(case)])
+    apart = [number for number in alike if number not in together]
+    if len(apart) < LEAST_ALIKE or longest * ALIKE > idle * (ALIKE + 1):
         return
     shown = ", ".join(f"#{one}" for one in alike[:8]) + (", …" if len(alike) > 8 else "")
     kept = f"shorter than the Keep Alive of {keep_alive} s allows" if keep_alive else "and there is no Keep Alive"
@@ -179,6 +185,12 @@ def idle_timeout(case: Case) -> Iterator[Candidate]:
         ],
         weight=83,
     )  # fmt: skip
+
+
+def _open_silences(case: Case) -> list[int]:
+    """For how long nothing has been sent on each open connection to the server."""
+    known = case.book.open.get(case.connection.server, {})
+    return [case.watch.now_ns - story.last_ns for story in known.values() if story.last_ns]
 
 
 def no_ping_response(case: Case) -> Iterator[Candidate]:

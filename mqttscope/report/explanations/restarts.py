@@ -95,7 +95,8 @@ class Restart:
 
     @property
     def lasted(self) -> str:
-        return f"ended within {describe.span(self.last_ns - self.from_ns)}"
+        until_ns = self.until_ns if self.count else self.last_ns
+        return f"ended within {describe.span(until_ns - self.from_ns)}"
 
     @property
     def reasons(self) -> tuple[Evidence, ...]:
@@ -116,7 +117,7 @@ class Restart:
             others = f"; {missing:,} did not within two minutes" if missing else ""
             clients = plural(self.back, "client")
             told.append(replace(self.first_back, text=f"{clients} came back, the first at this time{others}"))
-        return tuple(told)
+        return tuple(sorted(told, key=lambda one: one.timestamp_ns or 0))
 
     @property
     def more(self) -> int:
@@ -135,6 +136,9 @@ class Restarts:
         events = self._open.setdefault(one.server, [])
         if one.cause is Cause.NOT_LISTENING:
             for known in reversed(events):
+                back = known.first_back
+                if back is not None and one.ended_ns > (back.timestamp_ns or 0):
+                    continue  # it took clients before: what refused this one is another event
                 if known.from_ns <= one.ended_ns <= known.last_ns + GONE_NS:
                     known.refuse(one)
                     return True
@@ -203,7 +207,9 @@ class FirstLines:
         """Titles and sentences, with times in the words of ``when``; empty where nothing broke."""
         if not self._kinds or self._from_ns is None:
             return []
-        kinds = sorted(self._kinds.items(), key=lambda one: (-len(one[1].clients), -one[1].count))
+        # A server that has stopped refuses what comes: that is no cause of its own.
+        refused = Cause.NOT_LISTENING if Cause.SERVER_RESTART in self._kinds else None
+        kinds = sorted(self._kinds.items(), key=lambda one: (one[0] is refused, -len(one[1].clients), -one[1].count))
         told = ", ".join(f"{kind.count:,} × {TITLES[cause]}" for cause, kind in kinds[:MAX_TOLD])
         more = "" if len(kinds) <= MAX_TOLD else f", {plural(len(kinds) - MAX_TOLD, 'other cause')}"
         total = sum(kind.count for _, kind in kinds)

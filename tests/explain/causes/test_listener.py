@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from mqttscope.explain import Cause, Certainty
-from tests.dissect.talk import Talk
+from tests.dissect.talk import Talk, Tape
 from tests.each import each
-from tests.explain.running import ending, of_segments
+from tests.explain.running import ending, explained, of_segments
+from tests.lint.lint_help import steps_of
+from tests.net.hellos import message, record, server_hello
 
+BAD_GATEWAY = '@1 > connect 3.1.1 client=c2; @1 < raw "HTTP/1.1 502 Bad Gateway\\r\\n\\r\\n"; @1 < fin'
 HELLO = "raw 16 03 01002f0100002b0303" + " 11" * 32 + " 000004130113020100"
 
 
@@ -25,15 +28,34 @@ def test_a_server_that_answers_in_another_protocol(answer: str, protocol: str) -
     assert one.first.headline.startswith(f"The server answers in {protocol}")
 
 
-@each("port, certainty", [(1883, Certainty.CERTAIN), (8883, Certainty.LIKELY)])
-def test_tls_to_a_port_that_does_not_answer_in_it(port: int, certainty: Certainty) -> None:
-    talk = Talk(port=port).handshake()
+def test_tls_to_a_port_that_does_not_answer_in_it() -> None:
+    talk = Talk(port=1883).handshake()
     talk.client(bytes.fromhex(HELLO.removeprefix("raw")))
     talk.fin("server")
     (one,) = of_segments(talk.tape.segments)
 
-    assert (one.cause, one.first.certainty) == (Cause.WRONG_LISTENER, certainty)
+    assert (one.cause, one.first.certainty) == (Cause.WRONG_LISTENER, Certainty.LIKELY)
 
 
 def test_a_client_that_gives_tls_up_itself_proves_nothing() -> None:
     assert ending(f"silent > {HELLO}; > fin").cause is Cause.UNREADABLE
+
+
+def test_a_port_that_speaks_mqtt_with_others_is_not_the_wrong_one() -> None:
+    found = explained(*steps_of(f"opened; {BAD_GATEWAY}; < pingresp"))
+
+    assert (found[1].cause, found[1].first.certainty) == (Cause.WRONG_LISTENER, Certainty.LIKELY)
+    assert "on a port on which it speaks MQTT with others" in found[1].first.headline
+
+
+def test_a_port_that_answers_others_in_tls_is_not_a_plain_one() -> None:
+    tape = Tape()
+    secure, silent = Talk(tape, port=1883).handshake(), Talk(tape, port=1883, client_port=50_009).handshake()
+    for talk in (secure, silent):
+        talk.client(bytes.fromhex(HELLO.removeprefix("raw")))
+    secure.server(record(22, message(2, server_hello())))
+    secure.fin("server")
+    silent.fin("server")
+    found = of_segments(tape.segments)
+
+    assert Cause.WRONG_LISTENER not in [one.cause for end in found for one in end.candidates]

@@ -221,3 +221,28 @@ def test_a_limit_of_the_profile_is_likely_and_no_more(limits: str, text: str, ca
 
     assert one.cause is cause
     assert one.first.certainty is (Certainty.HYPOTHESIS if cause is Cause.SERVER_CLOSED else Certainty.LIKELY)
+
+
+def test_an_older_connection_that_is_served_beside_the_newer_was_not_taken_over() -> None:
+    served = "+0.1 > publish a/b x qos=1 id=5; < puback 5; +0.5 < fin"
+
+    assert ending(f"opened 3.1.1; @1 opened 3.1.1; {served}").cause is not Cause.TAKEN_OVER
+
+
+@each(
+    "text, cause",
+    [
+        ('publish {} "x"*5000 qos=1 id=1', Cause.PACKET_TOO_LARGE),
+        ("publish {} x qos=1 id=1".replace("{}", "/" * 300), Cause.NOT_SUPPORTED),
+    ],
+)
+@each("borne", [False, True])
+def test_what_a_broker_has_acknowledged_to_others_is_not_beyond_its_limits(
+    text: str, cause: Cause, borne: bool
+) -> None:
+    sent = text.format("a")
+    other = f"; @1 > {sent}; @1 < puback 1" if borne else ""
+    one = explained(*steps_of(f"opened 3.1.1; @1 opened 3.1.1 client=c2{other}; > {sent}; < fin"))[0]
+
+    likely = [each.cause for each in one.candidates if each.certainty is Certainty.LIKELY]
+    assert (cause in likely) is not borne

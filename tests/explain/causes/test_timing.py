@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from mqttscope.explain import Cause, Certainty
 from tests.each import each
-from tests.explain.running import ending
+from tests.explain.running import ending, explained
+from tests.lint.lint_help import steps_of
 
 PINGS = "opened 3.1.1 keep_alive=10; > pingreq; < pingresp"
 
@@ -60,3 +61,21 @@ def test_a_client_that_waits_for_a_ping_response() -> None:
 
     assert one.cause is Cause.NO_PING_RESPONSE
     assert "no answer for 10.0" in one.first.headline
+
+
+@each(
+    "lines, is_idle",
+    [
+        (["for 0..3: @{n} opened 3.1.1 client=c{n}; +30 @{n} < fin"], True),
+        (
+            ["for 0..3: +0.2 @{n} opened 3.1.1 client=c{n}; @{n} > pingreq", "+30 @0 < fin", "for 1..3: @{n} < fin"],
+            False,
+        ),
+        (["opened 3.1.1", "for 1..3: @{n} opened 3.1.1 client=c{n}; +30 @{n} < fin"], False),
+    ],
+)
+def test_the_same_silence_before_several_ends(lines: list[str], is_idle: bool) -> None:
+    """Not where they end together, nor where another connection stays open for longer."""
+    found = explained(*steps_of(*lines))
+
+    assert (Cause.IDLE_TIMEOUT in [each_one.cause for end in found for each_one in end.candidates]) is is_idle

@@ -78,7 +78,7 @@ def test_ends_belong_together_however_late_they_are_told(apart: int, events: lis
 
 
 def test_refused_attempts_belong_to_the_stop_before_them() -> None:
-    one = explain(capture("broker-restarts"))[0]
+    one = replace(explain(capture("broker-restarts"))[0], came_back=None)
     refused = replace(one, candidates=(replace(one.first, cause=Cause.NOT_LISTENING),))
     restarts = Restarts()
     for each_one, after in ((one, 0), (refused, 1), (refused, GONE_NS), (refused, 3 * GONE_NS)):
