@@ -353,11 +353,8 @@ class HalfStream:
             report.discarded(late, "late")
             left = []
             for first, last in self.given_up:
-                left += (
-                    [(first, min(last, start)), (max(first, end), last)]
-                    if start < last and first < end
-                    else [(first, last)]
-                )
+                outside = [(first, min(last, start)), (max(first, end), last)]
+                left += outside if start < last and first < end else [(first, last)]
             self.given_up = [(first, last) for first, last in left if first < last][-MAX_GIVEN_UP:]
         return late
 
@@ -371,11 +368,12 @@ class HalfStream:
             self.sequence = first
         elif self.offset == 0:
             self._rebase(self.locate(first))
-            self._drop_before_start(report)
             if not self.buffer:
                 self.acknowledged = self.sent = 0
         # Otherwise data was delivered before its SYN came, and the stream keeps the start it has.
         self.state = OPEN
+        while self.buffer and (start := self.buffer.starts[0]) < 0:  # before the first byte
+            self._insert(start, *self.buffer.take(start), report)
         self._drain(report)
 
     def acknowledge(self, acknowledgment: int, report: _Report) -> None:
@@ -542,15 +540,6 @@ class HalfStream:
         self.sent = max(0, self.sent - shift)
         self.fin_offset = max(-1, self.fin_offset - shift) if self.fin_offset >= 0 else -1
         self.buffer.shift(shift)
-
-    def _drop_before_start(self, report: _Report) -> None:
-        """Discard what waits and has numbers before the first byte of the stream."""
-        while self.buffer and (start := self.buffer.starts[0]) < 0:
-            data, missing = self.buffer.take(start)
-            end = start + len(data) + missing
-            report.discarded(min(end, 0) - start, "before_start")
-            if end > 0:
-                self.buffer.insert(0, data[-start:], min(missing, end))
 
     def _hold(self, payload: bytes, missing: int, report: _Report) -> None:
         self.state = HELD
