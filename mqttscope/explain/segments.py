@@ -239,6 +239,12 @@ class SegmentWatch:
             self.settle(facts, until)
         return facts
 
+    def last_of(self, key: bytes, first: Place, endpoint: str) -> Seen | None:
+        """The last segment of an endpoint on a connection that is open, resets aside; ``first``: as in `facts`."""
+        known = self.flows.get(flow_key(plain_key(key))) if key else None
+        facts = next((one for one in known or () if (one.first_frame, one.capture) == first), None)
+        return None if facts is None or facts.is_mixed else facts.half(endpoint).last
+
     def begin(self, key: bytes, opened_ns: int, frame: int, capture: str) -> None:
         """Begin new facts at the first frame of a connection that the dissector has found, unless a SYN did that.
 

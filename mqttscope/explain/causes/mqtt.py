@@ -23,7 +23,7 @@ from mqttscope.explain.causes.case import (
 from mqttscope.explain.model import Broken, Candidate, Cause, Certainty, Evidence
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.wire import counted
-from mqttscope.net.segment import distance
+from mqttscope.net.segment import FIN, RST, distance
 
 LEAST_LIMIT = 1_024
 """Bytes of a packet; brokers with a lower limit are rare."""
@@ -125,12 +125,16 @@ def violation(case: Case) -> Iterator[Candidate]:
     first = min(broken, key=lambda one: (one.timestamp_ns, one.frame)) if broken else found[0]
     found = [first, *(one for one in found if one is not first and not broken)]
     apart = case.ended_ns - first.timestamp_ns
-    at_once = apart <= AT_ONCE_NS and not _went_on(case, first)
+    before = [one for one in story.broken if one.rule == first.rule and one.by == blamed and one is not first]
+    borne = any(one.timestamp_ns < first.timestamp_ns and _went_on(case, one) for one in before)
+    at_once = apart <= AT_ONCE_NS and not borne and not _went_on(case, first)
     code = code_of(first)
     cause = BY_VIOLATION.get(code or 0, Cause.PROTOCOL_VIOLATION)
     certainty = Certainty.LIKELY if at_once and first.confidence == "certain" else Certainty.HYPOTHESIS
     doubts = []
-    if not at_once:
+    if borne:
+        doubts.append(Evidence(f"{MEANING[case.by]} had borne the same before on this connection"))
+    elif not at_once:
         doubts.append(
             Evidence(f"{describe.span(apart)} passed between the violation and the end, or answers came after it")
         )
@@ -397,6 +401,14 @@ def went_on(case: Case, together: list[End]) -> Evidence | None:
             f"the broker kept sending on connection #{other.connection}, which was open before: it did not restart",
             other.frame, other.heard_ns, other.capture,
         )  # fmt: skip
+    for number, story in case.book.open.get(server, {}).items():
+        if number in ended or story.connection.opened_ns >= first:
+            continue
+        connection = story.connection
+        heard = case.watch.last_of(connection.flow_key, (connection.frame, connection.capture), server)
+        if heard is not None and heard.timestamp_ns > last and not heard.flags & (FIN | RST):
+            told = f"its host sent segments on connection #{number}, which was open before: it did not restart"
+            return Evidence.at(told, heard)
     accepted = [one for one in case.book.begun_in(server, first, last) if one.connection not in ended]
     accepted += case.book.answered_in(server, first, last)
     if accepted:

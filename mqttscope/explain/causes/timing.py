@@ -82,6 +82,15 @@ def keep_alive(case: Case) -> Iterator[Candidate]:
     if case.connection.client_side.gapped:
         certainty = Certainty.HYPOTHESIS
         doubts.append(case.unknown("a packet may have been"))
+    client, last = case.half("client"), story.last_of("client")
+    sent = (
+        []
+        if client is None or last is None
+        else [one for one in client.recent if one.length and last.timestamp_ns < one.timestamp_ns <= case.ended_ns]
+    )
+    if sent and client is not None and not client.repeats:
+        certainty, told = Certainty.HYPOTHESIS, told.replace("sent nothing for", "sent no complete packet for")
+        doubts.append(Evidence.at("it sent bytes of a packet that never was complete", sent[-1]))
     other = twin(case)
     if other is not None:
         weight -= 30

@@ -5,8 +5,11 @@ from __future__ import annotations
 from mqttscope.explain import Cause, Certainty
 from mqttscope.explain.model import Explanation
 from mqttscope.lint.profile import parse, rules_of
+from mqttscope.mqtt.packets import Connack, Connect, Publish
+from tests.dissect.conversations import CLIENT, SERVER, Conversation, numbered
+from tests.dissect.talk import Tape
 from tests.each import each
-from tests.explain.running import ending, explained
+from tests.explain.running import ending, explained, of_segments
 from tests.lint.lint_help import steps_of
 
 ASKS = "> subscribe 1 secret/#:1"
@@ -246,3 +249,30 @@ def test_what_a_broker_has_acknowledged_to_others_is_not_beyond_its_limits(
 
     likely = [each.cause for each in one.candidates if each.certainty is Certainty.LIKELY]
     assert (cause in likely) is not borne
+
+
+def test_what_a_broker_has_borne_before_is_no_reason_to_close() -> None:
+    wrong = "> publish a/+ x qos=1 id={n}; +0.2 < puback {n}"
+    one = ending("opened", f"for 1..3: {wrong}", "+1 > publish a/+ x qos=1 id=9; < fin")
+
+    assert [each.certainty for each in one.candidates if each.cause is Cause.PROTOCOL_VIOLATION] == [
+        Certainty.HYPOTHESIS
+    ]
+
+
+@each("acknowledges", [False, True])
+def test_a_host_that_acknowledges_has_not_stopped(acknowledges: bool) -> None:
+    """Another client publishes at QoS 0: of MQTT the capture has nothing from the server."""
+    tape = Tape()
+    stays, *others = (Conversation(tape, client=f"192.0.2.{number}").open() for number in range(9, 13))
+    for number, one in enumerate((stays, *others)):
+        one.say(CLIENT, Connect(client_identifier=f"c{number}"))
+        one.say(SERVER, Connack(reason_code=0))
+    for other in others:
+        other.fin(SERVER)
+    stays.wait(1).say(CLIENT, Publish(topic_name="a"))
+    if acknowledges:
+        stays.ack(SERVER)
+    found = [end.cause for end in of_segments(numbered(tape.segments))]
+
+    assert (Cause.SERVER_RESTART in found) is not acknowledges

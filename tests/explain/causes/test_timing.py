@@ -79,3 +79,11 @@ def test_the_same_silence_before_several_ends(lines: list[str], is_idle: bool) -
     found = explained(*steps_of(*lines))
 
     assert (Cause.IDLE_TIMEOUT in [each_one.cause for end in found for each_one in end.candidates]) is is_idle
+
+
+def test_bytes_of_a_packet_that_never_was_complete_are_not_silence() -> None:
+    pieces = "; ".join(f"+{seconds} > raw {'62' * 50}" for seconds in (4, 4, 4, 3))
+    one = ending("opened 3.1.1 keep_alive=10", f"+1 > raw 30ff7f0003612f62; {pieces}; +0.5 < fin")
+
+    (found,) = (each for each in one.candidates if each.cause is Cause.KEEP_ALIVE)
+    assert (found.certainty, "no complete packet" in found.headline) == (Certainty.HYPOTHESIS, True)
