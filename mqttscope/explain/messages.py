@@ -86,6 +86,8 @@ class MessageWatch:
         self.unheld = 0
         """Clients beyond `MAX_HELD`."""
         self._pending: OrderedDict[tuple[int, int], Published] = OrderedDict()
+        self._sent: OrderedDict[tuple[tuple[str, str], int], Published] = OrderedDict()
+        """The last message of each publisher with a packet identifier."""
         self._unreleased: OrderedDict[tuple[tuple[str, str], int], Published] = OrderedDict()
         """Messages that wait for PUBREL, by publisher and packet identifier."""
         self._unanswered: OrderedDict[tuple[int, int], Got] = OrderedDict()
@@ -298,6 +300,12 @@ class MessageWatch:
         publisher = self._client(connection)
         block = found.properties
         key = _key(connection)
+        earlier = self._sent.get((key, found.packet_identifier or 0)) if found.qos and found.dup else None
+        if earlier is not None and earlier.answer is None and earlier.topic == event.topic:
+            # The next connection of its publisher: the same message again (5.0 and 3.1.1, 4.4).
+            earlier.source, earlier.end = connection, event.stream_offset + len(found.raw) + found.missing
+            self._pending[connection.number, found.packet_identifier or 0] = earlier
+            return
         made = Published(
             publisher.name, connection.number, key[0], event.topic or "", found.qos, bool(found.retain),
             len(found.raw) + found.missing, zlib.crc32(found.payload),
@@ -313,6 +321,8 @@ class MessageWatch:
             if len(self._pending) >= MAX_PENDING:
                 self._pending.popitem(last=False)[1].is_answer_unknown = True
             self._pending[connection.number, found.packet_identifier] = made
+            _room(self._sent)
+            self._sent[key, found.packet_identifier] = made
             if found.qos == EXACTLY_ONCE:
                 _room(self._unreleased)
                 self._unreleased[key, found.packet_identifier] = made

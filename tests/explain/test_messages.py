@@ -467,3 +467,27 @@ def test_a_message_of_which_the_capture_lacks_bytes_may_have_come() -> None:
     (message,) = watch.trace().messages
     assert [each.fate for each in message.deliveries] == [Fate.NOT_CAPTURED]
     assert list(watch.losses()) == []
+
+
+@each("qos, answers", [(1, "< puback 1"), (2, "< pubrec 1; > pubrel 1; < pubcomp 1")])
+def test_a_message_that_is_sent_again_on_the_next_connection_is_one(qos: int, answers: str) -> None:
+    reader = f"@9 opened client=r; @9 > subscribe 1 {TOPIC}:1; @9 < suback 1 1"
+    lost = f"opened 3.1.1 client=w resume; > publish {TOPIC} x qos={qos} id=1; > reset"
+    again = f"+1 @1 > connect 3.1.1 client=w resume; @1 < connack present; @1 > publish {TOPIC} x qos={qos} id=1 dup"
+    answered = "; ".join(f"@1 {step}" for step in answers.split("; "))
+    found = trace(reader, lost, again, answered, f"@9 < publish {TOPIC} x qos=1 id=7; @9 > puback 7; +2 @9 > pingreq")
+
+    assert [[one.fate for one in message.deliveries] for message in found.messages] == [[Fate.DELIVERED]]
+
+
+def test_a_pubrel_may_come_after_the_end_of_the_capture() -> None:
+    sent = f"@1 opened client=w; @1 > publish {TOPIC} x qos=2 id=1; @1 < pubrec 1"
+    fates = [
+        one.fate
+        for wait in ("", "+2 @1 > pingreq")
+        for message in trace(READER, sent, *([wait] if wait else [])).messages
+        for one in message.deliveries
+    ]
+
+    assert fates[0] is not Fate.NOT_RELEASED
+    assert fates[1] is Fate.NOT_RELEASED

@@ -7,14 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from mqttscope.explain.book import MOMENT_NS
+from mqttscope.explain.book import MOMENT_NS, SECOND
 from mqttscope.explain.causes.case import RETURN_NS
 from mqttscope.explain.causes.mqtt import GONE_NS
-from mqttscope.explain.model import Cause, Certainty
+from mqttscope.explain.describe import span
+from mqttscope.explain.model import Cause, Certainty, Evidence
 from mqttscope.report.base import View
 from mqttscope.report.escape import cells
 from mqttscope.report.explanations.base import make_reporter
-from mqttscope.report.explanations.restarts import MAX_NAMED, Restarts
+from mqttscope.report.explanations.restarts import MAX_NAMED, FirstLines, Restarts
 from tests.each import each
 from tests.explain.running import capture, explain
 from tests.report.explanations.samples import Pages, report
@@ -98,3 +99,23 @@ def test_an_event_is_as_sure_as_its_surest_end() -> None:
 
     (event,) = restarts.due()
     assert (event.count, event.headline) == (3, "It said so.")
+
+
+def test_what_a_stopped_server_refuses_is_no_cause_of_its_own() -> None:
+    one = explain(capture("broker-restarts"))[0]
+    back = Evidence("", 1, one.ended_ns + 10 * SECOND)
+    stopped = replace(one, came_back=back)
+    refused = replace(one, candidates=(replace(one.first, cause=Cause.NOT_LISTENING),), came_back=None)
+    restarts, overview = Restarts(), FirstLines()
+    for number, (each_one, after) in enumerate(((stopped, 0), (refused, 1), (refused, 2), (refused, 20))):
+        end = replace(each_one, ended_ns=one.ended_ns + after * SECOND, client_identifier=f"c{number}")
+        assert restarts.takes(end)
+        overview.add(end)
+    first, second = restarts.due()
+
+    assert (first.refusals, second.refusals) == (2, 1)
+    assert first.lasted == f"ended within {span(0)}"
+    assert [told.timestamp_ns for told in first.afterwards] == sorted(
+        told.timestamp_ns or 0 for told in first.afterwards
+    )
+    assert "1 × broker stopped or restarted, 3 × nothing listened" in dict(overview.lines(str))["What broke"]
