@@ -40,7 +40,10 @@ def test_a_client_that_does_not_read_is_not_sent_more() -> None:
     assert fates(taken) == [Fate.NOT_SENT]
     closed = [replace(one, window=0) if one.flags == ACK and not one.payload else one for one in taken]
     assert fates(closed) == [Fate.STALLED]
-    assert fates(list(segments(conversation("", *steps, *steps_of("< publish other old"))))) == [Fate.STALLED]
+    unread = steps_of(READER, "> ack; < publish other old", WRITER)
+    assert fates(list(segments(conversation("", *unread, *steps_of("+1.5 @1 > pingreq"))))) == [Fate.STALLED]
+    later = [*steps, *steps_of("< publish other old")]
+    assert fates(list(segments(conversation("", *later)))) == [Fate.NOT_SENT], "the broker could send"
 
 
 def fate_of_message(*, again: bool = False, closed: bool = False) -> Fate:
