@@ -416,3 +416,44 @@ def test_a_forgotten_connection_is_as_likely_as_a_restart_after_a_long_silence(
     one = of_segments(numbered(talk.tape.segments))[0]
 
     assert [each.cause for each in one.candidates] == causes
+
+
+@pytest.mark.parametrize("serves", [False, True])
+def test_a_server_that_serves_others_has_not_restarted(serves: bool) -> None:
+    tape = Tape()
+    other, talk = Conversation(tape, client="192.0.2.9").open().whole(), Conversation(tape).open().whole()
+    talk.wait(1).say(CLIENT, Pingreq())
+    talk.wait(0.01).put(SERVER, RST, acknowledges=0)
+    if serves:
+        other.wait(1).say(CLIENT, Pingreq())
+        other.say(SERVER, Pingresp())
+    found = of_segments(numbered(tape.segments))[1]
+
+    assert (Cause.SERVER_RESTART in [each.cause for each in found.candidates]) is not serves
+
+
+@pytest.mark.parametrize("serves", [False, True])
+def test_a_refused_connection_beside_one_that_is_served(serves: bool) -> None:
+    tape = Tape()
+    other = Conversation(tape).open().whole()
+    Talk(tape, client_port=50_001).refused()
+    if serves:
+        other.wait(1).say(CLIENT, Pingreq())
+        other.say(SERVER, Pingresp())
+    found = of_segments(numbered(tape.segments))[1]
+
+    assert found.cause is (Cause.UNREACHABLE if serves else Cause.NOT_LISTENING)
+
+
+@pytest.mark.parametrize("lost", [0, 30])
+def test_bytes_that_the_capture_lacks_are_no_silence(lost: int) -> None:
+    talk = Talk().handshake()
+    if lost:
+        talk.lose("client", lost)
+        talk.lose("server", 4)
+    talk.fin("server")
+    talk.fin("client")
+    talk.ack("server")
+    (one,) = of_segments(talk.tape.segments)
+
+    assert (one.cause is Cause.NO_MQTT) is (lost == 0)
