@@ -395,6 +395,8 @@ class SessionModel(Model):
                         self.filters.pop(name, None)
                 asked = asked.earlier
         self.filters_known = self.filters_known and sure and table.complete and not table.unread_answers
+        if not sure:  # any of them may have ended with an UNSUBSCRIBE that was not read
+            self.filters.clear()
 
 
 def _carried(exchange: Exchange, history: History, direction: Direction, *, sure: bool) -> Carried:
