@@ -167,12 +167,9 @@ class Deliveries:
                     Fate.UNSUBSCRIBED, f"ended its subscription to {name} {later} later", frame=wanted.ended_frame,
                     now=wanted.ended_ns,
                 )  # fmt: skip
-        if (
-            held.backlog
-            and held.reader is not None
-            and (held.reader.server_side.last_timestamp_ns or 0) <= one.timestamp_ns
-        ):
-            return made(Fate.STALLED, held.backlog, "Let the client read what comes, or subscribe to less.")
+        backlog = held.backlog(one.timestamp_ns)
+        if backlog:
+            return made(Fate.STALLED, backlog, "Let the client read what comes, or subscribe to less.")
         if wanted.shared:
             return self._of_the_share(one, client, made, wanted)
         if self._is_between(one, client):

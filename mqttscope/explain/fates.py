@@ -206,10 +206,12 @@ class Held:
     reader: Connection | None = None
     """The connection, while it is open."""
 
-    @property
-    def backlog(self) -> str:
-        """What shows that the broker may have waited to send more to the client; empty where nothing does."""
-        if self.reader is None:
+    def backlog(self, since_ns: int) -> str:
+        """What shows that the broker may have waited to send more to the client; empty where nothing does.
+
+        A broker that has sent something else since a time, in nanoseconds, did not wait.
+        """
+        if self.reader is None or (self.reader.server_side.last_timestamp_ns or 0) > since_ns:
             return ""
         if self.reader.server_unacknowledged:
             return (

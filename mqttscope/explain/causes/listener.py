@@ -9,7 +9,6 @@ from mqttscope.explain.model import Candidate, Cause, Certainty, Evidence
 
 NOT_MQTT = "ENC109"
 """The rule of the linter about answers in another protocol."""
-PLAIN_PORT = "1883"
 _TLS_HERE = ("Use TLS on this port, or send plain MQTT to the port for it (usually 1883).",)
 _WEB_HERE = (
     (
@@ -18,7 +17,6 @@ _WEB_HERE = (
     ),
 )
 _PLAIN_HERE = ("Switch TLS off for this port, or connect to the broker's port for TLS (usually 8883).",)
-_NO_WEB_HERE = ("Connect to the broker's listener for WebSockets (often 8080, 9001 or 443), or use plain MQTT here.",)
 
 
 def answered_in_another_protocol(case: Case) -> Iterator[Candidate]:

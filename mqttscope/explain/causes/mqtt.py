@@ -402,9 +402,11 @@ def went_on(case: Case, together: list[End]) -> Evidence | None:
             other.frame, other.heard_ns, other.capture,
         )  # fmt: skip
     for number, story in case.book.open.get(server, {}).items():
-        if number in ended or story.connection.opened_ns >= first:
-            continue
         connection = story.connection
+        if connection.opened_ns >= first:
+            break
+        if number in ended:
+            continue
         heard = case.watch.last_of(connection.flow_key, (connection.frame, connection.capture), server)
         if heard is not None and heard.timestamp_ns > last and not heard.flags & (FIN | RST):
             told = f"its host sent segments on connection #{number}, which was open before: it did not restart"

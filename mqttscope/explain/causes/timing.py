@@ -175,6 +175,8 @@ def idle_timeout(case: Case) -> Iterator[Candidate]:
         return
     server = case.book.of(case.connection.server)
     alike = [number for number, other in server.idle if abs(other - idle) * ALIKE <= idle]
+    if len(alike) < LEAST_ALIKE:
+        return
     # Those that ended together have a cause in common, whatever their silence was.
     ends = case.book.ends_near(case.connection.server, case.ended_ns, MOMENT_NS, MOMENT_NS)
     together = {end.connection for end in ends} - {case.connection.number}

@@ -50,7 +50,7 @@ class SessionLost(Rule):
         the client has ended it
             opened resume session_expiry_interval=3600; > disconnect code=0 session_expiry_interval=0; > fin
             +5 > nothing; @1 opened resume session_expiry_interval=3600
-        the connection before was open, and may have ended so long ago that the session ran out
+        the end of the connection before was not captured, and the session may have run out
             opened resume session_expiry_interval=300; > pingreq; < pingresp
             +301 @1 opened resume session_expiry_interval=300
         what a DISCONNECT said is lost
