@@ -490,7 +490,7 @@ class SparkRun(LintRun):
         self.watch.skipped.update(judged.skipped)
         for (capture, reason), frames in judged.skipped_by_capture.items():
             self.linter.ledger.note_skipped(capture, reason, frames)
-        self._tell_notices([*judged.notices, *judged.steps])
+        self._tell_notices(judged.notices)
         self._count(judged.sums, [one.name for one in found])
 
     def _tell_notices(self, notices: Sequence[CaptureNotice | ClockStep]) -> None:

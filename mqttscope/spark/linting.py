@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from itertools import groupby
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -48,10 +48,8 @@ class Judged:
 
     findings: Iterator[Finding]
     sums: Sums = field(default_factory=Sums)
-    notices: list[CaptureNotice] = field(default_factory=list)
-    """The notices of the captures, in the order of reading."""
-    steps: list[ClockStep] = field(default_factory=list)
-    """Where the clock of the captures was set."""
+    notices: list[CaptureNotice | ClockStep] = field(default_factory=list)
+    """The notices of the captures and where their clock was set, in the order of reading."""
     skipped: dict[str, int] = field(default_factory=dict)
     """Frames that hold no segment, by reason."""
     skipped_by_capture: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -99,9 +97,14 @@ def judge(
         done.sums.add(load(bytes(row["data"])))
     for row in _of(wanted, flows.where(f"kind = '{TALLY}'"), flows).select("data").collect() if wanted else ():
         done.sums.take_chosen(*load(bytes(row["data"])))
-    for note in sorted(notes, key=lambda one: (one["file"], one["frame"] or 0)):
-        _take(note, done)
-    done.steps = [change.step for change in clock.changes if change.step is not None]
+    # A step is named by the frame after it, a notice by the frames before it.
+    steps = [((change.file, change.frame, 0), change.step) for change in clock.changes if change.step is not None]
+    noted: list[tuple[tuple[int, int, int], Any]] = [((note["file"], note["frame"] or 0, 1), note) for note in notes]
+    for _, notice in sorted([*steps, *noted], key=itemgetter(0)):
+        if isinstance(notice, ClockStep):
+            done.notices.append(notice)
+        else:
+            _take(notice, done)
     return done
 
 
