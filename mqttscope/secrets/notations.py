@@ -12,7 +12,7 @@ headers                ``X-API-Key: x``
 XML                    ``<password>x</password>``, ``<user password="x"/>``
 CSV                    the column under a header
 commands               ``--token x``, ``mosquitto_pub -u bob -P x``
-prose                  ``the password is x``, if the value looks like a secret
+prose                  ``the password is x``, if the value looks like a secret; ``password 'x'``
 =====================  =========================================================================================
 
 A text that is *told* (Reason Strings, Client Identifiers, topics) is prose: after a colon a plain word stays
@@ -36,6 +36,8 @@ MIN_DOUBTFUL: Final = 8
 """Characters of the shortest value of a doubtful name that is a secret, if it is no number."""
 MAX_NESTED: Final = 1 << 16
 """Characters of a value that holds others, under the name of a secret, that are looked at; all after them is hidden."""
+MAX_BESIDE: Final = 1_024
+"""Characters after a name in which its value is looked for where the braces of objects do not match."""
 MAX_BLOCK_LINES: Final = 1_000
 """Lines of a block or a table that are looked at; all after them is hidden."""
 LINE_HEAD: Final = 192
@@ -74,6 +76,7 @@ _SPOKEN = re.compile(r"\d|[a-z][A-Z]")
 _SAID = re.compile(
     r"[ \t]{1,4}(?:is|was|are|were|ist)[ \t]{1,4}(?:now |set to |changed to )?[\"'`]?([^\s\"'`,;]+)", re.ASCII
 )
+_IN_QUOTES = re.compile(r"[ \t]{1,4}([\"'`])([^\s\"'`]+)\1")
 _TOKENS_OF_NEST = re.compile(r"[{}\[\]]|(\\{0,8})([\"'])|[-+]?\d[\w.+-]*|[A-Za-z_]\w*", re.ASCII)
 _SIGN = re.compile(r"\s{0,16}(?:=>|[:=])")
 _OPTION = re.compile(r"[ \t]+[\"']?([^\s\"']+)")
@@ -83,6 +86,7 @@ _VALUE_KEY = re.compile(
     r"(?<![A-Za-z0-9])(?:value|val|vs|vd|v|data|content|default|text|string)\\{0,8}[\"']?\s{0,8}(?:=>|[:=])\s{0,8}",
     re.IGNORECASE,
 )
+_BRACES = re.compile(r"[{}]|(?<=[:,{\[])\s{0,16}\"(?:[^\"\\]|\\.)*(?:\"|\Z)", re.DOTALL)
 _VALUE_LINE = re.compile(r"[ \t-]*(?:value|val|data|content|default)[ \t]*[:=][ \t]*", re.IGNORECASE)
 _ESCAPED = re.compile(
     r"\\{1,8}u00([0-9a-fA-F]{2})|%([2-7][0-9a-fA-F])|&(?:#(\d{2,3})|#x([0-9a-fA-F]{2})|(quot|apos|lt|gt));"
@@ -349,6 +353,9 @@ def _without_sign(text: str, start: int, end: int, at: int, told: bool, marks: _
         if _is_spoken(said[1].rstrip(".!?)")):
             yield said.start(1), said.start(1) + len(said[1].rstrip(".!?)"))
         return
+    if (quoted := _IN_QUOTES.match(text, at)) is not None:
+        yield quoted.span(2)
+        return
     if told:
         return
     quote = text[start - 1 : start]
@@ -367,12 +374,13 @@ def _siblings(text: str, start: int, end: int, marks: _Marks) -> Iterator[tuple[
         return
     begin = max(brace, marks.last_before("}", start))
     if brace >= 0 and marks.is_new("object", begin):
-        done = 0
-        for key in _VALUE_KEY.finditer(text, begin, marks.first_from("}", end)):
-            if key.end() >= done and not start <= key.end() <= end:
-                for first, last in _value(text, key.end(), "=", key.start(), is_line=False, told=False):
-                    yield first, last
-                    done = max(done, last)
+        # Objects may stand between the name and its value.  The nearest text helps where braces are cut off.
+        for piece in ((begin, min(marks.first_from("}", end), end + MAX_BESIDE)), *marks.take_pieces(start)):
+            for key in _VALUE_KEY.finditer(text, *piece):
+                if not start <= key.end() <= end and not marks.is_looked_at(key.end()):
+                    for first, last in _value(text, key.end(), "=", key.start(), is_line=False, told=False):
+                        yield first, last
+                        marks.looked_at(key.end(), last)
     line = marks.last_before("\n", start)
     if not marks.is_new("line", line):
         return
@@ -510,6 +518,13 @@ class _Marks:
         self._last: dict[str, tuple[int, int]] = {}
         self._first: dict[str, tuple[int, int]] = {}
         self._known: dict[tuple[str, bool], int] = {}
+        self._edges: list[int] = []
+        """Ends of all braces."""
+        self._objects = [0]
+        """Before the first and after each of them: the number of the brace that opened the object there, or 0."""
+        self._pieces: dict[int, list[tuple[int, int]]] = {}
+        self._taken: set[tuple[int, bool]] = set()
+        self._looked_at = {False: (0, 0), True: (0, 0)}
         self._tag = -1, -1, False
         """A tag, the last ``>`` after it, and whether that is in quotes."""
 
@@ -538,6 +553,39 @@ class _Marks:
         is_quoted ^= self._text.count('"', looked, closed) % 2 == 1
         self._tag = tag, closed, is_quoted
         return is_quoted
+
+    def take_pieces(self, place: int) -> list[tuple[int, int]]:
+        """The object around a place without those in it; nothing if it was taken for a name as sure as this one."""
+        if not self._edges:
+            inside, start = [0], 0
+            for number, brace in enumerate(_BRACES.finditer(self._text), 1):
+                if brace[0] not in "{}":
+                    continue
+                self._pieces.setdefault(inside[-1], []).append((start, brace.start()))
+                start = brace.end()
+                if brace[0] == "{":
+                    inside.append(number)
+                elif len(inside) > 1:
+                    inside.pop()
+                self._edges.append(start)
+                self._objects.append(inside[-1])
+            self._pieces.setdefault(inside[-1], []).append((start, len(self._text)))
+        number = self._objects[bisect_right(self._edges, place)]
+        if not number or (number, self.is_sure) in self._taken:
+            return []
+        self._taken.add((number, self.is_sure))
+        return self._pieces[number]
+
+    def looked_at(self, start: int, end: int) -> None:
+        """All values in a part were found, for a name as sure as the one at hand."""
+        begin, done = self._looked_at[self.is_sure]
+        if end > done:
+            self._looked_at[self.is_sure] = (begin if start <= done else start), end
+
+    def is_looked_at(self, place: int) -> bool:
+        """Whether a place is in the last part of which that is known."""
+        begin, end = self._looked_at[self.is_sure]
+        return begin <= place < end
 
     def is_new(self, kind: str, place: int) -> bool:
         """Whether values were not looked for yet in what begins at a place, for a name as sure as the one at hand."""

@@ -87,6 +87,11 @@ def ends(*payloads: bytes) -> list[bytes]:
     return [without_tokens(payload)[-5:] for payload in payloads]
 
 
+def unclosed(far: int) -> bytes:
+    """A value so many characters after its name, in an object that begins between them."""
+    return b'{"name":"password",{' + b" " * (far - 10) + b'"value":"hush!'
+
+
 def seen(raw: bytes) -> list[str]:
     """What is shown of a CONNECT."""
     shown = packets.redacted(raw, V3)

@@ -194,10 +194,10 @@ def test_every_output_hides_them() -> None:
     [b"a_" * 500_000 + b"token", b"eyJ" * 333_000, b"eyJaaaaaaaa " * 90_000, b"bearer" + b" " * 1_000_000,
      b'"token":"' * 110_000, b'token:"' + b"\\" * 1_000_000, b"A" * 39 + (b"_" + b"A" * 39) * 25_000 + b"key",
      b"token:x," * 125_000, b"token " * 166_000, b"a:token " * 125_000, b"password:{" * 100_000,
-     b"<password>" * 100_000,
+     b"<password>" * 100_000, b'{"name":"password",' * 50_000, b'{"name":"password","v":{' * 40_000,
      b"password: a" + b" " * 1_000_000 + b"b", b"password:\n " * 90_000],
     ids=["parts", "heads", "words", "spaces", "names", "escapes", "long-parts",
-         "flow", "bare", "beside", "nests", "elements", "blanks", "blocks"],
+         "flow", "bare", "beside", "nests", "elements", "objects", "values", "blanks", "blocks"],
 )  # fmt: skip
 def test_a_megabyte_of_near_matches_takes_no_time(payload: bytes) -> None:
     began = time.process_time()

@@ -26,6 +26,10 @@ HIDDEN = [
     '{"name":"password","value":"«hush!»"}',
     '{"value":"«hush!»","name":"password"}',
     '[{"key":"password","data":"«hush!»"},{"key":"a","data":"b"}]',
+    '{"name":"password","meta":{"a":{"b":"c"}},"value":"«hush!»"}',
+    '{"value":"«hush!»","meta":{"value":"a"},"name":"password"}',
+    '{"name":"password","hint":"}","value":"«hush!»"}',
+    '{"name":"password","hint":"a \\"{\\" is","value":"«hush!»"}',
     '[["password","«hush!»"],["a","b"]]',
     '{"password":"«cut off»',
     '{"password value":"«hush!»"}',
@@ -77,6 +81,7 @@ HIDDEN = [
     "curl -u bob:«hush!» http://a",
     "tool --api-key «hush!» --port 1",
     "the password is «hunter2x».",
+    "login of bob with password '«hush!»' failed",
     # far apart, long, or beside other names
     f'{{"name":"password","a":"{"x" * 500}","value":"«hush!»"}}',
     f'{{"value":"«hush!»","a":"{"x" * 500}","name":"password"}}',
@@ -160,6 +165,10 @@ def test_a_text_that_was_cut_shows_nothing_of_the_value(text: str) -> None:
         "password=«hunter2», user=bob",
         "f/password=«hunter2/x»",
         "use password «»is wrong".replace("«»", ""),
+        "bad password '«hush!»' of bob",
+        'token "«a1»": expired',
+        "the parameter 'password' is wrong, 'user' too",
+        "password 'too short'",
     ],
 )
 def test_texts_that_are_told_are_prose(text: str) -> None:
