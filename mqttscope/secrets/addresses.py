@@ -70,7 +70,7 @@ def without_query_values(path: str) -> str:
 
 def without_secrets(text: str) -> str:
     """A text without the passwords and tokens of the addresses in it."""
-    if not any(mark in text for mark in "@=%") and "://" not in text:
+    if "@" not in text and "=" not in text and "%" not in text and "://" not in text:
         return text
     # A colon or comma that ends an address in a sentence is none of its secret.
     spans = [
@@ -256,7 +256,7 @@ def public_details(details: Mapping[str, Any]) -> dict[str, Any]:
 def transport_view(details: Mapping[str, Any], *, decrypted: bool, show_secrets: bool = False) -> dict[str, Any]:
     """What is known of a transport as plain JSON values, but for what every transport has: counters, PROXY header."""
     shown = {name: value for name, value in details.items() if name not in ("tcp", "proxy")}
-    if not show_secrets:
+    if shown and not show_secrets:
         shown = public_details(shown)
     if decrypted:
         shown["decrypted"] = True

@@ -24,7 +24,7 @@ TEXTS = frozenset(BY_NAME[name].identifier for name in TEXT_NAMES)
 USER_PROPERTY = BY_NAME["user_property"].identifier
 _TOLD = TEXTS | {USER_PROPERTY}
 _BLANK = re.compile(r"\s")
-_SIGNS = ("=", ":", "earer", "EARER", " is ", " was ")
+_HAS_SIGN = re.compile(r"[=:]|earer|EARER| (?:is|was) |[ \t][\"'`]").search
 """One of them is in each text with a credential."""
 _BEARER = re.compile(
     r"(?i:authori[sz]ation[\"']?\s{0,8}[:=]\s{0,8}[\"']?(?:bearer|basic)\s{1,8}"
@@ -34,7 +34,7 @@ _BEARER = re.compile(
 
 def credentials_in(text: str) -> list[tuple[int, int]]:
     """Where credentials stand in a text, in order and apart from each other."""
-    if not any(sign in text for sign in _SIGNS):
+    if _HAS_SIGN(text) is None:
         return []
     found: list[tuple[int, int]] = []
     for first in range(0, max(1, len(text) - OVERLAP), MAX_SEARCHED - OVERLAP):
@@ -97,7 +97,7 @@ def without_told(block: Properties) -> Properties: ...
 def without_told(block: None) -> None: ...
 def without_told(block: Properties | None) -> Properties | None:
     """The properties of a packet without credentials in its texts; itself where there are none."""
-    if not block or not any(number in _TOLD for number, _ in block.items):
+    if not block or _TOLD.isdisjoint([number for number, _ in block.items]):
         return block
     shown = tuple((number, _shown(number, value)) for number, value in block.items)
     return block if shown == tuple(block.items) else Properties.of(shown)
