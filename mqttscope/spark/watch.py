@@ -66,6 +66,8 @@ _WORKER = "pyspark.sql.streaming.python_streaming_source_runner"
 """Module that a worker of a stream runs."""
 WORKER_START_S = 10.0
 """Time that Spark, which has no setting for it, gives such a worker to start and to connect."""
+READY_S = 5.0
+"""A worker that starts by itself within this time also starts and connects in time while Spark computes."""
 _LOOK_S = 0.2
 
 
@@ -181,7 +183,7 @@ def _run(
 
 
 def await_worker(python: str, over: threading.Event, note: Callable[[str], None]) -> None:
-    """Wait until a worker of a stream starts within `WORKER_START_S`, or ``over`` is set.
+    """Wait until a worker of a stream starts within `READY_S`, or ``over`` is set.
 
     On a machine that is so busy that no worker does, starting the stream again and again would only add to the work.
     """
@@ -201,7 +203,7 @@ def await_worker(python: str, over: threading.Event, note: Callable[[str], None]
             while worker.poll() is None and not over.wait(_LOOK_S):
                 pass
             worker.kill()
-        if time.monotonic() - begun < WORKER_START_S:
+        if time.monotonic() - begun < READY_S:
             return
         if not is_noted:
             is_noted = True

@@ -411,7 +411,7 @@ class Clock:
 
 def test_a_worker_is_waited_for_until_it_starts_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     notes: list[str] = []
-    clock = Clock(31.0, module.WORKER_START_S, module.WORKER_START_S - 0.001, 1.0)
+    clock = Clock(31.0, module.READY_S, module.READY_S - 0.001, 1.0)
     monkeypatch.setattr(module, "time", clock)
     module.await_worker("true", threading.Event(), notes.append)
 
