@@ -132,13 +132,13 @@ class FlowRegister:
         if self.flows.get(flow.key) is not flow:
             return
         self.flows.pop(flow.key)
-        self._index.pop(flow.key, None)
-        self._index.pop(reverse_key(flow.key), None)
         for key in flow.views:
             self._index.pop(key, None)
         for key in (flow.key, reverse_key(flow.key)):
-            if self._plain.get(plain_key(key)) == key:
-                del self._plain[plain_key(key)]
+            self._index.pop(key, None)
+            plain = plain_key(key)
+            if self._plain.get(plain) == key:
+                del self._plain[plain]
         self._closed.pop(flow.key, None)
         self._queued.pop(flow.key, None)
         self._buffer(-flow.initiator.buffer.size - flow.responder.buffer.size)

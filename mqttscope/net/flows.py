@@ -205,15 +205,15 @@ class FlowTable(FlowRegister):
             self._sweep(segment.timestamp_ns, events)
         if segment.checksum == WRONG and self.verify_checksums and self._set_aside(segment, events):
             return events
-        entry = self._known(segment)
+        entry = self._index.get(segment.key) or self._known(segment)
         if entry is not None and entry[0].damaged:
             self._use_damaged(entry[0], damage.accepted(entry[0], segment), events)
         self._route(segment, events)
-        entry = self._known(segment)
+        entry = self._index.get(segment.key) or self._known(segment)
         if entry is not None:
-            flow = entry[0]
+            flow, half, _, _ = entry
             if segment.checksum == RIGHT:
-                halves(flow, segment)[0].checksums = RIGHT
+                half.checksums = RIGHT
             if flow.damaged:
                 damage.drop(flow, damage.replaced(flow), events)
                 if not flow.closed:

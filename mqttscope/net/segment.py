@@ -120,7 +120,7 @@ def reverse_key(key: bytes) -> bytes:
 
 def plain_key(key: bytes) -> bytes:
     """A direction key without its encapsulation: the same for all places in which a segment is captured."""
-    return key[:12] if is_ipv4_key(key) else key[:36]
+    return key if len(key) == 12 else key[:12] if is_ipv4_key(key) else key[:36]
 
 
 def group_key(key: bytes) -> bytes:
