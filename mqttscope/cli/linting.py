@@ -35,10 +35,10 @@ from mqttscope.report.findings.base import counted as count_findings
 from mqttscope.report.findings.shown import Entrance, make_reporter
 from mqttscope.secrets.addresses import public_name
 from mqttscope.secrets.findings import Hiding, client_name
-from mqttscope.transport.recording import Recording
 
 if TYPE_CHECKING:
     from mqttscope.lake.finding_collector import Sums
+    from mqttscope.transport.recording import Recording
 
 MAX_CLIENTS = 100_000
 """Clients that are remembered to report what was fixed since the baseline."""

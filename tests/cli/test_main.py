@@ -62,9 +62,23 @@ def test_help_of_a_command_imports_neither_rich_nor_pyshark(names: tuple[str, ..
     assert not imported(*names, "--help") & {"rich", "pyshark", "dpkt", "pyspark", "pyarrow", "asyncio"}
 
 
-@pytest.mark.parametrize("words", [("inspect", "--format", "jsonl"), ("stats", "--format", "json")], ids=" ".join)
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("inspect", "--format", "jsonl"),
+        ("stats", "--format", "json"),
+        ("explain", "--format", "json"),
+    ],
+    ids=" ".join,
+)
 def test_json_imports_neither_rich_nor_pyshark(words: tuple[str, ...]) -> None:
-    assert not imported(*words, str(capture("v5-qos"))) & {"rich", "pyshark", "dpkt", "asyncio"}
+    assert not imported(*words, str(capture("v5-qos"))) & {"rich", "pyshark", "dpkt", "asyncio", "ssl"}
+
+
+@pytest.mark.parametrize("name", some(["triage", "lint", "compare"], 1))
+def test_reading_a_capture_needs_no_event_loop(name: str) -> None:
+    captures = [str(capture("v5-qos"))] * (2 if name == "compare" else 1)
+    assert not imported(name, *captures) & {"pyshark", "asyncio", "ssl"}
 
 
 def test_overview_lists_commands_without_importing_them() -> None:
