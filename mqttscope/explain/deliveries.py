@@ -13,6 +13,7 @@ from mqttscope.explain.fates import (
     SECOND,
     Delivery,
     Fate,
+    Got,
     Held,
     Published,
     Subscriber,
@@ -21,7 +22,6 @@ from mqttscope.explain.fates import (
     suspects,
 )
 from mqttscope.mqtt.topics import matches
-from mqttscope.session.matching import FAILURE
 
 MAX_COMPARED = 500_000
 """Maximum number of comparisons of topics with filters that do not match them."""
@@ -64,22 +64,28 @@ class Deliveries:
         self._near_topics: dict[str, dict[str, tuple[float, str]]] = {}
         """Filters that are like a topic and do not match it, with the difference in words, by topic."""
 
-    def of(self, one: Published, key: tuple[str, str], client: Subscriber) -> Delivery | None:
-        """The fate for one client; ``None`` where it has nothing to do with the message."""
-        got = one.got.get(key)
-        if got is not None:
-            after = describe.span(got.timestamp_ns - one.timestamp_ns)
-            fate, said, advice = Fate.DELIVERED, f"received it {after} later", tuple[str, ...]()
-            if not got.arrived:
-                fate, said = Fate.NOT_ACKNOWLEDGED, f"was sent it {after} later, and nothing acknowledged it"
-                advice = ("Look at the link of the client at that time: signal, power, NAT.",)
-            return Delivery(
-                client.name, got.connection, fate, said, got.frame, got.timestamp_ns, got.capture, advice
-            )  # fmt: skip
-        held = one.held.get(key)
-        if held is None or held.wanted is None or held.wanted.since_ns > one.timestamp_ns:
-            return self._without(one, client)
-        wanted, name, number = held.wanted, describe.name(held.wanted.topic_filter), held.number
+    def of(self, one: Published, key: tuple[str, str], client: Subscriber) -> list[tuple[Delivery, Held | None]]:
+        """The fates for one client, of each copy that it needed; none where it has nothing to do with the message.
+
+        Copies that have the same fate are one, and copies that it need not have had are left out beside others.
+        """
+        copies = one.got.get(key, {})
+        fates: list[tuple[Delivery, Held | None]] = [(_received(one, client, got), None) for got in copies.values()]
+        known = [held for held in one.held.get(key, ()) if held.best(one, key).since_ns <= one.timestamp_ns]
+        if not fates and not known:
+            nearest = self._without(one, client)
+            return [] if nearest is None else [(nearest, None)]
+        due = [held for held in known if held.best(one, key).applies(one, key)]
+        missing = [held for held in due or known if held.share not in copies]
+        fates += [(self._missing(one, key, client, held), held) for held in missing if due or not copies]
+        concerned = [pair for pair in fates if pair[0].fate is not Fate.NOT_CONCERNED]
+        by_text = {(pair[0].fate, pair[0].said if pair[1] else ""): pair for pair in reversed(concerned or fates[:1])}
+        return list(reversed(by_text.values()))
+
+    def _missing(self, one: Published, key: tuple[str, str], client: Subscriber, held: Held) -> Delivery:
+        """The fate of a copy that the client needed and did not get."""
+        wanted = held.best(one, key)
+        name, number = describe.name(wanted.topic_filter), held.number
 
         def made(
             fate: Fate, said: str, *advice: str, frame: int = wanted.frame, now: int = wanted.asked_ns
@@ -111,7 +117,7 @@ class Deliveries:
             )  # fmt: skip
         if wanted.no_local and key == one.key:
             return made(Fate.NOT_CONCERNED, f"published it itself, and its subscription to {name} has No Local")
-        if wanted.shared and wanted.topic_filter in one.shares:
+        if held.share in one.shares:
             return made(Fate.NOT_CONCERNED, f"another member of the share got it ({name})")
         if (
             one.qos == EXACTLY_ONCE
@@ -133,11 +139,9 @@ class Deliveries:
         ended_ns, ended_frame = client.ends.get(held.number, (0, 0))
         if held.online and 0 < ended_ns <= one.timestamp_ns:
             held = replace(held, online=False, left_ns=ended_ns, left_frame=ended_frame)
-        return self._online(one, client, held, made) if held.online else self._offline(one, client, held, made)
+        return (self._online if held.online else self._offline)(one, client, held, wanted, made)
 
-    def _online(self, one: Published, client: Subscriber, held: Held, made: _Making) -> Delivery:
-        wanted = held.wanted
-        assert wanted is not None
+    def _online(self, one: Published, client: Subscriber, held: Held, wanted: Wanted, made: _Making) -> Delivery:
         name = describe.name(wanted.topic_filter)
         if held.largest is not None and one.size > held.largest:
             return made(
@@ -170,7 +174,7 @@ class Deliveries:
         backlog = held.backlog(one.timestamp_ns)
         if backlog:
             return made(Fate.STALLED, backlog, "Let the client read what comes, or subscribe to less.")
-        if wanted.shared:
+        if wanted.share:
             return self._of_the_share(one, client, made, wanted)
         if self._is_between(one, client):
             return made(
@@ -199,9 +203,7 @@ class Deliveries:
             *suspects(one),
         )
 
-    def _offline(self, one: Published, client: Subscriber, held: Held, made: _Making) -> Delivery:
-        wanted = held.wanted
-        assert wanted is not None
+    def _offline(self, one: Published, client: Subscriber, held: Held, wanted: Wanted, made: _Making) -> Delivery:
         back = next((each for each in client.returns if each[0] > one.timestamp_ns), None)
         was = "was not connected"
         if held.left_ns:
@@ -231,6 +233,8 @@ _KEEP, **place,
             )  # fmt: skip
         if self._watch.now_ns < back[0] + SECOND:
             return made(Fate.NOT_CAPTURED, f"{was}; {self._ends_after(back[0], f'it came back as #{back[3]}')}")
+        if wanted.share:
+            return self._of_the_share(one, client, made, wanted)
         return made(
             Fate.NOT_SENT,
             f"{was}; it resumed its session as #{back[3]}, and the broker did not send the message in this capture",
@@ -240,19 +244,20 @@ _KEEP, **place,
     def _of_the_share(self, one: Published, client: Subscriber, made: _Making, wanted: Wanted) -> Delivery:
         """The fate of a message for a member of a share to which nobody of the share got it."""
         name = describe.name(wanted.topic_filter)
-        for other in self._watch.clients.values():
-            theirs = other.filters.get(wanted.topic_filter)
-            if other is client or other.server != client.server or theirs is None or theirs.ended_ns is not None:
+        for key, needs in one.held.items():
+            other = self._watch.clients.get(key)
+            theirs = next((held for held in needs if held.share == wanted.share), None)
+            if other is None or other is client or theirs is None or theirs.online or not theirs.keeps:
                 continue
-            if other.connection is None and other.keeps and (theirs.code or 0) < FAILURE:
+            if theirs.best(one, key).applies(one, key):
                 return made(
-                    Fate.OTHER_MEMBER, f"{other.name}, which is away with its session, is a member of the share"
-                    f" ({name}) too: the broker may hold the message for it",
+                    Fate.OTHER_MEMBER, f"{other.name}, which was away with its session, is a member of the share"
+                    f" ({name}) too: the broker may have kept its copy for it",
                     "Let members of a share that go away for long end their sessions.",
                 )  # fmt: skip
         return made(
             Fate.OTHER_MEMBER,
-            f"another member of the share ({name}) may have got it, which the capture does not have",
+            f"another member of the share ({name}) may have got its copy, which the capture does not have",
             "Capture at the broker, and look there which clients are members of the share.",
         )
 
@@ -317,6 +322,16 @@ _KEEP, **place,
     def _ends_after(self, moment_ns: int, moment: str) -> str:
         after = describe.span(self._watch.now_ns - moment_ns)
         return f"the capture ends {after} after {moment}: the message may have come later"
+
+
+def _received(one: Published, client: Subscriber, got: Got) -> Delivery:
+    """The fate of a copy that the broker sent."""
+    after = describe.span(got.timestamp_ns - one.timestamp_ns)
+    fate, said, advice = Fate.DELIVERED, f"received it {after} later", tuple[str, ...]()
+    if not got.arrived:
+        fate, said = Fate.NOT_ACKNOWLEDGED, f"was sent it {after} later, and nothing acknowledged it"
+        advice = ("Look at the link of the client at that time: signal, power, NAT.",)
+    return Delivery(client.name, got.connection, fate, said, got.frame, got.timestamp_ns, got.capture, advice)
 
 
 def likeness(topic: str, plain: str) -> tuple[float, str] | None:

@@ -167,7 +167,60 @@ FATES: dict[str, tuple[str, str, str]] = {
     ),
     "the copy of a member's other subscription is not that of the share": (
         f"{MEMBERS_AND_ALL}; @1 > ack; {ON}; @2 < ack; {COPY}; {LATER}",
-        "two other_member, one delivered",
+        "one other_member, two other_member, one delivered",
+        f"another member of the share ($share/g/{TOPIC}) may have got its copy, which the capture does not have",
+    ),
+    "the copy of a share, and none for the other subscription, as the identifiers say": (
+        f"{MEMBERS}; > subscribe 1 plant/#:1 subscription_identifier=4; {GRANTS}; @1 > ack; {ON}; @2 < ack; {COPY};"
+        f" {LATER}",
+        "one not_sent, one delivered, two not_concerned",
+        "should have got it: it is subscribed to plant/#, *",
+    ),
+    "the copy of one share is not that of another one": (
+        f"{CONNECTS}; {SHARE}; > subscribe 1 $share/h/{TOPIC}:1; {GRANTS}; > ack; {WRITER}; {DELIVERS}; {LATER}",
+        "reader other_member, reader delivered",
+        f"another member of the share ($share/h/{TOPIC}) *",
+    ),
+    "a member of a share that was away": (
+        f"{AWAY.replace(TOPIC, '$share/g/' + TOPIC)}; {WRITER}; {IS_BACK}; {LATER}",
+        "reader other_member",
+        "another member of the share *",
+    ),
+    "one copy for overlapping subscriptions": (
+        f"{READER}; > subscribe 1 plant/#:1; {GRANTS}; {WRITER}; {DELIVERS}; {LATER}",
+        "reader delivered",
+        "*",
+    ),
+    "a copy for each of them": (
+        f"{READER}; > subscribe 1 plant/#:1; {GRANTS}; {WRITER}; {DELIVERS}; {DELIVERS.replace('id=1', 'id=2')}",
+        "reader delivered",
+        "*",
+    ),
+    "one of them ended, and the other did not": (
+        f"{READER}; > subscribe 1 plant/#:0; < suback 1 0; {WRITER}; {LEAVES}; {LATER}",
+        "reader not_sent",
+        "*it is subscribed to plant/#*",
+    ),
+    "one of them was refused, and the other was not": (
+        f"{CONNECTS}; > subscribe 1 plant/#:1; < suback 1 0x87; > subscribe 1 {TOPIC}:0; < suback 1 0; {WRITER}; {LATER}",
+        "reader not_sent",
+        f"*it is subscribed to {TOPIC},*",
+    ),
+    "No Local on one of them does not excuse the other": (
+        f"opened client=both; {ASKS},no_local; {GRANTS}; > subscribe 1 plant/#:0; < suback 1 0;"
+        f" {SENDS.replace('@1 ', '')}; < puback 5; {LATER}",
+        "both not_sent",
+        "*it is subscribed to plant/#*",
+    ),
+    "nor its share": (
+        f"opened client=both; {ASKS},no_local; {GRANTS}; {SHARE}; {SENDS.replace('@1 ', '')}; < puback 5; {LATER}",
+        "both other_member",
+        "*",
+    ),
+    "No Local on both of them": (
+        f"opened client=both; {ASKS},no_local; {GRANTS}; > subscribe 1 plant/#:0,no_local; < suback 1 0;"
+        f" {SENDS.replace('@1 ', '')}; < puback 5; {LATER}",
+        "both not_concerned",
         "*",
     ),
     "the copies of both of its subscriptions": (
