@@ -549,10 +549,12 @@ class MessageWatch:
         if fates:
             good = len(fates) - len(troubled) - len(idle) + self.good
             total = len(fates) + self.good + self.unwanted
+            every, none = "every captured client that wanted them", "were delivered to no captured client"
+            if of is not None:
+                every, none = "those of these clients that wanted them", "were not for them"
             told.append(
-                f"{counted(total, 'message')} to {shape} in the capture: {good:,} went to every captured client that"
-                f" wanted them, {len(troubled):,} did not, {len(idle) + self.unwanted:,} were delivered to no captured"
-                " client."
+                f"{counted(total, 'message')} to {shape} in the capture: {good:,} went to {every}, {len(troubled):,}"
+                f" did not, {len(idle) + self.unwanted:,} {none}."
             )
         elif not self.unknown:
             told.append(f"The capture contains no message to {shape}.")
