@@ -9,6 +9,7 @@ from typing import Protocol
 
 from mqttscope.explain import describe
 from mqttscope.explain.fates import (
+    NEVER,
     QUEUE,
     SECOND,
     Delivery,
@@ -139,9 +140,13 @@ class Deliveries:
         ended_ns, ended_frame = client.ends.get(held.number, (0, 0))
         if held.online and 0 < ended_ns <= one.timestamp_ns:
             held = replace(held, online=False, left_ns=ended_ns, left_frame=ended_frame)
-        return (self._online if held.online else self._offline)(one, client, held, wanted, made)
+        if held.online:
+            return self._online(one, key, client, held, wanted, made)
+        return self._offline(one, client, held, wanted, made)
 
-    def _online(self, one: Published, client: Subscriber, held: Held, wanted: Wanted, made: _Making) -> Delivery:
+    def _online(
+        self, one: Published, key: tuple[str, str], client: Subscriber, held: Held, wanted: Wanted, made: _Making
+    ) -> Delivery:
         name = describe.name(wanted.topic_filter)
         if held.largest is not None and one.size > held.largest:
             return made(
@@ -152,11 +157,17 @@ class Deliveries:
             return made(Fate.NOT_CAPTURED, "the capture lacks bytes that the broker sent it: it may have come")
         if not one.is_whole:
             return made(Fate.NOT_CAPTURED, "the capture lacks bytes of the message: it may have come")
-        if held.full or client.was_full(due_ns(one)):
-            return made(
-                Fate.QUOTA_FULL, "its Receive Maximum was used up: it had not acknowledged earlier messages",
-                "Let the client acknowledge messages sooner, or raise its Receive Maximum.",
-            )  # fmt: skip
+        until_ns = client.full_until(due_ns(one)) or (held.full and (client.full_until(one.timestamp_ns) or NEVER))
+        if until_ns:
+            used = "its Receive Maximum was used up: it had not acknowledged earlier messages"
+            acknowledge = "Let the client acknowledge messages sooner, or raise its Receive Maximum."
+            if not min(one.qos, wanted.qos):
+                used += "; a broker may hold back QoS 0 then, too"
+            elif until_ns + SECOND <= min(self._watch.now_ns, client.ends.get(held.number, (NEVER, 0))[0]):
+                after = describe.span(until_ns - one.timestamp_ns)
+                used += f"; it acknowledged one {after} after the message, and the broker did not send it then either"
+                return made(Fate.QUOTA_FULL, used, acknowledge, QUEUE)
+            return made(Fate.QUOTA_FULL, used, acknowledge)
         # Two connections have no common order: the broker may have taken the later of two packets first.
         if held.number != one.connection:
             if wanted.granted_ns is None or wanted.granted_ns > one.timestamp_ns:
@@ -176,7 +187,7 @@ class Deliveries:
             return made(Fate.STALLED, backlog, "Let the client read what comes, or subscribe to less.")
         if wanted.share:
             return self._of_the_share(one, client, made, wanted)
-        if self._is_between(one, client):
+        if self._is_between(one, key, held.number):
             return made(
                 Fate.NOT_SENT, f"should have got it: the broker sent it messages of {one.client} to this topic before"
                 " and after, so that no access rule is the reason", QUEUE,
@@ -261,23 +272,37 @@ _KEEP, **place,
             "Capture at the broker, and look there which clients are members of the share.",
         )
 
-    def _is_between(self, one: Published, client: Subscriber) -> bool:
-        """Whether the client was sent messages of the same publisher, topic and QoS before and after this one."""
-        key = next((key for key, known in self._watch.clients.items() if known is client), None)
-        times = [
-            other.timestamp_ns
+    def _is_between(self, one: Published, key: tuple[str, str], number: int) -> bool:
+        """Whether a client was sent messages of the same publisher, topic and QoS before and after this one.
+
+        The later one came on the connection of which this number is, so that its end is no reason.
+        """
+        alike = [
+            other
             for other in self._watch.published.values()
             if key in other.got and (other.key, other.topic, other.qos) == (one.key, one.topic, one.qos)
         ]
-        return bool(times) and min(times) < one.timestamp_ns < max(times)
+        return any(other.timestamp_ns < one.timestamp_ns for other in alike) and any(
+            other.timestamp_ns > one.timestamp_ns and copy.connection == number
+            for other in alike
+            for copy in other.got[key].values()
+        )
 
     def _without(self, one: Published, client: Subscriber) -> Delivery | None:
         """Nothing matched when it was published: something did later, or something is like it."""
         for wanted in client.filters.values():
             if not matches(wanted.plain_filter, one.topic, shared=False):
                 continue
-            wanted = wanted.first_after(one.timestamp_ns) or wanted
-            if wanted.since_ns > one.timestamp_ns:
+            first = wanted.first_after(one.timestamp_ns)
+            if first is None and wanted.since_ns > one.timestamp_ns:
+                after = describe.span(wanted.asked_ns - one.timestamp_ns)
+                said = f"asked for {describe.name(wanted.topic_filter)} {after} later, and the broker refused it"
+                return Delivery(
+                    client.name, client.number, Fate.SUBSCRIPTION_REFUSED,
+                    f"{said} ({describe.code(wanted.code or 0)})", wanted.frame, wanted.asked_ns, wanted.capture,
+                )  # fmt: skip
+            if first is not None:
+                wanted = first
                 after = describe.span(wanted.since_ns - one.timestamp_ns)
                 early = wanted.asked_ns <= one.timestamp_ns
                 when = f", and its connection was accepted {after} later" if early else f" {after} later"

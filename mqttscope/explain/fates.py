@@ -115,8 +115,10 @@ class Wanted:
     ended_frame: int = 0
     with_session: bool = False
     """Whether it ended with its session, and not by UNSUBSCRIBE."""
+    begun: Wanted | None = None
+    """The first of those that it replaced without an end."""
     before: Wanted | None = None
-    """The client's earlier subscription to the same."""
+    """The client's earlier subscription to the same, which had ended or was not granted."""
 
     def applies(self, message: Published, key: tuple[str, str]) -> bool:
         """Whether the client, with this key, had the subscription for a message when that was published."""
@@ -127,11 +129,14 @@ class Wanted:
         return self.ended_ns is None or self.ended_ns > message.timestamp_ns
 
     def first_after(self, now_ns: int) -> Wanted | None:
-        """The first of the client's subscriptions to this filter that began after a time."""
-        found, one = None, self
-        while one is not None and one.since_ns > now_ns:
-            found, one = one, one.before  # type: ignore[assignment]
-        return found
+        """The first of the client's subscriptions to this filter that began after a time and was not refused."""
+        first, one = None, self.begun or self
+        while one.since_ns > now_ns:
+            first = one if (one.code or 0) < FAILURE else first
+            if one.before is None:
+                break
+            one = one.before.begun or one.before
+        return first
 
 
 @dataclass(slots=True)
@@ -164,9 +169,14 @@ class Subscriber:
     full: list[tuple[int, int]] = field(default_factory=list)
     """From when to when its Receive Maximum was used up, `NEVER` for the end of what lasts."""
 
-    def was_full(self, now_ns: int) -> bool:
-        """Whether its Receive Maximum was used up at a time."""
-        return any(from_ns <= now_ns < until_ns for from_ns, until_ns in self.full)
+    def has_room(self, now_ns: int) -> None:
+        """Note that its Receive Maximum is not used up any more."""
+        if self.full and self.full[-1][1] == NEVER:
+            self.full[-1] = self.full[-1][0], now_ns
+
+    def full_until(self, now_ns: int) -> int:
+        """Until when its Receive Maximum was used up from a time on, in nanoseconds; 0 if it was not."""
+        return next((until_ns for from_ns, until_ns in self.full if from_ns <= now_ns < until_ns), 0)
 
 
 @dataclass(slots=True)
@@ -276,6 +286,8 @@ class Published:
     """Offset of its last byte and one in what the publisher sent."""
     is_whole: bool = True
     """Whether the capture has all of its bytes."""
+    is_again: bool = False
+    """Whether it has DUP, and its first sending is not in the capture."""
     code: int | None = None
     """Of its acknowledgement."""
     answer: Evidence | None = None
@@ -402,10 +414,12 @@ def is_loss(fate: Fate, message: Published, held: Held, client: Subscriber) -> b
 def suspects(one: Published) -> Iterator[str]:
     """Where to look for a message that the broker had and did not send."""
     if not one.got:
-        if one.source.version != ProtocolVersion.V5:
-            yield (
-                f"Look whether {one.client} may publish to this topic: before MQTT 5.0 the broker acknowledges also"
-                " what its access rules forbid."
+        if one.is_again:
+            yield "It was sent with DUP: look whether the broker took it for a message that it had already."
+        if one.source.version != ProtocolVersion.V5 or not one.qos:
+            why = "before MQTT 5.0 the broker acknowledges also what its access rules forbid."
+            yield f"Look whether {one.client} may publish to this topic: " + (
+                why if one.qos else "QoS 0 has no answer."
             )
         yield "Look whether the broker's access rules let the client read this topic; a SUBACK need not refuse that."
     yield QUEUE

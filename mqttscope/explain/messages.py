@@ -112,7 +112,7 @@ class MessageWatch:
         self._deliveries = Deliveries(self)
         self._named: set[tuple[str, tuple[str, str]]] = set()
         """Topics, and clients whose filters come near them, that were told."""
-        self._held = self.compared = self._count = 0
+        self._held = self._former = self.compared = self._count = 0
         self._expected: dict[tuple[str, str, int], dict[int, None]] = {}
         """Numbers of messages by server, topic and checksum of the payload."""
         self._complete: dict[int, None] = {}
@@ -148,6 +148,7 @@ class MessageWatch:
                 known.was_cut = event.connection.disconnect_by is None
                 if event.connection.closed_how != "capture_end":
                     known.left_ns, known.left_frame = event.timestamp_ns, event.frame
+                    known.has_room(event.timestamp_ns)
 
     def _packet(self, event: PacketEvent) -> None:
         found, from_client = event.packet, event.direction is C2S
@@ -274,15 +275,21 @@ class MessageWatch:
                 self.filters[plain] = {}
                 self._index.add(plain, plain)
             self.filters[plain][_key(event.connection)] = None
-            before = known.filters.get(row.topic_filter)
-            known.filters[row.topic_filter] = Wanted(
+            former = known.filters.get(row.topic_filter)
+            lasts = former is not None and former.ended_ns is None
+            wanted = known.filters[row.topic_filter] = Wanted(
                 row.topic_filter, plain, row.topic_filter if share is not None else "", row.maximum_qos,
                 bool(row.no_local), identifier, event.timestamp_ns, event.frame, event.capture, event.connection.number,
-                event.timestamp_ns, before.granted_ns if before is not None and before.ended_ns is None else None,
-                before=before,
+                event.timestamp_ns, former.granted_ns if former is not None and lasts else None,
             )  # fmt: skip
-            if before is not None and before.before is not None:
-                before.before.before = None
+            if former is not None and lasts and former.granted_ns is not None and (former.code or 0) < FAILURE:
+                wanted.begun = former.begun or former
+                wanted.before = wanted.begun.before
+            elif former is not None and self._former < MAX_DISTINCT:
+                self._former += 1
+                wanted.before = former
+            elif former is not None:
+                self.forgotten += 1
 
     def _granted(self, event: PacketEvent, found: packets.Suback) -> None:
         known = self._client(event.connection)
@@ -313,6 +320,7 @@ class MessageWatch:
             len(found.raw) + found.missing, zlib.crc32(found.payload),
             None if block is None else block.message_expiry_interval, event.frame, event.timestamp_ns, event.capture,
             key, connection, event.stream_offset + len(found.raw) + found.missing, is_whole=not found.missing,
+            is_again=bool(found.dup),
         )  # fmt: skip
         if len(self.published) >= MAX_MESSAGES:
             self._make_room()
@@ -471,9 +479,12 @@ class MessageWatch:
         if got is not None:
             got.is_answered = True
         known = self.clients.get(_key(connection))
-        ends = event.packet.packet_type != PacketType.PUBREC
-        if known is not None and ends and known.full and known.full[-1][1] == NEVER:
-            known.full[-1] = known.full[-1][0], event.timestamp_ns
+        # A PUBREC with a failure is the last packet of its message (5.0 4.9).
+        ends = (
+            event.packet.packet_type != PacketType.PUBREC or (getattr(event.packet, "reason_code", 0) or 0) >= FAILURE
+        )
+        if known is not None and ends:
+            known.has_room(event.timestamp_ns)
 
     def _announced(self, event: PacketEvent, found: packets.Connect) -> None:
         """A will for the topics that were asked for."""
