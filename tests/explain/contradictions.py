@@ -106,6 +106,9 @@ class Reading:
                         sending.wanted[other] = name
         elif isinstance(packet, packets.Subscribe):
             self._asked[number, packet.packet_identifier or 0] = list(packet.subscriptions or ())
+            for row in packet.subscriptions or ():
+                if row.no_local and row.topic_filter in self._granted[client]:
+                    self._granted[client][row.topic_filter] = True, number
             if any(row.topic_filter.startswith("$share/") for row in packet.subscriptions or ()):
                 self.members.add(client)
         elif isinstance(packet, packets.Unsubscribe):
