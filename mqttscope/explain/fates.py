@@ -379,17 +379,10 @@ def held_by(client: Subscriber, topic: str) -> tuple[Held, ...]:
     return tuple(
         Held(
             tuple(subscriptions), True, connection.number, full, connection.client_side.maximum_packet_size,
-            bool(connection.one_sided), keeps_session(connection), reader=connection,
+            bool(connection.one_sided), bool(connection.keeps_session), reader=connection,
         )
         for subscriptions in needs.values()
     )  # fmt: skip
-
-
-def keeps_session(connection: Connection) -> bool:
-    """Whether a session survives its connection, as far as the client has asked for it."""
-    if connection.version == ProtocolVersion.V5:
-        return bool(connection.session_expiry_interval)
-    return connection.clean_start is False
 
 
 def due_ns(one: Published) -> int:

@@ -28,7 +28,6 @@ from mqttscope.explain.fates import (
     Wanted,
     held_by,
     is_loss,
-    keeps_session,
 )
 from mqttscope.explain.model import Evidence
 from mqttscope.mqtt import PacketType, ProtocolVersion, packets
@@ -144,7 +143,7 @@ class MessageWatch:
                 end = event.timestamp_ns, event.frame
                 known.ends[event.connection.number] = min(known.ends.get(event.connection.number, end), end)
             if known is not None and known.connection is event.connection:
-                known.connection, known.keeps = None, keeps_session(event.connection)
+                known.connection, known.keeps = None, bool(event.connection.keeps_session)
                 known.was_cut = event.connection.disconnect_by is None
                 if event.connection.closed_how != "capture_end":
                     known.left_ns, known.left_frame = event.timestamp_ns, event.frame
