@@ -51,7 +51,7 @@ MAX_TOLD = 20
 MAX_PENDING = 10_000
 """Maximum number of messages whose acknowledgement is looked for."""
 MAX_DISTINCT = 100_000
-"""Maximum number of different filters of all clients that are remembered."""
+"""Maximum number of different filters of all clients that are remembered, and of subscriptions before the last ones."""
 MAX_HELD = 200_000
 """Maximum number of clients that had a subscription when a message was published, over all messages."""
 _ANSWERS = (PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBCOMP)
