@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +14,7 @@ from mqttscope.cli.command import OUTPUT, SELECTION, group, make_command, on_com
 from mqttscope.cli.errors import ErrorTranslation
 from mqttscope.cli.main import EXIT_UNREADABLE
 from mqttscope.cli.options import ConnectionNumber, FileOptions, ProtocolOptions, captures_argument, colour_option
+from mqttscope.mqtt.wire import counted
 
 if TYPE_CHECKING:
     from mqttscope.events import Event
@@ -112,6 +115,7 @@ def command(given: ExplainOptions) -> int:
     from mqttscope.cli.configuration import warn_of_configuration
     from mqttscope.cli.output import HTML, make_view
     from mqttscope.explain import Explainer
+    from mqttscope.explain.fates import Trace
     from mqttscope.explain.messages import MessageWatch
     from mqttscope.lint.catalogue import select, usual_rule
     from mqttscope.lint.engine import Linter
@@ -137,10 +141,10 @@ def command(given: ExplainOptions) -> int:
         for event in run.events(explainer.watch.segments(segments)):
             if messages is not None:
                 messages.feed(event)
-            if given.message is not None:
-                continue
             if given.clients:
                 choice.note(event)
+            if given.message is not None:
+                continue
             for one in explainer.feed(event, [] if linter is None else linter.feed(event)):
                 if choice.takes(one):
                     reporter.feed(one)
@@ -149,7 +153,12 @@ def command(given: ExplainOptions) -> int:
     for told in [] if log is None else log.summary():
         click.echo(told, err=True)
     if messages is not None:
-        reporter.trace(messages.trace(given.is_of if given.clients else None, missed=given.message is None))
+        trace = messages.trace(given.is_of if given.clients else None, missed=given.message is None)
+        if given.clients and run.dissector.connections:
+            trace.told[:0] = choice.absent()
+            if not choice.chosen:
+                trace = Trace([], list(choice.absent()))
+        reporter.trace(trace)
     if given.form == HTML and file is not None and run.read_nothing:
         file.leave()
     else:
@@ -188,24 +197,47 @@ class Choice:
     def __init__(self, given: ExplainOptions) -> None:
         self.given = given
         self.shown = 0
-        self._chosen: set[int] = set()
+        self.chosen: set[int] = set()
         """Connections of the clients that were asked for."""
+        self._near: dict[str, list[str]] = {name: [] for name in given.clients}
+        """The nearest Client Identifiers, by the names that were asked for and have no connection yet."""
+        self._nameless = 0
+        """Connections whose Client Identifier is not known."""
 
     def note(self, event: Event) -> None:
         """Look whose connection has ended."""
         from mqttscope.events import ConnectionClosed
 
-        if isinstance(event, ConnectionClosed):
-            connection = event.connection
-            if self.given.is_of(connection.client_identifier or ""):
-                self._chosen.add(connection.number)
+        if not isinstance(event, ConnectionClosed):
+            return
+        from mqttscope.explain import describe
+
+        connection = event.connection
+        identifier = connection.client_identifier or ""
+        names = identifier, describe.name(identifier) if identifier else connection.client
+        if any(map(self.given.is_of, names)):
+            self.chosen.add(connection.number)
+        self._nameless += not identifier
+        for wanted, near in list(self._near.items()):
+            if any(fnmatchcase(name, wanted) for name in names):
+                del self._near[wanted]
+            elif identifier:
+                close = {name.casefold(): name for name in (*near, names[1])}
+                self._near[wanted] = [close[name] for name in get_close_matches(wanted.casefold(), close, 3, 0.5)]
+
+    def absent(self) -> Iterator[str]:
+        """The clients that were asked for and are not in the capture, with the nearest ones."""
+        for wanted, near in self._near.items():
+            like = f"; the nearest: {', '.join(near)}" if near else ""
+            unknown = f" ({counted(self._nameless, 'connection')} without a known client)" if self._nameless else ""
+            yield f"No client {wanted} is in the capture{unknown}{like}."
 
     def takes(self, found: Explanation) -> bool:
         """Whether to show an explanation."""
         given = self.given
         if given.connection and found.connection not in given.connection:
             return False
-        if given.clients and found.connection not in self._chosen:
+        if given.clients and found.connection not in self.chosen:
             return False
         taken = bool(given.asked()) or not found.is_quiet
         self.shown += taken

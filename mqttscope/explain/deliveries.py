@@ -9,10 +9,12 @@ from typing import Protocol
 
 from mqttscope.explain import describe
 from mqttscope.explain.fates import (
+    NEVER,
     QUEUE,
     SECOND,
     Delivery,
     Fate,
+    Got,
     Held,
     Published,
     Subscriber,
@@ -21,7 +23,6 @@ from mqttscope.explain.fates import (
     suspects,
 )
 from mqttscope.mqtt.topics import matches
-from mqttscope.session.matching import FAILURE
 
 MAX_COMPARED = 500_000
 """Maximum number of comparisons of topics with filters that do not match them."""
@@ -64,22 +65,28 @@ class Deliveries:
         self._near_topics: dict[str, dict[str, tuple[float, str]]] = {}
         """Filters that are like a topic and do not match it, with the difference in words, by topic."""
 
-    def of(self, one: Published, key: tuple[str, str], client: Subscriber) -> Delivery | None:
-        """The fate for one client; ``None`` where it has nothing to do with the message."""
-        got = one.got.get(key)
-        if got is not None:
-            after = describe.span(got.timestamp_ns - one.timestamp_ns)
-            fate, said, advice = Fate.DELIVERED, f"received it {after} later", tuple[str, ...]()
-            if not got.arrived:
-                fate, said = Fate.NOT_ACKNOWLEDGED, f"was sent it {after} later, and nothing acknowledged it"
-                advice = ("Look at the link of the client at that time: signal, power, NAT.",)
-            return Delivery(
-                client.name, got.connection, fate, said, got.frame, got.timestamp_ns, got.capture, advice
-            )  # fmt: skip
-        held = one.held.get(key)
-        if held is None or held.wanted is None or held.wanted.since_ns > one.timestamp_ns:
-            return self._without(one, client)
-        wanted, name, number = held.wanted, describe.name(held.wanted.topic_filter), held.number
+    def of(self, one: Published, key: tuple[str, str], client: Subscriber) -> list[tuple[Delivery, Held | None]]:
+        """The fates for one client, of each copy that it needed; none where it has nothing to do with the message.
+
+        Copies that have the same fate are one, and copies that it need not have had are left out beside others.
+        """
+        copies = one.got.get(key, {})
+        fates: list[tuple[Delivery, Held | None]] = [(_received(one, client, got), None) for got in copies.values()]
+        known = [held for held in one.held.get(key, ()) if held.best(one, key).since_ns <= one.timestamp_ns]
+        if not fates and not known:
+            nearest = self._without(one, client)
+            return [] if nearest is None else [(nearest, None)]
+        due = [held for held in known if held.best(one, key).applies(one, key)]
+        missing = [held for held in due or known if held.share not in copies]
+        fates += [(self._missing(one, key, client, held), held) for held in missing if due or not copies]
+        concerned = [pair for pair in fates if pair[0].fate is not Fate.NOT_CONCERNED]
+        by_text = {(pair[0].fate, pair[0].said if pair[1] else ""): pair for pair in reversed(concerned or fates[:1])}
+        return list(reversed(by_text.values()))
+
+    def _missing(self, one: Published, key: tuple[str, str], client: Subscriber, held: Held) -> Delivery:
+        """The fate of a copy that the client needed and did not get."""
+        wanted = held.best(one, key)
+        name, number = describe.name(wanted.topic_filter), held.number
 
         def made(
             fate: Fate, said: str, *advice: str, frame: int = wanted.frame, now: int = wanted.asked_ns
@@ -111,7 +118,7 @@ class Deliveries:
             )  # fmt: skip
         if wanted.no_local and key == one.key:
             return made(Fate.NOT_CONCERNED, f"published it itself, and its subscription to {name} has No Local")
-        if wanted.shared and wanted.topic_filter in one.shares:
+        if held.share in one.shares:
             return made(Fate.NOT_CONCERNED, f"another member of the share got it ({name})")
         if (
             one.qos == EXACTLY_ONCE
@@ -133,11 +140,13 @@ class Deliveries:
         ended_ns, ended_frame = client.ends.get(held.number, (0, 0))
         if held.online and 0 < ended_ns <= one.timestamp_ns:
             held = replace(held, online=False, left_ns=ended_ns, left_frame=ended_frame)
-        return self._online(one, client, held, made) if held.online else self._offline(one, client, held, made)
+        if held.online:
+            return self._online(one, key, client, held, wanted, made)
+        return self._offline(one, client, held, wanted, made)
 
-    def _online(self, one: Published, client: Subscriber, held: Held, made: _Making) -> Delivery:
-        wanted = held.wanted
-        assert wanted is not None
+    def _online(
+        self, one: Published, key: tuple[str, str], client: Subscriber, held: Held, wanted: Wanted, made: _Making
+    ) -> Delivery:
         name = describe.name(wanted.topic_filter)
         if held.largest is not None and one.size > held.largest:
             return made(
@@ -148,11 +157,17 @@ class Deliveries:
             return made(Fate.NOT_CAPTURED, "the capture lacks bytes that the broker sent it: it may have come")
         if not one.is_whole:
             return made(Fate.NOT_CAPTURED, "the capture lacks bytes of the message: it may have come")
-        if held.full or client.was_full(due_ns(one)):
-            return made(
-                Fate.QUOTA_FULL, "its Receive Maximum was used up: it had not acknowledged earlier messages",
-                "Let the client acknowledge messages sooner, or raise its Receive Maximum.",
-            )  # fmt: skip
+        until_ns = client.full_until(due_ns(one)) or (held.full and (client.full_until(one.timestamp_ns) or NEVER))
+        if until_ns:
+            used = "its Receive Maximum was used up: it had not acknowledged earlier messages"
+            acknowledge = "Let the client acknowledge messages sooner, or raise its Receive Maximum."
+            if not min(one.qos, wanted.qos):
+                used += "; a broker may hold back QoS 0 then, too"
+            elif until_ns + SECOND <= min(self._watch.now_ns, client.ends.get(held.number, (NEVER, 0))[0]):
+                after = describe.span(until_ns - one.timestamp_ns)
+                used += f"; it acknowledged one {after} after the message, and the broker did not send it then either"
+                return made(Fate.QUOTA_FULL, used, acknowledge, QUEUE)
+            return made(Fate.QUOTA_FULL, used, acknowledge)
         # Two connections have no common order: the broker may have taken the later of two packets first.
         if held.number != one.connection:
             if wanted.granted_ns is None or wanted.granted_ns > one.timestamp_ns:
@@ -170,9 +185,9 @@ class Deliveries:
         backlog = held.backlog(one.timestamp_ns)
         if backlog:
             return made(Fate.STALLED, backlog, "Let the client read what comes, or subscribe to less.")
-        if wanted.shared:
+        if wanted.share:
             return self._of_the_share(one, client, made, wanted)
-        if self._is_between(one, client):
+        if self._is_between(one, key, held.number):
             return made(
                 Fate.NOT_SENT, f"should have got it: the broker sent it messages of {one.client} to this topic before"
                 " and after, so that no access rule is the reason", QUEUE,
@@ -199,9 +214,7 @@ class Deliveries:
             *suspects(one),
         )
 
-    def _offline(self, one: Published, client: Subscriber, held: Held, made: _Making) -> Delivery:
-        wanted = held.wanted
-        assert wanted is not None
+    def _offline(self, one: Published, client: Subscriber, held: Held, wanted: Wanted, made: _Making) -> Delivery:
         back = next((each for each in client.returns if each[0] > one.timestamp_ns), None)
         was = "was not connected"
         if held.left_ns:
@@ -231,6 +244,8 @@ _KEEP, **place,
             )  # fmt: skip
         if self._watch.now_ns < back[0] + SECOND:
             return made(Fate.NOT_CAPTURED, f"{was}; {self._ends_after(back[0], f'it came back as #{back[3]}')}")
+        if wanted.share:
+            return self._of_the_share(one, client, made, wanted)
         return made(
             Fate.NOT_SENT,
             f"{was}; it resumed its session as #{back[3]}, and the broker did not send the message in this capture",
@@ -240,39 +255,54 @@ _KEEP, **place,
     def _of_the_share(self, one: Published, client: Subscriber, made: _Making, wanted: Wanted) -> Delivery:
         """The fate of a message for a member of a share to which nobody of the share got it."""
         name = describe.name(wanted.topic_filter)
-        for other in self._watch.clients.values():
-            theirs = other.filters.get(wanted.topic_filter)
-            if other is client or other.server != client.server or theirs is None or theirs.ended_ns is not None:
+        for key, needs in one.held.items():
+            other = self._watch.clients.get(key)
+            theirs = next((held for held in needs if held.share == wanted.share), None)
+            if other is None or other is client or theirs is None or theirs.online or not theirs.keeps:
                 continue
-            if other.connection is None and other.keeps and (theirs.code or 0) < FAILURE:
+            if theirs.best(one, key).applies(one, key):
                 return made(
-                    Fate.OTHER_MEMBER, f"{other.name}, which is away with its session, is a member of the share"
-                    f" ({name}) too: the broker may hold the message for it",
+                    Fate.OTHER_MEMBER, f"{other.name}, which was away with its session, is a member of the share"
+                    f" ({name}) too: the broker may have kept its copy for it",
                     "Let members of a share that go away for long end their sessions.",
                 )  # fmt: skip
         return made(
             Fate.OTHER_MEMBER,
-            f"another member of the share ({name}) may have got it, which the capture does not have",
+            f"another member of the share ({name}) may have got its copy, which the capture does not have",
             "Capture at the broker, and look there which clients are members of the share.",
         )
 
-    def _is_between(self, one: Published, client: Subscriber) -> bool:
-        """Whether the client was sent messages of the same publisher, topic and QoS before and after this one."""
-        key = next((key for key, known in self._watch.clients.items() if known is client), None)
-        times = [
-            other.timestamp_ns
+    def _is_between(self, one: Published, key: tuple[str, str], number: int) -> bool:
+        """Whether a client was sent messages of the same publisher, topic and QoS before and after this one.
+
+        The later one came on the connection of which this number is, so that its end is no reason.
+        """
+        alike = [
+            other
             for other in self._watch.published.values()
             if key in other.got and (other.key, other.topic, other.qos) == (one.key, one.topic, one.qos)
         ]
-        return bool(times) and min(times) < one.timestamp_ns < max(times)
+        return any(other.timestamp_ns < one.timestamp_ns for other in alike) and any(
+            other.timestamp_ns > one.timestamp_ns and copy.connection == number
+            for other in alike
+            for copy in other.got[key].values()
+        )
 
     def _without(self, one: Published, client: Subscriber) -> Delivery | None:
         """Nothing matched when it was published: something did later, or something is like it."""
         for wanted in client.filters.values():
             if not matches(wanted.plain_filter, one.topic, shared=False):
                 continue
-            wanted = wanted.first_after(one.timestamp_ns) or wanted
-            if wanted.since_ns > one.timestamp_ns:
+            first = wanted.first_after(one.timestamp_ns)
+            if first is None and wanted.since_ns > one.timestamp_ns:
+                after = describe.span(wanted.asked_ns - one.timestamp_ns)
+                said = f"asked for {describe.name(wanted.topic_filter)} {after} later, and the broker refused it"
+                return Delivery(
+                    client.name, client.number, Fate.SUBSCRIPTION_REFUSED,
+                    f"{said} ({describe.code(wanted.code or 0)})", wanted.frame, wanted.asked_ns, wanted.capture,
+                )  # fmt: skip
+            if first is not None:
+                wanted = first
                 after = describe.span(wanted.since_ns - one.timestamp_ns)
                 early = wanted.asked_ns <= one.timestamp_ns
                 when = f", and its connection was accepted {after} later" if early else f" {after} later"
@@ -317,6 +347,16 @@ _KEEP, **place,
     def _ends_after(self, moment_ns: int, moment: str) -> str:
         after = describe.span(self._watch.now_ns - moment_ns)
         return f"the capture ends {after} after {moment}: the message may have come later"
+
+
+def _received(one: Published, client: Subscriber, got: Got) -> Delivery:
+    """The fate of a copy that the broker sent."""
+    after = describe.span(got.timestamp_ns - one.timestamp_ns)
+    fate, said, advice = Fate.DELIVERED, f"received it {after} later", tuple[str, ...]()
+    if not got.arrived:
+        fate, said = Fate.NOT_ACKNOWLEDGED, f"was sent it {after} later, and nothing acknowledged it"
+        advice = ("Look at the link of the client at that time: signal, power, NAT.",)
+    return Delivery(client.name, got.connection, fate, said, got.frame, got.timestamp_ns, got.capture, advice)
 
 
 def likeness(topic: str, plain: str) -> tuple[float, str] | None:

@@ -11,6 +11,7 @@ from mqttscope.mqtt import ProtocolVersion
 from mqttscope.mqtt.topics import matches
 from mqttscope.mqtt.wire import counted
 from mqttscope.session.connection import Connection
+from mqttscope.session.matching import FAILURE
 
 SECOND = 1_000_000_000
 QUEUE = "Look in the log of the broker for messages that it dropped: a full queue, or a rate limit."
@@ -95,9 +96,12 @@ class Wanted:
 
     topic_filter: str
     plain_filter: str
-    shared: bool
+    share: str
+    """Its Topic Filter if it is shared, else empty: a copy for one ordinary subscription serves all of them."""
     qos: int
     no_local: bool
+    identifier: int | None
+    """Subscription Identifier."""
     asked_ns: int
     frame: int
     capture: str
@@ -111,15 +115,28 @@ class Wanted:
     ended_frame: int = 0
     with_session: bool = False
     """Whether it ended with its session, and not by UNSUBSCRIBE."""
+    begun: Wanted | None = None
+    """The first of those that it replaced without an end."""
     before: Wanted | None = None
-    """The client's earlier subscription to the same."""
+    """The client's earlier subscription to the same, which had ended or was not granted."""
+
+    def applies(self, message: Published, key: tuple[str, str]) -> bool:
+        """Whether the client, with this key, had the subscription for a message when that was published."""
+        if self.since_ns > message.timestamp_ns or (self.code or 0) >= FAILURE:
+            return False
+        if self.no_local and key == message.key:
+            return False
+        return self.ended_ns is None or self.ended_ns > message.timestamp_ns
 
     def first_after(self, now_ns: int) -> Wanted | None:
-        """The first of the client's subscriptions to this filter that began after a time."""
-        found, one = None, self
-        while one is not None and one.since_ns > now_ns:
-            found, one = one, one.before  # type: ignore[assignment]
-        return found
+        """The first of the client's subscriptions to this filter that began after a time and was not refused."""
+        first, one = None, self.begun or self
+        while one.since_ns > now_ns:
+            first = one if (one.code or 0) < FAILURE else first
+            if one.before is None:
+                break
+            one = one.before.begun or one.before
+        return first
 
 
 @dataclass(slots=True)
@@ -152,9 +169,14 @@ class Subscriber:
     full: list[tuple[int, int]] = field(default_factory=list)
     """From when to when its Receive Maximum was used up, `NEVER` for the end of what lasts."""
 
-    def was_full(self, now_ns: int) -> bool:
-        """Whether its Receive Maximum was used up at a time."""
-        return any(from_ns <= now_ns < until_ns for from_ns, until_ns in self.full)
+    def has_room(self, now_ns: int) -> None:
+        """Note that its Receive Maximum is not used up any more."""
+        if self.full and self.full[-1][1] == NEVER:
+            self.full[-1] = self.full[-1][0], now_ns
+
+    def full_until(self, now_ns: int) -> int:
+        """Until when its Receive Maximum was used up from a time on, in nanoseconds; 0 if it was not."""
+        return next((until_ns for from_ns, until_ns in self.full if from_ns <= now_ns < until_ns), 0)
 
 
 @dataclass(slots=True)
@@ -170,6 +192,8 @@ class Got:
     """Offset of its last byte and one in what the broker sent."""
     is_answered: bool = False
     """Whether the client answered it with PUBACK or PUBREC."""
+    copies: int = 1
+    """How many copies came: a broker may send one for each overlapping subscription (5.0 and 3.1.1, 3.3.4/3.3.5)."""
 
     @property
     def arrived(self) -> bool:
@@ -186,9 +210,10 @@ class Got:
 
 @dataclass(slots=True)
 class Held:
-    """How a client stood to a message when it was published."""
+    """How a client stood to a message when it was published, for one copy that it needed."""
 
-    wanted: Wanted | None
+    subscriptions: tuple[Wanted, ...]
+    """Its ordinary ones, any of which the copy serves, or one shared."""
     online: bool
     number: int
     full: bool = False
@@ -205,6 +230,21 @@ class Held:
     """When that connection had ended."""
     reader: Connection | None = None
     """The connection, while it is open."""
+
+    @property
+    def share(self) -> str:
+        """Topic Filter of the Shared Subscription, if it is for one."""
+        return self.subscriptions[0].share
+
+    def best(self, message: Published, key: tuple[str, str]) -> Wanted:
+        """The subscription that proves most that the message was due to the client, which has this key."""
+
+        def rank(one: Wanted) -> tuple[bool, bool, bool, bool, int]:
+            lasts = one.ended_ns is None or one.with_session or one.ended_ns > due_ns(message)
+            is_granted = one.granted_ns is not None and one.granted_ns <= message.timestamp_ns
+            return one.applies(message, key), lasts, (one.code or 0) < FAILURE, is_granted, one.qos
+
+        return max(self.subscriptions, key=rank)
 
     def backlog(self, since_ns: int) -> str:
         """What shows that the broker may have waited to send more to the client; empty where nothing does.
@@ -246,16 +286,19 @@ class Published:
     """Offset of its last byte and one in what the publisher sent."""
     is_whole: bool = True
     """Whether the capture has all of its bytes."""
+    is_again: bool = False
+    """Whether it has DUP, and its first sending is not in the capture."""
     code: int | None = None
     """Of its acknowledgement."""
     answer: Evidence | None = None
     is_answer_unknown: bool = False
     """Whether its acknowledgement was not looked for: too many messages waited for theirs."""
-    held: dict[tuple[str, str], Held] = field(default_factory=dict)
+    held: dict[tuple[str, str], tuple[Held, ...]] = field(default_factory=dict)
+    """What each client needed: a copy for its ordinary subscriptions, and one for each share."""
     released: bool = False
     """Whether its publisher has sent PUBREL for it."""
-    got: dict[tuple[str, str], Got] = field(default_factory=dict)
-    """Its deliveries."""
+    got: dict[tuple[str, str], dict[str, Got]] = field(default_factory=dict)
+    """Its deliveries, by client and share; for none: by the empty text."""
     shares: set[str] = field(default_factory=set)
     """Filters of the Shared Subscriptions that have got their copy."""
 
@@ -271,15 +314,14 @@ class Published:
     @property
     def is_complete(self) -> bool:
         """Whether all got it that had a subscription for it when it was published."""
-        for key, held in self.held.items():
-            wanted = held.wanted
-            if wanted is None or key in self.got or (wanted.no_local and key == self.key):
-                continue
-            if wanted.shared and wanted.topic_filter in self.shares:
-                continue
-            ended = wanted.ended_ns is not None and not (wanted.with_session and wanted.ended_ns > self.timestamp_ns)
-            if not ended and (wanted.code or 0) < 0x80:
-                return False
+        for key, needs in self.held.items():
+            for held in needs:
+                if held.share in self.got.get(key, ()) or held.share in self.shares:
+                    continue
+                if any(
+                    one.applies(self, key) and (one.ended_ns is None or one.with_session) for one in held.subscriptions
+                ):
+                    return False
         return True
 
     @property
@@ -318,38 +360,36 @@ class Trace:
     """About all of them."""
 
 
-def held_by(client: Subscriber, topic: str) -> Held | None:
-    """How a client stands to a topic: its best subscription, if any."""
-    found: Wanted | None = None
+def held_by(client: Subscriber, topic: str) -> tuple[Held, ...]:
+    """How a client stands to a topic, for each copy that it needs of a message."""
+    needs: dict[str, list[Wanted]] = {}
     for one in client.filters.values():
-        if matches(one.plain_filter, topic, shared=False) and (found is None or _rank(one) > _rank(found)):
-            found = one
-    if found is None:
-        return None
+        if matches(one.plain_filter, topic, shared=False):
+            needs.setdefault(one.share, []).append(one)
     connection = client.connection
     if connection is None:
-        return Held(
-            found, online=False, number=client.number, keeps=client.keeps, left_ns=client.left_ns,
-            left_frame=client.left_frame, was_cut=client.was_cut,
+        return tuple(
+            Held(
+                tuple(subscriptions), online=False, number=client.number, keeps=client.keeps, left_ns=client.left_ns,
+                left_frame=client.left_frame, was_cut=client.was_cut,
+            )
+            for subscriptions in needs.values()
         )  # fmt: skip
     full = connection.server_side.in_flight >= connection.client_side.receive_maximum
-    return Held(
-        found, True, connection.number, full, connection.client_side.maximum_packet_size, bool(connection.one_sided),
-        keeps_session(connection), reader=connection,
+    return tuple(
+        Held(
+            tuple(subscriptions), True, connection.number, full, connection.client_side.maximum_packet_size,
+            bool(connection.one_sided), bool(connection.keeps_session), reader=connection,
+        )
+        for subscriptions in needs.values()
     )  # fmt: skip
-
-
-def keeps_session(connection: Connection) -> bool:
-    """Whether a session survives its connection, as far as the client has asked for it."""
-    if connection.version == ProtocolVersion.V5:
-        return bool(connection.session_expiry_interval)
-    return connection.clean_start is False
 
 
 def due_ns(one: Published) -> int:
     """When a message should have come: when the last one got it of those who did at once, else within a second."""
     until_ns = one.latest_ns + SECOND
-    return max((got.timestamp_ns for got in one.got.values() if got.timestamp_ns <= until_ns), default=until_ns)
+    times = (got.timestamp_ns for copies in one.got.values() for got in copies.values())
+    return max((time_ns for time_ns in times if time_ns <= until_ns), default=until_ns)
 
 
 def is_loss(fate: Fate, message: Published, held: Held, client: Subscriber) -> bool:
@@ -364,17 +404,15 @@ def is_loss(fate: Fate, message: Published, held: Held, client: Subscriber) -> b
     return any(returned_ns > message.timestamp_ns for returned_ns, *_ in client.returns)
 
 
-def _rank(one: Wanted) -> tuple[bool, bool, bool, int]:
-    return one.ended_ns is None, one.code is None or one.code < 0x80, one.granted_ns is not None, one.qos
-
-
 def suspects(one: Published) -> Iterator[str]:
     """Where to look for a message that the broker had and did not send."""
     if not one.got:
-        if one.source.version != ProtocolVersion.V5:
-            yield (
-                f"Look whether {one.client} may publish to this topic: before MQTT 5.0 the broker acknowledges also"
-                " what its access rules forbid."
+        if one.is_again:
+            yield "It was sent with DUP: look whether the broker took it for a message that it had already."
+        if one.source.version != ProtocolVersion.V5 or not one.qos:
+            why = "before MQTT 5.0 the broker acknowledges also what its access rules forbid."
+            yield f"Look whether {one.client} may publish to this topic: " + (
+                why if one.qos else "QoS 0 has no answer."
             )
         yield "Look whether the broker's access rules let the client read this topic; a SUBACK need not refuse that."
     yield QUEUE

@@ -28,11 +28,11 @@ from mqttscope.explain.fates import (
     Wanted,
     held_by,
     is_loss,
-    keeps_session,
 )
 from mqttscope.explain.model import Evidence
 from mqttscope.mqtt import PacketType, ProtocolVersion, packets
 from mqttscope.mqtt.codec import truncated
+from mqttscope.mqtt.properties import SUBSCRIPTION_IDENTIFIER
 from mqttscope.mqtt.topics import matches, parse_shared
 from mqttscope.mqtt.wire import counted
 from mqttscope.session.connection import C2S, Connection
@@ -51,7 +51,7 @@ MAX_TOLD = 20
 MAX_PENDING = 10_000
 """Maximum number of messages whose acknowledgement is looked for."""
 MAX_DISTINCT = 100_000
-"""Maximum number of different filters of all clients that are remembered."""
+"""Maximum number of different filters of all clients that are remembered, and of subscriptions before the last ones."""
 MAX_HELD = 200_000
 """Maximum number of clients that had a subscription when a message was published, over all messages."""
 _ANSWERS = (PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBCOMP)
@@ -111,7 +111,7 @@ class MessageWatch:
         self._deliveries = Deliveries(self)
         self._named: set[tuple[str, tuple[str, str]]] = set()
         """Topics, and clients whose filters come near them, that were told."""
-        self._held = self.compared = self._count = 0
+        self._held = self._former = self.compared = self._count = 0
         self._expected: dict[tuple[str, str, int], dict[int, None]] = {}
         """Numbers of messages by server, topic and checksum of the payload."""
         self._complete: dict[int, None] = {}
@@ -143,10 +143,11 @@ class MessageWatch:
                 end = event.timestamp_ns, event.frame
                 known.ends[event.connection.number] = min(known.ends.get(event.connection.number, end), end)
             if known is not None and known.connection is event.connection:
-                known.connection, known.keeps = None, keeps_session(event.connection)
+                known.connection, known.keeps = None, bool(event.connection.keeps_session)
                 known.was_cut = event.connection.disconnect_by is None
                 if event.connection.closed_how != "capture_end":
                     known.left_ns, known.left_frame = event.timestamp_ns, event.frame
+                    known.has_room(event.timestamp_ns)
 
     def _packet(self, event: PacketEvent) -> None:
         found, from_client = event.packet, event.direction is C2S
@@ -254,6 +255,7 @@ class MessageWatch:
     def _subscribe(self, event: PacketEvent, found: packets.Subscribe) -> None:
         known = self._client(event.connection)
         rows = found.subscriptions or ()
+        identifier = None if found.properties is None else found.properties.first(SUBSCRIPTION_IDENTIFIER)
         if found.packet_identifier is not None:
             if len(known.requests) >= MAX_FILTERS and found.packet_identifier not in known.requests:
                 del known.requests[next(iter(known.requests))]
@@ -272,15 +274,21 @@ class MessageWatch:
                 self.filters[plain] = {}
                 self._index.add(plain, plain)
             self.filters[plain][_key(event.connection)] = None
-            before = known.filters.get(row.topic_filter)
-            known.filters[row.topic_filter] = Wanted(
-                row.topic_filter, plain, share is not None, row.maximum_qos,
-                bool(row.no_local), event.timestamp_ns, event.frame, event.capture, event.connection.number,
-                event.timestamp_ns, before.granted_ns if before is not None and before.ended_ns is None else None,
-                before=before,
+            former = known.filters.get(row.topic_filter)
+            lasts = former is not None and former.ended_ns is None
+            wanted = known.filters[row.topic_filter] = Wanted(
+                row.topic_filter, plain, row.topic_filter if share is not None else "", row.maximum_qos,
+                bool(row.no_local), identifier, event.timestamp_ns, event.frame, event.capture, event.connection.number,
+                event.timestamp_ns, former.granted_ns if former is not None and lasts else None,
             )  # fmt: skip
-            if before is not None and before.before is not None:
-                before.before.before = None
+            if former is not None and lasts and former.granted_ns is not None and (former.code or 0) < FAILURE:
+                wanted.begun = former.begun or former
+                wanted.before = wanted.begun.before
+            elif former is not None and self._former < MAX_DISTINCT:
+                self._former += 1
+                wanted.before = former
+            elif former is not None:
+                self.forgotten += 1
 
     def _granted(self, event: PacketEvent, found: packets.Suback) -> None:
         known = self._client(event.connection)
@@ -311,6 +319,7 @@ class MessageWatch:
             len(found.raw) + found.missing, zlib.crc32(found.payload),
             None if block is None else block.message_expiry_interval, event.frame, event.timestamp_ns, event.capture,
             key, connection, event.stream_offset + len(found.raw) + found.missing, is_whole=not found.missing,
+            is_again=bool(found.dup),
         )  # fmt: skip
         if len(self.published) >= MAX_MESSAGES:
             self._make_room()
@@ -330,14 +339,14 @@ class MessageWatch:
             one = self.clients.get(other)
             if one is None or one.server != made.server:
                 continue
-            held = held_by(one, made.topic)
-            if held is None:
+            needs = held_by(one, made.topic)
+            if not needs:
                 continue
             if self._held >= MAX_HELD:
                 self.unheld += 1
                 continue
-            self._held += 1
-            made.held[other] = held
+            self._held += len(needs)
+            made.held[other] = needs
         if not made.held:
             self._unwanted[self._count] = None
 
@@ -355,7 +364,7 @@ class MessageWatch:
         self._complete.pop(number, None)
         self._unwanted.pop(number, None)
         one = self.published.pop(number)
-        self._held -= len(one.held)
+        self._held -= sum(map(len, one.held.values()))
         place = one.server, one.topic, one.checksum
         del self._expected[place][number]
         if not self._expected[place]:
@@ -383,11 +392,12 @@ class MessageWatch:
         checksum = zlib.crc32(found.payload)
         topic = event.topic or ""
         numbers = self._expected.get((key[0], topic, checksum), {})
-        number, share = self._copied(known, key, topic, numbers)
+        identifiers = [] if found.properties is None else found.properties.all(SUBSCRIPTION_IDENTIFIER)
+        number, share = self._copied(known, key, topic, numbers, identifiers)
         if number is not None:
             one = self.published[number]
-            self._got(one, key, event, found)
-            if share is not None:
+            self._got(one, key, share, event, found)
+            if share:
                 one.shares.add(share)
             if one.is_complete:
                 self._complete[number] = None
@@ -402,36 +412,49 @@ class MessageWatch:
                 self.unknown = topic, known.name, Evidence.at(f"{known.name} received it{retained}", event)
 
     def _copied(
-        self, known: Subscriber, key: tuple[str, str], topic: str, numbers: Iterable[int]
-    ) -> tuple[int | None, str | None]:
+        self, known: Subscriber, key: tuple[str, str], topic: str, numbers: Iterable[int], identifiers: list[int]
+    ) -> tuple[int | None, str]:
         """Which message a delivery is a copy of, the oldest one that lacks it, and for which share, if for one.
 
         Messages for which the client had a subscription go before those from before it had one.  A share gets one
-        copy of a message, through any of its members, and a client gets one for its other subscriptions.
+        copy of a message, through any of its members.  A client gets one for its other subscriptions, or one for each.
         """
         alike = [(number, self.published[number]) for number in numbers]
         if len(alike) > 1:
             alike.sort(key=lambda pair: key not in pair[1].held)
         matching = [one for one in known.filters.values() if matches(one.plain_filter, topic, shared=False)]
-        shares = [one.topic_filter for one in matching if one.shared]
-        if not shares or any(not one.shared and one.ended_ns is None for one in matching):
+        named = [one for one in matching if one.identifier in (identifiers or (None,))]
+        shares = [one.share for one in named or matching if one.share]
+        ordinary = [one for one in named or matching if not one.share and one.ended_ns is None]
+        if not shares or ordinary:
             for number, one in alike:
-                if key not in one.got or not one.got[key].arrived:
-                    return number, None
+                copy = one.got.get(key, {}).get("")
+                if copy is None or not copy.arrived:
+                    return number, ""
         for number, one in alike:
             share = next((name for name in shares if name not in one.shares), None)
             if share is not None:
                 return number, share
-        # A share may get a message again where the member that had it has not acknowledged it.
-        again = (number for number, one in alike if key not in one.got)
-        return next(again, None), None
+        for number, one in alike:
+            copies = one.got.get(key, {})
+            # A share may get a message again where the member that had it has not acknowledged it.
+            share = next((name for name in shares if name not in copies), None)
+            if share is not None:
+                return number, share
+            if "" in copies and copies[""].copies < len(ordinary):
+                return number, ""
+        return None, ""
 
-    def _got(self, one: Published, key: tuple[str, str], event: PacketEvent, found: packets.Publish) -> None:
+    def _got(
+        self, one: Published, key: tuple[str, str], share: str, event: PacketEvent, found: packets.Publish
+    ) -> None:
         """A client was sent a message; what was sent again counts where nothing acknowledged it before."""
-        before = one.got.get(key)
+        copies = one.got.setdefault(key, {})
+        before = copies.get(share)
         if before is not None and before.arrived:
+            before.copies += 1
             return
-        got = one.got[key] = Got(
+        got = copies[share] = Got(
             event.timestamp_ns, event.frame, event.capture, event.connection.number, event.connection,
             event.stream_offset + len(found.raw) + found.missing,
         )  # fmt: skip
@@ -455,9 +478,12 @@ class MessageWatch:
         if got is not None:
             got.is_answered = True
         known = self.clients.get(_key(connection))
-        ends = event.packet.packet_type != PacketType.PUBREC
-        if known is not None and ends and known.full and known.full[-1][1] == NEVER:
-            known.full[-1] = known.full[-1][0], event.timestamp_ns
+        # A PUBREC with a failure is the last packet of its message (5.0 4.9).
+        ends = (
+            event.packet.packet_type != PacketType.PUBREC or (getattr(event.packet, "reason_code", 0) or 0) >= FAILURE
+        )
+        if known is not None and ends:
+            known.has_room(event.timestamp_ns)
 
     def _announced(self, event: PacketEvent, found: packets.Connect) -> None:
         """A will for the topics that were asked for."""
@@ -533,10 +559,12 @@ class MessageWatch:
         if fates:
             good = len(fates) - len(troubled) - len(idle) + self.good
             total = len(fates) + self.good + self.unwanted
+            every, none = "every captured client that wanted them", "were delivered to no captured client"
+            if of is not None:
+                every, none = "those of these clients that wanted them", "were not for them"
             told.append(
-                f"{counted(total, 'message')} to {shape} in the capture: {good:,} went to every captured client that"
-                f" wanted them, {len(troubled):,} did not, {len(idle) + self.unwanted:,} were delivered to no captured"
-                " client."
+                f"{counted(total, 'message')} to {shape} in the capture: {good:,} went to {every}, {len(troubled):,}"
+                f" did not, {len(idle) + self.unwanted:,} {none}."
             )
         elif not self.unknown:
             told.append(f"The capture contains no message to {shape}.")
@@ -595,18 +623,17 @@ class MessageWatch:
             client = self.clients.get(key)
             if client is None or client.server != one.server:
                 continue
-            made = self._deliveries.of(one, key, client)
-            if made is None:
-                continue
-            if made.fate is Fate.NO_SUBSCRIPTION:
-                if (one.topic, key) in self._named:
-                    repeats = True
-                    continue
-                self._named.add((one.topic, key))
-            deliveries.append(made)
+            for made, _ in self._deliveries.of(one, key, client):
+                if made.fate is Fate.NO_SUBSCRIPTION:
+                    if (one.topic, key) in self._named:
+                        repeats = True
+                        continue
+                    self._named.add((one.topic, key))
+                deliveries.append(made)
         deliveries.sort(key=_told_first)
-        trouble = sum(each.is_trouble for each in deliveries)
-        got = sum(each.fate is Fate.DELIVERED for each in deliveries)
+        missed = {each.client for each in deliveries if each.is_trouble}
+        reached = {each.client for each in deliveries if each.fate is Fate.DELIVERED}
+        trouble, got, partly = len(missed - reached), len(reached), len(missed & reached)
         evidence = [
             Evidence.at(
                 f"{one.client} published it with QoS {one.qos}" + (", retained" if one.retain else "")
@@ -628,6 +655,8 @@ class MessageWatch:
         said = f"delivered to {counted(got, 'client')}" if got else "delivered to no captured client"
         if trouble:
             said = f"{said}, not to {trouble:,}" if got else f"not delivered to {counted(trouble, 'client')}"
+        if partly:
+            said += f"; a further copy is missing for {partly:,}"
         if one.code is not None and one.code >= 0x80:
             said = f"refused by the broker ({describe.code(one.code)})"
         if not deliveries:
@@ -665,16 +694,14 @@ class MessageWatch:
                 continue
             if len(self._expected[message.server, message.topic, message.checksum]) > 1:
                 continue
-            for key, held in message.held.items():
+            text = f"did not get the message to {describe.name(message.topic)} of {message.client}"
+            for key in message.held:
                 reader = self.clients.get(key)
-                if reader is None or key in message.got:
-                    continue
-                delivery = self._deliveries.of(message, key, reader)
-                if delivery is not None and is_loss(delivery.fate, message, held, reader):
-                    text = f"did not get the message to {describe.name(message.topic)} of {message.client}"
-                    yield Loss(
-                        reader.name, held.number, delivery.fate, message.topic, f"{text}: {delivery.said}", *place
-                    )
+                for delivery, held in () if reader is None else self._deliveries.of(message, key, reader):
+                    if reader is not None and held is not None and is_loss(delivery.fate, message, held, reader):
+                        yield Loss(
+                            reader.name, held.number, delivery.fate, message.topic, f"{text}: {delivery.said}", *place
+                        )
 
 
 def _room(table: OrderedDict[tuple[Any, int], Any]) -> None:

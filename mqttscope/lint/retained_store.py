@@ -232,7 +232,7 @@ class RetainedStore(Watch):
             at.version is V5,
             at.key,
             name,
-            _ends_with_connection(at),
+            at.connection.keeps_session is False,
         )
         if before is not None and before.checksum == checksum:
             kept.before = before.before  # it came again
@@ -496,14 +496,6 @@ class WaitingRule(Rule):
 
 def waited_s(one: Expected, at: RuleContext) -> float:
     return (at.timestamp_ns - one.timestamp_ns) / SECOND_NS
-
-
-def _ends_with_connection(at: RuleContext) -> bool:
-    """Whether the session ends with the connection, as far as that is known now."""
-    connection = at.connection
-    if at.version is V5:
-        return connection.session_expiry_interval == 0
-    return connection.clean_start is True
 
 
 def _asks_for_retained(row: Subscription, at: RuleContext) -> bool:

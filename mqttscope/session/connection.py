@@ -236,6 +236,13 @@ class Connection:
     found_capture: str = ""
 
     @property
+    def keeps_session(self) -> bool | None:
+        """Whether its session outlives it, as far as the packets say so far; ``None`` without its CONNECT."""
+        if self.version is ProtocolVersion.V5:
+            return None if self.session_expiry_interval is None else self.session_expiry_interval > 0
+        return None if self.clean_start is None else not self.clean_start
+
+    @property
     def websocket(self) -> dict[str, object] | None:
         """Details of the WebSocket that the packets come in, also inside TLS; ``None`` where there is none."""
         if self.transport == "websocket":

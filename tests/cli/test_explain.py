@@ -45,6 +45,20 @@ def test_selections_explain_what_they_name_however_it_ended() -> None:
     assert "there is no connection 7" in run(path, "--connection", "7").err
 
 
+@pytest.mark.parametrize("message", [(), ("--message", "plant/7/alarm")])
+def test_clients_that_the_capture_does_not_have_are_named_with_their_nearest(message: tuple[str, ...]) -> None:
+    path = capture("undelivered")
+    absent, nearest = run(path, *message, "--client", "nobody"), run(path, *message, "--client", "LAT")
+
+    assert absent.code == 0
+    assert "No client nobody is in the capture.\n" in absent.text
+    assert "No client LAT is in the capture; the nearest: late" in nearest.text
+    assert "in the capture:" not in absent.text, "no message is counted"
+    both = told(path, *message, "--client", "right", "--client", "nobody")
+    assert both["remarks"][0] == "No client nobody is in the capture."
+    assert not any("right" in one for one in both["remarks"])
+
+
 def test_captures_without_mqtt_are_no_answer() -> None:
     empty = run_program("explain", "-", given=b"no capture at all, but long enough to look at")
 

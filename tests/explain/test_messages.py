@@ -38,6 +38,8 @@ SHARE = f"> subscribe 1 $share/g/{TOPIC}:1; {GRANTS}"
 MEMBERS = f"@1 opened client=two; @1 {SHARE.replace('<', '@1 <')}; @2 opened client=writer; opened client=one; {SHARE}"
 """Two members of a share on connections 0 and 1, and a publisher on 2."""
 MEMBERS_AND_ALL = f"{MEMBERS}; > subscribe 1 plant/#:1; {GRANTS}"
+WIDER = "> subscribe 1 plant/#:0; < suback 1 0"
+BOTH, SENDS_ITSELF = f"opened client=both; {ASKS},no_local; {GRANTS}", f"{SENDS.replace('@1 ', '')}; < puback 5"
 ON, COPY = (f"{arrow} publish {TOPIC} ON" for arrow in ("@2 >", "<"))
 
 
@@ -140,7 +142,7 @@ FATES: dict[str, tuple[str, str, str]] = {
     ),
     "back, and it came": (f"{AWAY}; {WRITER}; {IS_BACK}; @2 {DELIVERS}", "reader delivered", "*"),
     "No Local": (
-        f"opened client=both; {ASKS},no_local; {GRANTS}; {SENDS.replace('@1 ', '')}; < puback 5",
+        f"{BOTH}; {SENDS_ITSELF}",
         "both not_concerned",
         "*",
     ),
@@ -167,7 +169,57 @@ FATES: dict[str, tuple[str, str, str]] = {
     ),
     "the copy of a member's other subscription is not that of the share": (
         f"{MEMBERS_AND_ALL}; @1 > ack; {ON}; @2 < ack; {COPY}; {LATER}",
-        "two other_member, one delivered",
+        "one other_member, two other_member, one delivered",
+        f"another member of the share ($share/g/{TOPIC}) may have got its copy, which the capture does not have",
+    ),
+    "the copy of a share, and none for the other subscription, as the identifiers say": (
+        f"{MEMBERS}; {WIDER.replace(':0', ':0 subscription_identifier=4')}; @1 > ack; {ON}; @2 < ack; {COPY}; {LATER}",
+        "one not_sent, one delivered, two not_concerned",
+        "should have got it: it is subscribed to plant/#, *",
+    ),
+    "the copy of one share is not that of another one": (
+        f"{CONNECTS}; {SHARE}; > subscribe 1 $share/h/{TOPIC}:1; {GRANTS}; > ack; {WRITER}; {DELIVERS}; {LATER}",
+        "reader other_member, reader delivered",
+        f"another member of the share ($share/h/{TOPIC}) *",
+    ),
+    "a member of a share that was away": (
+        f"{AWAY.replace(TOPIC, '$share/g/' + TOPIC)}; {WRITER}; {IS_BACK}; {LATER}",
+        "reader other_member",
+        "another member of the share *",
+    ),
+    "one copy for overlapping subscriptions": (
+        f"{READER}; > subscribe 1 plant/#:1; {GRANTS}; {WRITER}; {DELIVERS}; {LATER}",
+        "reader delivered",
+        "*",
+    ),
+    "a copy for each of them": (
+        f"{READER}; > subscribe 1 plant/#:1; {GRANTS}; {WRITER}; {DELIVERS}; {DELIVERS.replace('id=1', 'id=2')}",
+        "reader delivered",
+        "*",
+    ),
+    "one of them ended, and the other did not": (
+        f"{READER}; {WIDER}; {WRITER}; {LEAVES}; {LATER}",
+        "reader not_sent",
+        "*it is subscribed to plant/#*",
+    ),
+    "one of them was refused, and the other was not": (
+        f"{CONNECTS}; {ASKS}; < suback 1 0x87; {WIDER}; {WRITER}; {LATER}",
+        "reader not_sent",
+        "*it is subscribed to plant/#,*",
+    ),
+    "No Local on one of them does not excuse the other": (
+        f"{BOTH}; {WIDER}; {SENDS_ITSELF}; {LATER}",
+        "both not_sent",
+        "*it is subscribed to plant/#*",
+    ),
+    "nor its share": (
+        f"{BOTH}; {SHARE}; {SENDS_ITSELF}; {LATER}",
+        "both other_member",
+        "*",
+    ),
+    "No Local on both of them": (
+        f"{BOTH}; {WIDER.replace(':0', ':0,no_local')}; {SENDS_ITSELF}; {LATER}",
+        "both not_concerned",
         "*",
     ),
     "the copies of both of its subscriptions": (
