@@ -110,18 +110,23 @@ class AwaitingRule(Rule):
         """How many messages the server may have in flight before it waits for the client."""
         return min(at.client.receive_maximum, NARROW)
 
-    def doubt(self, one: Expected, model: Messages, at: RuleContext) -> dict[str, Any] | None:
+    def doubt(
+        self, one: Expected, model: Messages, at: RuleContext, *, overtaken: bool = False
+    ) -> dict[str, Any] | None:
         """Severity and confidence: an error only where nothing but the server explains it.
 
         The same publisher's messages of the topic have reached this client before, so that both may do what they do;
         the client reads what it gets; and the server has not had as many messages in flight to it as it may have had
-        to stop at.  ``None``: the client may simply not be allowed to read the topic.
+        to stop at.  ``None``: the client may simply not be allowed to read the topic.  ``overtaken``: a later message
+        was sent to the client, which shows that the server was not waiting for it.
         """
         sent, history = one.sent, at.history
         known = model.topics[sent.topic]
         last_ns = at.server.last_timestamp_ns
-        is_read = (last_ns is not None and last_ns > one.since_ns) or (
-            history.client.segment_ns > one.since_ns and history.client.acknowledged >= history.server.position
+        is_read = (
+            overtaken
+            or (last_ns is not None and last_ns > one.since_ns)
+            or (history.client.segment_ns > one.since_ns and history.client.acknowledged >= history.server.position)
         )
         free = at.server.in_flight_peak < self.window(at)
         if (sent.publisher, at.client_name) in known.routes:
@@ -136,9 +141,12 @@ class AwaitingRule(Rule):
     def lost(self, one: Expected, model: Messages, at: RuleContext, what: str, *before: Related) -> Report | None:
         """The report of a message that has not come, unless `doubt` withholds it."""
         doubt = self.doubt(one, model, at)
-        if doubt is None:
-            return None
-        return self.report(
+        return None if doubt is None else self.report_of(one, what, doubt, *before)
+
+    @staticmethod
+    def report_of(one: Expected, what: str, doubt: dict[str, Any], *before: Related) -> Report:
+        """The report of a message that has not come, with what `doubt` says of it."""
+        return Report(
             "",
             what,
             related=(
@@ -146,7 +154,7 @@ class AwaitingRule(Rule):
                 Related.to("the message as published", one.sent),
                 Related.to("the SUBSCRIBE", one.held),
             ),
-            sender=self.sender,
+            sender=Direction.SERVER_TO_CLIENT,
             overdue=True,
             topic=one.sent.topic,
             **doubt,
