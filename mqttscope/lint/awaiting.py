@@ -15,7 +15,6 @@ from mqttscope.lint.message_model import EXPECT_NS, NARROW, Expected, Messages, 
 from mqttscope.lint.rule import Findings, Needs, Rule
 from mqttscope.mqtt import ControlPacket, Direction, Puback, Pubcomp
 from mqttscope.session.connection import Connection
-from mqttscope.session.subscriptions import FLOOD_PAUSE_NS
 
 
 @dataclass(slots=True)
@@ -34,7 +33,7 @@ class AwaitingRule(Rule):
     needs = Needs.OPENING | Needs.WHOLE
     models = (Messages,)
     looks_at: ClassVar[type[ControlPacket] | tuple[type[ControlPacket], ...]] = (Puback, Pubcomp)
-    sender = Direction.SERVER_TO_CLIENT
+    sender: ClassVar[Direction | None] = Direction.SERVER_TO_CLIENT
     settings: ClassVar[dict[str, int | float | str | list[str]]] = {"timeout": 30}
     Memory = Timers
 
@@ -57,11 +56,20 @@ class AwaitingRule(Rule):
     def waiting(self, model: Messages, at: RuleContext) -> dict[tuple[str, int], Expected] | None:
         return model.expected.get(at.key)
 
+    def awaits(self, at: RuleContext) -> bool:
+        model = at.model(Messages)
+        return self.concerns(model) and bool(self.waiting(model, at))
+
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
         """Judge what has not come in time."""
         timers: Timers = at.memory(self)
         timers.asked.pop(at.key, None)
         model = at.model(Messages)
+        pauses_until_ns = at.history.subscriptions.pauses_until_ns(at.timestamp_ns)
+        if pauses_until_ns:
+            timers.asked[at.key] = True
+            at.ask(self, pauses_until_ns)
+            return None
         last, found = timers.judged.get(at.key, -1), []
         for one in (self.waiting(model, at) or {}).values():
             if one.number <= last:
@@ -100,10 +108,7 @@ class AwaitingRule(Rule):
             return False
         if history.behind_a_hole or history.client.acknowledged > history.server.position + 1:
             return False
-        if history.server.begun is not None:
-            return False  # a packet is under way
-        flood_ns = history.subscriptions.flood_ns
-        return flood_ns is None or at.timestamp_ns - flood_ns > FLOOD_PAUSE_NS
+        return history.server.begun is None  # else a packet is under way
 
     @staticmethod
     def window(at: RuleContext) -> int:

@@ -610,8 +610,8 @@ class Messages(Watch):
     def overtaking(self, expected: Expected, key: ConnectionKey) -> Copy | None:
         """Delivery on a connection of a later message, which the server must not send before the expected one.
 
-        Both are of one connection of the publisher, one topic and one QoS (5.0 4.6.0-6).  Of QoS 2 the later message was
-        published after the exchange of the expected one: some servers send in the order of the PUBREL packets.
+        Both are of one connection of the publisher, one topic and one QoS (5.0 4.6.0-6).  Of QoS 2 the later message
+        was published after the exchange of the expected one: some servers send in the order of the PUBREL packets.
         """
         sent, held = expected.sent, expected.held
         known = self.topics.get(sent.topic)
