@@ -20,7 +20,7 @@ from mqttscope.lint.finding import Confidence, Finding, Severity
 from mqttscope.lint.given_rules import chosen_rules, names_of, refuse_none, selected_names
 from mqttscope.lint.profile import load, rules_of
 from mqttscope.lint.quality import Quality
-from mqttscope.lint.rule import Rule
+from mqttscope.lint.rule import Rule, Timing
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureError
 from mqttscope.secrets.findings import Hiding, conceal
@@ -39,6 +39,9 @@ class Findings(Sequence[Finding]):
         """Codes of the rules that ran."""
         self.withheld: dict[str, int] = dict(linter.withheld)
         """Findings by rule that the captures are not good enough for."""
+        self.pending: dict[str, int] = dict(linter.pending)
+        """Rules that judged nothing since no connection lasts as long as their time-outs: connections that ended while
+        they waited, by rule."""
         self.quality: Quality = linter.quality
         """How good the captures are: what was lost, joined late or could not be read."""
         self.failed: dict[str, str] = {one.rule: one.error for one in linter.internal_errors}
@@ -94,6 +97,7 @@ def lint(
     ignore: Iterable[str] = (),
     rules: Iterable[type[Rule] | Rule] = (),
     profile: Path | None = None,
+    timing: str = "normal",
     complete: Iterable[str] = (),
     filter: str | None = None,  # noqa: A002 - the word of the option
     keys: Path | None = None,
@@ -113,7 +117,8 @@ def lint(
     ignored, as classes or as instances with settings: those of one's own (docs/adding-a-rule.md), which the other three
     may name, and others whose settings are to be different.
     ``profile``: limits of a cloud service, or the path of a ``.toml`` file.  ``complete``: servers (``host:port``) of
-    which the captures hold every connection.  No configuration file is read.
+    which the captures hold every connection.  ``timing``: ``test`` for test suites on one machine, where rules wait for
+    a second at most (docs/lint.md).  No configuration file is read.
 
     `UnknownRuleError` and `ProfileError` for names that do not exist, `ArgumentError` when no rule is left and for an
     incomplete rule in ``rules``, besides the errors of `open`.
@@ -130,6 +135,7 @@ def lint(
         extend_select=names_of(extend_select, "extend_select"),
         ignore=names_of(ignore, "ignore"),
         given=rules,
+        timing=arguments.choice("timing", timing, Timing),
         limits=() if limits is None else rules_of(load(limits, FilePath.cwd())),
         complete=read_servers(complete),
         show_secrets=show_secrets,
@@ -143,12 +149,13 @@ def judge(
     extend_select: Sequence[str] = (),
     ignore: Sequence[str] = (),
     given: Iterable[type[Rule] | Rule] = (),
+    timing: Timing = Timing.NORMAL,
     limits: Sequence[Rule] = (),
     complete: frozenset[str] = frozenset(),
     show_secrets: bool = False,
 ) -> Findings:
     """As `lint`; ``given`` are known to what selects and ignores, ``limits`` run in any case."""
-    chosen = [*chosen_rules(select, extend_select, ignore, given), *limits]
+    chosen = [*chosen_rules(select, extend_select, ignore, given, timing), *limits]
     refuse_none(chosen, select=select, extend_select=extend_select, ignore=ignore)
     reading = source.reading()
     linter = Linter(chosen, complete=complete, together=source.deduplicate, end_ns=reading.order.end_ns)

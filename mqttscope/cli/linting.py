@@ -77,9 +77,11 @@ class FindingReports:
             suppressed=gate.suppressed,
             packets=packets,
             withheld=linter.withheld,
+            pending=linter.pending,
             quality=linter.quality,
             internal_errors=linter.internal_errors,
             profile=settings.profile,
+            timing=settings.timing,
             fail_on=settings.fail_on,
             fail_confidence=settings.fail_confidence,
             **more,
@@ -504,6 +506,8 @@ class SparkRun(LintRun):
         linter, dissector = self.linter, self.dissector
         linter.ledger.add(sums.ledger)
         linter.withheld.update(sums.withheld)
+        linter.awaited.update(sums.awaited)
+        linter.ripe |= sums.ripe
         failures = Failures.together([sums.failures], captures)
         linter.failures.update(failures.counts)
         linter.internal_errors += failures.errors

@@ -26,7 +26,7 @@ from mqttscope.lint.config import Config
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.gate import Policy, Suppressions
 from mqttscope.lint.quality import QualityLevel
-from mqttscope.lint.rule import Rule
+from mqttscope.lint.rule import Rule, Timing
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.view import text
 from mqttscope.report import documents as doc
@@ -46,7 +46,7 @@ SHOWN = doc.record({
     "more": doc.each(doc.record({
         "format": doc.TEXT.at(itemgetter(0)), "output": doc.maybe(_PATH).at(itemgetter(1)),
     })),
-    "baseline": doc.maybe(_PATH), "profile": doc.maybe(doc.TEXT), "exit_zero": doc.BOOL,
+    "baseline": doc.maybe(_PATH), "profile": doc.maybe(doc.TEXT), "timing": doc.word(Timing), "exit_zero": doc.BOOL,
     "complete": doc.ValueType(doc.each(doc.TEXT), sorted),
     "ports": doc.mapping(doc.TEXT).at(
         lambda settings: {str(port): protocol for port, protocol in sorted(settings.options.ports.items())}
@@ -94,6 +94,8 @@ class Settings:
     """The configuration file."""
     profile_file: Path | None = None
     """Where the profile was read, if it is none of those that come with the program."""
+    timing: Timing = Timing.NORMAL
+    """How long rules wait."""
     no_rule: str = ""
     """When no rule is left, the sentence that names the options and keys which leave none."""
 
@@ -134,6 +136,7 @@ class Settings:
             *(f"also: {name} to {path}" for name, path in self.more),
             f"baseline: {self.baseline or 'none'}",
             f"profile: {self.profile or 'none'}",
+            f"timing: {self.timing}",
             f"exit-zero: {str(self.exit_zero).lower()}",
             *(f"complete: {one}" for one in sorted(self.complete)),
             *(f"port: {port}:{protocol}" for port, protocol in sorted(self.options.ports.items())),
@@ -207,6 +210,7 @@ def resolve(
         given.every,
         source,
         None if profile is None else profile.path,
+        _timing(given, read),
         no_rule,
     )
 
@@ -234,7 +238,8 @@ def _rules(
             (*(() if asked.select else read.ignore), *asked.ignore),
             beside=beside,
         )
-    rules = [rule(read.settings.get(code)) for code, rule in chosen.items() if code not in beside]
+    timing = _timing(given, read)
+    rules = [rule(read.settings.get(code), timing) for code, rule in chosen.items() if code not in beside]
     if profile_name is None:
         return rules, None
     from mqttscope.lint.profile import ProfileError, load, rules_of
@@ -242,6 +247,10 @@ def _rules(
     with ErrorTranslation(click.UsageError, ProfileError):
         profile = load(profile_name, source.parent if source is not None and not given.profile else Path.cwd())
     return [*rules, *rules_of(profile)], profile
+
+
+def _timing(given: JudgingOptions, read: Config) -> Timing:
+    return Timing(given.timing or read.timing or Timing.NORMAL)
 
 
 def _no_rule(given: JudgingOptions, read: Config, source: Path | None) -> str:

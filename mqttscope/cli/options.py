@@ -356,6 +356,14 @@ def _servers(context: click.Context, parameter: click.Parameter, value: tuple[st
         raise click.BadParameter(str(error), context, parameter) from None
 
 
+def timing_option() -> Any:
+    """``--timing``."""
+    return option(
+        RULES, "--timing", type=click.Choice(("normal", "test")), envvar="MQTTSCOPE_TIMING",
+        help="How long rules wait: normal, or test for suites on one machine (docs/lint.md). [default: normal]",
+    )  # fmt: skip
+
+
 def complete_option() -> Any:
     """``--complete``."""
     return option(
@@ -399,6 +407,7 @@ class JudgingOptions:
     rules: RuleOptions = group(RuleOptions)
     profile: str | None = profile_option(envvar="MQTTSCOPE_PROFILE")
     complete: tuple[str, ...] = complete_option()
+    timing: str | None = timing_option()
     configuration: ConfigurationOptions = group(ConfigurationOptions)
     fail_on: str | None = _level("fail-on", SEVERITIES, "Lowest severity that fails the run. [default: error]")
     fail_confidence: str | None = _level(
@@ -421,7 +430,7 @@ class JudgingOptions:
 
 
 OF_LINT = (
-    "select", "extend_select", "ignore", "profile", "complete", "config", "no_config", "fail_on", "fail_confidence",
-    "min_severity", "min_confidence", "baseline", "exit_zero", "every",
+    "select", "extend_select", "ignore", "profile", "complete", "timing", "config", "no_config", "fail_on",
+    "fail_confidence", "min_severity", "min_confidence", "baseline", "exit_zero", "every",
 )  # fmt: skip
 """Names of these options: other commands take them too, and leave it to ``lint --help`` to explain them."""

@@ -11,6 +11,7 @@ from mqttscope.compressed import FORMATS as COMPRESSIONS
 from mqttscope.filter.fields import Field, FieldKind, common_fields, packet_fields
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.config import LINT_KEYS
+from mqttscope.lint.rule import Timing
 from mqttscope.mqtt.constants import PacketType, type_name
 from mqttscope.mutate import Mutation, catalogue
 from mqttscope.mutate.flow import CLIENT, SERVER
@@ -141,11 +142,16 @@ def configuration(lint: click.Command) -> str:
     out += ["", "## `[secrets]`", "", "What is hidden beside the usual names ([secrets.md](secrets.md)).", ""]
     out += ["| key | value | meaning |", "|---|---|---|"]
     out += ["| `words` | list | Further last words of names whose values are secrets: `imei`. |"]
-    out += ["", "## `[rules.CODE]`", "", "Settings of rules, with what they are when nothing is set.", ""]
-    out += ["| rule | setting | default |", "|---|---|---|"]
+    out += ["", "## `[rules.CODE]`", "", "Settings of rules, with what they are when nothing is set,"]
+    out += ['and with `timing = "test"` where that is something else.', ""]
+    out += ["| rule | setting | default | test |", "|---|---|---|---|"]
     for code, rule in all_rules().items():
         settings: Mapping[str, Any] = rule.settings
-        out += [f"| [{code}](rules/{code}.md) | `{name}` | `{toml(value)}` |" for name, value in settings.items()]
+        brief = {name: f"`{toml(value)}`" for name, value in rule.timed(Timing.TEST).items() if value != settings[name]}
+        out += [
+            f"| [{code}](rules/{code}.md) | `{name}` | `{toml(value)}` | {brief.get(name, '')} |"
+            for name, value in settings.items()
+        ]
     return "\n".join(out) + "\n"
 
 

@@ -77,6 +77,8 @@ class Sums(OfConnections):
 
     ledger: QualityLedger = field(default_factory=QualityLedger)
     withheld: dict[str, int] = field(default_factory=dict)
+    awaited: dict[str, int] = field(default_factory=dict)
+    ripe: set[str] = field(default_factory=set)
     failures: Failures = field(default_factory=Failures)
     clients: set[str] = field(default_factory=set)
     spoken: dict[str, int] = field(default_factory=dict)
@@ -113,6 +115,8 @@ class Sums(OfConnections):
         if quality:
             self.ledger.add(linter.ledger)
         _add(self.withheld, linter.withheld)
+        _add(self.awaited, linter.awaited)
+        self.ripe |= linter.ripe
         self.failures.take(linter, but=but)
         self.met |= linter.met
 
@@ -130,7 +134,8 @@ class Sums(OfConnections):
     def add(self, other: Sums) -> None:
         """Add what another task counted."""
         self.ledger.add(other.ledger)
-        for name in ("withheld", "spoken", "other_tls", "named_otherwise"):
+        self.ripe |= other.ripe
+        for name in ("withheld", "awaited", "spoken", "other_tls", "named_otherwise"):
             _add(getattr(self, name), getattr(other, name))
         self.failures.add(other.failures)
         self.clients |= other.clients

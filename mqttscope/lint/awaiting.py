@@ -15,7 +15,6 @@ from mqttscope.lint.message_model import EXPECT_NS, NARROW, Expected, Messages, 
 from mqttscope.lint.rule import Findings, Needs, Rule
 from mqttscope.mqtt import ControlPacket, Direction, Puback, Pubcomp
 from mqttscope.session.connection import Connection
-from mqttscope.session.subscriptions import FLOOD_PAUSE_NS
 
 
 @dataclass(slots=True)
@@ -34,7 +33,7 @@ class AwaitingRule(Rule):
     needs = Needs.OPENING | Needs.WHOLE
     models = (Messages,)
     looks_at: ClassVar[type[ControlPacket] | tuple[type[ControlPacket], ...]] = (Puback, Pubcomp)
-    sender = Direction.SERVER_TO_CLIENT
+    sender: ClassVar[Direction | None] = Direction.SERVER_TO_CLIENT
     settings: ClassVar[dict[str, int | float | str | list[str]]] = {"timeout": 30}
     Memory = Timers
 
@@ -57,11 +56,20 @@ class AwaitingRule(Rule):
     def waiting(self, model: Messages, at: RuleContext) -> dict[tuple[str, int], Expected] | None:
         return model.expected.get(at.key)
 
+    def awaits(self, at: RuleContext) -> bool:
+        model = at.model(Messages)
+        return self.concerns(model) and bool(self.waiting(model, at))
+
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
         """Judge what has not come in time."""
         timers: Timers = at.memory(self)
         timers.asked.pop(at.key, None)
         model = at.model(Messages)
+        pauses_until_ns = at.history.subscriptions.pauses_until_ns(at.timestamp_ns)
+        if pauses_until_ns:
+            timers.asked[at.key] = True
+            at.ask(self, pauses_until_ns)
+            return None
         last, found = timers.judged.get(at.key, -1), []
         for one in (self.waiting(model, at) or {}).values():
             if one.number <= last:
@@ -100,28 +108,30 @@ class AwaitingRule(Rule):
             return False
         if history.behind_a_hole or history.client.acknowledged > history.server.position + 1:
             return False
-        if history.server.begun is not None:
-            return False  # a packet is under way
-        flood_ns = history.subscriptions.flood_ns
-        return flood_ns is None or at.timestamp_ns - flood_ns > FLOOD_PAUSE_NS
+        return history.server.begun is None  # else a packet is under way
 
     @staticmethod
     def window(at: RuleContext) -> int:
         """How many messages the server may have in flight before it waits for the client."""
         return min(at.client.receive_maximum, NARROW)
 
-    def doubt(self, one: Expected, model: Messages, at: RuleContext) -> dict[str, Any] | None:
+    def doubt(
+        self, one: Expected, model: Messages, at: RuleContext, *, overtaken: bool = False
+    ) -> dict[str, Any] | None:
         """Severity and confidence: an error only where nothing but the server explains it.
 
         The same publisher's messages of the topic have reached this client before, so that both may do what they do;
         the client reads what it gets; and the server has not had as many messages in flight to it as it may have had
-        to stop at.  ``None``: the client may simply not be allowed to read the topic.
+        to stop at.  ``None``: the client may simply not be allowed to read the topic.  ``overtaken``: a later message
+        was sent to the client, which shows that the server was not waiting for it.
         """
         sent, history = one.sent, at.history
         known = model.topics[sent.topic]
         last_ns = at.server.last_timestamp_ns
-        is_read = (last_ns is not None and last_ns > one.since_ns) or (
-            history.client.segment_ns > one.since_ns and history.client.acknowledged >= history.server.position
+        is_read = (
+            overtaken
+            or (last_ns is not None and last_ns > one.since_ns)
+            or (history.client.segment_ns > one.since_ns and history.client.acknowledged >= history.server.position)
         )
         free = at.server.in_flight_peak < self.window(at)
         if (sent.publisher, at.client_name) in known.routes:
@@ -136,9 +146,12 @@ class AwaitingRule(Rule):
     def lost(self, one: Expected, model: Messages, at: RuleContext, what: str, *before: Related) -> Report | None:
         """The report of a message that has not come, unless `doubt` withholds it."""
         doubt = self.doubt(one, model, at)
-        if doubt is None:
-            return None
-        return self.report(
+        return None if doubt is None else self.report_of(one, what, doubt, *before)
+
+    @staticmethod
+    def report_of(one: Expected, what: str, doubt: dict[str, Any], *before: Related) -> Report:
+        """The report of a message that has not come, with what `doubt` says of it."""
+        return Report(
             "",
             what,
             related=(
@@ -146,7 +159,7 @@ class AwaitingRule(Rule):
                 Related.to("the message as published", one.sent),
                 Related.to("the SUBSCRIBE", one.held),
             ),
-            sender=self.sender,
+            sender=Direction.SERVER_TO_CLIENT,
             overdue=True,
             topic=one.sent.topic,
             **doubt,

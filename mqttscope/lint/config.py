@@ -36,7 +36,7 @@ from mqttscope.lint.catalogue import UnknownRuleError, all_rules, expand
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.gate import Pattern
 from mqttscope.lint.quality import QualityLevel
-from mqttscope.lint.rule import Rule
+from mqttscope.lint.rule import Rule, Timing
 from mqttscope.mqtt.topics import FILTER_PROBLEMS, topic_filter_problem
 
 Table = dict[str, Any]
@@ -65,6 +65,7 @@ class Config:
     require_packets: int | None = None
     require_quality: str | None = None
     format: str | None = None
+    timing: str | None = None
     baseline: str | None = None
     """Path, relative to the file."""
     profile: str | None = None
@@ -86,6 +87,7 @@ _WORDS: dict[str, tuple[str, ...] | None] = {
     "min-confidence": tuple(Confidence),
     "min-severity": tuple(Severity),
     "require-quality": tuple(QualityLevel),
+    "timing": tuple(Timing),
     "format": None,
     "baseline": None,
     "profile": None,

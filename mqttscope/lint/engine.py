@@ -118,6 +118,10 @@ class Linter:
         self.failures: Counter[str] = Counter()
         self.withheld: Counter[str] = Counter()
         """Findings that the capture is not good enough for, by rule."""
+        self.awaited: Counter[str] = Counter()
+        """Connections that ended before the time-out of a rule, while it waited for a packet of them, by rule."""
+        self.ripe: set[str] = set()
+        """Rules that have found something, or whose time-out is no longer than a connection."""
         self.dropping: set[str] = set()
         """Captures that report dropped frames."""
         self.clock_was_set = False
@@ -146,6 +150,7 @@ class Linter:
         self._damaged = checks_named(running, "check_damaged")
         self._foreign = checks_named(running, "check_foreign")
         self._readers = checks_named(running, "check_violation")
+        self._awaiting = checks_named(tuple(rule for rule in self.rules if rule.is_ours()), "awaits")
 
     def failures_told(self) -> list[str]:
         """How often rules failed: those that come with this program, and those that are made elsewhere."""
@@ -160,6 +165,11 @@ class Linter:
         if ours:
             told.append(f"rules failed {ours:,} times: this is a bug in mqttscope, and the findings are not complete")
         return told
+
+    @property
+    def pending(self) -> Counter[str]:
+        """Rules that judged nothing although they waited, since no connection lasts as long as their time-outs."""
+        return Counter({code: number for code, number in self.awaited.items() if number and code not in self.ripe})
 
     @property
     def quality(self) -> Quality:
@@ -247,6 +257,7 @@ class Linter:
             at = self._move(event, event.connection, C2S)
             if not at.history.foreign:
                 self._due(at, findings)
+                self._note_awaited(at)
                 self._run(self._closes, at, findings, event.connection)
                 self._follow("closed", event.connection, at)
             elif at.history.greeting:
@@ -433,6 +444,18 @@ class Linter:
                 if model.code == code:
                     self._moved_on(model, "due", at.connection, at)
 
+    def _note_awaited(self, at: RuleContext) -> None:
+        """Take note of the rules that still wait at the end of a connection."""
+        lasted_ns = at.timestamp_ns - at.connection.opened_ns
+        for rule, awaits in self._awaiting:
+            if lasted_ns >= rule.nanoseconds("timeout"):
+                self.ripe.add(rule.code)
+            elif rule.code not in self.ripe and at.version in rule.versions and not self._lacks(rule.needs.value, at):
+                try:
+                    self.awaited[rule.code] += bool(awaits(at))
+                except Exception as error:
+                    self._failed(rule, at, error)
+
     def _follow(self, what: str, subject: Any, at: RuleContext) -> None:
         """Move models on by something else than a packet."""
         for model in self._told[what]:
@@ -484,6 +507,7 @@ class Linter:
                     _again(known, report.field, at, raw, report=report, fault=fault)
                     touched.append(known)
                     continue
+            self.ripe.add(rule.code)
             finding = self._finding(rule, report, at, fault, statements)
             findings.append(finding)
             touched.append(finding)

@@ -9,22 +9,26 @@ from mqttscope.errors import ArgumentError
 from mqttscope.lint.catalogue import all_rules, select
 from mqttscope.lint.config import fault_of_setting
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.rule import Rule
+from mqttscope.lint.rule import Rule, Timing
 from mqttscope.lint.rule_check import faults_of_declarations
 
 
 def chosen_rules(
-    selected: Sequence[str], extended: Sequence[str], ignored: Sequence[str], given: Iterable[type[Rule] | Rule] = ()
+    selected: Sequence[str],
+    extended: Sequence[str],
+    ignored: Sequence[str],
+    given: Iterable[type[Rule] | Rule] = (),
+    timing: Timing = Timing.NORMAL,
 ) -> list[Rule]:
     """The rules that run, ready made, in the order of their codes.
 
     The names are those of ``--select``, ``--extend-select`` and ``--ignore``, and may be those of ``given``: these run
-    as well unless they are ignored, each with the settings that it has.  `UnknownRuleError` for a name that stands for
-    no rule, `ArgumentError` as `given_rules`.
+    as well unless they are ignored, each with the settings that it has; others wait as ``timing`` says.
+    `UnknownRuleError` for a name that stands for no rule, `ArgumentError` as `given_rules`.
     """
     made = {rule.code: rule for rule in given_rules(given)}
     chosen = select(selected, extended, ignored, beside={code: type(rule) for code, rule in made.items()})
-    return [made.get(code) or rule() for code, rule in chosen.items()]
+    return [made.get(code) or rule(None, timing) for code, rule in chosen.items()]
 
 
 def given_rules(given: Iterable[type[Rule] | Rule]) -> list[Rule]:

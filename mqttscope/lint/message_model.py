@@ -133,6 +133,11 @@ class Sent:
     crowded: bool = False
     """Whether there was more than is remembered."""
 
+    @property
+    def is_distinct(self) -> bool:
+        """Whether a delivery with its topic and payload is one of this message."""
+        return not (self.again or self.crowded)
+
 
 @dataclass(slots=True)
 class Topic:
@@ -190,7 +195,7 @@ class Pairing:
         if len(self.candidates) != 1:
             return None
         found = self.candidates[0]
-        return None if found.again or found.crowded else found
+        return found if found.is_distinct else None
 
 
 @dataclass(slots=True)
@@ -575,19 +580,54 @@ class Messages(Watch):
         seen: set[str] = set()
         for held in (one for some in holding for one in some.values()):
             owner = held.owner
-            if held.qos < 1 or held.granted_ns > before_ns or held.ending or held.is_shared or owner in copies:
+            if held.qos < 1 or held.granted_ns > one.timestamp_ns or held.ending or held.is_shared or owner in copies:
                 continue
             if owner in seen or (held.no_local and owner == one.publisher):
                 continue
-            seen.add(owner)
             session = sessions.get(owner)
-            if session is None or session.since_ns > before_ns or session.until_ns < now_ns:
+            if session is None or session.until_ns < now_ns:
                 continue
+            if max(held.granted_ns, session.since_ns) > before_ns and not self._is_served(one, held, session):
+                continue
+            seen.add(owner)
             if session.key is None and session.since_ns <= self.hidden_ns:
                 continue  # what could not be read may have filled its queue
             if overflowed and now_ns - overflowed.get(owner, -EXPECT_NS) < EXPECT_NS:
                 continue
             yield held, session
+
+    def _is_served(self, one: Sent, held: Held, session: KnownSession) -> bool:
+        """Whether a new subscription has brought an earlier message of this publisher and topic on this connection."""
+        for earlier in reversed(self.topics[one.topic].recent):
+            if earlier.timestamp_ns < held.granted_ns:
+                return False
+            if earlier.number < one.number and earlier.key == one.key and earlier.is_distinct:
+                for copy in earlier.copies.get(held.owner, ()):
+                    if copy.key == session.key and not copy.retained and copy.timestamp_ns > held.granted_ns:
+                        return True
+        return False
+
+    def overtaking(self, expected: Expected, key: ConnectionKey) -> Copy | None:
+        """Delivery on a connection of a later message, which the server must not send before the expected one.
+
+        Both are of one connection of the publisher, one topic and one QoS (5.0 4.6.0-6).  Of QoS 2 the later message
+        was published after the exchange of the expected one: some servers send in the order of the PUBREL packets.
+        """
+        sent, held = expected.sent, expected.held
+        known = self.topics.get(sent.topic)
+        if known is None:
+            return None
+        for later in known.recent:
+            if later.number <= sent.number or later.key != sent.key or later.qos != sent.qos:
+                continue
+            if not later.is_distinct or (sent.qos == 2 and later.timestamp_ns <= sent.accepted_ns):
+                continue
+            copies = later.copies.get(held.owner, ())
+            if len(copies) != 1 or copies[0].qos != min(sent.qos, held.qos):
+                continue
+            if copies[0].key == key and not copies[0].retained:
+                return copies[0]
+        return None
 
     # What the server sends
 

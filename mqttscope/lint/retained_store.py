@@ -22,7 +22,6 @@ from mqttscope.mqtt.topics import compile_filter
 from mqttscope.session.connection import Connection
 from mqttscope.session.history import MAX_RECENT, NEVER_NS, Message
 from mqttscope.session.matching import FAILURE, Subscribed
-from mqttscope.session.subscriptions import FLOOD_PAUSE_NS
 
 MAX_WAITING = 1_000
 """Connections of a server for which retained messages are expected."""
@@ -423,8 +422,7 @@ class RetainedStore(Watch):
         if subscribed is None or not _in_force(subscribed) or not table.complete:
             return None
         limit = min(at.client.receive_maximum, MAX_IN_FLIGHT)
-        flooded = table.flood_ns is not None and at.timestamp_ns - table.flood_ns <= FLOOD_PAUSE_NS
-        if at.server.in_flight >= limit or len(table.retained) > MAX_FLOOD or flooded:
+        if at.server.in_flight >= limit or len(table.retained) > MAX_FLOOD:
             return None
         recent = [row for row in history.server.recent if row.topic == topic]
         if any(row.timestamp_ns >= one.timestamp_ns for row in recent):
@@ -474,6 +472,10 @@ class WaitingRule(Rule):
         waiting = store.waiting.get(at.key)
         if waiting is None:
             return None
+        pauses_until_ns = at.history.subscriptions.pauses_until_ns(at.timestamp_ns)
+        if pauses_until_ns:
+            at.ask(self, pauses_until_ns)
+            return None
         asked_ns = at.timestamp_ns - self.nanoseconds("timeout")
         done_ns = memory.until_ns.get(at.key, 0)
         told = []
@@ -481,7 +483,7 @@ class WaitingRule(Rule):
             if one.timestamp_ns > asked_ns:
                 at.ask(self, one.timestamp_ns + self.nanoseconds("timeout"))
             elif one.timestamp_ns > done_ns:
-                vain = store.in_vain(topic, one, self.nanoseconds("timeout"), at)
+                vain = store.in_vain(topic, one, at.timestamp_ns - one.timestamp_ns, at)
                 found = None if vain is None else self.judge(vain, store, at)
                 if found is not None:
                     told.append(found)

@@ -15,7 +15,7 @@ import re
 import reprlib
 import traceback
 from collections.abc import Iterable, Iterator
-from enum import Flag, auto
+from enum import Flag, StrEnum, auto
 from inspect import isfunction
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
@@ -52,6 +52,20 @@ TIME_SETTINGS = frozenset(
         "tolerance_percent", "very_slow", "window",
     )
 )  # fmt: skip
+
+BRIEF: dict[str, int] = {"timeout": 1, "close_timeout": 1, "grace": 1, "tolerance": 2}
+"""Highest values, in seconds, of what rules wait for when they judge a test suite.  Servers count expiry intervals by
+clocks of whole seconds, so that a tolerance of one second would be none."""
+
+
+class Timing(StrEnum):
+    """How long rules wait, unless their settings say otherwise."""
+
+    NORMAL = "normal"
+    """As long as a real network may take."""
+    TEST = "test"
+    """As short as a test suite on one machine allows (`BRIEF`)."""
+
 
 _SCOPES = {"1": Scope.PACKET, "2": Scope.CONNECTION, "3": Scope.SESSION, "4": Scope.BROKER, "5": Scope.CONNECTION}
 
@@ -133,6 +147,8 @@ class Rule:
     """Whether a finding could be wrong where the version is only assumed."""
     settings: ClassVar[dict[str, int | float | str | list[str]]] = {}
     """Thresholds that the configuration may change (``[rules.TOP104]``), with their defaults."""
+    brief: ClassVar[dict[str, int]] = {}
+    """Settings with the timing of tests that do not follow from `BRIEF`."""
     reads_findings: ClassVar[bool] = False
     """Whether it judges what becomes of the violations that other rules find (`History.reported`).  The engine runs
     those rules for it also where they are not selected, and keeps what they find to itself."""
@@ -148,9 +164,9 @@ class Rule:
     bad: ClassVar[list[Conversation]]
     """Conversations in which this rule finds exactly what is marked."""
 
-    def __init__(self, settings: dict[str, Any] | None = None) -> None:
+    def __init__(self, settings: dict[str, Any] | None = None, timing: Timing = Timing.NORMAL) -> None:
         self.is_timed = not TIME_SETTINGS.isdisjoint(self.settings)
-        self.set = {**self.settings, **(settings or {})}
+        self.set = {**self.settings, **self.timed(timing), **(settings or {})}
 
     def __init_subclass__(cls) -> None:
         if cls.severities and isinstance(cls.severities, tuple) and not hasattr(cls, "severity"):
@@ -215,6 +231,10 @@ class Rule:
         """Judge a connection at its end: what never came."""
         raise NotImplementedError
 
+    def awaits(self, at: RuleContext) -> bool:
+        """Whether a packet is still to come at the end of a connection, for rules with a ``timeout``."""
+        raise NotImplementedError
+
     def sum_up(self, clients: str, names: str) -> str:
         """The message of the one finding of a run, for rules with ``once``: the number of clients, some of them."""
         raise NotImplementedError
@@ -251,6 +271,14 @@ class Rule:
             for identifier, where in self.statements.get(version, {}).items()
             if not where or any(_applies(one, sender, packet_type, field) for one in where.split(","))
         ]
+
+    @classmethod
+    def timed(cls, timing: Timing) -> dict[str, Any]:
+        """Settings that a timing changes; the times of rules made elsewhere are their own affair."""
+        if timing is Timing.NORMAL or not cls.is_ours():
+            return {}
+        waits = {name: most for name, most in BRIEF.items() if float(cls.settings.get(name, 0)) > most}  # type: ignore[arg-type]
+        return {**waits, **cls.brief}
 
     @classmethod
     def implements(cls, name: str) -> bool:

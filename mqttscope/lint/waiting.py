@@ -116,6 +116,9 @@ class AnswerRule(Rule):
             at.ask(self, at.timestamp_ns + self.nanoseconds("timeout") // SLICES)
         return None
 
+    def awaits(self, at: RuleContext) -> bool:
+        return any(True for debtor in (C2S, S2C) for _ in self.owed(at, debtor))
+
     def check_due(self, connection: Connection, at: RuleContext) -> Iterator[Report]:
         """Look at what is as old as the time-out, and wait on while anything is owed."""
         memory: Waiting = at.memory(self)

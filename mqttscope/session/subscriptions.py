@@ -354,7 +354,13 @@ class Subscriptions:
         """Whether a retained message that comes now may still belong to the last SUBSCRIBE."""
         if self.subscribed_ns is not None and timestamp_ns - self.subscribed_ns <= FLOOD_START_NS:
             return True
-        return self.flood_ns is not None and timestamp_ns - self.flood_ns <= FLOOD_PAUSE_NS
+        return self.pauses_until_ns(timestamp_ns) > 0
+
+    def pauses_until_ns(self, timestamp_ns: int) -> int:
+        """Until when more of the retained messages may come that have come so far; 0 where that time is over."""
+        if self.flood_ns is None or timestamp_ns - self.flood_ns > FLOOD_PAUSE_NS:
+            return 0
+        return self.flood_ns + FLOOD_PAUSE_NS + 1
 
     def unreadable(self, *, request: bool) -> None:
         """A SUBSCRIBE or UNSUBSCRIBE, or an answer to one, could not be read."""

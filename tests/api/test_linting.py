@@ -16,7 +16,9 @@ from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.rule import Findings as Reports
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.packets import Publish
+from tests.cli.made import write_capture
 from tests.cli.running import capture, invoke
+from tests.lint.lint_help import steps_of
 
 VIOLATIONS = capture("planted-violations")
 
@@ -181,3 +183,13 @@ def test_errors_of_captures_are_values_beside_the_findings(tmp_path: Path) -> No
 def test_servers_are_compared_as_captures_name_them() -> None:
     (found,) = read_servers(["[fd00:0::1]:01883"])
     assert found == "[fd00::1]:1883"
+
+
+def test_timing_of_a_test_suite(tmp_path: Path) -> None:
+    lost = "opened; > publish a hot qos=1 id=1; < ack; +3 > fin"
+    path = write_capture(tmp_path / "short.pcapng", *steps_of(lost))
+
+    assert mqttscope.lint(path).pending == {"ACK515": 1}
+    assert "ACK515" in mqttscope.lint(path, timing="test").by_rule
+    with pytest.raises(mqttscope.ArgumentError, match="timing is 'fast', which is none of normal, test"):
+        mqttscope.lint(path, timing="fast")

@@ -21,6 +21,7 @@ from mqttscope.report.findings.shown import make_reporter
 from tests.capture.doubled import recorded, write
 from tests.cli.made import Properties, Publish, client, closes, on, opened, server, site, write_capture
 from tests.cli.running import Done, capture, invoke
+from tests.lint.lint_help import steps_of
 
 FAILING, CLEAN = capture("failing-device"), capture("v311-qos")
 NO_STATISTICS = ("sarif", "junit", "github", "gitlab", "markdown")
@@ -851,3 +852,41 @@ def test_what_waits_for_the_name_of_its_client_is_bounded(tmp_path: Path, monkey
     left = len(everything.lines) - len(result.lines)
     assert left > 0
     assert f"limit: {left} finding" in result.err
+
+
+UNDELIVERED = (
+    "@1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened; +2 > publish a first qos=1 id=1; < puback 1",
+    "@1 < publish a first qos=1 id=1; @1 > puback 1; > publish a second qos=1 id=2; < puback 2",
+    "+3 @1 > pingreq; @1 < pingresp; @1 > fin",
+)
+
+
+def test_timing_of_tests_shortens_what_rules_wait_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = write_capture(tmp_path / "short.pcapng", *steps_of(*UNDELIVERED))
+    hint = "1 rule about missing packets judged nothing (DLV410): no connection lasts as long as its time-out"
+
+    assert f"{hint} (--timing test shortens them)" in run(path, "--select", "DLV410").text
+    summary = document(path, "--select", "DLV410")["summary"]
+    assert (summary["timing"], summary["pending"]) == ("normal", {"DLV410": 1})
+
+    short = document(path, "--timing", "test")
+    assert codes(short["findings"]) == {"DLV410"}
+    assert (short["summary"]["timing"], short["summary"]["pending"]) == ("test", {})
+    assert run(path, "--timing", "test").text.splitlines()[-1].endswith("rules; timing test")
+    monkeypatch.setenv("MQTTSCOPE_TIMING", "test")
+    assert codes(document(path)["findings"]) == {"DLV410"}
+    assert not codes(document(path, "--timing", "normal")["findings"])
+
+
+def test_settings_of_a_rule_win_over_the_timing(tmp_path: Path) -> None:
+    path = write_capture(tmp_path / "short.pcapng", *steps_of(*UNDELIVERED))
+    configure(tmp_path, '[lint]\ntiming = "test"\n')
+    assert codes(document(path)["findings"]) == {"DLV410"}
+    configure(tmp_path, '[lint]\ntiming = "test"\n[rules.DLV410]\ntimeout = 30\n')
+    assert not codes(document(path)["findings"])
+
+    shown = json.loads(run("--show-settings", "--format", "json").out)
+    assert shown["timing"] == "test"
+    settings = {one["rule"]: one["settings"] for one in shown["rules"]}
+    assert (settings["DLV410"], settings["SES411"]) == ({"timeout": 30}, {"timeout": 1})
+    assert "timing: test" in run("--show-settings").text.splitlines()

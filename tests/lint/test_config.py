@@ -49,6 +49,7 @@ def test_an_empty_file_says_nothing() -> None:
         ("[lint]\nrequire-packets = true", "not a number of packets"),
         ("[lint]\nrequire-packets = 1.5", "not a number of packets"),
         ('[lint]\nmin-severity = "bad"', "lint.min-severity is 'bad', not one of error, warning, info"),
+        ('[lint]\ntiming = "fast"', "lint.timing is 'fast', not one of normal, test"),
         ("[lint]\nsuppress = 1", r"\[\[lint.suppress\]\]"),
         ('[[lint.suppress]]\nreason = "x"', "entry 1 names no rules"),
         ('[[lint.suppress]]\nrules = ["PUB209"]', "entry 1 has no reason"),

@@ -39,7 +39,7 @@ from mqttscope.net.frame import CaptureDrops
 from mqttscope.session.connection import Connection
 from tests.dissect.talk import Talk
 from tests.each import each
-from tests.lint.lint_help import lint, linted
+from tests.lint.lint_help import lint, linted, steps_of, talked
 
 LOGIN = encode(Connect(client_identifier="dev-7", user_name="ford", password=b"Xyzzy-Plugh"), V3_1_1)
 DAMAGED = LOGIN.replace(b"\x00\x04ford", b"\x00\x34ford")
@@ -413,3 +413,40 @@ def test_faults_of_one_list_are_one_finding() -> None:
 def _length(value: int) -> bytes:
     """A Variable Byte Integer of two bytes."""
     return bytes((value & 0x7F | 0x80, value >> 7))
+
+
+NO_ANSWER = {"ACK515": 1, "KAL504": 1, "SUB519": 1}
+LOST = "@1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened; +2 > publish a first qos=1 id=1; < puback 1"
+
+
+@each(
+    "line, timeout, pending",
+    [
+        (f"{LOST}; +3 @1 > fin", 30, {"DLV410": 1}),
+        (f"{LOST}; +3 @1 > fin", 5, {}),
+        (f"{LOST}; @1 < publish a first qos=1 id=1; @1 > puback 1; +3 @1 > fin", 30, {}),
+        (f"{LOST}; +3 @1 > fin; +40 > fin; @2 opened", 30, {}),
+        (f"{LOST}; @1 lost < publish a first qos=1 id=1; @1 > puback 1; +3 @1 > fin", 30, {}),
+        ("opened; > publish a first qos=1 id=1; > pingreq; > subscribe 2 a:0; > fin", 30, NO_ANSWER),
+        ("opened; > publish a first qos=1 id=1; < puback 1; > pingreq; < pingresp; > fin", 30, {}),
+        ("> connect; < ack; > fin", 30, {"CON527": 1}),
+    ],
+)
+def test_rules_that_wait_longer_than_connections_last(line: str, timeout: int, pending: dict[str, int]) -> None:
+    """The time-out may have run out, nothing may be missing, or bytes that hide it may be lost."""
+    waiting = ("DLV410", "ACK515", "KAL504", "SUB519", "CON527")
+    linter = Linter([all_rules()[code]({"timeout": timeout}) for code in waiting], strict=True)
+    found = [one for event in dissect_segments(talked(*steps_of(line))) for one in linter.feed(event)]
+
+    assert dict(linter.pending) == pending
+    assert not found or timeout == 5
+
+
+def test_a_rule_that_has_found_something_is_not_pending() -> None:
+    lost = f"{LOST}; @1 < publish a first qos=1 id=1; @1 > puback 1; > publish a second qos=1 id=2; < puback 2"
+    later = "> publish a third qos=1 id=3; < puback 3; @1 < publish a third qos=1 id=2; @1 > puback 2; @1 > disconnect"
+    linter = Linter([all_rules()["DLV410"]()], strict=True)
+    found = [one for event in dissect_segments(talked(*steps_of(lost, later))) for one in linter.feed(event)]
+
+    assert [one.rule for one in found] == ["DLV410"]
+    assert not linter.pending

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import client, opened
 from mqttscope.lint.finding import Report, Scope, Severity
@@ -17,6 +18,7 @@ from mqttscope.lint.rule import (
     Findings,
     Needs,
     Rule,
+    Timing,
     WrongReturnError,
     packet_name,
     reports_of,
@@ -24,6 +26,7 @@ from mqttscope.lint.rule import (
 )
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Pingreq, Publish
+from tests.each import each
 from tests.lint.lint_help import lint, talked
 
 
@@ -220,3 +223,32 @@ def test_what_a_rule_has_raised_is_told_with_its_file_where_it_is_made_elsewhere
     assert told_failure(Cites, ValueError("odd")) == f"ValueError: odd ({__file__}, line {line})"
     assert told_failure(Plain, ValueError("odd")) == f"ValueError: odd ({__name__})"
     assert "test_rule.py" not in told(Rule)
+
+
+@each(
+    "code, brief",
+    [
+        ("DLV410", {"timeout": 1}),
+        ("AUT507", {"timeout": 1, "close_timeout": 1}),
+        ("SES303", {"tolerance": 2}),
+        ("RET411", {"grace": 1, "window": 2}),
+        ("RET202", {"window": 1}),
+        ("DLV205", {"window": 60}),
+        ("CON530", {"timeout": 60}),
+        ("KAL503", {"tolerance_percent": 10, "grace": 5}),
+    ],
+)
+def test_rules_wait_less_for_a_test_suite(code: str, brief: dict[str, int]) -> None:
+    """Some times are not those that a rule waits for a network: how far it looks back, what a program may choose."""
+    rule = all_rules()[code]
+
+    assert rule(None, Timing.TEST).set == {**rule.settings, **brief}
+    assert rule(None).set == rule.settings
+    name = next(iter(brief))
+    assert rule({name: 7}, Timing.TEST).set == {**rule.settings, **brief, name: 7}
+
+
+def test_the_times_of_rules_made_elsewhere_are_left_alone() -> None:
+    own = made(code="OWN217", settings={"timeout": 30})
+
+    assert own(None, Timing.TEST).set == {"timeout": 30}

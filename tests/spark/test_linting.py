@@ -21,9 +21,11 @@ from mqttscope.mqtt.packets import Pingreq, Pingresp
 from mqttscope.spark.linting import judge
 from tests.cli.made import client, closes, on, opened, server, site, write_capture
 from tests.cli.running import Done, capture, invoke
+from tests.cli.test_lint import UNDELIVERED
 from tests.cli.test_lint_quality import INSIDE, OUTSIDE, written
 from tests.conftest import ROOT
 from tests.each import some
+from tests.lint.lint_help import steps_of
 from tests.spark.collection import collection
 from tests.spark.troubled import troubled
 
@@ -177,3 +179,12 @@ def test_what_captures_lack_is_the_same(same: Same, tmp_path: Path) -> None:
         shortfalls = json.loads(found.out)["summary"]["shortfalls"]
         assert len(shortfalls) == (len(INSIDE) if level == "usable" else len(paths))
         assert found.code == 3
+
+
+def test_timing_and_rules_that_wait_longer_than_connections_last(same: Same, tmp_path: Path) -> None:
+    path = write_capture(tmp_path / "short.pcapng", *steps_of(*UNDELIVERED, "> publish a third qos=1 id=3; > fin"))
+    waits = same(path, "--format", "json")
+    finds = same(path, "--format", "json", "--timing", "test")
+
+    assert json.loads(waits.out)["summary"]["pending"] == {"ACK515": 1, "DLV410": 1}
+    assert b"DLV410" in finds.out

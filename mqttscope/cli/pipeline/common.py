@@ -121,6 +121,7 @@ class RowOptions:
     rules: shared.RuleOptions = group(shared.RuleOptions)
     profile: str | None = shared.profile_option()
     complete: tuple[str, ...] = shared.complete_option()
+    timing: str | None = shared.timing_option()
     configuration: shared.ConfigurationOptions = group(shared.ConfigurationOptions)
 
     def lake(self, extra: str = "lake") -> LakeOptions:
@@ -129,7 +130,8 @@ class RowOptions:
         from mqttscope.cli.spark_session import packages_needed
 
         judging = shared.JudgingOptions(
-            rules=self.rules, profile=self.profile, complete=self.complete, configuration=self.configuration
+            rules=self.rules, profile=self.profile, complete=self.complete, timing=self.timing,
+            configuration=self.configuration,
         )  # fmt: skip
         found = resolve(judging, protocol=self.protocol, may_be_none=True)
         with packages_needed("tables need", extra):

@@ -11,7 +11,7 @@ from mqttscope.lint.engine import InternalError
 from mqttscope.lint.finding import Confidence, Finding, Severity
 from mqttscope.lint.gate import Entry, Suppression
 from mqttscope.lint.quality import Quality, QualityLevel, Shortfall
-from mqttscope.lint.rule import Rule
+from mqttscope.lint.rule import Rule, Timing
 from mqttscope.mqtt.constants import Direction
 from mqttscope.report.numbers import plural
 from mqttscope.report.style import Painter, Wrapped
@@ -54,11 +54,14 @@ class Summary:
     """Findings that are suppressed, by the kind of their suppression."""
     withheld: Counter[str] = field(default_factory=Counter)
     """Findings that the captures are not good enough for, by rule."""
+    pending: Counter[str] = field(default_factory=Counter)
+    """Connections that ended while a rule waited, by rule, of rules whose time-outs no connection lasted for."""
     quality: Quality = field(default_factory=Quality)
     internal_errors: list[InternalError] = field(default_factory=list)
     fixed: list[Entry] = field(default_factory=list)
     """Entries of the baseline that are not seen any more."""
     profile: str | None = None
+    timing: Timing = Timing.NORMAL
     packets: int | None = None
     """MQTT packets that were judged, ``None`` where nobody counted."""
     spoken: set[str] | None = None
@@ -226,6 +229,8 @@ def sentences(summary: Summary) -> list[tuple[str, str]]:
         first += f"; {suppressed.total():,} suppressed ({kinds})"
     if summary.profile:
         first += f"; profile {summary.profile}"
+    if summary.timing is not Timing.NORMAL:
+        first += f"; timing {summary.timing}"
     if summary.counts.total() or suppressed.total() or not summary.nothing:
         told.append((first, _worst(summary)))
     if summary.withheld.total():
@@ -234,6 +239,8 @@ def sentences(summary: Summary) -> list[tuple[str, str]]:
         more = f", {len(rows) - MAX_LISTED} more" if len(rows) > MAX_LISTED else ""
         count = plural(summary.withheld.total(), "possible finding")
         told.append((f"{count} not shown: the capture lacks what they need: {named}{more}", "note"))
+    if summary.pending:
+        told.append((_pending(summary), "note"))
     quality = summary.quality.sentences(summary.required_quality)
     if quality:
         told.append((f"quality of the capture: {'; '.join(quality)}", "note"))
@@ -251,6 +258,18 @@ def sentences(summary: Summary) -> list[tuple[str, str]]:
     if summary.truncated:
         told.append(("a capture could not be read to its end: findings may be missing", "error"))
     return told
+
+
+def _pending(summary: Summary) -> str:
+    """The sentence about rules that wait for longer than the connections last."""
+    codes = sorted(summary.pending)
+    more = f", {len(codes) - MAX_LISTED} more" if len(codes) > MAX_LISTED else ""
+    judging = (
+        f"{plural(len(codes), 'rule')} about missing packets judged nothing ({', '.join(codes[:MAX_LISTED])}{more})"
+    )
+    whose = "its time-out" if len(codes) == 1 else "their time-outs"
+    hint = "" if summary.timing is Timing.TEST else " (--timing test shortens them)"
+    return f"{judging}: no connection lasts as long as {whose}{hint}"
 
 
 def _worst(summary: Summary) -> str:

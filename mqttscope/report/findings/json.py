@@ -11,6 +11,7 @@ from typing import Any
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.gate import Entry
 from mqttscope.lint.quality import Quality, QualityLevel
+from mqttscope.lint.rule import Timing
 from mqttscope.report import documents as doc
 from mqttscope.report.base import Sink, View
 from mqttscope.report.findings.base import ORDER, Summary
@@ -52,8 +53,9 @@ SUMMARY = doc.record({
     "findings": _BY_SEVERITY.at("counts"), "counting": doc.maybe(_BY_SEVERITY).at("failing"),
     "hidden": doc.COUNT.at(lambda summary: summary.hidden.total()), "packets": doc.maybe(doc.COUNT),
     "nothing": doc.unless_empty(doc.TEXT), "suppressed": doc.by_name(doc.COUNT), "withheld": doc.by_name(doc.COUNT),
-    "captures": doc.each(doc.NAME), "rules": doc.each(doc.TEXT.at("code")), "profile": doc.maybe(doc.TEXT),
-    "truncated": doc.BOOL, "quality": _QUALITY, "required_quality": doc.maybe(doc.word(QualityLevel)),
+    "pending": doc.by_name(doc.COUNT), "captures": doc.each(doc.NAME), "rules": doc.each(doc.TEXT.at("code")),
+    "profile": doc.maybe(doc.TEXT), "timing": doc.word(Timing), "truncated": doc.BOOL, "quality": _QUALITY,
+    "required_quality": doc.maybe(doc.word(QualityLevel)),
     "shortfalls": doc.each(doc.record({"capture": doc.NAME, "causes": doc.each(doc.TEXT)})),
     "fixed": doc.each(doc.mapping(doc.NAME).at(Entry.as_json)), "internal_errors": doc.each(FAILURE),
 })  # fmt: skip

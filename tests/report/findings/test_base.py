@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.quality import QualityLevel, Shortfall
+from mqttscope.lint.rule import Timing
 from mqttscope.report.base import View
 from mqttscope.report.findings import base
 from mqttscope.report.findings.base import Summary
@@ -78,6 +79,9 @@ def test_everything_is_said() -> None:
 
 
 ERROR, NOTES = Counter({Severity.ERROR: 1}), Counter({Severity.INFO: 4})
+ONE, MANY = "1 rule about missing packets judged nothing", "12 rules about missing packets judged nothing"
+SHORT = "no connection lasts as long as"
+HINT, TEN = " (--timing test shortens them)", ", ".join(f"ACK{number}" for number in range(500, 510))
 HIDDEN = clean(counts=NOTES, hidden=NOTES)
 COUNTING = clean(counts=NOTES, hidden=NOTES, failing=NOTES, fail_on=Severity.INFO, hidden_failing=4)
 
@@ -91,6 +95,14 @@ COUNTING = clean(counts=NOTES, hidden=NOTES, failing=NOTES, fail_on=Severity.INF
         (HIDDEN, ["4 notes by 3 rules; 4 not shown (--min-severity)"]),
         (COUNTING, ["4 notes (4 count) by 3 rules; 4 not shown (--min-severity, of which 4 count)"]),
         (unreadable(), []),
+        (
+            clean(pending=Counter(ACK515=2)),
+            ["no findings by 3 rules", f"{ONE} (ACK515): {SHORT} its time-out{HINT}"],
+        ),
+        (
+            clean(pending=Counter({f"ACK{number}": 1 for number in range(500, 512)}), timing=Timing.TEST),
+            ["no findings by 3 rules; timing test", f"{MANY} ({TEN}, 2 more): {SHORT} their time-outs"],
+        ),
     ],
 )
 def test_the_last_lines(end: Summary, told: list[str]) -> None:

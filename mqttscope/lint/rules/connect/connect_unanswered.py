@@ -68,6 +68,9 @@ class ConnectUnanswered(Rule):
             overdue=True,
         )
 
+    def awaits(self, at: RuleContext) -> bool:
+        return at.history.connect_sent is not None and self._waits(at.connection, at)
+
     def check_close(self, connection: Connection, at: RuleContext) -> Findings:
         """A silent refusal."""
         sent, connect = at.history.connect_sent, at.history.connect

@@ -24,6 +24,7 @@ class NoConnectTimeout(Rule):
     sender = S2C
     version_matters = False
     settings = {"timeout": 60}
+    brief = {"timeout": 60}  # a server may wait for long
 
     good = examples("""
         in time

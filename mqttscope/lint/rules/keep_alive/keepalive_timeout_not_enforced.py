@@ -43,6 +43,7 @@ class KeepaliveTimeoutNotEnforced(Rule):
     sender = S2C
     needs = Needs.OPENING | Needs.WHOLE
     settings = {"tolerance_percent": 10, "grace": 5}
+    brief = {"grace": 5}  # servers look at it every few seconds
     Memory = Silence
 
     # A client that is silent for so long is in the wrong itself, unless it has taken leave or is gone.

@@ -84,6 +84,9 @@ class PingreqUnanswered(PingRule):
             opened 3.1; > pingreq; < pingresp; +30 > pingreq; < ack; @1 opened client=c2; +50 @1 > fin !
     """)
 
+    def awaits(self, at: RuleContext) -> bool:
+        return waits(at.memory(self), at)
+
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
         """Look whether the answer has come."""
         ping: Ping = at.memory(self)

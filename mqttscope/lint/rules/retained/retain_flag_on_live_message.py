@@ -28,6 +28,7 @@ class RetainFlagOnLiveMessage(Rule):
     when = "retain"
     needs = ALL_SUBSCRIPTIONS | Needs.WHOLE_SENDER
     settings = {"window": 30}
+    brief = {"window": 1}
 
     good = examples("""
         a retained message, then live ones

@@ -18,6 +18,9 @@ class UnansweredRequestRule(Rule):
     request: ClassVar[str]
     answer: ClassVar[str]
 
+    def awaits(self, at: RuleContext) -> bool:
+        return any(exchange.kind == self.request for exchange in at.client.exchanges.values())
+
     def check_close(self, connection: Connection, at: RuleContext) -> Iterator[Report]:
         """The requests that are still open."""
         if at.history.subscriptions.unread_answers:
