@@ -125,7 +125,7 @@ class Connections:
 def slim(connection: Connection) -> Connection:
     """A connection without what judging and exchanges need of it."""
     made = copy(connection)
-    made.history = made.alarm = None
+    made.history = made.alarm = made.acknowledgments = None
     made.details = dict(connection.details)
     made.client_side, made.server_side = _counts(connection.client_side), _counts(connection.server_side)
     return made
