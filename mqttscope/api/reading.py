@@ -144,7 +144,7 @@ class Reading:
         yield from self._compared(found) if (several or fast_path) and not self.deduplicate else found
 
     def acknowledgments(self) -> Acknowledgments | None:
-        """What reads the captures a second time for the acknowledgments of TCP; ``None`` if one can be read only once."""
+        """Reads the captures again for the acknowledgments of TCP; ``None`` if one of them can be read only once."""
         names = [name for name in find_captures(self.captures) if isinstance(name, str)]
         if STDIN in self.captures or not all(map(os.path.isfile, names)):
             return None

@@ -23,6 +23,7 @@ from mqttscope.net.flows import FlowTable
 from mqttscope.net.frame import CaptureNotice, FlowIdentity
 from mqttscope.net.reassembly import HalfStream
 from mqttscope.net.segment import ACK, FIN, Segment, endpoints
+from mqttscope.net.tap_views import COPY_NS
 from mqttscope.session.connection import C2S, Connection
 
 MAX_FLOWS: Final = 100_000
@@ -64,6 +65,8 @@ class AcknowledgedStream:
     answered_ns: int | None = None
     """Time of the receiver's last segment with ACK, whatever it acknowledged."""
     answered_at: Place = ("", 0)
+    answer: tuple[int, int, int] = -1, -1, 0
+    """Its sequence number, what it acknowledged, and its flags."""
     copies: int = 0
     """Segments of the receiver that were captured twice."""
 
@@ -231,10 +234,13 @@ class Acknowledgments:
         _, half, peer, from_initiator = entry
         stream = flow.responder if from_initiator else flow.initiator
         stream.acknowledge(peer, segment)
-        is_copy, stream.copies = half.copied_segments != stream.copies, half.copied_segments
+        answer, now_ns = (segment.sequence, segment.acknowledgment, segment.flags), segment.timestamp_ns
+        # An empty segment that comes again at once may be a copy that the table does not recognize.
+        is_again = not segment.payload and answer == stream.answer and now_ns - (stream.answered_ns or 0) <= COPY_NS
+        is_copy, stream.copies = is_again or half.copied_segments != stream.copies, half.copied_segments
         if is_copy or not segment.flags & ACK:
             return
-        stream.answered_ns, stream.answered_at = segment.timestamp_ns, (segment.capture, segment.frame)
+        stream.answered_ns, stream.answered_at, stream.answer = now_ns, (segment.capture, segment.frame), answer
         if segment.flags & FIN and stream.waiting_at_fin is None:
             stream.waiting_at_fin = dict(stream.waiting)
 
