@@ -125,4 +125,4 @@ def test_packets_that_were_never_acknowledged_have_a_sign_and_a_legend() -> None
     assert "├─ ✗ ③ PINGREQ ─" in lines[3]
     assert legend == "✗ never acknowledged by TCP"
     assert shown(Ladder, acknowledged(), width=80, unicode=False)[-1] == "x never acknowledged by TCP"
-    assert "acknowledged" not in "".join(shown(Ladder, handshakes(), width=80))
+    assert "never acknowledged" not in "".join(shown(Ladder, handshakes(), width=80))
