@@ -11,7 +11,7 @@ import json
 import re
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import orjson
 
@@ -41,9 +41,6 @@ from mqttscope.secrets.packets import DISGUISED, hides_payload
 from mqttscope.secrets.values import without_names_of, without_tokens_of
 from mqttscope.session.capture_time import captured
 from mqttscope.session.connection import Connection
-
-if TYPE_CHECKING:
-    from mqttscope.report.jsonl_decoded import DecodedLines
 
 __all__ = ["SCHEMA", "AcknowledgedLines", "JsonLines", "dumps", "harmless"]
 
@@ -255,17 +252,18 @@ class JsonLines:
 class AcknowledgedLines:
     """Writes lines with ``tcp_acknowledged`` for each packet: a class of its own, so that other lines cost no more."""
 
-    def __init__(self, lines: JsonLines | DecodedLines) -> None:
-        self._lines = lines
+    def __init__(self, sink: Sink, line: Callable[[Event], str | None]) -> None:
+        """``line`` makes the line of an event."""
+        self.sink, self._line = sink, line
 
     def feed(self, event: Event) -> None:
         """Write one event."""
-        line = self._lines.line(event)
+        line = self._line(event)
         if line is None:
             return
         if isinstance(event, PacketEvent | MalformedEvent):
             line = f'{line[:-2]},"tcp_acknowledged":{dumps_text(tcp_acknowledged(event))}}}\n'
-        self._lines.sink.write(harmless(line.encode()))
+        self.sink.write(harmless(line.encode()))
 
     def close(self) -> None:
         """Nothing waits to be written."""

@@ -326,7 +326,7 @@ def test_lines_are_gathered_only_where_nobody_waits_for_them() -> None:
 
 def test_lines_may_have_what_tcp_acknowledged() -> None:
     sink = Lines()
-    lines = AcknowledgedLines(JsonLines(sink))
+    lines = AcknowledgedLines(sink, JsonLines(sink).line)
     for event in acknowledged():
         lines.feed(event)
     lines.close()
