@@ -191,6 +191,7 @@ def real() -> set[str]:
     """All keys that commands write for the captures of the project, and for every case of the decoder."""
     lines = [line for path in CAPTURES for line in inspected(path, "--payload-limit", "1000").lines]
     lines += invoke("inspect", "no.pcap", "--format", "jsonl").lines
+    lines += invoke("inspect", CAPTURES[0], "--format", "jsonl", "--filter", "tcp_acknowledged").lines
     for version in ("3.1", "3.1.1", "5.0"):
         raw = "\n".join(case.raw.hex() for case in CASES if case.version.text == version)
         lines += invoke("decode", "-", "--mqtt-version", version, "--format", "jsonl", given=raw.encode()).lines

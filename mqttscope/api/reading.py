@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from mqttscope import arguments
 from mqttscope.capture import open_capture
-from mqttscope.capture.files import STDIN
+from mqttscope.capture.files import STDIN, find_captures
 from mqttscope.capture.pcap import FrameSink
 from mqttscope.dissect import CaptureOrder, Dissector, FastPath, Options, segments
+from mqttscope.dissect.acknowledgments import Acknowledgments
 from mqttscope.dissect.options import MQTT, TLS, WEBSOCKET
 from mqttscope.errors import ArgumentError, MqttscopeError
 from mqttscope.events import ConnectionClosed, ConnectionOpened, Event, MalformedEvent, PacketEvent
@@ -141,6 +142,13 @@ class Reading:
         found = self._until_secrets(items) if self.keys is None else self._joined(self.keys, items)
         several = len(self.captures) > 1 or not (list(self.captures) == [STDIN] or os.path.isfile(self.captures[0]))
         yield from self._compared(found) if (several or fast_path) and not self.deduplicate else found
+
+    def acknowledgments(self) -> Acknowledgments | None:
+        """Reads the captures again for the acknowledgments of TCP; ``None`` if one of them can be read only once."""
+        names = [name for name in find_captures(self.captures) if isinstance(name, str)]
+        if STDIN in self.captures or not all(map(os.path.isfile, names)):
+            return None
+        return Acknowledgments(self._segments(*self._frames()), verify_checksums=self._verify_checksums)
 
     def _compared(
         self, items: Iterator[Segment | CaptureNotice | Decrypted]

@@ -29,7 +29,7 @@ from mqttscope.browse.rows import RowKind
 from mqttscope.browse.selection import Search, Selection
 from mqttscope.capture.write import write_file
 from mqttscope.errors import MqttscopeError
-from mqttscope.filter import Filter, FilterError
+from mqttscope.filter import ACKNOWLEDGED, Filter, FilterError
 from mqttscope.filter import compile as compile_filter
 from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
@@ -517,10 +517,14 @@ class Browser(App[None]):
     def filter_by(self, text: str) -> None:
         """Show only what matches an expression; all where it is empty."""
         try:
-            self.wanted = compile_filter(text, self.view.payloads) if text else None
+            wanted = compile_filter(text, self.view.payloads) if text else None
         except FilterError as error:
             self.say(escape(error.message))
             return
+        if wanted is not None and ACKNOWLEDGED in wanted.asked:
+            self.say(f"{ACKNOWLEDGED} is known in reports of inspect alone")
+            return
+        self.wanted = wanted
         if self.wanted is not None:
             self.wanted.start_ns = self.index.first_ns
         self._select()

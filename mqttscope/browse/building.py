@@ -14,12 +14,14 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import BinaryIO, Final, Protocol, cast
 
 from mqttscope.browse.index import Index
 from mqttscope.capture.files import STDIN
 from mqttscope.capture.read import may_be_compressed
 from mqttscope.dissect import Dissector, FastPath, dissect_segments
+from mqttscope.dissect.acknowledgments import Acknowledgments
 from mqttscope.errors import MqttscopeError
 from mqttscope.events import Event, PacketEvent
 from mqttscope.lint.engine import Linter
@@ -244,10 +246,17 @@ class Builder(Filling):
         *,
         linter: Linter | None = None,
         gate: Gate | None = None,
+        acknowledgments: Acknowledgments | None = None,
     ) -> None:
-        """``gate``: findings that it hides or suppresses are left out."""
+        """``gate``: findings that it hides or suppresses are left out.
+
+        ``acknowledgments``: reads the captures again when the index is complete, so that packets show what TCP did.
+        """
         super().__init__()
         self.index = index
+        self._acknowledgments = index.acknowledgments = acknowledgments
+        if acknowledgments is not None:
+            acknowledgments.reads_ahead = False
         self.dissector = dissector
         self.skipped: Counter[str] = Counter()
         self.frame = 0
@@ -282,6 +291,14 @@ class Builder(Filling):
             if verdict.shown and verdict.suppression is None:
                 row = None if finding.packet is None else self.index.rows.of_packet(finding.packet)
                 self.index.note(row, finding)
+
+    def _run(self) -> None:
+        super()._run()
+        acknowledgments = self._acknowledgments
+        with suppress(Stopped, OSError):
+            while acknowledgments is not None and not acknowledgments.is_done:
+                self.look()
+                acknowledgments.read(LOOK_EVENTS)
 
     def _items(self, items: Iterable[Item]) -> Iterator[Item]:
         for item in items:

@@ -35,7 +35,7 @@ from mqttscope.lint.finding import Finding
 from mqttscope.mqtt import Connect, ControlPacket, Direction, Malformed, PacketType, ProtocolVersion, Publish, decode
 from mqttscope.net.frame import CaptureError
 from mqttscope.session.capture_time import captured
-from mqttscope.session.connection import C2S, S2C, Connection
+from mqttscope.session.connection import C2S, S2C, AcknowledgmentLookup, Connection
 from mqttscope.session.inflight import Exchange, Side
 
 VERSIONS: Final = tuple(ProtocolVersion)
@@ -125,7 +125,7 @@ class Connections:
 def slim(connection: Connection) -> Connection:
     """A connection without what judging and exchanges need of it."""
     made = copy(connection)
-    made.history = made.alarm = None
+    made.history = made.alarm = made.acknowledgments = None
     made.details = dict(connection.details)
     made.client_side, made.server_side = _counts(connection.client_side), _counts(connection.server_side)
     return made
@@ -183,6 +183,8 @@ class Index:
         self.findings = FoundRows(spool)
         self.captures: list[str] = []
         self._numbers: dict[str, int] = {}
+        self.acknowledgments: AcknowledgmentLookup | None = None
+        """Answers whether TCP acknowledged packets; ``None`` if nobody knows."""
         self.packets = 0
         """Packets so far, malformed ones included."""
         self.first_ns = 0
@@ -408,6 +410,7 @@ class Index:
         if known is not None and key[1] < 0:
             return known
         made = self.connections[number]
+        made.acknowledgments = self.acknowledgments
         if row.kind <= RowKind.DISCARDED and row.kind != RowKind.OPENED:
             made.version = VERSIONS[row.flags // VERSION & 3]
             made.version_known = bool(row.flags & VERSION_KNOWN)

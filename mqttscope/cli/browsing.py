@@ -305,7 +305,10 @@ def _show(
     dissector = Dissector(options) if reading is None else reading.dissector(options)
     spool, files = TemporarySpool(), CaptureFiles()
     segments_of = source(dissector)
-    builder = Builder(Index(spool, files), files, segments_of, dissector, linter=linter, gate=gate)
+    builder = Builder(
+        Index(spool, files), files, segments_of, dissector, linter=linter, gate=gate,
+        acknowledgments=None if reading is None else reading.acknowledgments(),
+    )  # fmt: skip
     if isinstance(segments_of, LiveSource):
         segments_of.feed = builder.feed
     opened = Opened(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from mqttscope.cli import advice
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE
 from mqttscope.cli.options import FileOptions, ProtocolOptions
-from mqttscope.cli.output import FileSink, Output, Watch, awaited, warn_all
+from mqttscope.cli.output import FileSink, Output, Watch, awaited, warn, warn_all
 from mqttscope.cli.reading import Reading
 from mqttscope.dissect import FastPath, dissect_segments
 from mqttscope.events import Event
@@ -51,6 +51,14 @@ class CaptureRun:
         """The events of the captures, or of their segments."""
         items = self.segments() if segments is None else segments
         return self.watch.events(dissect_segments(items, dissector=self.dissector))
+
+    def with_acknowledgments(self, events: Iterator[Event]) -> Iterator[Event]:
+        """Events that `tcp_acknowledged` has an answer for, unless the captures can be read only once."""
+        acknowledgments = self.reading.acknowledgments()
+        if acknowledgments is None:
+            warn("the captures can be read only once: which packets TCP acknowledged is not shown")
+            return events
+        return acknowledgments.attach(events)
 
     @contextmanager
     def until_interrupted(self) -> Iterator[None]:

@@ -110,6 +110,7 @@ def command(given: InspectOptions) -> int:
     from mqttscope.cli.output import HTML, is_terminal
     from mqttscope.cli.sharing import ShareFailedError
     from mqttscope.dissect import FastPath
+    from mqttscope.filter import ACKNOWLEDGED
     from mqttscope.report.formats import make_reporter
 
     suffix = given.reproducer()
@@ -121,14 +122,15 @@ def command(given: InspectOptions) -> int:
             show_secrets=given.view.show_secrets,
         )  # fmt: skip
     captures, output, human = given.captures, given.output, given.form in (*shared.HUMAN_FORMATS, HTML)
-    wanted = shared.compile_filter(given.selection.expression)
+    wanted = shared.compile_filter(given.selection.expression, acknowledged=True)
+    asks_acknowledged = wanted is not None and ACKNOWLEDGED in wanted.asked
     export = None
     if given.write is not None:
         from mqttscope.cli.export import Export
 
         export = Export(captures, given.write, deduplicate=given.files.deduplicate)
     view = given.view.view(colour=given.colour)
-    view.spreadsheet = given.spreadsheet
+    view.spreadsheet, view.acknowledged = given.spreadsheet, asks_acknowledged
     decoders = view.payloads = view.decoders()
     stdin, fragments = (None, None) if export is None else (export.stdin, export.fragments)
     run = CaptureRun(
@@ -162,6 +164,8 @@ def command(given: InspectOptions) -> int:
                 )
             source = run.segments(fast_path=fast_path)
             events = run.events(source) if export is None else watch.events(export.events(source, dissector))
+            if asks_acknowledged or given.form in ("tree", "ladder"):
+                events = run.with_acknowledgments(events)
             if wanted is not None and decoders is not None and decoders.remembers:
                 events = decoders.observed(events)
             shown = 0

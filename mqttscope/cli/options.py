@@ -274,8 +274,11 @@ def jobs_option() -> Any:
     )  # fmt: skip
 
 
-def compile_filter(expression: str | None, name: str = "--filter") -> Any:
-    """The filter of the command line; a usage error that points at the character where it is wrong."""
+def compile_filter(expression: str | None, name: str = "--filter", *, acknowledged: bool = False) -> Any:
+    """The filter of the command line; a usage error that points at the character where it is wrong.
+
+    ``acknowledged``: the command knows which packets TCP acknowledged.
+    """
     if expression is None:
         return None
     from mqttscope import filter as filters
@@ -284,6 +287,8 @@ def compile_filter(expression: str | None, name: str = "--filter") -> Any:
         compiled = filters.compile(expression)
     except filters.FilterError as error:
         raise click.UsageError(f"{name}: {error.render()}") from None
+    if filters.ACKNOWLEDGED in compiled.asked and not acknowledged:
+        raise click.UsageError(f"{name}: {filters.ACKNOWLEDGED} is known in reports of inspect alone")
     if compiled.asks_payloads:
         from mqttscope.cli.configuration import configured_payloads
 

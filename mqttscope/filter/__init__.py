@@ -21,8 +21,10 @@ from mqttscope.session.capture_time import captured
 
 __all__ = ["Field", "FieldKind", "Filter", "FilterError", "compile", "lookup", "names"]
 
-_OF_THE_RUN = ("connection", "packet")
-"""Fields that count over all captures."""
+ACKNOWLEDGED = "tcp_acknowledged"
+"""The field that captures are read a second time for."""
+_OF_THE_RUN = ("connection", "packet", ACKNOWLEDGED)
+"""Fields of which the captures as a whole decide."""
 
 
 class Filter:

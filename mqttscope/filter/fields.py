@@ -18,6 +18,7 @@ from functools import cache
 from operator import attrgetter
 from typing import Any
 
+from mqttscope.dissect.acknowledgments import tcp_acknowledged
 from mqttscope.events import (
     ClockStep,
     ConnectionClosed,
@@ -186,6 +187,10 @@ def _event(event: Any, packet: Any) -> str | None:
     return EVENTS.get(type(event))
 
 
+def _acknowledged(event: Any, packet: Any) -> bool | None:
+    return tcp_acknowledged(event)
+
+
 def _length(event: Any, packet: Any) -> int | None:
     kind = type(event)
     if kind is PacketEvent:
@@ -263,6 +268,7 @@ def common_fields() -> Iterator[Field]:
     yield Field("message", FieldKind.TEXT, of_class(CaptureError, "message"))
     yield Field("topic", FieldKind.TEXT, attribute("topic"), topic=True)
     yield Field("direction", FieldKind.WORD, attribute("direction"), words=DIRECTIONS)
+    yield Field("tcp_acknowledged", FieldKind.FLAG, _acknowledged)
     yield from _connection_fields()
     yield from _broken_fields()
 

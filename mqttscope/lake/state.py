@@ -111,6 +111,7 @@ PACKAGES = ("net", "mqtt", "session", "dissect", "lint", "lake", "events")
 LEFT_OUT = {
     ("mqtt.stream.PacketStream", "budget"),
     ("net.websocket.Inflater", "zlib_object"),
+    ("session.connection.Connection", "acknowledgments"),
     ("session.connection.Connection", "alarm"),
     ("session.history.History", "looked_at"),
     ("session.subscriptions.Subscriptions", "index"),

@@ -65,6 +65,8 @@ class View:
     """Characters from which on random text in a finding counts as a secret."""
     spreadsheet: bool = False
     """CSV: put an apostrophe before text that a spreadsheet would take as a formula."""
+    acknowledged: bool = False
+    """JSON Lines: packets have ``tcp_acknowledged``."""
     held: str = "captured"
     """What those bytes of a payload are that there are, where others are missing: a lake has not kept these."""
     unicode: bool = True

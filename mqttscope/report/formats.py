@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from typing import cast
+from dataclasses import replace
+from typing import Any, cast
 
 from mqttscope.report.base import Reporter, Sink, View
 
@@ -21,6 +22,9 @@ what is made of its lines."""
 
 def make_reporter(name: str, sink: Sink, view: View) -> Reporter:
     """The report of a format, ``jsonl`` among them: it is the one with a lane of its own for packets."""
+    if name == "jsonl" and view.acknowledged:
+        lines: Any = make_reporter(name, sink, replace(view, acknowledged=False))
+        return cast(Reporter, importlib.import_module("mqttscope.report.jsonl").AcknowledgedLines(sink, lines.line))
     if name == "jsonl" and view.decoders() is not None:
         # A class of its own, so that lines without decoders cost nothing more.
         return cast(Reporter, importlib.import_module("mqttscope.report.jsonl_decoded").DecodedLines(sink, view))

@@ -8,10 +8,11 @@ line named by its connection.
 from __future__ import annotations
 
 from mqttscope import events
+from mqttscope.dissect.acknowledgments import tcp_acknowledged
 from mqttscope.mqtt import ControlPacket, PacketType
 from mqttscope.report import notices
 from mqttscope.report.base import Sink, View
-from mqttscope.report.style import Line, Wrapped
+from mqttscope.report.style import Line, Wrapped, encoded
 from mqttscope.report.text import EventLines
 from mqttscope.report.when import NARROW
 from mqttscope.session.connection import C2S, Connection
@@ -112,6 +113,8 @@ class Ladder(EventLines):
         self._right = "▶" if view.unicode else ">"
         self._left = "◀" if view.unicode else "<"
         self._broken = "┊" if view.unicode else ":"
+        self._lost = "✗" if view.unicode else "x"
+        self._has_lost = False
 
     def other(self, event: events.Event) -> list[str]:
         """The lines of any event but a packet; what a closed connection had running is forgotten."""
@@ -119,6 +122,12 @@ class Ladder(EventLines):
         if isinstance(event, events.ConnectionClosed):
             self.tags.forget(event.connection.number)
         return lines
+
+    def close(self) -> None:
+        """Write the legend, if a packet has a sign."""
+        if self._has_lost:
+            self._has_lost = False
+            self.sink.write(encoded([f"{self._lost} never acknowledged by TCP"]))
 
     def _begin(self, event: events.PacketEvent | events.Damage) -> Line:
         """Time, connection and client: what stands left of the ladder."""
@@ -135,6 +144,9 @@ class Ladder(EventLines):
         to_server = event.direction is C2S
         # Both bars, the arrow's head, two blanks and a piece of wire on each side stay free.
         label = self.painter.line(max(8, line.left - 6))
+        if tcp_acknowledged(event) is False:
+            self._has_lost = True
+            label.add(f"{self._lost} ", "note")
         if tag is not None:
             number, style = tag
             label.add(self._circled(number), style)

@@ -29,6 +29,7 @@ properties             JSON object by name, as in JSON Lines
 payload_format         what a decoder of the configuration has taken the payload for
 payload_value          what it made of it, as JSON: ``value`` of JSON Lines
 payload_error          why it made nothing of it
+tcp_acknowledged       true or false; empty where the capture does not show it, and if the filter does not ask for it
 =====================  ===============================================================================
 """
 
@@ -41,6 +42,7 @@ from typing import Any, overload
 
 import orjson
 
+from mqttscope.dissect.acknowledgments import tcp_acknowledged
 from mqttscope.events import Event, MalformedEvent, PacketEvent
 from mqttscope.mqtt import ControlPacket, PacketType, ProtocolVersion, Publish
 from mqttscope.mqtt.constants import reason_name
@@ -88,10 +90,12 @@ COLUMNS = (
     "payload_format",
     "payload_value",
     "payload_error",
+    "tcp_acknowledged",
 )
 """The header row; it only ever grows at its end."""
 
 HEX = "hex:"
+_FLAGS = {True: "true", False: "false", None: None}
 
 _UNSAFE = re.compile(
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u180e\u200b-\u200f\u2028-\u202e"
@@ -183,6 +187,7 @@ class Table(PublicReport):
             reason,
             values.get("properties"),
             *self._decoded(event),
+            _FLAGS[tcp_acknowledged(event)],
         ]
 
     def _decoded(self, event: PacketEvent | MalformedEvent) -> tuple[str | None, str | None, str | None]:
@@ -210,7 +215,7 @@ class Table(PublicReport):
             values[name] = value(name)
         for name in ("dup", "retain", "clean_start", "session_present"):
             held = value(name)
-            values[name] = None if held is None else "true" if held else "false"
+            values[name] = None if held is None else _FLAGS[bool(held)]
         for name in ("topic_name", "user_name"):
             values[name] = _safe(value(name))
         kind = packet.packet_type

@@ -28,6 +28,7 @@ from mqttscope.report.summary import YES_OR_NO
 from mqttscope.report.text import TextLines
 from mqttscope.report.when import seconds
 from mqttscope.secrets.packets import hides_payload
+from mqttscope.session.connection import C2S
 
 MAX_VALUE_BYTES = 512
 """Bytes of a value that are made readable; the line says how many there are, and the hexdump has the rest."""
@@ -305,6 +306,7 @@ class Tree(PublicReport):
         missing = malformed.missing if malformed is not None else packet.missing if packet is not None else 0
         version = packet.version if isinstance(packet, Connect) else event.connection.version
         out = [TreeLine(text) for text in self._header(event, raw, missing, malformed)]
+        out += self._acknowledgment(event)
         hidden = hidden_of(event)
         shown = ""
         block: list[str] = []
@@ -357,6 +359,24 @@ class Tree(PublicReport):
         text.add(f"{dot}{counted(length, 'byte')}", "dim")
         text.add(f"{dot}{version}", "dim" if connection.version_known else "note")
         return text.texts()
+
+    def _acknowledgment(self, event: PacketEvent | MalformedEvent) -> Iterator[TreeLine]:
+        """Whether TCP acknowledged the packet, where the captures were looked at for that."""
+        lookup = event.connection.acknowledgments
+        if lookup is None:
+            return
+        line, is_acknowledged = self.painter.line(), lookup.of(event)
+        if is_acknowledged and lookup.is_after_fin(event):
+            receiver = "server" if event.direction is C2S else "client"
+            line.add(f"  TCP: acknowledged after the FIN of the {receiver}", "note")
+        elif is_acknowledged:
+            line.add("  TCP: acknowledged", "dim")
+        elif is_acknowledged is False:
+            line.add("  TCP: never acknowledged", "note")
+        else:
+            what = "the capture does not show an acknowledgment" if lookup.is_done else "not known yet"
+            line.add(f"  TCP: {what}", "dim")
+        yield TreeLine(str(line))
 
     def _fields(
         self,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final, Protocol
 
 from mqttscope.mqtt.constants import RESERVED, Direction, PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
@@ -129,6 +129,19 @@ class OtherEnd:
     capture: str
 
 
+class AcknowledgmentLookup(Protocol):
+    """What `dissect.acknowledgments` answers about an event of a packet."""
+
+    is_done: bool
+    """Whether no more is read, so that answers are final."""
+
+    def of(self, event: Any, /) -> bool | None:
+        """Whether TCP acknowledged it; ``None`` if the captures do not show it."""
+
+    def is_after_fin(self, event: Any, /) -> bool:
+        """Whether the receiver had sent FIN by then."""
+
+
 @dataclass(slots=True)
 class Connection:
     """One MQTT Network Connection as the capture shows it."""
@@ -222,6 +235,8 @@ class Connection:
     """What judging needs beside this; ``None`` unless somebody asked for it when the connection was opened."""
     alarm: Callable[[int], None] | None = field(default=None, repr=False, compare=False)
     """Has whoever dissects report a `ConnectionDue` at a capture time; ``None`` where nobody does."""
+    acknowledgments: AcknowledgmentLookup | None = field(default=None, repr=False, compare=False)
+    """Answers whether TCP acknowledged its packets; ``None`` if nobody reads ahead for that."""
     doubtful: bool = False
     """Whether a side is not to be trusted with a payload either (`redact.packets.BROKEN`)."""
     revision: int = 0

@@ -10,6 +10,7 @@ from mqttscope.browse.building import Builder, CaptureFiles, Item, TemporarySpoo
 from mqttscope.browse.index import Index
 from mqttscope.capture import open_capture
 from mqttscope.dissect import Dissector, FastPath, segments
+from mqttscope.dissect.acknowledgments import Acknowledgments
 from mqttscope.lint.catalogue import select, usual_rule
 from mqttscope.lint.engine import Linter
 from tests.conftest import ROOT
@@ -47,13 +48,18 @@ def capture(name: str) -> Path:
     return ROOT / "captures" / name / "capture.pcapng"
 
 
-def builder(*paths: Path, lint: bool = False, kept_blocks: int | None = None) -> Builder:
+def builder(
+    *paths: Path,
+    lint: bool = False,
+    kept_blocks: int | None = None,
+    acknowledgments: Acknowledgments | None = None,
+) -> Builder:
     """What would build an index."""
     spool, files = TemporarySpool(), CaptureFiles()
     opened.append((spool, files))
     index = Index(spool, files, kept_blocks=kept_blocks)
     linter = Linter([usual_rule(rule) for rule in select().values()]) if lint else None
-    return Builder(index, files, Source(*paths), Dissector(), linter=linter)
+    return Builder(index, files, Source(*paths), Dissector(), linter=linter, acknowledgments=acknowledgments)
 
 
 def built(*paths: Path, lint: bool = False, kept_blocks: int | None = None) -> Index:

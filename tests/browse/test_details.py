@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from mqttscope.api.reading import Reading
 from mqttscope.browse.details import PAYLOADS, detail, finding_lines, ladder_lines, payload_lines
 from mqttscope.browse.index import Index
 from mqttscope.browse.rows import RowKind
@@ -15,7 +16,7 @@ from mqttscope.dissect import dissect
 from mqttscope.events import ConnectionClosed, PacketEvent
 from mqttscope.report.base import Collected, View
 from mqttscope.report.ladder import Ladder
-from tests.browse.made import CAPTURES, built, capture
+from tests.browse.made import CAPTURES, builder, built, capture
 from tests.each import each
 
 VIEW = View(width=100)
@@ -105,3 +106,14 @@ def test_secrets_are_hidden() -> None:
             assert set(made.raw[start:end]) == {ord("*")}
             assert whole.raw[start:end] != made.raw[start:end]
             assert any("hidden" in line.text for line in made.lines)
+
+
+def test_whether_tcp_acknowledged_a_packet() -> None:
+    path = capture("half-open")
+    made = builder(path, acknowledgments=Reading([str(path)]).acknowledgments())
+    made.start()
+    assert made.wait(60)
+    index = made.index
+    shown = [line.text.strip() for row in range(len(index.rows)) for line in detail(index, row, VIEW).lines]
+    assert shown.count("TCP: acknowledged") == 11
+    assert shown.count("TCP: never acknowledged") == 1

@@ -292,3 +292,19 @@ def test_a_page_refuses_views_that_it_does_not_have(tmp_path: Path) -> None:
             assert (done.code, done.out, page.exists()) == (2, b"", False)
             assert told in done.err
     assert invoke("inspect", QOS, "--output", page, "--payload", "protobuf").code == 0
+
+
+def test_a_filter_for_what_tcp_acknowledged() -> None:
+    never = "pingreq and not tcp_acknowledged"
+    (line,) = invoke("inspect", capture("half-open"), "--format", "jsonl", "--filter", never).text.splitlines()
+    assert line.endswith(',"tcp_acknowledged":false}')
+    tree = invoke("inspect", capture("half-open"), "--format", "tree").text
+    assert tree.count("TCP: never acknowledged") == 1
+    refused = invoke("stats", capture("half-open"), "--filter", never)
+    assert (refused.code, "tcp_acknowledged is known in reports of inspect alone" in refused.err) == (2, True)
+
+
+def test_standard_input_is_read_once() -> None:
+    done = invoke("inspect", "-", "--format", "tree", given=capture("half-open").read_bytes())
+    assert "TCP:" not in done.text
+    assert "the captures can be read only once: which packets TCP acknowledged is not shown" in done.err

@@ -197,6 +197,8 @@ class Run:
     def __init__(self, options: Options) -> None:
         self.options = options
         self.sink = Lines()
+        # One report for all of it: which packets it wrote is not remembered with a flow.
+        self.report = JsonLines(self.sink)
         self.findings: list[dict[str, Any]] = []
         self.begin()
 
@@ -204,7 +206,6 @@ class Run:
         self.dissector = Dissector(self.options)
         # What rules remember beyond a connection is kept apart from flows.
         self.linter = Linter([usual_rule(rule) for rule in all_rules().values() if rule.scope not in WIDE], strict=True)
-        self.report = JsonLines(self.sink)
 
     def feed(self, one: Segment | None) -> None:
         for event in self.dissector.close() if one is None else self.dissector.feed(one):

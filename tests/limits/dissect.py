@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mqttscope.cli import advice
 from mqttscope.dissect import CaptureOrder, Dissector, Options, clock_watch, dissect_segments
+from mqttscope.dissect.acknowledgments import Acknowledgments
 from mqttscope.events import ClockStep, ConnectionClosed, DiscardedEvent, PacketEvent
 from mqttscope.mqtt import Pingreq, Pingresp
 from mqttscope.net.frame import Plaintext, Undecrypted
@@ -16,6 +17,37 @@ from tests.dissect.test_plaintexts import contents, secured
 from tests.dissect.test_plaintexts import read as read_plaintexts
 from tests.net.framing import frame
 from tests.net.hellos import record, server_hello
+
+
+def acknowledged(tape: Tape) -> list[bool | None]:
+    """What is known of the packets of a tape, by a reader that has read everything."""
+    acknowledgments = Acknowledgments(tape.segments)
+    acknowledgments.read(len(tape.segments) + 1)
+    return [acknowledgments.seen(event) for event in read(tape) if isinstance(event, PacketEvent)]
+
+
+def acknowledged_flows(count: int) -> list[bool | None]:
+    """Of connections with a CONNECT each."""
+    tape = Tape()
+    for number in range(count):
+        Talk(tape, client_port=40_000 + number).handshake().tell("> connect; ack server")
+    return acknowledged(tape)
+
+
+def waiting(count: int) -> list[bool | None]:
+    """Of packets in frames of their own, none of which is acknowledged."""
+    talk = Talk().handshake().tell("; ".join(["> connect", *["> pingreq"] * (count - 1)]))
+    talk.position["client"] = 1001
+    talk.reset("server")
+    return acknowledged(talk.tape)
+
+
+def silent_for(silence_ns: int) -> list[bool | None]:
+    """Of a PINGREQ, if the server is silent and the client sends a segment that long after it."""
+    talk = Talk().handshake().tell("> connect; ack server; > pingreq; ack client")
+    *_, asked, last = talk.tape.segments
+    last.timestamp_ns = asked.timestamp_ns + silence_ns
+    return acknowledged(talk.tape)[1:]
 
 
 def certain(segments: list[Segment]) -> list[bool]:

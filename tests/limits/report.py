@@ -48,6 +48,7 @@ from mqttscope.report.style import Painter
 from mqttscope.report.text import TextLines
 from mqttscope.report.tree import Tree
 from mqttscope.session.connection import CONNECTED, OtherEnd
+from tests.dissect.talk import Talk as Wire
 from tests.explain.running import capture, explain
 from tests.lint.lint_help import steps_of
 from tests.replay.recordings import connect, recordings
@@ -64,6 +65,7 @@ from tests.report.replay.test_text import shown as differences
 from tests.report.test_compare import as_text
 from tests.report.test_dashboard import fed
 from tests.report.test_dashboard import pressed as pressed
+from tests.report.test_jsonl import closed_line
 from tests.report.test_ladder import rungs
 from tests.report.test_notices import closed, ended, reported
 from tests.report.test_reproduce import shell
@@ -305,6 +307,14 @@ def cache_size(cache_name: str, *packets: Publish) -> int:
         event = Talk(number=number).say(packet)
         lines.line(event)  # type: ignore[arg-type]
     return len(getattr(lines, f"_{cache_name}"))
+
+
+def unacknowledged(count: int) -> object:
+    """Frames of PINGREQs that the server never acknowledged; the first one is in frame 6."""
+    talk = Wire().handshake().tell("> connect; ack server" + "; > pingreq" * count)
+    talk.position["client"] -= 2 * count
+    talk.reset("server")
+    return closed_line(talk.events())[0]
 
 
 def several(count: int, field: str = "topic") -> list[Publish]:

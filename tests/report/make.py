@@ -266,3 +266,23 @@ def _hostile(evil: str) -> Iterator[Event]:
     yield old.say(publish(evil, b"x"))
     yield old.say(Connect(client_identifier="", password=SECRET, user_name=None, protocol_name="MQTT"))
     yield old.say(publish("a", b"x"), S2C)
+
+
+class Answers:
+    """Says of packets by their frames whether TCP acknowledged them (`dissect.acknowledgments`)."""
+
+    def __init__(self, answers: dict[int, bool], *, after_fin: int = -1, is_done: bool = True) -> None:
+        self.answers, self.after_fin, self.is_done = answers, after_fin, is_done
+
+    def of(self, event: PacketEvent | MalformedEvent) -> bool | None:
+        return self.answers.get(event.frame)
+
+    def is_after_fin(self, event: PacketEvent | MalformedEvent) -> bool:
+        return event.frame == self.after_fin
+
+
+def acknowledged(*, is_done: bool = True) -> list[Event]:
+    """Packets in frames 1 to 4: acknowledged, after the FIN of the server, never, and unknown."""
+    talk = Talk(V3_1_1)
+    talk.connection.acknowledgments = Answers({1: True, 2: True, 3: False}, after_fin=2, is_done=is_done)
+    return [talk.say(Pingreq()), talk.say(Pingreq()), talk.say(Pingreq()), talk.answer(Pingresp())]

@@ -14,14 +14,28 @@ from mqttscope.mqtt.codec import packet_end
 from mqttscope.mqtt.view import binary, malformed_view, text, view
 from mqttscope.net.frame import CaptureDrops
 from mqttscope.report.base import Clock
-from mqttscope.report.jsonl import JsonLines, PacketLines, dumps_text
+from mqttscope.report.jsonl import AcknowledgedLines, JsonLines, PacketLines, dumps_text
 from mqttscope.report.public import public_malformed
 from mqttscope.secrets.forms import without_tokens
 from tests.conftest import THOROUGH
+from tests.dissect.talk import Talk as Wire
 from tests.each import each
 from tests.mqtt.cases import CASES
 from tests.mqtt.strategies import packets
-from tests.report.make import C2S, S2C, SECRET, V3_1, V3_1_1, V5, Lines, Talk, conversation, hostile, publish
+from tests.report.make import (
+    C2S,
+    S2C,
+    SECRET,
+    V3_1,
+    V3_1_1,
+    V5,
+    Lines,
+    Talk,
+    acknowledged,
+    conversation,
+    hostile,
+    publish,
+)
 
 LIMIT = 24
 
@@ -308,3 +322,64 @@ def test_lines_are_gathered_only_where_nobody_waits_for_them() -> None:
         reporter.close()
         assert seen < len(events) // 20 if sink is gathered else seen >= len(events) - 3
     assert gathered.data == at_once.data
+
+
+def test_lines_may_have_what_tcp_acknowledged() -> None:
+    sink = Lines()
+    lines = AcknowledgedLines(sink, JsonLines(sink).line)
+    for event in acknowledged():
+        lines.feed(event)
+    lines.close()
+    assert [json.loads(line)["tcp_acknowledged"] for line in sink.lines] == [True, True, False, None]
+
+
+def unacknowledged(story: str, numbers_off: int = 2) -> tuple[object, object]:
+    """What the closed line says of each side; the server acknowledges less than it got from ``lag`` on."""
+    talk = Wire().handshake().tell("> connect; ack server; < connack; ack client")
+    before, _, after = story.partition(" lag; ")
+    talk.tell(before)
+    talk.position["client"] -= numbers_off
+    if after:
+        talk.tell(after)
+    return closed_line(talk.events())
+
+
+def closed_line(events: Iterable[Event]) -> tuple[object, object]:
+    """What the last line of the events says of packets that were not acknowledged."""
+    sink = Lines()
+    lines = JsonLines(sink)
+    for event in events:
+        lines.feed(event)
+    lines.close()
+    found = json.loads(sink.lines[-1])["tcp_unacknowledged"]
+    return found["client_to_server"], found["server_to_client"]
+
+
+@each(
+    "case",
+    [
+        ("> pingreq; ack server lag; nothing", ([], [])),
+        ("> pingreq lag; reset server", ([8], [])),
+        ("> pingreq lag; ack server; +4", (None, [])),
+        ("> pingreq lag; ack server; +6; ack server", ([8], [])),
+        ("> pingreq lag; fin server", (None, [])),
+    ],
+)
+def test_a_closed_connection_names_packets_that_were_never_acknowledged(case: tuple[str, object]) -> None:
+    story, expected = case
+    assert unacknowledged(story.replace(" lag; nothing", ""), 0 if "nothing" in story else 2) == expected
+
+
+def test_the_last_acknowledgment_may_come_when_both_sides_have_ended() -> None:
+    talk = Wire().handshake().tell("> connect; ack server; < connack; ack client; > pingreq")
+    talk.position["client"] -= 2
+    talk.fin("server")
+    talk.position["client"] += 2
+    talk.tell("fin client; ack server")
+    assert closed_line(talk.events()) == (None, [])
+
+
+def test_one_direction_proves_nothing_of_acknowledgments() -> None:
+    talk = Wire().handshake().tell("> connect; ack server; > pingreq; +9; > pingreq")
+    talk.tape.segments = [one for one in talk.tape.segments if one.key == talk.keys["client"]]
+    assert closed_line(talk.events()) == (None, None)

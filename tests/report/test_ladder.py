@@ -9,7 +9,7 @@ from mqttscope.events import Event
 from mqttscope.mqtt import ControlPacket, Pingreq, Pingresp, Puback, Pubcomp, Pubrec, Pubrel
 from mqttscope.report.ladder import Ladder, Tags
 from tests.each import each
-from tests.report.make import MS, V3_1_1, Talk, conversation, publish, shown
+from tests.report.make import MS, V3_1_1, Talk, acknowledged, conversation, publish, shown
 
 GOLDEN = """\
 ── 2026-01-02 UTC
@@ -117,3 +117,12 @@ def test_tags_go_round_and_never_stand_for_two_exchanges() -> None:
     tags.forget(1)
     assert tags.begin(2, 0) <= 20
     assert tags.of(1, 3) is None
+
+
+def test_packets_that_were_never_acknowledged_have_a_sign_and_a_legend() -> None:
+    *lines, legend = shown(Ladder, acknowledged(), width=80)
+    assert [line for line in lines if "✗" in line] == [lines[3]]
+    assert "├─ ✗ ③ PINGREQ ─" in lines[3]
+    assert legend == "✗ never acknowledged by TCP"
+    assert shown(Ladder, acknowledged(), width=80, unicode=False)[-1] == "x never acknowledged by TCP"
+    assert "never acknowledged" not in "".join(shown(Ladder, handshakes(), width=80))

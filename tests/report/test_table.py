@@ -12,7 +12,7 @@ from mqttscope.report import table
 from mqttscope.report.base import View
 from mqttscope.report.table import COLUMNS, Table
 from tests import tools
-from tests.report.make import SECRET, V3_1_1, Lines, Talk, conversation, hostile, publish, shown
+from tests.report.make import SECRET, V3_1_1, Lines, Talk, acknowledged, conversation, hostile, publish, shown
 
 
 def rows(events: object, **view: object) -> list[dict[str, str]]:
@@ -204,3 +204,8 @@ def test_what_decoders_make_of_payloads_is_in_columns_of_its_own() -> None:
     assert found[0]["payload"] == '{"t": [1, null]}'
     shown = rows([talk.say(publish("a/4", secret))], payloads=decoders, show_secrets=True)
     assert "hunter2hunter2" in shown[0]["payload_value"]
+
+
+def test_what_tcp_acknowledged() -> None:
+    rows = list(csv.DictReader(io.StringIO("\n".join(shown(Table, acknowledged())))))
+    assert [row["tcp_acknowledged"] for row in rows] == ["true", "true", "false", ""]

@@ -10,7 +10,7 @@ from mqttscope.mqtt import Connect, Properties, Publish, Subscribe, Subscription
 from mqttscope.report import public
 from mqttscope.report.tree import Tree
 from tests.each import each
-from tests.report.make import Talk, block_of, conversation, publish, shown
+from tests.report.make import Talk, acknowledged, block_of, conversation, publish, shown
 
 PUBLISH = """\
 03:04:05.124456 #0 dev1   → PUBLISH  packet 0 · frame 1 · 39 bytes · MQTT 5.0
@@ -149,3 +149,15 @@ def test_a_long_value_is_cut_between_characters() -> None:
         (line,) = (line for line in block_of(publish("x" * before + "日" * 9), width=0) if "topic_name" in line)
         assert "\\x" not in line
         assert line.endswith(f"… ({before + 27} bytes)")
+
+
+def test_a_line_says_whether_tcp_acknowledged_a_packet() -> None:
+    told = [line.strip() for line in shown(Tree, acknowledged()) if "TCP:" in line]
+    assert told == [
+        "TCP: acknowledged",
+        "TCP: acknowledged after the FIN of the server",
+        "TCP: never acknowledged",
+        "TCP: the capture does not show an acknowledgment",
+    ]
+    assert "TCP: not known yet" in "".join(shown(Tree, acknowledged(is_done=False)))
+    assert "TCP:" not in "".join(shown(Tree, conversation()))

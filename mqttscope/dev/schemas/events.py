@@ -130,6 +130,7 @@ _CONNECTION = (
         "proxy": record({}, {"client": maybe(TEXT), "server": maybe(TEXT)}),
     },
 )  # fmt: skip
+_TCP = {"tcp_acknowledged": maybe(BOOL)}
 _ENDS = word("fin", "reset", "port_reused", "idle", "evicted", "capture_end")
 
 
@@ -145,11 +146,11 @@ def _lines() -> dict[str, Schema]:
     return {
         "event_packet": _line(
             "packet", {**decoded, **numbered, "type": _TYPE, "remaining_length": COUNT},
-            {**line, **types, "topic": maybe(NAME), "missing": COUNT, "payload": ANY},
+            {**line, **types, **_TCP, "topic": maybe(NAME), "missing": COUNT, "payload": ANY},
         ),
         "event_malformed": _line(
             "malformed", {**decoded, **numbered, "type": maybe(_ANY_TYPE), "malformed": MALFORMED},
-            {**line, **types, "topic": maybe(NAME)},
+            {**line, **types, **_TCP, "topic": maybe(NAME)},
         ),
         "event_gap": _line("gap", {**_PLACED, "length": COUNT, "reason": word("not_captured", "cut", "unproven")}),
         "event_unparsed": _line(
@@ -172,6 +173,7 @@ def _lines() -> dict[str, Schema]:
                 "disconnect_reason": maybe(COUNT), "packets": both(COUNT), "bytes": both(COUNT), "gaps": COUNT,
                 "gap_bytes": COUNT, "discarded": _SEGMENTS, "copied_segments": COUNT, "one_sided": maybe(DIRECTION),
                 "also_closed": maybe(record({"how": _ENDS, "frame": COUNT, **times("timestamp")})),
+                "tcp_unacknowledged": both(maybe(each(COUNT))),
             },
             _CONNECTION[1],
         ),
