@@ -155,6 +155,8 @@ class Connection:
     version_evidence: str = "none"
     client_identifier: str | None = None
     """From CONNECT, or assigned in CONNACK; ``None`` where neither was seen."""
+    user_name: str | None = None
+    """Of the CONNECT that the server accepted, or else of the last one."""
     session_identifier: str | None = None
     """The Client Identifier that the first CONNACK was for: whatever comes later, the connection is of its session."""
     client_side: Side = field(default_factory=Side)
@@ -216,6 +218,8 @@ class Connection:
     """The transport is TLS, and what it carries is read."""
     gaps: int = 0
     gap_bytes: int = 0
+    resolved_name: str | None = None
+    """What DNS called the server when the connection began, where the capture has both."""
     details: dict[str, object] = field(default_factory=dict)
     """Plain values of the transport: WebSocket path and subprotocol, TLS server name and versions."""
     history: History | None = None
@@ -242,6 +246,16 @@ class Connection:
             return self.details
         found = self.details.get("websocket")
         return found if isinstance(found, dict) else None
+
+    @property
+    def server_name(self) -> str | None:
+        """Host name of the server: what the hello of TLS asks for, else `resolved_name`; ``None`` if neither is known.
+
+        With encrypted_client_hello the hello may name a front, so `resolved_name` comes first.
+        """
+        hello = self.details.get("server_name")
+        is_front = bool(self.resolved_name and self.details.get("encrypted_client_hello"))
+        return str(hello) if hello and not is_front else self.resolved_name
 
     def side(self, direction: Direction) -> Side:
         """The side that sends in this direction."""
@@ -293,6 +307,8 @@ class Connection:
                 self.version_evidence = f"a CONNECT with unknown protocol level {level}"
             if not damaged or is_identified(damaged):
                 self.client_identifier = packet.known("client_identifier")
+            if not damaged and self.phase is not CONNECTED:
+                self.user_name = packet.user_name
             self.revision += 1
         elif isinstance(packet, Connack) and packet.properties is not None:
             assigned = packet.properties.assigned_client_identifier
