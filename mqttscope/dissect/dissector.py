@@ -67,17 +67,7 @@ from mqttscope.net.frame import (
 from mqttscope.net.headers import segment as segment_of
 from mqttscope.net.host_names import HostNames
 from mqttscope.net.reassembly import HalfStream
-from mqttscope.net.segment import (
-    RST,
-    DnsMessage,
-    Fragment,
-    NoteSkipped,
-    NotSegment,
-    Segment,
-    addresses,
-    endpoints,
-    plain_key,
-)
+from mqttscope.net.segment import RST, DnsMessage, Fragment, NoteSkipped, NotSegment, Segment, endpoints, plain_key
 from mqttscope.session.capture_time import shift_of, shifted
 from mqttscope.session.connection import Connection
 
@@ -298,8 +288,7 @@ class Dissector:
             before = event.flow.context
             dialogue = self._new_dialogue(event.flow)
             if self.names:
-                initiator, responder = addresses(event.flow.key)
-                dialogue.names = self.names.name(initiator, responder), self.names.name(responder, initiator)
+                dialogue.names = self.names.of_flow(event.flow.key)
             if isinstance(before, Over):
                 yield from self._transports.resume(dialogue, before)
             return

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final
 
-from mqttscope.net.segment import DnsMessage
+from mqttscope.net.segment import DnsMessage, is_ipv4_key
 
 MAX_NAMES: Final = 20_000
 """Names that are remembered; the oldest ones are dropped first.  An answer takes two: for its receiver, and for all."""
@@ -32,7 +32,7 @@ _ANSWERED: Final = 0x8000
 _DECIDING: Final = 0xF80F
 _HEADER: Final = Struct("!2xHHH4x").unpack_from
 _RECORD: Final = Struct("!HH4xH").unpack_from
-_LABEL: Final = re.compile(rb"[a-z0-9_-]+")
+_HOST_NAME: Final = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
 
 
 class HostNames:
@@ -59,6 +59,12 @@ class HostNames:
         """The name for which a client got an address last; if it was not seen to ask, what another one asked for."""
         return self._names.get((client, address)) or self._names.get((b"", address))
 
+    def of_flow(self, key: bytes) -> tuple[str | None, str | None]:
+        """The names of the responder and the initiator of a flow, by its direction key."""
+        size = 4 if is_ipv4_key(key) else 16
+        initiator, responder = key[:size], key[size : 2 * size]
+        return self.name(initiator, responder), self.name(responder, initiator)
+
 
 def answers(data: bytes) -> Iterator[tuple[bytes, str]]:
     """The addresses in a DNS message, each with the name that was asked for; none if it is not a good answer."""
@@ -68,8 +74,8 @@ def answers(data: bytes) -> Iterator[tuple[bytes, str]]:
     if flags & _DECIDING != _ANSWERED or questions != 1:
         return
     asked, at = _name(data, 12)
-    labels = asked.split(b".")
-    if not all(map(_LABEL.fullmatch, labels)):
+    name = asked.decode("latin-1")
+    if not is_host_name(name):
         return
     at += 4
     aliases: dict[bytes, bytes] = {}
@@ -87,12 +93,17 @@ def answers(data: bytes) -> Iterator[tuple[bytes, str]]:
         elif internet == _INTERNET and kind == _CNAME:
             aliases.setdefault(owner, _name(data, at)[0])
         at += length
-    name, reached = asked, {asked}
-    while (name := aliases.get(name, b"")) and name not in reached:
-        reached.add(name)
+    target, reached = asked, {asked}
+    while (target := aliases.get(target, b"")) and target not in reached:
+        reached.add(target)
     for owner, address in addresses:
         if owner in reached:
-            yield address, asked.decode("ascii")
+            yield address, name
+
+
+def is_host_name(text: str) -> bool:
+    """Whether text consists of letters, digits, hyphens and underscores, with dots between."""
+    return len(text) <= _MAX_BYTES and _HOST_NAME.fullmatch(text) is not None
 
 
 def _name(data: bytes, at: int) -> tuple[bytes, int]:

@@ -160,12 +160,6 @@ def endpoints(key: bytes) -> tuple[str, str]:
     )
 
 
-def addresses(key: bytes) -> tuple[bytes, bytes]:
-    """Source and destination address of a direction key."""
-    size = 4 if is_ipv4_key(key) else 16
-    return key[:size], key[size : 2 * size]
-
-
 def ports(key: bytes) -> tuple[int, int]:
     """Source and destination port of a direction key."""
     at = 8 if is_ipv4_key(key) else 32

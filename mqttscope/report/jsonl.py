@@ -184,7 +184,7 @@ class JsonLines:
             "connection": connection.number,
             "client": connection.client,
             "server": connection.server,
-            **({} if server_name is None else {"server_name": text(server_name)}),
+            **({} if server_name is None else {"server_name": server_name}),
         }
 
     def _ending(self, event: ConnectionEnding) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from mqttscope.mqtt.packets import (
 )
 from mqttscope.mqtt.properties import EMPTY, TOPIC_ALIAS, Properties
 from mqttscope.mqtt.stream import Unparsed
+from mqttscope.net.host_names import is_host_name
 from mqttscope.secrets.packets import (
     BROKEN,
     CLEAR,
@@ -251,11 +252,13 @@ class Connection:
     def server_name(self) -> str | None:
         """Host name of the server: what the hello of TLS asks for, else `resolved_name`; ``None`` if neither is known.
 
-        With encrypted_client_hello the hello may name a front, so `resolved_name` comes first.
+        With encrypted_client_hello the hello may name a front, so `resolved_name` comes first.  What is not a clean
+        host name is left to ``details``.
         """
         hello = self.details.get("server_name")
-        is_front = bool(self.resolved_name and self.details.get("encrypted_client_hello"))
-        return str(hello) if hello and not is_front else self.resolved_name
+        if self.resolved_name and self.details.get("encrypted_client_hello"):
+            return self.resolved_name
+        return hello if isinstance(hello, str) and is_host_name(hello) else self.resolved_name
 
     def side(self, direction: Direction) -> Side:
         """The side that sends in this direction."""

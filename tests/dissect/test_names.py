@@ -81,6 +81,9 @@ def test_the_name_in_the_hello_of_tls_comes_first() -> None:
     assert connection.server_name == "dns.example"
     connection.resolved_name = None
     assert connection.server_name == "broker.example"
+    for hostile in ("a\x1b[2J", "broker..example", "bröker", "", "x" * 256, None):
+        connection.details["server_name"] = hostile
+        assert connection.server_name is None
 
 
 def test_a_capture_without_tcp() -> None:
