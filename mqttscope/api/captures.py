@@ -241,6 +241,8 @@ class ConnectionSummary:
     """MQTT packets of both directions."""
     bytes: int
     """Bytes of both directions."""
+    server_name: str | None
+    """Host name that TLS asked for, or that DNS in the capture has for the server; ``None`` if neither is known."""
     _line: str = field(repr=False, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
@@ -560,7 +562,7 @@ def _summary(event: ConnectionClosed, line: str, *, show_secrets: bool) -> Conne
         connection.number, connection.client, connection.server, connection.client_identifier,
         connection.version.text, connection.transport, captured(connection.opened_ns), captured(event.timestamp_ns),
         connection.closed_how, connection.closed_by, sum(one.packets for one in sides),
-        sum(one.bytes for one in sides), line,
+        sum(one.bytes for one in sides), connection.server_name, line,
     )  # fmt: skip
 
 

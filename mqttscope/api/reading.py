@@ -21,7 +21,16 @@ from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.fragments import FragmentTable
-from mqttscope.net.frame import CaptureError, CaptureNotice, CaptureSecrets, Decrypted, Frame, Plaintext, Undecrypted
+from mqttscope.net.frame import (
+    CaptureError,
+    CaptureNotice,
+    CaptureSecrets,
+    Decrypted,
+    Frame,
+    Plaintext,
+    SegmentItem,
+    Undecrypted,
+)
 from mqttscope.net.segment import NoteSkipped, Segment
 
 if TYPE_CHECKING:
@@ -128,7 +137,7 @@ class Reading:
         tap: Tap | None = None,
         fast_path: FastPath | None = None,
         note_skipped: NoteSkipped | None = None,
-    ) -> Iterator[Segment | CaptureNotice | Decrypted]:
+    ) -> Iterator[SegmentItem | Decrypted]:
         """Segments and plaintexts; the frames go through ``tap`` on their way, those that hold no TCP as well.
 
         What ``fast_path`` takes of the frames does not come out here.  ``note_skipped`` is called with the capture, the
@@ -150,9 +159,7 @@ class Reading:
             return None
         return Acknowledgments(self._segments(*self._frames()), verify_checksums=self._verify_checksums)
 
-    def _compared(
-        self, items: Iterator[Segment | CaptureNotice | Decrypted]
-    ) -> Iterator[Segment | CaptureNotice | Decrypted]:
+    def _compared(self, items: Iterator[SegmentItem | Decrypted]) -> Iterator[SegmentItem | Decrypted]:
         """Pass everything on, and note captures that overlap in time with one that was read before."""
         order = self.order
         for item in items:
@@ -167,7 +174,7 @@ class Reading:
         skipped: Counter[str] | None = None,
         fragments: FragmentTable | None = None,
         note_skipped: NoteSkipped | None = None,
-    ) -> Iterator[Segment | CaptureNotice]:
+    ) -> Iterator[SegmentItem]:
         """The segments of frames, by the front end that was asked for."""
         if self.via is None:
             found = segments(frames, skipped, fragments, note_skipped)
@@ -224,7 +231,7 @@ class Reading:
         taps = Taps()
         return open_taps(self.captures, taps, stdin=self._stdin, seen=seen), taps
 
-    def _until_secrets(self, items: Iterator[Segment | CaptureNotice]) -> Iterator[Segment | CaptureNotice | Decrypted]:
+    def _until_secrets(self, items: Iterator[SegmentItem]) -> Iterator[SegmentItem | Decrypted]:
         for item in items:
             yield item
             if type(item) is not CaptureSecrets:
@@ -243,13 +250,11 @@ class Reading:
                 yield from self._from_secrets(item, items)
                 return
 
-    def _from_secrets(
-        self, secrets: CaptureSecrets, items: Iterator[Segment | CaptureNotice]
-    ) -> Iterator[Segment | CaptureNotice | Decrypted]:
+    def _from_secrets(self, secrets: CaptureSecrets, items: Iterator[SegmentItem]) -> Iterator[SegmentItem | Decrypted]:
         """Decrypt from here on, with what came before the secrets read again: sessions may have begun there."""
         before = 0
 
-        def again() -> Iterator[Segment | CaptureNotice]:
+        def again() -> Iterator[SegmentItem]:
             nonlocal before
             for item in () if STDIN in self.captures else self._segments(*self._frames()):
                 before += 1
@@ -265,9 +270,7 @@ class Reading:
             else:
                 yield item
 
-    def _joined(
-        self, keys: bytes, items: Iterator[Segment | CaptureNotice]
-    ) -> Iterator[Segment | CaptureNotice | Decrypted]:
+    def _joined(self, keys: bytes, items: Iterator[SegmentItem]) -> Iterator[SegmentItem | Decrypted]:
         from mqttscope.capture.keylog import Keys
         from mqttscope.capture.tls import Decryption
         from mqttscope.capture.tshark import MissingToolError

@@ -26,8 +26,7 @@ from mqttscope.errors import MqttscopeError
 from mqttscope.events import Event, PacketEvent
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.gate import Gate
-from mqttscope.net.frame import CaptureError, CaptureNotice, Decrypted
-from mqttscope.net.segment import Segment
+from mqttscope.net.frame import CaptureError, Decrypted, SegmentItem
 
 WINDOW_BYTES: Final = 1 << 16
 """How much of a capture is read at once where the next row is looked at as well."""
@@ -39,7 +38,7 @@ GIVE_WAY_SECONDS: Final = 0.06
 LOOK_EVENTS: Final = 32
 """Events between two looks at the keys."""
 
-Item = Segment | CaptureNotice | Decrypted
+Item = SegmentItem | Decrypted
 
 
 class TemporarySpool:

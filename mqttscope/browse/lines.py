@@ -133,6 +133,8 @@ class ConnectionLines:
             line.add(f"  {painter.safe(connection.client)}", "dim")
         line.add(f" {painter.to_server} ", "dim")
         line.add(painter.safe(connection.server), "server")
+        if connection.server_name and self.view.width >= WIDE_ENOUGH:
+            line.add(f"  {painter.name(connection.server_name, 32)}", "dim")
         known = "" if connection.version_known else "?"
         line.add(f"  {connection.version.text}{known}", "dim")
         if connection.transport != "tcp":

@@ -28,11 +28,18 @@ from mqttscope.capture.tls_tshark import SERVER_PORT, Tshark, frames
 from mqttscope.capture.tshark import decrypting, find_tshark
 from mqttscope.net.flow import Flow, FlowClosed, FlowEvent, FlowOpened, StreamData, StreamGap
 from mqttscope.net.flows import FlowTable
-from mqttscope.net.frame import CaptureError, CaptureNotice, CaptureSecrets, Decrypted, Plaintext, Undecrypted
+from mqttscope.net.frame import (
+    CaptureError,
+    CaptureSecrets,
+    Decrypted,
+    Plaintext,
+    SegmentItem,
+    Undecrypted,
+)
 from mqttscope.net.segment import Segment, reverse_key
 from mqttscope.net.tls_hello import APPLICATION_DATA, CLIENT_HELLO, HANDSHAKE, SERVER_HELLO, TlsObserver, TlsSide
 
-Passed = Segment | CaptureNotice | Decrypted
+Passed = SegmentItem | Decrypted
 
 TLS_KEY_LOG = 0x544C534B
 """Secrets type of key log lines in a Decryption Secrets Block (pcapng, section 4.7)."""
@@ -76,7 +83,7 @@ _HEAD_BYTES = 6
 class Held:
     """A segment or notice that is held back, or the place of something that no segment brought."""
 
-    item: Segment | CaptureNotice | None
+    item: SegmentItem | None
     left: int = 0
     """Frames that tshark has not answered, and pieces that wait for keys."""
     content: list[Decrypted] = field(default_factory=list)
@@ -217,7 +224,7 @@ class Decryption:
         self._look_at = 0.0
         self._new_keys = False
 
-    def join(self, items: Iterable[Segment | CaptureNotice]) -> Iterator[Passed]:
+    def join(self, items: Iterable[SegmentItem]) -> Iterator[Passed]:
         """Pass the segments on, each after what it completed inside TLS.
 
         What becomes ready in a live capture while no segment comes is for `arrived` to give.

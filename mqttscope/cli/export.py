@@ -23,7 +23,7 @@ from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.flow import Flow
 from mqttscope.net.fragments import FragmentTable
-from mqttscope.net.frame import CaptureNotice, Decrypted, Frame
+from mqttscope.net.frame import CaptureNotice, Decrypted, Frame, SegmentItem
 from mqttscope.net.segment import FIN, RST, SYN, Fragment, NotSegment, Segment, endpoints, reverse_key
 
 OPTION = "--write"
@@ -145,7 +145,7 @@ class Export:
             raise click.UsageError(f"{OPTION}: {self.target} cannot be written")
         refuse_inputs(self.target, self.captures, option=OPTION)
 
-    def events(self, source: Iterable[Segment | CaptureNotice | Decrypted], dissector: Dissector) -> Iterator[Event]:
+    def events(self, source: Iterable[SegmentItem | Decrypted], dissector: Dissector) -> Iterator[Event]:
         """Events as `dissect_segments` gives them, keeping track of which frames they are made of."""
         for segment in source:
             if not isinstance(segment, Segment):

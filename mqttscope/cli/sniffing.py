@@ -39,8 +39,7 @@ from mqttscope.events import CaptureRemark, Event, MalformedEvent, PacketEvent
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.flow_expiry import IDLE_TIMEOUT_NS
 from mqttscope.net.fragments import FragmentTable
-from mqttscope.net.frame import CaptureNotice, Decrypted, Frame
-from mqttscope.net.segment import Segment
+from mqttscope.net.frame import CaptureNotice, Decrypted, Frame, SegmentItem
 from mqttscope.report.base import View
 from mqttscope.report.formats import make_reporter
 
@@ -174,7 +173,7 @@ class Sniffing:
         with self._signals():
             if self.keyboard is not None:
                 self.keyboard.open()
-            source: Iterator[Segment | CaptureNotice | Decrypted]
+            source: Iterator[SegmentItem | Decrypted]
             source = segments(self._recorded(self.capture.frames()), self.skipped, self.fragments)
             if self.decryption is not None:
                 source = self.decryption.join(source)
@@ -287,7 +286,7 @@ class Sniffing:
         keys = () if self.keyboard is None else self.keyboard.watched()
         return (*keys, *(() if self.decryption is None else self.decryption.watched()))
 
-    def _feed(self, item: Segment | CaptureNotice | Decrypted) -> None:
+    def _feed(self, item: SegmentItem | Decrypted) -> None:
         """Show what nothing that came has brought."""
         for event in self.watch.events(self.dissector.take(item)):
             self._take(event)

@@ -20,7 +20,7 @@ from mqttscope.dissect.clock_watch import ClockWatch
 from mqttscope.events import ConnectionOpened, Event, MalformedEvent, PacketEvent
 from mqttscope.net.flow import Flow, FlowClosed, FlowEvent, FlowOpened, StreamData, StreamGap
 from mqttscope.net.flows import FlowTable
-from mqttscope.net.frame import CaptureNotice, FlowIdentity
+from mqttscope.net.frame import FlowIdentity, SegmentItem
 from mqttscope.net.reassembly import HalfStream
 from mqttscope.net.segment import ACK, FIN, Segment, endpoints
 from mqttscope.net.tap_views import COPY_NS
@@ -158,7 +158,7 @@ class AcknowledgedFlow:
 class Acknowledgments:
     """Reads segments ahead of the events that it is asked about."""
 
-    def __init__(self, segments: Iterable[Segment | CaptureNotice], *, verify_checksums: bool = True) -> None:
+    def __init__(self, segments: Iterable[SegmentItem], *, verify_checksums: bool = True) -> None:
         self.is_done = False
         """Whether everything was read."""
         self.reads_ahead = True

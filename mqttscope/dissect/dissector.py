@@ -61,11 +61,13 @@ from mqttscope.net.frame import (
     FlowIdentity,
     Frame,
     Plaintext,
+    SegmentItem,
     Undecrypted,
 )
 from mqttscope.net.headers import segment as segment_of
+from mqttscope.net.host_names import HostNames
 from mqttscope.net.reassembly import HalfStream
-from mqttscope.net.segment import RST, Fragment, NoteSkipped, NotSegment, Segment, endpoints, plain_key
+from mqttscope.net.segment import RST, DnsMessage, Fragment, NoteSkipped, NotSegment, Segment, endpoints, plain_key
 from mqttscope.session.capture_time import shift_of, shifted
 from mqttscope.session.connection import Connection
 
@@ -118,6 +120,8 @@ class Dissector:
         """What was decrypted and waits for the bytes that completed it."""
         self._reasons: dict[FlowIdentity, Undecrypted] = {}
         """Why sessions were not decrypted, of flows that have not ended yet."""
+        self.names = HostNames()
+        """Names of addresses so far."""
         self._watcher: Callable[[FlowState, StreamData | StreamGap], None] | None = None
 
     def watch(
@@ -151,7 +155,7 @@ class Dissector:
                 stream.budget.take(stream.held)
             dialogue = dialogue.inner
 
-    def take(self, item: Segment | CaptureNotice | Decrypted | Event) -> Iterator[Event]:
+    def take(self, item: SegmentItem | Decrypted | Event) -> Iterator[Event]:
         """Events of whatever comes next; events pass through."""
         if type(item) is Segment:
             yield from self.feed(item)
@@ -159,6 +163,8 @@ class Dissector:
             yield from self.plaintext(item)
         elif type(item) is Undecrypted:
             self._reasons[item.flow] = item
+        elif type(item) is DnsMessage:
+            self.names.feed(item)
         else:
             # Events are no notices, but of these only keys matter here.
             if isinstance(item, CaptureSecrets):
@@ -281,6 +287,8 @@ class Dissector:
         if isinstance(event, FlowOpened):
             before = event.flow.context
             dialogue = self._new_dialogue(event.flow)
+            if self.names:
+                dialogue.names = self.names.of_flow(event.flow.key)
             if isinstance(before, Over):
                 yield from self._transports.resume(dialogue, before)
             return
@@ -615,7 +623,7 @@ SAYS_NO_VERSION: Final = frozenset(PACKETS.values()) - {Connect, Connack}
 
 
 def dissect_segments(
-    source: Iterable[Segment | CaptureNotice | Decrypted | Event],
+    source: Iterable[SegmentItem | Decrypted | Event],
     options: Options | None = None,
     dissector: Dissector | None = None,
     *,
@@ -710,8 +718,8 @@ def segments(
     skipped: Counter[str] | None = None,
     fragments: FragmentTable | None = None,
     note_skipped: NoteSkipped | None = None,
-) -> Iterator[Segment | CaptureNotice]:
-    """Frames to segments; notices pass through.
+) -> Iterator[SegmentItem]:
+    """Frames to segments, and what may name hosts; notices pass through.
 
     IP fragments are put together.  Frames without TCP are counted by reason in ``skipped``; a link type that cannot
     be read is a `CaptureError` once per capture.  ``fragments`` is a table whose counts somebody wants to see.
@@ -738,6 +746,8 @@ def segments(
             if whole.reason == "unsupported_link_type" and (frame.capture, whole.detail) not in told:
                 told.add((frame.capture, whole.detail))
                 yield CaptureError(frame.capture, whole.detail, None, frame.number - 1)
+            elif type(whole) is DnsMessage:
+                yield whole
     for capture, incomplete in table.incomplete_by_capture().items():
         counted["incomplete_fragments"] += incomplete
         if note_skipped is not None:

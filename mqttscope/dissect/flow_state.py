@@ -276,6 +276,8 @@ class FlowState:
     """Number of segments that were added to one in ``discarded``, by its index."""
     counting: Counting = field(default_factory=Counting)
     """What its packets are numbered with."""
+    names: tuple[str | None, str | None] = (None, None)
+    """What DNS called the responder and the initiator before the first segment."""
 
     @property
     def speaks_mqtt(self) -> bool:

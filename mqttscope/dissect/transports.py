@@ -248,8 +248,9 @@ _MAX_PROBLEMS: Final = 100
 """Maximum number of WebSocket problems kept per connection; beyond it, the first of each reason and sender is kept."""
 _RESUMED: Final = (
     "version", "version_known", "version_evidence", "client_identifier", "session_identifier", "phase", "keep_alive",
-    "session_expiry_interval", "maximum_qos", "retain_available", "wildcard_subscription_available",
-    "subscription_identifier_available", "shared_subscription_available", "client_side", "server_side",
+    "resolved_name", "user_name", "session_expiry_interval", "maximum_qos", "retain_available",
+    "wildcard_subscription_available", "subscription_identifier_available", "shared_subscription_available",
+    "client_side", "server_side",
 )  # fmt: skip
 """Fields of a connection that hold on after a reset which both sides ignored."""
 _SPOKEN: Final = {"tcp": MQTT, "websocket": WEBSOCKET, TLS: TLS}
@@ -293,6 +294,7 @@ class Transports:
                 tls=outer.tls,
                 inside=True,
                 counting=outer.counting,
+                names=outer.names,
             )
         return outer.inner
 
@@ -375,6 +377,7 @@ class Transports:
         )
         if connection.handshake_seen:
             connection.expect_connect()
+            connection.resolved_name = dialogue.names[not dialogue.client_is_initiator]
         self.connections += 1
         if dialogue.tls is not None:
             connection.details.update(dialogue.tls.summary())

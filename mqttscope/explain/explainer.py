@@ -249,6 +249,7 @@ class Explainer:
             came_back=_came_back(case) if found[0].cause not in NEVER else None,
             notes=(*notes(case), *_not_shown(found)),
             clock_set=bool(story.clock_set),
+            server_name=connection.server_name,
         )
 
     def _afterwards(self, case: Case, cause: Cause) -> Iterator[Evidence]:

@@ -198,6 +198,8 @@ class Explanation:
     """What the capture lacks."""
     clock_set: bool = False
     """The times of the capture go back while the connection is open: its duration is unknown."""
+    server_name: str | None = None
+    """Host name of the server, as `Connection.server_name` has it."""
 
     @property
     def first(self) -> Candidate:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from mqttscope.net.checksum import RIGHT, UNJUDGED, WRONG
-from mqttscope.net.frame import CaptureNotice, Decrypted, Frame
+from mqttscope.net.frame import CaptureNotice, Decrypted, Frame, SegmentItem
 from mqttscope.net.segment import ACK, FIN, RST, SYN, Segment, distance, endpoints, flow_key, is_ipv4_key, plain_key
 
 MAX_FLOWS = 20_000
@@ -211,9 +211,7 @@ class SegmentWatch:
                 self.last = frame.number, frame.timestamp_ns, frame.capture
             yield frame
 
-    def segments(
-        self, items: Iterable[Segment | CaptureNotice | Decrypted]
-    ) -> Iterator[Segment | CaptureNotice | Decrypted]:
+    def segments(self, items: Iterable[SegmentItem | Decrypted]) -> Iterator[SegmentItem | Decrypted]:
         """Pass segments on, each after it was looked at."""
         for item in items:
             if type(item) is Segment:

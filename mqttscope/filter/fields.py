@@ -157,6 +157,12 @@ def of_connection(name: str) -> Get:
     return get
 
 
+def _user_name(event: Any, packet: Any) -> Any:
+    """The User Name of the connection; where only its packets are known, as in a lake, that of a CONNECT."""
+    name = getattr(getattr(event, "connection", None), "user_name", None)
+    return getattr(packet, "user_name", None) if name is None else name
+
+
 def of_class(classes: type | tuple[type, ...], path: str) -> Get:
     """An attribute of events of one class, or of several."""
     read: Callable[[Any], Any] = attrgetter(path)
@@ -276,6 +282,8 @@ def common_fields() -> Iterator[Field]:
 def _connection_fields() -> Iterator[Field]:
     yield Field("connection", FieldKind.NUMBER, of_connection("number"))
     yield Field("client_identifier", FieldKind.TEXT, of_connection("client_identifier"))
+    yield Field("server_name", FieldKind.TEXT, of_connection("server_name"))
+    yield Field("user_name", FieldKind.TEXT, _user_name)
     yield Field("version", FieldKind.VERSION, of_connection("version"))
     yield Field("transport", FieldKind.WORD, of_connection("transport"), words=_words(TRANSPORTS), open=True)
     for name in ("version_known", "roles_known", "handshake_seen"):

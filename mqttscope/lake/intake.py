@@ -36,7 +36,7 @@ from mqttscope.lake.state import dump, load
 from mqttscope.lake.store import Place, opened
 from mqttscope.lake.tables import LOOK, Collector
 from mqttscope.lake.tracker import Exchanges
-from mqttscope.net.frame import CaptureNotice
+from mqttscope.net.frame import SegmentItem
 from mqttscope.net.segment import Segment
 
 STATE_ROWS: Final = 1_000
@@ -147,7 +147,7 @@ class Intake:
         for event in self.late.advance(self._steady_ns):
             self.collector.feed(event)
 
-    def _open(self, captures: Sequence[str], parts: Mapping[str, Part]) -> Iterator[Segment | CaptureNotice]:
+    def _open(self, captures: Sequence[str], parts: Mapping[str, Part]) -> Iterator[SegmentItem]:
         if not self.collector.options.deduplicate:
             return segments(open_capture(captures, parts=parts, direct=self._path), self.skipped)
         self.taps = Taps()

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from mqttscope.net.segment import DnsMessage, Segment
+
 FlowIdentity = tuple[bytes, int, str]
 """Key of a flow, number and capture of its first frame."""
 
@@ -94,3 +96,5 @@ class CaptureSecrets:
 
 
 CaptureNotice = CaptureError | CaptureDrops | CaptureSecrets
+SegmentItem = Segment | DnsMessage | CaptureNotice
+"""What comes of a capture once its frames are taken apart."""

@@ -18,7 +18,7 @@ from typing import Final
 from mqttscope.net import links
 from mqttscope.net.checksum import UNJUDGED, WRONG, judge_checksum
 from mqttscope.net.frame import Frame
-from mqttscope.net.segment import Fragment, NotSegment, Segment, direction_key, unread
+from mqttscope.net.segment import DnsMessage, Fragment, NotSegment, Segment, direction_key, unread
 
 MAX_TUNNELS: Final = 8
 MAX_EXTENSION_HEADERS: Final = 16
@@ -85,6 +85,7 @@ _WIREGUARD_PORT: Final = 51820
 _CAPWAP_PORT: Final = 5247
 _TEREDO_PORT: Final = 3544
 _LISP_PORT: Final = 4341
+_DNS_PORT: Final = b"\0\x35"
 _UDP_PORTS: Final = _VXLAN_PORTS | _QUIC_PORTS | _MQTT_SN_PORTS | {
     _VXLAN_GPE_PORT, _GENEVE_PORT, _GTP_PORT, _TZSP_PORT, _L2TP_PORT,
     _ESP_PORT, _WIREGUARD_PORT, _CAPWAP_PORT, _TEREDO_PORT, _LISP_PORT,
@@ -309,6 +310,9 @@ def transport(
     located: links.Located
     if protocol == _UDP:
         located = _udp(data, offset, stop, end, encapsulation)
+        if located is NOT_TCP and data[offset : offset + 2] == _DNS_PORT:
+            payload = data[offset + 8 : stop]
+            return DnsMessage(NOT_TCP.reason, NOT_TCP.detail, addresses[len(addresses) // 2 :], payload)
     elif protocol == _GRE:
         located = _gre(data, offset, stop, end, encapsulation)
     elif protocol in _IN_IP:

@@ -87,13 +87,26 @@ class Fragment:
 
 @dataclass(slots=True, frozen=True)
 class NotSegment:
-    """Why a frame holds no TCP segment.  Instances are shared constants, compared by identity or ``reason``."""
+    """Why a frame holds no TCP segment.  Instances are shared constants, compared by identity or ``reason``.
+
+    `DnsMessage` alone has instances of its own.
+    """
 
     reason: str
     """Stable snake_case word: ``unsupported_link_type``, ``not_ip``, ``not_tcp``, ``truncated``, ``malformed``,
     or one of `UNREAD`."""
     detail: str
     """One sentence for people, such as "link type 147 (USER0) is not supported"."""
+
+
+@dataclass(slots=True, frozen=True)
+class DnsMessage(NotSegment):
+    """A datagram from UDP port 53, which may name addresses (`host_names.HostNames`)."""
+
+    client: bytes
+    """The address that it went to."""
+    data: bytes
+    """Its payload, as far as it was captured."""
 
 
 def direction_key(addresses: bytes, ports: bytes, encapsulation: bytes = b"") -> bytes:

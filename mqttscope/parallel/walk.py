@@ -25,7 +25,7 @@ from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, CaptureSecrets, Frame
 from mqttscope.net.headers import ONE_TAG, PLAIN_IPV4, PLAIN_IPV6
 from mqttscope.net.headers import segment as segment_of
-from mqttscope.net.segment import Fragment, NotSegment, Segment, group_key, plain_key
+from mqttscope.net.segment import DnsMessage, Fragment, NotSegment, Segment, group_key, plain_key
 
 MAX_OWNERS: Final = 200_000
 """Directions of flows of which it is kept whose they are."""
@@ -217,7 +217,10 @@ class Walk:
                 self.place = 2 * at + 1
                 yield whole
                 look_ns = flows.next_look_ns
-            elif isinstance(whole, NotSegment) and (key or first):
+                continue
+            if type(whole) is DnsMessage:
+                self.dissector.names.feed(whole)
+            if isinstance(whole, NotSegment) and (key or first):
                 skipped[whole.reason] += 1
                 if whole.reason == "unsupported_link_type" and (frame.capture, whole.detail) not in told:
                     told.add((frame.capture, whole.detail))

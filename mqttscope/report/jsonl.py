@@ -175,6 +175,7 @@ class JsonLines:
 
     def _head(self, name: str, event: ConnectionOpened | ConnectionEnding | ConnectionClosed) -> dict[str, Any]:
         connection = event.connection
+        server_name = connection.server_name
         return {
             "schema": SCHEMA,
             "event": name,
@@ -185,6 +186,7 @@ class JsonLines:
             "connection": connection.number,
             "client": connection.client,
             "server": connection.server,
+            **({} if server_name is None else {"server_name": server_name}),
         }
 
     def _ending(self, event: ConnectionEnding) -> dict[str, Any]:

@@ -91,6 +91,9 @@ def opened(line: Wrapped, event: events.ConnectionOpened, painter: Painter) -> N
     proxy = connection.details.get("proxy")
     if isinstance(proxy, Mapping):
         notes.append(f"PROXY for {proxy['client']} to {proxy['server']}")
+    name = connection.resolved_name
+    if name and name == connection.server_name != connection.details.get("server_name"):
+        notes.append(f"DNS name {name}")
     if not connection.roles_known:
         notes.append(f"roles assumed from {connection.roles_evidence or 'nothing'}")
     if connection.version_evidence == "given":

@@ -32,6 +32,7 @@ from mqttscope.mqtt.packets import (
 )
 from mqttscope.mqtt.properties import EMPTY, TOPIC_ALIAS, Properties
 from mqttscope.mqtt.stream import Unparsed
+from mqttscope.net.host_names import is_host_name
 from mqttscope.secrets.packets import (
     BROKEN,
     CLEAR,
@@ -168,6 +169,8 @@ class Connection:
     version_evidence: str = "none"
     client_identifier: str | None = None
     """From CONNECT, or assigned in CONNACK; ``None`` where neither was seen."""
+    user_name: str | None = None
+    """Of the CONNECT that the server accepted, or else of the last one."""
     session_identifier: str | None = None
     """The Client Identifier that the first CONNACK was for: whatever comes later, the connection is of its session."""
     client_side: Side = field(default_factory=Side)
@@ -229,6 +232,8 @@ class Connection:
     """The transport is TLS, and what it carries is read."""
     gaps: int = 0
     gap_bytes: int = 0
+    resolved_name: str | None = None
+    """What DNS called the server when the connection began, where the capture has both."""
     details: dict[str, object] = field(default_factory=dict)
     """Plain values of the transport: WebSocket path and subprotocol, TLS server name and versions."""
     history: History | None = None
@@ -264,6 +269,18 @@ class Connection:
             return self.details
         found = self.details.get("websocket")
         return found if isinstance(found, dict) else None
+
+    @property
+    def server_name(self) -> str | None:
+        """Host name of the server: what the hello of TLS asks for, else `resolved_name`; ``None`` if neither is known.
+
+        With encrypted_client_hello the hello may name a front, so `resolved_name` comes first.  What is not a clean
+        host name is left to ``details``.
+        """
+        hello = self.details.get("server_name")
+        if self.resolved_name and self.details.get("encrypted_client_hello"):
+            return self.resolved_name
+        return hello if isinstance(hello, str) and is_host_name(hello) else self.resolved_name
 
     def side(self, direction: Direction) -> Side:
         """The side that sends in this direction."""
@@ -315,6 +332,8 @@ class Connection:
                 self.version_evidence = f"a CONNECT with unknown protocol level {level}"
             if not damaged or is_identified(damaged):
                 self.client_identifier = packet.known("client_identifier")
+            if not damaged and self.phase is not CONNECTED:
+                self.user_name = packet.user_name
             self.revision += 1
         elif isinstance(packet, Connack) and packet.properties is not None:
             assigned = packet.properties.assigned_client_identifier

@@ -203,7 +203,8 @@ _IN_FLIGHT = doc.record({
 })  # fmt: skip
 _CONNECTION = {
     "connection": doc.COUNT.at("number"), "capture": doc.NAME, "frame": doc.COUNT, "client": doc.TEXT,
-    "server": doc.TEXT, "client_identifier": doc.maybe(_WITHOUT_SECRETS), "transport": doc.TRANSPORT,
+    "server": doc.TEXT, "server_name": doc.maybe(doc.NAME), "client_identifier": doc.maybe(_WITHOUT_SECRETS),
+    "transport": doc.TRANSPORT,
     "version": doc.unless_empty(doc.PROTOCOL), "version_known": doc.BOOL, "outcome": doc.word(*_BEGINNINGS),
     "connack_reason_code": doc.maybe(doc.COUNT), **_moments("opened", "ended"), "ending": doc.word(*_ENDINGS),
     "closed_how": doc.maybe(doc.TEXT), "closed_by": doc.maybe(doc.SIDE),

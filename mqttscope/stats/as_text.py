@@ -411,6 +411,7 @@ def connections_table(page: Tables, rows: list[ConnectionRow], total: int, total
             Column("no.", [str(row.number) for row in rows]),
             _column("endpoint", rows, lambda row: row.client if row.client_identifier else "", 9, right=False),
             _column("server", rows, lambda row: row.server, 8, right=False),
+            _column("server name", rows, lambda row: row.server_name or "", 9, right=False),
             _column("MQTT", rows, lambda row: row.version or row.transport, 3, right=False),
             _column("packets", rows, lambda row: number(row.traffic.packets)),
             _shares((row.traffic.packets for row in rows), totals.traffic.packets, 4),

@@ -470,6 +470,7 @@ _ANSWERS: Final[dict[int, tuple[int, int]]] = {
 def summarise(row: ConnectionRow, connection: Connection, now: int) -> Outcomes:
     """Take over into its row what a connection that has ended says of itself; returns that as counts."""
     row.client, row.server, row.capture = connection.client, connection.server, connection.capture
+    row.server_name = connection.server_name
     row.frame, row.opened_ns, row.ended_ns = connection.frame, connection.opened_ns, max(now, connection.opened_ns)
     row.transport, row.client_identifier = connection.transport, connection.client_identifier
     row.outcome = _outcome(row, connection)

@@ -515,6 +515,7 @@ class ConnectionRow:
     """Most QoS 1 and 2 messages that were unfinished at a time, sent by client and server."""
     receive_maximum: tuple[int | None, int | None] = (None, None)
     """What the other side allowed the client and the server to send; ``None`` where it is not known."""
+    server_name: str | None = None
 
     @property
     def keep_alive_share(self) -> float | None:

@@ -41,7 +41,7 @@ from mqttscope.stats.rows import MALFORMED, MALFORMED_BYTES
 MAX_SERVERS = 1_000
 """Brokers that are told apart; connections of further ones are only counted."""
 MAX_SERVER_NAMES = 100
-"""TLS server names of all brokers together; of more, the screen says that there are others."""
+"""Server names of all brokers together; of more, the screen says that there are others."""
 MAX_CLIENTS = 10_000
 """Clients of one cause, and connections with gaps of one reason, that are distinguished."""
 MAX_LOSSES = 10_000
@@ -120,7 +120,7 @@ class Broker:
     product: str = ""
     """What it says it is."""
     names: Counter[str] = field(default_factory=Counter)
-    """Server names that TLS clients asked for."""
+    """Its host names, by `Connection.server_name`."""
 
 
 @dataclass(slots=True)
@@ -310,10 +310,10 @@ class Triage:
         if connection.transport == "tls" and not connection.decrypted:
             broker.encrypted += 1
             broker.decryptable += bool(details.get("client_hello") and details.get("server_hello"))
-        name = details.get("server_name")
+        name = connection.server_name
         if name and (name in broker.names or self._server_names < MAX_SERVER_NAMES):
             self._server_names += name not in broker.names
-            broker.names[str(name)] += 1
+            broker.names[name] += 1
         elif name:
             self.has_more_names = True
 

@@ -143,7 +143,9 @@ class Screen:
         words = [_TRANSPORTS[name] for name in sorted(broker.transports) if name in _TRANSPORTS]
         if "tcp" in broker.transports and words:
             words.insert(0, "over TCP")
-        text = " ".join([self.painter.safe(server), " and ".join(words)]).rstrip()
+        named = [self._name(name, 40) for name, _ in broker.names.most_common(MAX_NAMED)]
+        endpoint = self.painter.safe(server) + (f" ({self._some(named, len(broker.names))})" if named else "")
+        text = " ".join([endpoint, " and ".join(words)]).rstrip()
         if broker.product:
             text += f" (says it is {self._name(broker.product, 40)})"
         return text

@@ -16,14 +16,14 @@ from mqttscope.capture.tls import Decryption
 from mqttscope.dissect import Dissector, Options, dissect_segments
 from mqttscope.events import Event, PacketEvent
 from mqttscope.net.flow_expiry import IDLE_TIMEOUT_NS
-from mqttscope.net.frame import CaptureError, CaptureNotice, Decrypted, Plaintext, Undecrypted
+from mqttscope.net.frame import CaptureError, Decrypted, Plaintext, SegmentItem, Undecrypted
 from mqttscope.net.segment import FIN, Segment
 from tests.capture.test_tls import VERSIONS, converse, raw, read
 from tests.dissect.secure import Secure, write
 from tests.dissect.talk import Talk, only
 
 pytestmark = pytest.mark.tshark
-Passed = Segment | CaptureNotice | Decrypted
+Passed = SegmentItem | Decrypted
 
 
 def following(keys: Path) -> Decryption:

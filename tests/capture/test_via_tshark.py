@@ -21,7 +21,7 @@ from mqttscope.capture.write import PcapngWriter
 from mqttscope.dissect import segments
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Frame
 from mqttscope.net.headers import segment
-from mqttscope.net.segment import Segment, endpoints
+from mqttscope.net.segment import DnsMessage, Segment, endpoints
 from tests import corpora
 from tests.conftest import ROOT
 from tests.each import some
@@ -67,7 +67,7 @@ def via(items: Iterable[Frame | CaptureNotice], skipped: Counter[str] | None = N
 
 
 def own(items: Iterable[Frame | CaptureNotice], skipped: Counter[str] | None = None) -> list[Segment | CaptureNotice]:
-    return list(segments(items, skipped))
+    return [one for one in segments(items, skipped) if not isinstance(one, DnsMessage)]
 
 
 def numbered(*datas: tuple[int, bytes]) -> list[Frame]:

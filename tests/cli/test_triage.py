@@ -301,7 +301,7 @@ def test_a_key_log_opens_what_is_encrypted(tmp_path: Path, monkeypatch: pytest.M
     assert "--keylog FILE decrypts it" in " ".join(closed.text.split())
     opened = looked_at("a.pcapng", "--keylog", str(secure.keylog))
     assert opened.code == 0
-    assert re.search(r"(?m)^Broker   \S+:8883 over TLS$", opened.text)
+    assert re.search(r"(?m)^Broker   \S+:8883 \(broker\.example\) over TLS$", opened.text)
     assert re.search(r"(?m)^Packets  14 of MQTT ", opened.text)
     assert "encrypted and not read" not in opened.text
     (tmp_path / "none.txt").write_text("")

@@ -57,6 +57,7 @@ old = Connection(
 closed = Connection(
     2, "10.0.0.9:1", "10.0.0.2:8883", "a.pcap", 30, START_NS, transport="tls",
     closed_how="reset", closed_by="server", disconnect_by="client", disconnect_reason=4, gaps=2, gap_bytes=5000,
+    resolved_name="broker.example",
 )  # fmt: skip
 
 

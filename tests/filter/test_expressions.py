@@ -168,6 +168,7 @@ TABLE: list[tuple[str, str]] = [
     ("not clean_start and connect", "connect-old"),
     ("clean_start == false", "connect-old"),
     ('user_name == "anna"', "connect"),
+    ('server_name == "broker.example"', "closed"),
     ("user_name.length == 4", "connect"),
     ("exists password", "connect"),
     ("not exists password and connect", "connect-old"),

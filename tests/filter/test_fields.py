@@ -111,9 +111,9 @@ def test_every_packet_type_and_malformed_reason_is_a_word() -> None:
         filters.compile(f"malformed.reason == {reason}")
 
 
-def test_only_the_client_identifier_means_the_connection_rather_than_the_packet() -> None:
+def test_names_that_mean_the_connection_rather_than_the_packet() -> None:
     overridden = {one.name for one in common_fields()} & {one.name for one in packet_fields()}
-    assert overridden == {"client_identifier"}
+    assert overridden == {"client_identifier", "user_name"}
 
 
 def test_no_field_is_named_like_a_keyword() -> None:

@@ -12,6 +12,7 @@ from mqttscope.net.flows import FlowTable
 from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import Frame
 from mqttscope.net.headers import segment
+from mqttscope.net.host_names import HostNames, answers
 from mqttscope.net.proxy_protocol import header_length
 from mqttscope.net.reassembly import HalfStream
 from mqttscope.net.segment import Fragment, NotSegment, direction_key
@@ -20,12 +21,13 @@ from mqttscope.net.tcp_clock import read_clock
 from mqttscope.net.tls_hello import TlsObserver
 from mqttscope.net.websocket import Inflater, WebSocket
 from tests.mqtt.octets import framed, string
-from tests.net import framing, heads, hellos
+from tests.net import dns, framing, heads, hellos
 from tests.net.octets import A4, B4, IP4, ethernet, extension, frame, ip4, ip6, tcp, tzsp, vlan
 from tests.net.script import FORWARD, feed, parse, play, render, script
 
 __all__ = ["IP4", "UNJUDGED", "WRONG", "ethernet", "extension", "header_length", "ip6", "judge_checksum", "play",
            "string", "tzsp", "vlan"]  # fmt: skip
+IPV4 = "10.0.0.2"
 CONNECT = "\x10\x0e~\x04MQTT\x04~~<~\x02ab"
 
 
@@ -41,6 +43,29 @@ def tunnels(count: int) -> bytes:
     for _ in range(count):
         packet = ip4(b"\0\0\x08\0" + packet, 47)
     return packet
+
+
+def named(count: int) -> tuple[int, bool]:
+    """Of answers that came one after the other: names that are remembered, the first one among them."""
+    names = HostNames()
+    for number in range(count):
+        names.feed(dns.received(dns.answer(f"n{number}.example", f"10.0.{number // 256}.{number % 256}")))
+    return len(names), names.name(b"", bytes((10, 0, 0, 0))) == "n0.example"
+
+
+def answered(count: int, pointers: int = 1) -> tuple[int, int]:
+    """Addresses that are read of so many, and those that are not; so many pointers lead to their name."""
+    places = [12, *range(43, 41 + 2 * pointers, 2)]
+    *chain, owner = ((0xC000 | place).to_bytes(2, "big") for place in places)
+    carrier = [dns.record(b"\0", 16, b"".join(chain))] if chain else []
+    found = len(list(answers(dns.message(dns.name("broker.example"), *carrier, *[dns.host(IPV4, owner)] * count))))
+    return found, count - found
+
+
+def asked(length: int) -> int:
+    """Addresses of a name that is so many bytes long on the wire."""
+    text = ".".join("x" * min(63, left - 2) for left in range(length, 2, -64))
+    return len(list(answers(dns.answer(text, IPV4))))
 
 
 def part(offset: int, size: int, identification: int = 1, now: int = 0) -> Fragment:

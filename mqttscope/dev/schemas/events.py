@@ -120,13 +120,14 @@ _TLS = record(
     },
     {"decrypted": BOOL, "undecrypted": TEXT, "websocket": _WEBSOCKET},
 )  # fmt: skip
+_SERVER_NAME = {"server_name": NAME}
 _CONNECTION = (
     {
         **PLACE, "transport": word("tcp", "websocket", "tls"), "handshake_seen": BOOL, "roles_known": BOOL,
         "roles_evidence": TEXT,
     },
     {
-        "tls": _TLS, "websocket": _WEBSOCKET, "tcp": TCP,
+        **_SERVER_NAME, "tls": _TLS, "websocket": _WEBSOCKET, "tcp": TCP,
         "proxy": record({}, {"client": maybe(TEXT), "server": maybe(TEXT)}),
     },
 )  # fmt: skip
@@ -163,7 +164,8 @@ def _lines() -> dict[str, Schema]:
         )}),
         "event_connection_opened": _line("connection_opened", *_CONNECTION),
         "event_connection_ending": _line(
-            "connection_ending", {**PLACE, "client_identifier": maybe(NAME), "how": _ENDS, "by": maybe(SIDE)}
+            "connection_ending", {**PLACE, "client_identifier": maybe(NAME), "how": _ENDS, "by": maybe(SIDE)},
+            _SERVER_NAME,
         ),
         "event_connection_closed": _line(
             "connection_closed",

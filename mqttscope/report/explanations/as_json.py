@@ -29,9 +29,9 @@ _MOMENT = doc.record({
 })  # fmt: skip
 EXPLANATION = doc.record({
     "connection": doc.COUNT, "capture": doc.NAME, "client": doc.TEXT, "server": doc.TEXT,
-    "client_identifier": doc.maybe(doc.NAME), "version": doc.PROTOCOL, "version_known": doc.BOOL,
-    "transport": doc.TRANSPORT, "opened_ns": doc.TIME, "opened_frame": doc.COUNT, "ended_ns": doc.TIME,
-    "ended_frame": doc.COUNT, "ended_by": doc.maybe(doc.SIDE), "ended_how": doc.TEXT,
+    "server_name": doc.maybe(doc.NAME), "client_identifier": doc.maybe(doc.NAME), "version": doc.PROTOCOL,
+    "version_known": doc.BOOL, "transport": doc.TRANSPORT, "opened_ns": doc.TIME, "opened_frame": doc.COUNT,
+    "ended_ns": doc.TIME, "ended_frame": doc.COUNT, "ended_by": doc.maybe(doc.SIDE), "ended_how": doc.TEXT,
     **{name: kind.at(f"first.{name}") for name, kind in _CAUSE.items()},
     "causes": doc.some(_CANDIDATE).at("candidates"), "timeline": doc.each(_MOMENT), "left_out": doc.COUNT,
     "afterwards": doc.each(_EVIDENCE), "notes": doc.each(doc.TEXT),

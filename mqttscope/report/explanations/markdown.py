@@ -45,12 +45,13 @@ class Markdown(Folding):
         """Write one explanation."""
         one, first = explanation, explanation.first
         name = self._safe(one.client_identifier or "(no Client Identifier)")
+        server = f"{one.server} ({one.server_name})" if one.server_name else one.server
         lasted = "" if one.clock_set else f" after {describe.span(one.ended_ns - one.opened_ns)}"
         out = [
             f"### {safe('#')}{one.connection} {name}: {TITLES[one.cause]} ({first.certainty})\n\n",
             f"{self._safe(first.headline)}\n\n",
             (
-                f"{self._safe(one.client)} → {self._safe(one.server)}, {spoken(one)}, ended"
+                f"{self._safe(one.client)} → {self._safe(server)}, {spoken(one)}, ended"
                 f" {self._safe(self._clock.iso(one.ended_ns))}{lasted},"
                 f" {self._safe(one.ended_capture)} frame {one.ended_frame}\n\n"
             ),

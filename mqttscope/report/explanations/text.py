@@ -187,7 +187,8 @@ class Text(Folding):
         version = spoken(one)
         lasted = "" if one.clock_set else f"open for {describe.span(one.ended_ns - one.opened_ns)}, "
         capture = self.painter.name(one.capture, max(20, min(self.painter.width - 8, 70)))
-        return f"{one.client} {arrow} {one.server}, {version}, {day}, {lasted}{capture}"
+        name = f" ({self.painter.name(one.server_name, 60)})" if one.server_name else ""
+        return f"{one.client} {arrow} {one.server}{name}, {version}, {day}, {lasted}{capture}"
 
     def _candidate(self, one: Candidate, indent: int = 2) -> list[str]:
         out = []
