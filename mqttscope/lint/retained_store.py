@@ -31,7 +31,7 @@ MAX_EXPECTED = 32
 MAX_SCANNED = 1_000
 """Topics that a wildcard is compared with, newest first."""
 MAX_READERS = 8
-"""Clients of a topic that are remembered as having got its retained message."""
+"""Clients of a topic that are remembered as having got its retained message, and as many with live messages."""
 MAX_LIVE = 1_000
 """Topics whose last message with RETAIN 1 is remembered for those who get it live."""
 MAX_GONE = 4
@@ -79,6 +79,8 @@ class Kept:
     """Whether that was after the connection of its publisher had ended."""
     readers: tuple[str, ...] = ()
     """Client Identifiers of those who got it."""
+    live_readers: tuple[tuple[str, str | None], ...] = ()
+    """Client Identifiers and user names of those who got messages of the topic on connections that have ended."""
 
     @property
     def acknowledged(self) -> bool:
@@ -139,7 +141,7 @@ class Vain:
     kept: Kept
     subscribed: Subscribed
     reader: bool
-    """Whether the client has got messages of the topic, so that it may read them."""
+    """Whether the client has got the message, or others of the topic on this connection, so that it may read them."""
 
     @property
     def related(self) -> tuple[Related, ...]:
@@ -234,6 +236,8 @@ class RetainedStore(Watch):
             name,
             _ends_with_connection(at),
         )
+        if before is not None:
+            kept.live_readers = before.live_readers
         if before is not None and before.checksum == checksum:
             kept.before = before.before  # it came again
         elif known is not None and known.checksum != checksum and known.client == name:
@@ -325,6 +329,11 @@ class RetainedStore(Watch):
             delayed = block is not None and bool(block.will_delay_interval)
             self.stirred[will.will_topic] = NEVER_NS if delayed else max(self.now_ns, at.timestamp_ns) + WILL_NS
             forget_oldest(self.stirred, MAX_TOPICS)
+        name = at.client_name, None if connect is None else connect.user_name
+        for topic in {row.topic for row in at.history.server.recent} & self.kept.keys():
+            kept = self.kept[topic]
+            if name not in kept.live_readers:
+                kept.live_readers = (*kept.live_readers, name)[-MAX_READERS:]
         for party in (at.history.client, at.history.server):
             if len(party.recent) >= MAX_RECENT:
                 self.lost_ns = max(self.lost_ns, party.recent[0].timestamp_ns)
@@ -431,7 +440,9 @@ class RetainedStore(Watch):
             return None  # without RETAIN, or a later one
         reader = bool(recent) or topic in table.retained or at.client_name in kept.readers
         if not reader and one.topic_filter != topic:
-            return None
+            user = None if history.connect is None else history.connect.user_name
+            if (at.client_name, user) not in kept.live_readers:
+                return None
         if history.client.disconnect is not None or history.server.disconnect is not None:
             return None
         if self.waits_behind_a_hole(at):
