@@ -436,7 +436,7 @@ class RetainedStore(Watch):
         if at.server.in_flight >= limit or len(table.retained) > MAX_FLOOD or flooded:
             return None
         recent = [row for row in history.server.recent if row.topic == topic]
-        if any(row.timestamp_ns >= one.timestamp_ns for row in recent):
+        if any(row.timestamp_ns >= one.timestamp_ns and not self._is_beside(row, kept, at) for row in recent):
             return None  # without RETAIN, or a later one
         reader = bool(recent) or topic in table.retained or at.client_name in kept.readers
         if not reader and one.topic_filter != topic:
@@ -448,6 +448,13 @@ class RetainedStore(Watch):
         if self.waits_behind_a_hole(at):
             return None
         return Vain(topic, one, kept, subscribed, reader)
+
+
+    def _is_beside(self, row: Message, kept: Kept, at: RuleContext) -> bool:
+        """Whether what the server sent is an ordinary message of a captured client, which leaves the retained one."""
+        if row.cut or row.checksum == kept.checksum:
+            return False
+        return self.plain(row.topic, row.checksum, kept.timestamp_ns, at) is not None
 
 
 @dataclass(slots=True)

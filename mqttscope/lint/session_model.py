@@ -94,6 +94,12 @@ class Carried:
             return False
         return self.checksum == zlib.crc32(packet.payload)
 
+    def differs(self, packet: Publish, topic: str | None) -> bool:
+        """Whether a PUBLISH is another message for certain: its topic or its payload is another one."""
+        if topic is None or self.topic is None or self.checksum is None or packet.missing:
+            return False
+        return topic != self.topic or self.checksum != zlib.crc32(packet.payload)
+
 
 Unanswered = dict[int, Carried]
 """By packet identifier, in the order in which they were sent for the first time."""
@@ -540,18 +546,38 @@ def missing(model: SessionModel, direction: Direction, at: RuleContext) -> Itera
     """What a side should have sent again by now and has not."""
     if at.version is V3_1 and direction is S2C:
         return  # whether the server had the session nobody knows
-    connection, party = at.connection, at.history.party(direction)
-    takes = connection.receiver(direction).maximum_packet_size
-    took = model.server_takes if direction is C2S else model.client_takes
+    party = at.history.party(direction)
     for one in model.carried(direction, at).values():
         if not one.sure or one.answered or party.has_sent(one.packet_identifier):
             continue
         if one.phase is not SENT:
             if not one.released:
                 yield one
-        elif takes is not None and (took is None or takes < took):
-            continue  # it may be too long now
-        elif direction is C2S and one.qos > connection.maximum_qos:
-            continue
-        else:
+        elif not is_refusable(one, direction, model, at):
             yield one
+
+
+def is_refusable(one: Carried, direction: Direction, model: SessionModel, at: RuleContext) -> bool:
+    """Whether the other side may not take a message any more that it took on the connection before."""
+    takes = at.connection.receiver(direction).maximum_packet_size
+    took = model.server_takes if direction is C2S else model.client_takes
+    if takes is not None and (took is None or takes < took):
+        return True  # it may be too long now
+    return direction is C2S and one.qos > at.connection.maximum_qos
+
+
+def may_move(one: Carried, direction: Direction, model: SessionModel) -> bool:
+    """Whether a server may have given a message of QoS 1 to another member of a share."""
+    if direction is C2S or one.qos == 2:
+        return False
+    return not model.filters_known or any(name.startswith("$share/") for name in model.filters)
+
+
+def may_be_dropped(one: Carried, direction: Direction, model: SessionModel, at: RuleContext) -> bool:
+    """Whether a sender need not hold a message of the connection before any more, which sets its identifier free."""
+    if one.phase is not SENT:
+        return False
+    if one.expires_ns <= at.timestamp_ns or is_refusable(one, direction, model, at):
+        return True
+    return may_move(one, direction, model)
+

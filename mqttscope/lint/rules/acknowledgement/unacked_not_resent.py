@@ -1,5 +1,5 @@
 from mqttscope.lint.rules import V3_1, V3_1_1, V5, RuleContext, examples, shown
-from mqttscope.lint.session_model import Carried, ResumptionRule
+from mqttscope.lint.session_model import Carried, ResumptionRule, SessionModel, may_move
 from mqttscope.mqtt.constants import Direction
 
 
@@ -100,10 +100,7 @@ class UnackedNotResent(ResumptionRule):
         """What has not expired; of a server's QoS 1 what cannot have gone to somebody else."""
         if one.expires_ns <= at.timestamp_ns:
             return False  # ACK314, where it is one of QoS 2
-        if direction is Direction.CLIENT_TO_SERVER or one.qos == 2:
-            return True
-        model = at.model(self.models[0])
-        return model.filters_known and not any(name.startswith("$share/") for name in model.filters)
+        return not may_move(one, direction, at.model(SessionModel))
 
     def tell(self, one: Carried) -> str:
         """The packet, its identifier and its topic."""

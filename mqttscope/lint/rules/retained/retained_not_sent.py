@@ -74,6 +74,15 @@ class RetainedNotSent(WaitingRule):
             > publish a 21 qos=1 retain id=1; < puback 1; @1 < publish a 21; @1 > disconnect; @1 > fin
             @2 opened client=c2; @2 > subscribe 1 +:0; @2 < suback 1 0; lost @2 < publish a 21 retain
             @2 > pingreq; @2 < pingresp; +31 @2 > pingreq
+        a live message of somebody who was not captured, which may be the retained one by now
+            opened; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; @1 > subscribe 1 a:0
+            @1 < suback 1 0; @1 < publish a 22; +31 @1 > pingreq
+        the retained message itself, without RETAIN
+            opened; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; @1 > subscribe 1 a:0
+            @1 < suback 1 0; @1 < publish a 21; > publish a 22; @1 < publish a 22; +31 @1 > pingreq
+        replaced by a message that came live
+            opened; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; @1 > subscribe 1 a:0
+            @1 < suback 1 0; > publish a 22 retain; @1 < publish a 22; +31 @1 > pingreq
         an empty will may have removed it
             @2 opened client=c3; opened will=a will_qos=1 will_retain; > publish a 21 qos=1 retain id=1; < puback 1
             > reset; @1 opened client=c2; @1 > subscribe 1 a:0; @1 < suback 1 0; +31 @1 > pingreq
@@ -108,6 +117,9 @@ class RetainedNotSent(WaitingRule):
             @1 opened client=c2; @1 > subscribe 1 +:0; @1 < suback 1 0; opened; +2 > nothing
             > publish a 21 qos=1 retain id=1; < puback 1; @1 < publish a 21; @1 > disconnect; @1 > fin
             @2 opened client=c2; @2 > subscribe 1 +:0; @2 < suback 1 0; +31 @2 > pingreq !!
+        beside a live message that is not retained
+            opened; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; @1 > subscribe 1 a:0
+            @1 < suback 1 0; > publish a 22; @1 < publish a 22; +31 @1 > pingreq !!
         a shorter time-out
             settings timeout=5; opened; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2
             @1 > subscribe 1 a:0; @1 < suback 1 0; +6 @1 > pingreq !!
