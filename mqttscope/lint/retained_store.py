@@ -329,11 +329,11 @@ class RetainedStore(Watch):
             delayed = block is not None and bool(block.will_delay_interval)
             self.stirred[will.will_topic] = NEVER_NS if delayed else max(self.now_ns, at.timestamp_ns) + WILL_NS
             forget_oldest(self.stirred, MAX_TOPICS)
-        name = at.client_name, None if connect is None else connect.user_name
+        reader = at.client_name, None if connect is None else connect.user_name
         for topic in {row.topic for row in at.history.server.recent} & self.kept.keys():
             kept = self.kept[topic]
-            if name not in kept.live_readers:
-                kept.live_readers = (*kept.live_readers, name)[-MAX_READERS:]
+            if reader not in kept.live_readers:
+                kept.live_readers = (*kept.live_readers, reader)[-MAX_READERS:]
         for party in (at.history.client, at.history.server):
             if len(party.recent) >= MAX_RECENT:
                 self.lost_ns = max(self.lost_ns, party.recent[0].timestamp_ns)
@@ -448,7 +448,6 @@ class RetainedStore(Watch):
         if self.waits_behind_a_hole(at):
             return None
         return Vain(topic, one, kept, subscribed, reader)
-
 
     def _is_beside(self, row: Message, kept: Kept, at: RuleContext) -> bool:
         """Whether what the server sent is an ordinary message of a captured client, which leaves the retained one."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from mqttscope.lint.context import SECOND_NS, ConnectionKey, RuleContext, forget_oldest
@@ -31,7 +31,7 @@ from mqttscope.mqtt.packets import Connack, Connect, Disconnect, Puback, Pubcomp
 from mqttscope.session.connection import C2S, S2C, Connection
 from mqttscope.session.history import NEVER_NS, History
 from mqttscope.session.inflight import RECEIVED, RELEASED, SENT, Exchange, ExchangePhase
-from mqttscope.session.matching import FAILURE
+from mqttscope.session.matching import FAILURE, Match, Subscribed, SubscriptionIndex, joined
 from mqttscope.session.subscriptions import Request
 
 ENDLESS = 0xFFFFFFFF
@@ -163,11 +163,15 @@ class SessionModel(Model):
     client_aliases: dict[int, str] = field(default_factory=dict)
     """Topic Aliases of the client on the connection before the owner."""
     server_aliases: dict[int, str] = field(default_factory=dict)
-    filters: dict[str, int] = field(default_factory=dict)
-    """Topic Filters that the session had when the owner came, with their granted QoS."""
+    filters: dict[str, Subscribed] = field(default_factory=dict)
+    """Subscriptions that the session had when the owner came, by Topic Filter."""
+    ended_filters: dict[str, Subscribed] = field(default_factory=dict)
+    """Those that have ended, or may have: messages for them may still wait."""
     filters_known: bool = False
     """Whether there are no others."""
-    discarded_filters: dict[str, int] = field(default_factory=dict)
+    index: SubscriptionIndex | None = field(default=None, compare=False, repr=False)
+    """Of both; made when a topic is looked up, and not written down with the rest."""
+    discarded_filters: dict[str, Subscribed] = field(default_factory=dict)
     """The same of the session that the clean start of the owner has discarded."""
     client_takes: int | None = None
     """Maximum Packet Size of the client on the connection before; ``None`` for no limit."""
@@ -196,6 +200,32 @@ class SessionModel(Model):
     def aliases(self, direction: Direction) -> dict[int, str]:
         """Topic Aliases of a side on the connection before."""
         return self.client_aliases if direction is C2S else self.server_aliases
+
+    def has_all_filters(self, at: RuleContext) -> bool:
+        """Whether the subscriptions that the session brought to this connection are all known."""
+        if self.owner != at.key or self.waits_for is not None or self.apart:
+            return False
+        return self.resumed is True and self.filters_known
+
+    def match(self, topic: str, own: Match, at: RuleContext) -> Match:
+        """What a topic belongs to: ``own`` subscriptions of this connection, and those that the session brought."""
+        if self.index is None:
+            patterns = [name for name in self.filters if name[:1] == "$" or not {"+", "#"}.isdisjoint(name)]
+            self.index = SubscriptionIndex.of(self.filters, patterns, self.ended_filters)
+        brought = self.index.match(topic, self.filters, self.ended_filters, known=True)
+        table, changed = at.history.subscriptions, bool(brought.ended)
+        rows = []
+        for one in brought.subscriptions:
+            newer = table.live.get(one.topic_filter)
+            if newer is not None:
+                changed = changed or _changes(newer, one)
+            elif one.topic_filter in table.ended:
+                changed = True
+            else:
+                rows.append(one)
+        if changed:
+            return replace(own, known=False)  # a message may have waited for what is over
+        return joined(own, replace(brought, subscriptions=tuple(rows), ended=()))
 
     def kept_until(self, tolerance: float | None = None) -> tuple[int, int] | None:
         """When the session ends, or has ended, and how many nanoseconds more a server may take for that.
@@ -233,7 +263,7 @@ class SessionModel(Model):
         elif isinstance(packet, Unsuback):
             request = at.history.subscriptions.request_for(packet.packet_identifier, "unsubscribe")
             for name in () if request is None else request.topic_filters:
-                self.filters.pop(name, None)
+                self._end_filter(name, self.filters.get(name))
         elif isinstance(packet, Pubrel):
             one = self.sent(at.direction).get(packet.packet_identifier)
             if one is not None and self.owner == at.key:
@@ -242,6 +272,14 @@ class SessionModel(Model):
                 one.phase = RELEASED
         else:
             self._acknowledged(packet, at)
+
+    def _end_filter(self, name: str, one: Subscribed | None) -> None:
+        self.filters.pop(name, None)
+        self.index = None
+        if one is not None:
+            self.ended_filters[name] = one
+            if forget_oldest(self.ended_filters, MAX_FILTERS):
+                self.filters_known = False
 
     def _acknowledged(self, packet: Puback | Pubrec | Pubcomp, at: RuleContext) -> None:
         """An answer, which may come on a connection before the owner too."""
@@ -285,6 +323,7 @@ class SessionModel(Model):
         """Decide what becomes of the session when it gets its next owner."""
         fresh = bool(connect.clean_start) or connack.session_present is False
         self.discarded_client_sent, self.discarded_server_sent, self.discarded_filters = {}, {}, {}
+        self.index = None
         apart = same and at.is_apart(self.capture, at.connection.capture)
         self.before_apart = apart
         if not same:
@@ -298,7 +337,7 @@ class SessionModel(Model):
         if same and connect.clean_start:
             self.discarded_client_sent, self.discarded_server_sent = self.client_sent, self.server_sent
             self.discarded_filters = self.filters
-        self.client_sent, self.server_sent, self.filters = {}, {}, {}
+        self.client_sent, self.server_sent, self.filters, self.ended_filters = {}, {}, {}, {}
         self.born = self.filters_known = self.whole = fresh
         self.apart = False
 
@@ -334,7 +373,8 @@ class SessionModel(Model):
             one.sure = False
 
     def _forget(self) -> None:
-        self.client_sent, self.server_sent, self.filters = {}, {}, {}
+        self.client_sent, self.server_sent, self.filters, self.ended_filters = {}, {}, {}, {}
+        self.index = None
         self.client_aliases, self.server_aliases = {}, {}
         self.born = self.whole = self.filters_known = False
 
@@ -382,13 +422,14 @@ class SessionModel(Model):
 
     def _leave_filters(self, history: History, *, sure: bool) -> None:
         """What the session is subscribed to from now on."""
-        table = history.subscriptions
-        for name in table.ended:
-            self.filters.pop(name, None)
+        table, self.index = history.subscriptions, None
+        for name, one in table.ended.items():
+            self._end_filter(name, one)
         for name, one in table.live.items():
             self.filters.pop(name, None)
+            self.ended_filters.pop(name, None)
             if one.granted is not None and one.granted < FAILURE and one.ending_ns is None and not one.doubtful:
-                self.filters[name] = one.granted
+                self.filters[name] = replace(one, replaced=None)
             else:
                 self.filters_known = False
             if forget_oldest(self.filters, MAX_FILTERS):
@@ -398,11 +439,17 @@ class SessionModel(Model):
             while asked is not None:
                 if asked.kind == "unsubscribe" and not asked.answers:
                     for name in asked.topic_filters:  # whether they still exist nobody knows
-                        self.filters.pop(name, None)
+                        self._end_filter(name, self.filters.get(name))
                 asked = asked.earlier
         self.filters_known = self.filters_known and sure and table.complete and not table.unread_answers
         if not sure:  # any of them may have ended with an UNSUBSCRIBE that was not read
             self.filters.clear()
+
+
+def _changes(newer: Subscribed, one: Subscribed) -> bool:
+    """Whether a SUBSCRIBE has changed a subscription that the session brought."""
+    asked = newer.subscription_identifier, newer.granted, newer.no_local, newer.retain_as_published
+    return asked != (one.subscription_identifier, one.granted, one.no_local, one.retain_as_published)
 
 
 def _carried(exchange: Exchange, history: History, direction: Direction, *, sure: bool) -> Carried:
@@ -469,6 +516,19 @@ def _kept_seconds(connection: Connection, history: History, *, lasting: bool) ->
     if seconds and not asked and history.client.disconnect is not None and not lasting:
         return None  # raised from 0, which is not allowed: a server may take it or not
     return seconds
+
+
+def session_match(topic: str, at: RuleContext) -> Match:
+    """The subscriptions of a client that match a topic, with those that its session brought from earlier connections.
+
+    For rules that have `SessionModel` among their models.
+    """
+    table = at.history.subscriptions
+    own = table.found.get(topic) or table.match(topic)
+    if at.connection.clean_start or not at.connection.session_present:
+        return own
+    model = at.model(SessionModel)
+    return model.match(topic, own, at) if model.has_all_filters(at) else own
 
 
 def doubted(*, apart: bool) -> dict[str, Any]:
@@ -580,4 +640,3 @@ def may_be_dropped(one: Carried, direction: Direction, model: SessionModel, at: 
     if one.expires_ns <= at.timestamp_ns or is_refusable(one, direction, model, at):
         return True
     return may_move(one, direction, model)
-

@@ -201,7 +201,9 @@ def test_subscriptions_are_carried_until_they_are_ended() -> None:
     second = f"@1 {RESUMES}; {PING_1}; @1 > unsubscribe 3 a; @1 > reset"
     found = models(BEGINS, first, BREAKS, second, f"@2 {RESUMES}; {PING_2}")
 
-    assert [one.filters for one in found] == [{"a": 1, "d": 0}, {"d": 0}]
+    granted = [{name: one.granted for name, one in each.filters.items()} for each in found]
+    assert granted == [{"a": 1, "d": 0}, {"d": 0}]
+    assert [list(each.ended_filters) for each in found] == [["b"], ["b", "a"]]
 
 
 def test_a_session_older_than_the_capture_is_not_born_in_it() -> None:

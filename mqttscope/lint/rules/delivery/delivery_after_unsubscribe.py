@@ -2,6 +2,7 @@ import zlib
 
 from mqttscope.lint.context import SECOND_NS, RuleContext
 from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Needs, Related, Rule, Severity, examples
+from mqttscope.lint.session_model import SessionModel, session_match
 from mqttscope.mqtt import Direction, Publish
 
 
@@ -23,6 +24,7 @@ class DeliveryAfterUnsubscribe(Rule):
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.SESSION_BIRTH | Needs.WHOLE_RECEIVER
     settings = {"grace": 5}
+    models = (SessionModel,)
 
     good = examples("""
         nothing comes any more
@@ -58,8 +60,7 @@ class DeliveryAfterUnsubscribe(Rule):
         topic = at.topic
         if topic is None:
             return None
-        table = at.history.subscriptions
-        found = table.found.get(topic) or table.match(topic)
+        found = session_match(topic, at)
         if found.subscriptions or not found.ended or found.extended or packet.dup or not found.known:
             return None
         if packet.packet_identifier is not None and at.sender.running(packet.packet_identifier, "publish"):

@@ -2,6 +2,7 @@ import zlib
 
 from mqttscope.lint.rules import SECOND_NS, V3_1_1, V5, Confidence, Findings, Related, RuleContext, examples
 from mqttscope.lint.rules.delivery import DeliveryRule
+from mqttscope.lint.session_model import SessionModel, session_match
 from mqttscope.mqtt.packets import Publish
 from mqttscope.session.matching import Match, Subscribed
 
@@ -27,6 +28,7 @@ class StaleSubscriptionUsed(DeliveryRule):
     statements = {V5: {"MQTT-3.8.4-3": ""}, V3_1_1: {"MQTT-3.8.4-3": ""}}
     signs = ("replaced",)
     settings = {"grace": 5}
+    models = (SessionModel,)
 
     good = examples("""
         the new ones
@@ -71,8 +73,7 @@ class StaleSubscriptionUsed(DeliveryRule):
         topic = at.topic
         if topic is None:
             return None
-        table = at.history.subscriptions
-        found = table.found.get(topic) or table.match(topic)
+        found = session_match(topic, at)
         if not found.replaces or packet.dup or not found.known:
             return None
         if packet.packet_identifier is not None and at.sender.running(packet.packet_identifier, "publish"):

@@ -28,7 +28,7 @@ class UnexpectedSessionPresentTolerated(Rule):
     client itself may get lost.  The client knows better: it asked for a clean start, or its session ended with its
     connection before or has run out since (SES303 is about the server).  The finding comes with its first packet after
     that CONNACK, or when it has not closed for ``timeout`` seconds.  A client at another address than before may be
-    another one with a session of its own, so that it is a heuristic warning there.  In MQTT 3.1.1 the client may decide.
+    another one with a session of its own: a heuristic warning.  In MQTT 3.1.1 the client may decide.
 
     Instead, close the connection when Session Present is 1 and no session is known.
     """
