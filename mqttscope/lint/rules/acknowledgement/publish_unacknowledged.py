@@ -49,6 +49,9 @@ class PublishUnacknowledged(AnswerRule):
             opened; > publish a qos=1 id=7; lost < puback 7; +20 > pingreq; < pingresp; +20 > pingreq; < pingresp; > fin
         the acknowledgment of the last bytes shows that they are missing
             opened; > publish a qos=1 id=7; lost < puback 7; @1 opened client=c2; +60 @1 > pingreq
+        a packet of its own takes the client 45 s
+            opened 3.1.1; < publish b qos=1 id=7; > raw 30 64 0001 "a" 00*37; +15 > raw 00*20; +15 > raw 00*20
+            +15 > raw 00*20 & puback 7
     """)
     bad = examples("""
         pings are answered, and the message is not
@@ -62,6 +65,9 @@ class PublishUnacknowledged(AnswerRule):
             opened 3.1; < publish b qos=1 id=1; > publish a qos=1 id=7; < ack; +50 > fin ! !
         another limit
             settings timeout=5; opened; > publish a qos=1 id=7; < ack; +9 > fin !
+        not after a packet of its own that takes 45 s either
+            opened 3.1.1 keep_alive=0; < publish b qos=1 id=7; > raw 30 64 0001 "a" 00*37; +15 > raw 00*20
+            +15 > raw 00*20; +15 > raw 00*20; @1 opened client=c2 keep_alive=0; +60 @1 > pingreq !!
     """)
 
     def owed(self, at: RuleContext, debtor: Direction) -> Iterator[tuple[int, int]]:

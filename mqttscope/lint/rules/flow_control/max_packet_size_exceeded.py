@@ -11,8 +11,8 @@ class MaxPacketSizeExceeded(AnnouncedLimitRule):
     """A packet is longer than the Maximum Packet Size of its receiver.
 
     The receiver closes the connection with 0x95 (Packet too large), and after the reconnect the same packet often comes
-    again.  The size is that of the whole packet, with its first byte and the bytes of the Remaining Length.  Of a PUBLISH
-    whose end does not come any more its length counts; where the connection was cut off, or fewer bytes than the limit
+    again.  The size is that of the whole packet, with its first byte and the bytes of the Remaining Length.  It counts
+    for a PUBLISH whose end does not come any more, too; where the connection was cut off, or fewer bytes than the limit
     have come, the length itself may be the mistake, and the finding is likely.
 
     Instead, compare the whole encoded packet with the limit; a server drops a message that is too large for a client
@@ -52,7 +52,7 @@ class MaxPacketSizeExceeded(AnnouncedLimitRule):
         cut off by the reset of the server
             opened < maximum_packet_size=30; > raw 30 40 0001 "a" 00*40 !!; < disconnect code=0x95; < reset
         the client closes inside it
-            opened < maximum_packet_size=30; > raw 30 40 0001 "a" 00*40 !; < disconnect code=0x95; > fin
+            opened < maximum_packet_size=30; > raw 30 40 0001 "a" 00*40 !; > fin
         cut off before the limit: its length may be the mistake
             opened < maximum_packet_size=30; > raw 30 40 0001 "a" 00*9 !!; < reset
     """)
