@@ -197,6 +197,13 @@ class SessionModel(Model):
         """The same of the session that a clean start has discarded."""
         return self.discarded_client_sent if direction is C2S else self.discarded_server_sent
 
+    def is_discarded(self, packet: Publish, at: RuleContext) -> bool:
+        """Whether a PUBLISH brings a message of the session that the clean start of this connection has discarded."""
+        if self.owner != at.key or packet.packet_identifier is None:
+            return False
+        one = self.discarded(at.direction).get(packet.packet_identifier)
+        return one is not None and one.phase is SENT and one.is_message(packet, at.topic)
+
     def aliases(self, direction: Direction) -> dict[int, str]:
         """Topic Aliases of a side on the connection before."""
         return self.client_aliases if direction is C2S else self.server_aliases

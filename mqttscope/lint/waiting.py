@@ -166,11 +166,11 @@ class AnswerRule(Rule):
 
     def _folded(self, late: list[Overdue], at: RuleContext) -> Iterator[Report]:
         """The reports of what is overdue: one for all that is alike, however much a side owes."""
-        found: dict[tuple[Direction, Severity | None], tuple[Report, int]] = {}
+        found: dict[tuple[Direction, Severity | None, tuple[str, ...] | None], tuple[Report, int]] = {}
         for one in late:
             report = self.describe(one, at)
             if report is not None:
-                key = (one.sender, report.severity)
+                key = (one.sender, report.severity, report.statements)
                 kept, count = found.get(key, (report, 0))
                 found[key] = kept, count + 1
         for report, count in found.values():

@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.rules import SECOND_NS, V3_1, V3_1_1, V5, Confidence, Report, RuleContext, Severity, examples, shown
-from mqttscope.lint.waiting import AnswerRule, Overdue
+from mqttscope.lint.waiting import AnswerRule, Overdue, side_name
 from mqttscope.mqtt import Direction, Publish
 from mqttscope.session.connection import C2S
 from mqttscope.session.inflight import SENT
@@ -97,4 +97,13 @@ class PublishUnacknowledged(AnswerRule):
             "the PUBLISH",
             severity=Severity.WARNING if slow else None,
             confidence=Confidence.HEURISTIC if slow else None,
+            statements=self._cited(exchange.qos, one.sender.opposite, at),
         )
+
+    def _cited(self, qos: int, debtor: Direction, at: RuleContext) -> tuple[str, ...]:
+        """Statements about messages of this QoS."""
+        rows = self.statements_for(at.version, side_name(debtor), None, "")
+        if qos == 2 and at.version is V3_1_1:
+            rows.append("MQTT-4.3.3-2")
+        other = "MQTT-4.3.3-" if qos == 1 else "MQTT-4.3.2-"
+        return tuple([row for row in rows if not row.startswith(other)])
