@@ -155,7 +155,7 @@ class SessionModel(Model):
     """What the client had not been answered when the owner came, while the session continues."""
     server_sent: Unanswered = field(default_factory=dict)
     refused_to_client: Unanswered = field(default_factory=dict)
-    """Messages of the client that were refused on the connection before the owner."""
+    """Messages of the client that were refused on connections before the owner, and not sent again since."""
     refused_to_server: Unanswered = field(default_factory=dict)
     discarded_client_sent: Unanswered = field(default_factory=dict)
     """The same of the session that the clean start of the owner has discarded."""
@@ -188,7 +188,7 @@ class SessionModel(Model):
         return self.sent(direction) if self.owner == at.key and self.waits_for is None else {}
 
     def refused(self, direction: Direction, at: RuleContext) -> Unanswered:
-        """Messages of a side that the other one refused on the connection before this one."""
+        """Messages of a side that the other one refused on connections before this one."""
         if self.owner != at.key or self.waits_for is not None or self.resumed is False:
             return {}
         return self.refused_to_client if direction is C2S else self.refused_to_server
@@ -345,6 +345,7 @@ class SessionModel(Model):
             self.discarded_client_sent, self.discarded_server_sent = self.client_sent, self.server_sent
             self.discarded_filters = self.filters
         self.client_sent, self.server_sent, self.filters, self.ended_filters = {}, {}, {}, {}
+        self.refused_to_client, self.refused_to_server = {}, {}
         self.born = self.filters_known = self.whole = fresh
         self.apart = False
 
@@ -392,8 +393,8 @@ class SessionModel(Model):
         self.whole = self.whole and sure
         self.client_sent = self._left(C2S, connection, history, sure=sure)
         self.server_sent = self._left(S2C, connection, history, sure=sure)
-        self.refused_to_client = _refused(C2S, history)
-        self.refused_to_server = _refused(S2C, history)
+        self.refused_to_client = _refused(C2S, history, self.refused_to_client)
+        self.refused_to_server = _refused(S2C, history, self.refused_to_server)
         self.client_aliases = dict(list(connection.client_side.aliases.items())[-MAX_ALIASES:])
         self.server_aliases = dict(list(connection.server_side.aliases.items())[-MAX_ALIASES:])
         self.client_takes = connection.client_side.maximum_packet_size
@@ -476,10 +477,11 @@ def _carried(exchange: Exchange, history: History, direction: Direction, *, sure
     )
 
 
-def _refused(direction: Direction, history: History) -> Unanswered:
-    """Messages of a side that the other one refused with PUBACK or PUBREC."""
+def _refused(direction: Direction, history: History, before: Unanswered) -> Unanswered:
+    """Messages of a side that the other one refused with PUBACK or PUBREC, with those of ``before`` that it left."""
     party = history.party(direction)
-    return {
+    rows = {identifier: one for identifier, one in before.items() if not party.has_sent(identifier)}
+    rows |= {
         identifier: Carried(
             identifier, one.qos, one.topic, one.checksum, one.phase, one.packet, one.frame, one.timestamp_ns,
             refused=Related.to(f"the {PacketType(one.by).name}", one.answer), reason_code=one.reason_code,
@@ -487,6 +489,7 @@ def _refused(direction: Direction, history: History) -> Unanswered:
         for identifier, one in party.ended.items()
         if one.reason_code >= FAILURE and identifier not in party.shared
     }  # fmt: skip
+    return dict(list(rows.items())[-MAX_CARRIED:])
 
 
 def _is_whole(connection: Connection, history: History) -> bool:
