@@ -558,8 +558,8 @@ class ResumptionRule(Rule):
 
     severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
-    looks_at = Connack
-    sender = S2C
+    looks_at: ClassVar[type[ControlPacket] | tuple[type[ControlPacket], ...]] = Connack
+    sender: ClassVar[Direction | None] = S2C
     needs = Needs.OPENING | Needs.WHOLE
     models = (SessionModel,)
     settings: ClassVar[dict[str, int | float | str | list[str]]] = {

@@ -1,6 +1,5 @@
 from mqttscope.lint.finding import Confidence, Related, Severity
-from mqttscope.lint.rules import C2S, V3_1, V3_1_1, V5, Findings, Needs, Rule, RuleContext, examples, packet_name
-from mqttscope.lint.session_model import Carried, SessionModel, may_be_dropped
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, Needs, Rule, RuleContext, examples, packet_name
 from mqttscope.mqtt.packets import Publish, Subscribe, Unsubscribe
 from mqttscope.session.inflight import SENT, Exchange
 
@@ -10,8 +9,7 @@ class PacketIdInUse(Rule):
 
     The next acknowledgement with that number then ends the wrong exchange: a message is taken for delivered that was
     not, or the receiver drops the new one as a repeat.  PUBLISH, SUBSCRIBE and UNSUBSCRIBE of a client share one set of
-    identifiers; the server has its own, so the same number in both directions at once is fine.  When a session
-    continues, so do the identifiers of its unfinished messages.
+    identifiers; the server has its own, so the same number in both directions at once is fine.
 
     Instead, take an identifier whose exchange has ended: after PUBACK, PUBCOMP, SUBACK, UNSUBACK, or a PUBREC that
     refuses the message.
@@ -37,9 +35,8 @@ class PacketIdInUse(Rule):
     also = {V3_1_1: ("MQTT-2.3.1-3", "MQTT-2.3.1-4", "MQTT-4.3.3-1")}
     when = "qos"
     always = (Subscribe, Unsubscribe)
-    signs = ("taken", "carries")
+    signs = ("taken",)
     needs = Needs.WHOLE
-    models = (SessionModel,)
 
     good = examples("""
         used again after the PUBACK
@@ -55,30 +52,6 @@ class PacketIdInUse(Rule):
             opened 3.1; > subscribe 7 a:0; +20 > subscribe 7 a:0 header_flags=0x0a; < suback 7 0
         the acknowledgement is not in the capture
             opened; > publish a A qos=1 id=7; lost < puback 7; > publish a B qos=1 id=7; < puback 7
-        the message is sent again when the session continues
-            opened resume session_expiry_interval=3600; > publish a A qos=1 id=7; > reset
-            @1 opened resume session_expiry_interval=3600 < present; @1 > publish a A dup qos=1 id=7; @1 < puback 7
-            @1 > publish a B qos=1 id=7; @1 < puback 7
-        the session does not continue
-            opened resume session_expiry_interval=3600; > publish a A qos=1 id=7; > reset
-            @1 opened resume session_expiry_interval=3600; @1 > publish a B qos=1 id=7; @1 < puback 7
-        a new session is asked for
-            opened resume session_expiry_interval=3600; > publish a A qos=1 id=7; > reset
-            @1 opened session_expiry_interval=3600; @1 > publish a B qos=1 id=7; @1 < puback 7
-        the acknowledgement on the connection before is not in the capture
-            opened resume session_expiry_interval=3600; > publish a A qos=1 id=7; lost < puback 7; > pingreq; < pingresp
-            > reset; @1 opened resume session_expiry_interval=3600 < present; @1 > publish a B qos=1 id=7; @1 < puback 7
-        acknowledged on the connection before, after the takeover
-            opened resume session_expiry_interval=3600; > publish a A qos=1 id=7
-            @1 opened resume session_expiry_interval=3600 < present; < puback 7; < fin; @1 > publish a B qos=1 id=7
-            @1 < puback 7
-        a Shared Subscription, whose message another member may have got
-            opened resume session_expiry_interval=3600; > subscribe 1 $share/g/a:1; < suback 1 1
-            < publish a A qos=1 id=7; > reset; @1 opened resume session_expiry_interval=3600 < present
-            @1 < publish a B qos=1 id=7; @1 > puback 7
-        the message has expired
-            opened resume session_expiry_interval=3600; > publish a A qos=1 id=7 message_expiry_interval=5; > reset
-            +9 @1 opened resume session_expiry_interval=3600 < present; @1 > publish a B qos=1 id=7; @1 < puback 7
     """)
     bad = examples("""
         another message before the PUBACK
@@ -95,23 +68,11 @@ class PacketIdInUse(Rule):
             opened 3.1.1; > publish a qos=1 id=7; > publish b dup qos=1 id=7 !packet_identifier
         alike, but with another QoS
             opened 3.1.1; > publish a qos=1 id=7; +5 > publish a qos=2 id=7 !packet_identifier
-        another message, when the session continues
-            opened resume session_expiry_interval=3600; > publish a A qos=1 id=7; > reset
-            @1 opened resume session_expiry_interval=3600 < present
-            @1 > publish a B qos=1 id=7 !packet_identifier; @1 < puback 7
-        by the server, before the PUBCOMP, in MQTT 3.1.1
-            opened 3.1.1 resume; > subscribe 1 #:2; < suback 1 2; < publish a A qos=2 id=7; > pubrec 7; < pubrel 7
-            > reset; @1 opened resume < present; @1 < publish b B qos=1 id=7 !packet_identifier; @1 > puback 7
-        a SUBSCRIBE with the identifier of a message of the session
-            opened 3.1.1 resume; > publish a A qos=1 id=1; > reset; @1 opened resume < present
-            @1 > subscribe 1 b:0 !packet_identifier; @1 < suback 1 0
     """)
 
     def check(self, packet: Publish | Subscribe | Unsubscribe, at: RuleContext) -> Findings:
         """Look the identifier up among what is not answered."""
         running = at.sender.exchanges.get(packet.packet_identifier)  # type: ignore[arg-type]
-        if running is None and at.history.carries:
-            return self._of_session(packet, at)
         if running is None or not at.party.in_step():
             return None  # free, or the sender has had packets that the capture has not shown yet
         if at.party.settled.get(running.packet_identifier) == running.packet:
@@ -136,32 +97,7 @@ class PacketIdInUse(Rule):
             statements=self._cited(packet, at, running),
         )
 
-    def _of_session(self, packet: Publish | Subscribe | Unsubscribe, at: RuleContext) -> Findings:
-        """Look the identifier up among what the session brought from the connection before."""
-        identifier, model = packet.packet_identifier, at.model(SessionModel)
-        if identifier is None or not model.resumed or at.party.has_sent(identifier) or not at.party.in_step():
-            return None
-        before = model.carried(at.direction, at).get(identifier)
-        if before is None or not before.sure or before.answered or may_be_dropped(before, at.direction, model, at):
-            return None
-        name = packet_name(packet)
-        if isinstance(packet, Publish):
-            if not before.differs(packet, at.topic):
-                return None
-            name += f" {at.topic!r}"
-        elif at.direction is not C2S:
-            return None
-        return self.report(
-            "packet_identifier",
-            f"{name} takes packet identifier {identifier}, still in use by a PUBLISH of the connection before",
-            confidence=Confidence.LIKELY,
-            related=(before.related,),
-            statements=self._cited(packet, at, before),
-        )
-
-    def _cited(
-        self, packet: Publish | Subscribe | Unsubscribe, at: RuleContext, running: Exchange | Carried
-    ) -> tuple[str, ...]:
+    def _cited(self, packet: Publish | Subscribe | Unsubscribe, at: RuleContext, running: Exchange) -> tuple[str, ...]:
         """Statements for the QoS of both packets."""
         side = "client" if at.from_client else "server"
         rows = self.statements_for(at.version, side, packet_name(packet).lower(), "packet_identifier")

@@ -1,6 +1,7 @@
 import zlib
 
 from mqttscope.lint.context import SECOND_NS, RuleContext
+from mqttscope.lint.finding import Scope
 from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Needs, Related, Rule, Severity, examples
 from mqttscope.lint.session_model import SessionModel, session_match
 from mqttscope.mqtt import Direction, Publish
@@ -16,6 +17,7 @@ class DeliveryAfterUnsubscribe(Rule):
     """
 
     code = "DLV207"
+    scope = Scope.SESSION
     severity = Severity.ERROR
     confidence = Confidence.HEURISTIC
     statements = {V5: {"MQTT-3.10.4-2": ""}, V3_1_1: {"MQTT-3.10.4-1": "", "MQTT-3.10.4-2": ""}}

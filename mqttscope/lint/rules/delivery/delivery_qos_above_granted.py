@@ -1,3 +1,4 @@
+from mqttscope.lint.finding import Scope
 from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, Related, Rule, RuleContext, Severity, examples
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, filters_of
 from mqttscope.lint.session_model import SessionModel, session_match
@@ -16,6 +17,7 @@ class DeliveryQosAboveGranted(Rule):
     """
 
     code = "DLV202"
+    scope = Scope.SESSION
     severity = Severity.ERROR
     statements = {V5: {"MQTT-3.8.4-8": "", "MQTT-4.8.2-3": ""}, V3_1_1: {"MQTT-3.8.4-6": ""}}
     also = {V5: ("MQTT-3.9.3-1",)}

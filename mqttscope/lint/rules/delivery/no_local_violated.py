@@ -1,5 +1,6 @@
 import zlib
 
+from mqttscope.lint.finding import Scope
 from mqttscope.lint.rules import SECOND_NS, V5, Confidence, Findings, RuleContext, examples
 from mqttscope.lint.rules.delivery import DeliveryRule, filters_of
 from mqttscope.lint.session_model import SessionModel, session_match
@@ -20,6 +21,7 @@ class NoLocalViolated(DeliveryRule):
     """
 
     code = "DLV205"
+    scope = Scope.SESSION
     versions = (V5,)
     statements = {V5: {"MQTT-3.8.3-3": ""}}
     signs = ("no_local", "unmatched")
@@ -72,6 +74,6 @@ class NoLocalViolated(DeliveryRule):
                     "",
                     f"{at.client_name!r} gets its own PUBLISH {topic!r} back on {filters_of(found.subscriptions)} with "
                     f"No Local, {ago:.3f} s after it",
-                    confidence=None if varied and not packet.retain else Confidence.HEURISTIC,
+                    confidence=Confidence.LIKELY if varied and not packet.retain else Confidence.HEURISTIC,
                 )
         return None

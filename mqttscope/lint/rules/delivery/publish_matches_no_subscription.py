@@ -1,3 +1,4 @@
+from mqttscope.lint.finding import Scope
 from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Rule, RuleContext, Severity, examples
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
 from mqttscope.lint.session_model import SessionModel, session_match
@@ -16,6 +17,7 @@ class PublishMatchesNoSubscription(Rule):
     """
 
     code = "DLV201"
+    scope = Scope.SESSION
     severity = Severity.WARNING
     confidence = Confidence.LIKELY
     statements = {
@@ -105,4 +107,5 @@ class PublishMatchesNoSubscription(Rule):
         return self.report(
             "topic_name",
             f"PUBLISH {topic!r} to {at.client_name!r} matches none of its {number} subscriptions",
+            confidence=Confidence.LIKELY,  # a server may subscribe for a client, whatever the capture has
         )

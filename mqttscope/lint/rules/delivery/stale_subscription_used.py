@@ -1,5 +1,6 @@
 import zlib
 
+from mqttscope.lint.finding import Scope
 from mqttscope.lint.rules import SECOND_NS, V3_1_1, V5, Confidence, Findings, Related, RuleContext, examples
 from mqttscope.lint.rules.delivery import DeliveryRule
 from mqttscope.lint.session_model import SessionModel, session_match
@@ -25,6 +26,7 @@ class StaleSubscriptionUsed(DeliveryRule):
     """
 
     code = "DLV208"
+    scope = Scope.SESSION
     statements = {V5: {"MQTT-3.8.4-3": ""}, V3_1_1: {"MQTT-3.8.4-3": ""}}
     signs = ("replaced",)
     settings = {"grace": 5}
@@ -101,7 +103,7 @@ class StaleSubscriptionUsed(DeliveryRule):
         return self.report(
             field,
             f"subscription {one.topic_filter!r} of {at.client_name!r} was replaced, but {what} {still}",
-            confidence=Confidence.HEURISTIC if early else None,
+            confidence=Confidence.HEURISTIC if early else Confidence.LIKELY,
             related=(Related.to("the SUBSCRIBE that replaced it", one),),
         )
 

@@ -1,5 +1,6 @@
 from collections.abc import Iterator
 
+from mqttscope.lint.finding import Scope
 from mqttscope.lint.rules import V5, Confidence, Report, Rule, RuleContext, Severity, examples
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
 from mqttscope.lint.session_model import SessionModel, session_match
@@ -19,6 +20,7 @@ class SubscriptionIdForeign(Rule):
     """
 
     code = "DLV204"
+    scope = Scope.SESSION
     severity = Severity.ERROR
     versions = (V5,)
     statements = {V5: {"V5-PUBLISH-foreign-subscription-id": ""}}

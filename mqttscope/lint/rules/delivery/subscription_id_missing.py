@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
 from mqttscope.lint.rules import V5, Connection, Findings, Needs, Rule, RuleContext, examples, properties_lost
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, filters_of
-from mqttscope.lint.session_model import SessionModel, session_match
 from mqttscope.mqtt import Direction, Publish
 from mqttscope.session.matching import Match, Subscribed
 
@@ -55,11 +54,10 @@ class SubscriptionIdMissing(Rule):
     confidence = Confidence.LIKELY
     versions = (V5,)
     statements = {V5: {"MQTT-3.3.4-3": "", "MQTT-3.3.4-4": "", "MQTT-3.3.4-5": ""}}
-    signs = ("identified", "unmatched")
+    signs = ("identified",)
     sender = Direction.SERVER_TO_CLIENT
     needs = ALL_SUBSCRIPTIONS | Needs.WHOLE_SENDER
     settings = {"grace": 5}
-    models = (SessionModel,)
     Memory = Waiting
 
     good = examples("""
@@ -91,10 +89,6 @@ class SubscriptionIdMissing(Rule):
             opened; > subscribe 10 a/+:0 subscription_identifier=7; < suback 10 0
             > subscribe 11 #:0 subscription_identifier=8; < suback 11 0
             < publish a/b x retain subscription_identifier=8; +9 > fin
-        brought by the session, which has a subscription without one too
-            opened resume session_expiry_interval=3600; > subscribe 1 a:0 subscription_identifier=7; < suback 1 0
-            > subscribe 2 #:0; < suback 2 0
-            > disconnect; > fin; @1 opened resume session_expiry_interval=3600 < present; @1 < publish a
     """)
     bad = examples("""
         no identifier at all
@@ -110,18 +104,15 @@ class SubscriptionIdMissing(Rule):
         one copy without the identifier that one of two has
             opened; > subscribe 10 a/+:0 subscription_identifier=7; < suback 10 0; > subscribe 11 #:0; < suback 11 0
             +9 < publish a/b 21.5 properties; +9 > fin !
-        of a subscription that the session brought
-            opened resume session_expiry_interval=3600; > subscribe 1 a:0 subscription_identifier=7; < suback 1 0
-            > disconnect; > fin
-            @1 opened resume session_expiry_interval=3600 < present; @1 < publish a !properties
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Without any identifier at once, with some of them when no other copy can come."""
         topic = at.topic
-        if topic is None:
-            return None
-        found = session_match(topic, at)
+        if topic is None or (at.connection.session_present and not at.connection.clean_start):
+            return None  # the session may have brought other subscriptions
+        table = at.history.subscriptions
+        found = table.found.get(topic) or table.match(topic)
         if not found.identifiers or packet.dup or not found.known:
             return None
         if properties_lost(packet, at):

@@ -1,3 +1,4 @@
+from mqttscope.lint.finding import Scope
 from mqttscope.lint.rules import V3_1, V3_1_1, V5, Confidence, Findings, Needs, Rule, RuleContext, Severity, examples
 from mqttscope.lint.session_model import SessionModel
 from mqttscope.mqtt.packets import Publish
@@ -14,6 +15,7 @@ class DupOnFirstTransmission(Rule):
     """
 
     code = "PUB208"
+    scope = Scope.SESSION
     severity = Severity.ERROR
     confidence = Confidence.LIKELY
     statements = {

@@ -1,5 +1,6 @@
 from collections.abc import Iterator
 
+from mqttscope.lint.finding import Scope
 from mqttscope.lint.rules import V5, Confidence, Needs, Related, Report, Rule, RuleContext, Severity, examples
 from mqttscope.lint.rules.subscription import request_of
 from mqttscope.lint.session_model import SessionModel
@@ -17,6 +18,7 @@ class UnsubackCodeContradiction(Rule):
     """
 
     code = "SUB217"
+    scope = Scope.SESSION
     severity = Severity.ERROR
     confidence = Confidence.LIKELY
     versions = (V5,)
@@ -82,6 +84,7 @@ class UnsubackCodeContradiction(Rule):
                     f"reason_codes[{index}]",
                     f"UNSUBACK with packet identifier {packet.packet_identifier} has {meaning} for {name!r}, but the "
                     f"subscription {what}",
+                    confidence=Confidence.LIKELY,
                     related=(Related.to("the UNSUBSCRIBE", request),),
                 )
 
