@@ -40,6 +40,7 @@ from mqttscope.lint.finding import MAX_PLACES, Confidence, Finding, Place, Repor
 from mqttscope.lint.model import Model
 from mqttscope.lint.quality import Quality, QualityLedger
 from mqttscope.lint.rule import Findings, Needs, Rule, reports_of, told_failure
+from mqttscope.lint.session_model import SessionModel
 from mqttscope.lint.signs import signs_of
 from mqttscope.mqtt.codec import SpanIndex
 from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType
@@ -494,7 +495,7 @@ class Linter:
             found = reports_of(rule, found)
         for report in (found,) if isinstance(found, Report) else found or ():
             alone = report.overdue or not raw
-            if withheld or self._lacks(needs, at):
+            if withheld or self._lacks(rule, needs, at):
                 if rule.code not in self._silent:
                     self.withheld[rule.code] += alone or not withheld
                 withheld = True
@@ -538,7 +539,7 @@ class Linter:
             del reported[0]
         self._run(self._readers, at, findings, violation)
 
-    def _lacks(self, needs: int, at: RuleContext) -> bool:
+    def _lacks(self, rule: Rule, needs: int, at: RuleContext) -> bool:
         """Whether the capture lacks something of what a finding needs (`rule.Needs`)."""
         if not needs:
             return False
@@ -551,10 +552,7 @@ class Linter:
             ):
                 # The server has said more than it may before its CONNACK, so that was lost or is still to come.
                 return True
-        if needs & _SESSION_BIRTH and (
-            (connection.connect_packet is None and history.connect_sent is None)
-            or not (connection.clean_start or connection.session_present is False)
-        ):
+        if needs & _SESSION_BIRTH and not _knows_session(rule, at):
             return True
         if needs & _WHOLE and (history.disordered or not at.party.in_step()):
             # Bytes that came again or waited after a hole were sent before they are seen: who knows what is seen
@@ -670,6 +668,16 @@ class Linter:
                     "".join(traceback.format_exception(error)),
                 )
             )
+
+
+def _knows_session(rule: Rule, at: RuleContext) -> bool:
+    """Whether the capture shows a session from its beginning, on this connection or, for the rule, on earlier ones."""
+    connection = at.connection
+    if connection.connect_packet is None and at.history.connect_sent is None:
+        return False
+    if connection.clean_start or connection.session_present is False:
+        return True
+    return SessionModel in rule.models and at.model(SessionModel).has_all_filters(at)
 
 
 def _unselected(rules: list[Rule]) -> Iterator[Rule]:

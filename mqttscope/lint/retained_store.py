@@ -30,7 +30,7 @@ MAX_EXPECTED = 32
 MAX_SCANNED = 1_000
 """Topics that a wildcard is compared with, newest first."""
 MAX_READERS = 8
-"""Clients of a topic that are remembered as having got its retained message."""
+"""Clients of a topic that are remembered as having got its retained message, and as many with live messages."""
 MAX_LIVE = 1_000
 """Topics whose last message with RETAIN 1 is remembered for those who get it live."""
 MAX_GONE = 4
@@ -78,6 +78,8 @@ class Kept:
     """Whether that was after the connection of its publisher had ended."""
     readers: tuple[str, ...] = ()
     """Client Identifiers of those who got it."""
+    live_readers: tuple[tuple[str, str | None], ...] = ()
+    """Client Identifiers and user names of those who got messages of the topic on connections that have ended."""
 
     @property
     def acknowledged(self) -> bool:
@@ -138,7 +140,7 @@ class Vain:
     kept: Kept
     subscribed: Subscribed
     reader: bool
-    """Whether the client has got messages of the topic, so that it may read them."""
+    """Whether the client has got the message, or others of the topic on this connection, so that it may read them."""
 
     @property
     def related(self) -> tuple[Related, ...]:
@@ -233,6 +235,8 @@ class RetainedStore(Watch):
             name,
             at.connection.keeps_session is False,
         )
+        if before is not None:
+            kept.live_readers = before.live_readers
         if before is not None and before.checksum == checksum:
             kept.before = before.before  # it came again
         elif known is not None and known.checksum != checksum and known.client == name:
@@ -324,6 +328,11 @@ class RetainedStore(Watch):
             delayed = block is not None and bool(block.will_delay_interval)
             self.stirred[will.will_topic] = NEVER_NS if delayed else max(self.now_ns, at.timestamp_ns) + WILL_NS
             forget_oldest(self.stirred, MAX_TOPICS)
+        reader = at.client_name, None if connect is None else connect.user_name
+        for topic in {row.topic for row in at.history.server.recent} & self.kept.keys():
+            kept = self.kept[topic]
+            if reader not in kept.live_readers:
+                kept.live_readers = (*kept.live_readers, reader)[-MAX_READERS:]
         for party in (at.history.client, at.history.server):
             if len(party.recent) >= MAX_RECENT:
                 self.lost_ns = max(self.lost_ns, party.recent[0].timestamp_ns)
@@ -425,16 +434,24 @@ class RetainedStore(Watch):
         if at.server.in_flight >= limit or len(table.retained) > MAX_FLOOD:
             return None
         recent = [row for row in history.server.recent if row.topic == topic]
-        if any(row.timestamp_ns >= one.timestamp_ns for row in recent):
+        if any(row.timestamp_ns >= one.timestamp_ns and not self._is_beside(row, kept, at) for row in recent):
             return None  # without RETAIN, or a later one
         reader = bool(recent) or topic in table.retained or at.client_name in kept.readers
         if not reader and one.topic_filter != topic:
-            return None
+            user = None if history.connect is None else history.connect.user_name
+            if (at.client_name, user) not in kept.live_readers:
+                return None
         if history.client.disconnect is not None or history.server.disconnect is not None:
             return None
         if self.waits_behind_a_hole(at):
             return None
         return Vain(topic, one, kept, subscribed, reader)
+
+    def _is_beside(self, row: Message, kept: Kept, at: RuleContext) -> bool:
+        """Whether what the server sent is an ordinary message of a captured client, which leaves the retained one."""
+        if row.cut or row.checksum == kept.checksum:
+            return False
+        return self.plain(row.topic, row.checksum, kept.timestamp_ns, at) is not None
 
 
 @dataclass(slots=True)

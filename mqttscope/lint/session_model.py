@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from mqttscope.lint.context import SECOND_NS, ConnectionKey, RuleContext, forget_oldest
@@ -31,7 +31,7 @@ from mqttscope.mqtt.packets import Connack, Connect, Disconnect, Puback, Pubcomp
 from mqttscope.session.connection import C2S, S2C, Connection
 from mqttscope.session.history import NEVER_NS, History
 from mqttscope.session.inflight import RECEIVED, RELEASED, SENT, Exchange, ExchangePhase
-from mqttscope.session.matching import FAILURE
+from mqttscope.session.matching import FAILURE, Match, Subscribed, SubscriptionIndex, joined
 from mqttscope.session.subscriptions import Request
 
 ENDLESS = 0xFFFFFFFF
@@ -94,6 +94,12 @@ class Carried:
             return False
         return self.checksum == zlib.crc32(packet.payload)
 
+    def differs(self, packet: Publish, topic: str | None) -> bool:
+        """Whether a PUBLISH is another message for certain: its topic or its payload is another one."""
+        if topic is None or self.topic is None or self.checksum is None or packet.missing:
+            return False
+        return topic != self.topic or self.checksum != zlib.crc32(packet.payload)
+
 
 Unanswered = dict[int, Carried]
 """By packet identifier, in the order in which they were sent for the first time."""
@@ -149,7 +155,7 @@ class SessionModel(Model):
     """What the client had not been answered when the owner came, while the session continues."""
     server_sent: Unanswered = field(default_factory=dict)
     refused_to_client: Unanswered = field(default_factory=dict)
-    """Messages of the client that were refused on the connection before the owner."""
+    """Messages of the client that were refused on connections before the owner, and not sent again since."""
     refused_to_server: Unanswered = field(default_factory=dict)
     discarded_client_sent: Unanswered = field(default_factory=dict)
     """The same of the session that the clean start of the owner has discarded."""
@@ -157,11 +163,15 @@ class SessionModel(Model):
     client_aliases: dict[int, str] = field(default_factory=dict)
     """Topic Aliases of the client on the connection before the owner."""
     server_aliases: dict[int, str] = field(default_factory=dict)
-    filters: dict[str, int] = field(default_factory=dict)
-    """Topic Filters that the session had when the owner came, with their granted QoS."""
+    filters: dict[str, Subscribed] = field(default_factory=dict)
+    """Subscriptions that the session had when the owner came, by Topic Filter."""
+    ended_filters: dict[str, Subscribed] = field(default_factory=dict)
+    """Those that have ended, or may have: messages for them may still wait."""
     filters_known: bool = False
     """Whether there are no others."""
-    discarded_filters: dict[str, int] = field(default_factory=dict)
+    index: SubscriptionIndex | None = field(default=None, compare=False, repr=False)
+    """Of both; made when a topic is looked up, and not written down with the rest."""
+    discarded_filters: dict[str, Subscribed] = field(default_factory=dict)
     """The same of the session that the clean start of the owner has discarded."""
     client_takes: int | None = None
     """Maximum Packet Size of the client on the connection before; ``None`` for no limit."""
@@ -178,7 +188,7 @@ class SessionModel(Model):
         return self.sent(direction) if self.owner == at.key and self.waits_for is None else {}
 
     def refused(self, direction: Direction, at: RuleContext) -> Unanswered:
-        """Messages of a side that the other one refused on the connection before this one."""
+        """Messages of a side that the other one refused on connections before this one."""
         if self.owner != at.key or self.waits_for is not None or self.resumed is False:
             return {}
         return self.refused_to_client if direction is C2S else self.refused_to_server
@@ -187,9 +197,42 @@ class SessionModel(Model):
         """The same of the session that a clean start has discarded."""
         return self.discarded_client_sent if direction is C2S else self.discarded_server_sent
 
+    def is_discarded(self, packet: Publish, at: RuleContext) -> bool:
+        """Whether a PUBLISH brings a message of the session that the clean start of this connection has discarded."""
+        if self.owner != at.key or packet.packet_identifier is None:
+            return False
+        one = self.discarded(at.direction).get(packet.packet_identifier)
+        return one is not None and one.phase is SENT and one.is_message(packet, at.topic)
+
     def aliases(self, direction: Direction) -> dict[int, str]:
         """Topic Aliases of a side on the connection before."""
         return self.client_aliases if direction is C2S else self.server_aliases
+
+    def has_all_filters(self, at: RuleContext) -> bool:
+        """Whether the subscriptions that the session brought to this connection are all known."""
+        if self.owner != at.key or self.waits_for is not None or self.apart:
+            return False
+        return self.resumed is True and self.filters_known
+
+    def match(self, topic: str, own: Match, at: RuleContext) -> Match:
+        """What a topic belongs to: ``own`` subscriptions of this connection, and those that the session brought."""
+        if self.index is None:
+            patterns = [name for name in self.filters if name[:1] == "$" or not {"+", "#"}.isdisjoint(name)]
+            self.index = SubscriptionIndex.of(self.filters, patterns, self.ended_filters)
+        brought = self.index.match(topic, self.filters, self.ended_filters, known=True)
+        table, changed = at.history.subscriptions, bool(brought.ended)
+        rows = []
+        for one in brought.subscriptions:
+            newer = table.live.get(one.topic_filter)
+            if newer is not None:
+                changed = changed or _changes(newer, one)
+            elif one.topic_filter in table.ended:
+                changed = True
+            else:
+                rows.append(one)
+        if changed:
+            return replace(own, known=False)  # a message may have waited for what is over
+        return joined(own, replace(brought, subscriptions=tuple(rows), ended=()))
 
     def kept_until(self, tolerance: float | None = None) -> tuple[int, int] | None:
         """When the session ends, or has ended, and how many nanoseconds more a server may take for that.
@@ -227,7 +270,7 @@ class SessionModel(Model):
         elif isinstance(packet, Unsuback):
             request = at.history.subscriptions.request_for(packet.packet_identifier, "unsubscribe")
             for name in () if request is None else request.topic_filters:
-                self.filters.pop(name, None)
+                self._end_filter(name, self.filters.get(name))
         elif isinstance(packet, Pubrel):
             one = self.sent(at.direction).get(packet.packet_identifier)
             if one is not None and self.owner == at.key:
@@ -236,6 +279,14 @@ class SessionModel(Model):
                 one.phase = RELEASED
         else:
             self._acknowledged(packet, at)
+
+    def _end_filter(self, name: str, one: Subscribed | None) -> None:
+        self.filters.pop(name, None)
+        self.index = None
+        if one is not None:
+            self.ended_filters[name] = one
+            if forget_oldest(self.ended_filters, MAX_FILTERS):
+                self.filters_known = False
 
     def _acknowledged(self, packet: Puback | Pubrec | Pubcomp, at: RuleContext) -> None:
         """An answer, which may come on a connection before the owner too."""
@@ -279,6 +330,7 @@ class SessionModel(Model):
         """Decide what becomes of the session when it gets its next owner."""
         fresh = bool(connect.clean_start) or connack.session_present is False
         self.discarded_client_sent, self.discarded_server_sent, self.discarded_filters = {}, {}, {}
+        self.index = None
         apart = same and at.is_apart(self.capture, at.connection.capture)
         self.before_apart = apart
         if not same:
@@ -292,7 +344,8 @@ class SessionModel(Model):
         if same and connect.clean_start:
             self.discarded_client_sent, self.discarded_server_sent = self.client_sent, self.server_sent
             self.discarded_filters = self.filters
-        self.client_sent, self.server_sent, self.filters = {}, {}, {}
+        self.client_sent, self.server_sent, self.filters, self.ended_filters = {}, {}, {}, {}
+        self.refused_to_client, self.refused_to_server = {}, {}
         self.born = self.filters_known = self.whole = fresh
         self.apart = False
 
@@ -328,7 +381,8 @@ class SessionModel(Model):
             one.sure = False
 
     def _forget(self) -> None:
-        self.client_sent, self.server_sent, self.filters = {}, {}, {}
+        self.client_sent, self.server_sent, self.filters, self.ended_filters = {}, {}, {}, {}
+        self.index = None
         self.client_aliases, self.server_aliases = {}, {}
         self.born = self.whole = self.filters_known = False
 
@@ -339,8 +393,8 @@ class SessionModel(Model):
         self.whole = self.whole and sure
         self.client_sent = self._left(C2S, connection, history, sure=sure)
         self.server_sent = self._left(S2C, connection, history, sure=sure)
-        self.refused_to_client = _refused(C2S, history)
-        self.refused_to_server = _refused(S2C, history)
+        self.refused_to_client = _refused(C2S, history, self.refused_to_client)
+        self.refused_to_server = _refused(S2C, history, self.refused_to_server)
         self.client_aliases = dict(list(connection.client_side.aliases.items())[-MAX_ALIASES:])
         self.server_aliases = dict(list(connection.server_side.aliases.items())[-MAX_ALIASES:])
         self.client_takes = connection.client_side.maximum_packet_size
@@ -376,13 +430,14 @@ class SessionModel(Model):
 
     def _leave_filters(self, history: History, *, sure: bool) -> None:
         """What the session is subscribed to from now on."""
-        table = history.subscriptions
-        for name in table.ended:
-            self.filters.pop(name, None)
+        table, self.index = history.subscriptions, None
+        for name, one in table.ended.items():
+            self._end_filter(name, one)
         for name, one in table.live.items():
             self.filters.pop(name, None)
+            self.ended_filters.pop(name, None)
             if one.granted is not None and one.granted < FAILURE and one.ending_ns is None and not one.doubtful:
-                self.filters[name] = one.granted
+                self.filters[name] = replace(one, replaced=None)
             else:
                 self.filters_known = False
             if forget_oldest(self.filters, MAX_FILTERS):
@@ -392,11 +447,17 @@ class SessionModel(Model):
             while asked is not None:
                 if asked.kind == "unsubscribe" and not asked.answers:
                     for name in asked.topic_filters:  # whether they still exist nobody knows
-                        self.filters.pop(name, None)
+                        self._end_filter(name, self.filters.get(name))
                 asked = asked.earlier
         self.filters_known = self.filters_known and sure and table.complete and not table.unread_answers
         if not sure:  # any of them may have ended with an UNSUBSCRIBE that was not read
             self.filters.clear()
+
+
+def _changes(newer: Subscribed, one: Subscribed) -> bool:
+    """Whether a SUBSCRIBE has changed a subscription that the session brought."""
+    asked = newer.subscription_identifier, newer.granted, newer.no_local, newer.retain_as_published
+    return asked != (one.subscription_identifier, one.granted, one.no_local, one.retain_as_published)
 
 
 def _carried(exchange: Exchange, history: History, direction: Direction, *, sure: bool) -> Carried:
@@ -416,10 +477,11 @@ def _carried(exchange: Exchange, history: History, direction: Direction, *, sure
     )
 
 
-def _refused(direction: Direction, history: History) -> Unanswered:
-    """Messages of a side that the other one refused with PUBACK or PUBREC."""
+def _refused(direction: Direction, history: History, before: Unanswered) -> Unanswered:
+    """Messages of a side that the other one refused with PUBACK or PUBREC, with those of ``before`` that it left."""
     party = history.party(direction)
-    return {
+    rows = {identifier: one for identifier, one in before.items() if not party.has_sent(identifier)}
+    rows |= {
         identifier: Carried(
             identifier, one.qos, one.topic, one.checksum, one.phase, one.packet, one.frame, one.timestamp_ns,
             refused=Related.to(f"the {PacketType(one.by).name}", one.answer), reason_code=one.reason_code,
@@ -427,6 +489,7 @@ def _refused(direction: Direction, history: History) -> Unanswered:
         for identifier, one in party.ended.items()
         if one.reason_code >= FAILURE and identifier not in party.shared
     }  # fmt: skip
+    return dict(list(rows.items())[-MAX_CARRIED:])
 
 
 def _is_whole(connection: Connection, history: History) -> bool:
@@ -465,6 +528,19 @@ def _kept_seconds(connection: Connection, history: History, *, lasting: bool) ->
     return seconds
 
 
+def session_match(topic: str, at: RuleContext) -> Match:
+    """The subscriptions of a client that match a topic, with those that its session brought from earlier connections.
+
+    For rules that have `SessionModel` among their models.
+    """
+    table = at.history.subscriptions
+    own = table.found.get(topic) or table.match(topic)
+    if at.connection.clean_start or not at.connection.session_present:
+        return own
+    model = at.model(SessionModel)
+    return model.match(topic, own, at) if model.has_all_filters(at) else own
+
+
 def doubted(*, apart: bool) -> dict[str, Any]:
     """Severity and confidence for a report that rests on an earlier connection.
 
@@ -482,8 +558,8 @@ class ResumptionRule(Rule):
 
     severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
-    looks_at = Connack
-    sender = S2C
+    looks_at: ClassVar[type[ControlPacket] | tuple[type[ControlPacket], ...]] = Connack
+    sender: ClassVar[Direction | None] = S2C
     needs = Needs.OPENING | Needs.WHOLE
     models = (SessionModel,)
     settings: ClassVar[dict[str, int | float | str | list[str]]] = {
@@ -540,18 +616,37 @@ def missing(model: SessionModel, direction: Direction, at: RuleContext) -> Itera
     """What a side should have sent again by now and has not."""
     if at.version is V3_1 and direction is S2C:
         return  # whether the server had the session nobody knows
-    connection, party = at.connection, at.history.party(direction)
-    takes = connection.receiver(direction).maximum_packet_size
-    took = model.server_takes if direction is C2S else model.client_takes
+    party = at.history.party(direction)
     for one in model.carried(direction, at).values():
         if not one.sure or one.answered or party.has_sent(one.packet_identifier):
             continue
         if one.phase is not SENT:
             if not one.released:
                 yield one
-        elif takes is not None and (took is None or takes < took):
-            continue  # it may be too long now
-        elif direction is C2S and one.qos > connection.maximum_qos:
-            continue
-        else:
+        elif not is_refusable(one, direction, model, at):
             yield one
+
+
+def is_refusable(one: Carried, direction: Direction, model: SessionModel, at: RuleContext) -> bool:
+    """Whether the other side may not take a message any more that it took on the connection before."""
+    takes = at.connection.receiver(direction).maximum_packet_size
+    took = model.server_takes if direction is C2S else model.client_takes
+    if takes is not None and (took is None or takes < took):
+        return True  # it may be too long now
+    return direction is C2S and one.qos > at.connection.maximum_qos
+
+
+def may_move(one: Carried, direction: Direction, model: SessionModel) -> bool:
+    """Whether a server may have given a message of QoS 1 to another member of a share."""
+    if direction is C2S or one.qos == 2:
+        return False
+    return not model.filters_known or any(name.startswith("$share/") for name in model.filters)
+
+
+def may_be_dropped(one: Carried, direction: Direction, model: SessionModel, at: RuleContext) -> bool:
+    """Whether a sender need not hold a message of the connection before any more, which sets its identifier free."""
+    if one.phase is not SENT:
+        return False
+    if one.expires_ns <= at.timestamp_ns or is_refusable(one, direction, model, at):
+        return True
+    return may_move(one, direction, model)

@@ -2,7 +2,8 @@
 
 An absence is found by a timer (`RuleContext.ask`), never because the capture ends.  It is blamed on a side only where
 TCP shows that the side has got what it has to react to, where nothing of the capture waits to be read, and where
-neither side has ended the connection or sent DISCONNECT: a side that closes owes nothing any more.
+neither side has ended the connection or sent DISCONNECT: a side that closes owes nothing any more.  Nor is a side
+blamed whose own packet fills its stream (`is_busy`): its answers come after that.
 
 What is owed is kept by the connection with the number of its packet and without its time.  A rule that waits notes now
 and then which packet was the last one: what is as old and still owed when ``timeout`` has passed is overdue.  So a
@@ -57,6 +58,11 @@ def has_arrived(sender: PeerHistory, position: int) -> bool:
     return sender.confirmed >= position > 0
 
 
+def is_busy(at: RuleContext, direction: Direction) -> bool:
+    """Whether a side is in the middle of a packet that takes several segments."""
+    return at.history.party(direction).begun is not None
+
+
 @dataclass(slots=True)
 class Mark:
     """How far a connection had come at a time."""
@@ -76,6 +82,8 @@ class Waiting:
     """Oldest first, one for each slice of the time-out."""
     judged: int = -1
     """Number of the last packet that was reported: those before it have been, too."""
+    busy_ns: dict[str, int] = field(default_factory=dict)
+    """When a side was last seen in the middle of a packet, by its name."""
 
 
 @dataclass(slots=True)
@@ -135,6 +143,9 @@ class AnswerRule(Rule):
                 for identifier, number in self.owed(at, debtor)
                 if number > memory.judged and identifier not in shared
             )
+        for debtor in {one.sender.opposite for one in owed}:
+            if is_busy(at, debtor):
+                memory.busy_ns[side_name(debtor)] = at.timestamp_ns
         marks = memory.marks
         due_ns = at.timestamp_ns - self.nanoseconds("timeout")
         while len(marks) > 1 and marks[1].timestamp_ns <= due_ns:
@@ -142,6 +153,7 @@ class AnswerRule(Rule):
         first = marks[0] if marks and marks[0].timestamp_ns <= due_ns else None
         if first is not None:
             late = [one for one in sorted(owed, key=lambda one: one.packet) if self._is_late(one, first, at)]
+            late = [one for one in late if memory.busy_ns.get(side_name(one.sender.opposite), 0) <= due_ns]
             yield from self._folded(late, at)
             memory.judged = max((one.packet for one in late), default=memory.judged)
         if any(one.packet > memory.judged for one in owed):
@@ -157,11 +169,11 @@ class AnswerRule(Rule):
 
     def _folded(self, late: list[Overdue], at: RuleContext) -> Iterator[Report]:
         """The reports of what is overdue: one for all that is alike, however much a side owes."""
-        found: dict[tuple[Direction, Severity | None], tuple[Report, int]] = {}
+        found: dict[tuple[Direction, Severity | None, tuple[str, ...] | None], tuple[Report, int]] = {}
         for one in late:
             report = self.describe(one, at)
             if report is not None:
-                key = (one.sender, report.severity)
+                key = (one.sender, report.severity, report.statements)
                 kept, count = found.get(key, (report, 0))
                 found[key] = kept, count + 1
         for report, count in found.values():

@@ -460,6 +460,18 @@ class SubscriptionIndex:
         return None
 
 
+def joined(first: Match, second: Match) -> Match:
+    """What a topic belongs to by two tables that have no filter in common."""
+    subscriptions = sorted((*first.subscriptions, *second.subscriptions), key=lambda one: one.packet)
+    return _match(
+        subscriptions,
+        [*first.ended, *second.ended],
+        [*first.extended, *second.extended],
+        () if subscriptions else (*first.beside, *second.beside),
+        known=first.known and second.known,
+    )
+
+
 def _match(
     subscriptions: list[Subscribed],
     over: list[Subscribed],

@@ -209,8 +209,8 @@ def test_passwords_are_told_apart_though_state_that_is_written_has_none(tmp_path
 @pytest.mark.long
 def test_every_rule_of_wide_scope_finds_something() -> None:
     among = [rule.bad[0] for rule in WIDE_RULES]
-    # In the first town all find something but for one, in the second one that does.
-    towns = ((2, MOST // len(among)), (9, 1))
+    # In the first town nearly all find something, in the second one the others do.
+    towns = ((2, MOST // len(among)), (17, 1))
     found = {row["rule"] for seed, times in towns for row in ingested(random.Random(seed), among * times, 3)}
 
     # Some need other settings than the usual ones for anything that is short.

@@ -20,7 +20,7 @@ from tests.lint.lint_help import lint, steps_of, talked
 tools.package("msgspec")
 
 from mqttscope.capture import open_capture
-from mqttscope.dissect import dissect
+from mqttscope.dissect import dissect, dissect_segments
 from mqttscope.lake.state import dump, load
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.context import RuleContext
@@ -201,7 +201,9 @@ def test_subscriptions_are_carried_until_they_are_ended() -> None:
     second = f"@1 {RESUMES}; {PING_1}; @1 > unsubscribe 3 a; @1 > reset"
     found = models(BEGINS, first, BREAKS, second, f"@2 {RESUMES}; {PING_2}")
 
-    assert [one.filters for one in found] == [{"a": 1, "d": 0}, {"d": 0}]
+    granted = [{name: one.granted for name, one in each.filters.items()} for each in found]
+    assert granted == [{"a": 1, "d": 0}, {"d": 0}]
+    assert [list(each.ended_filters) for each in found] == [["b"], ["b", "a"]]
 
 
 def test_a_session_older_than_the_capture_is_not_born_in_it() -> None:
@@ -428,3 +430,41 @@ def test_a_connect_brings_no_model_before_it_is_accepted() -> None:
     found = model("opened", SENDS, BREAKS, "@1 > connect; @1 < connack code=0x87; @1 < fin", f"@2 opened; {PING_2}")
 
     assert list(found.discarded_client_sent) == [1]
+
+
+@pytest.mark.parametrize(("version", "confidence"), [("3.1", "likely"), ("3.1.1", "certain"), ("5.0", "certain")])
+def test_a_message_of_a_discarded_session_is_one_finding(version: str, confidence: str) -> None:
+    steps = steps_of(f"opened {version} resume; {SENDS}; {BREAKS}; @1 opened; @1 > publish a dup qos=1 id=1")
+    (finding,) = lint([all_rules()[code]() for code in ("PUB208", "SES306")], talked(*steps))
+
+    assert (finding.rule, finding.confidence) == ("SES306", confidence)
+
+
+@pytest.mark.parametrize(
+    ("moves", "severity", "confidence"), [(False, "error", "likely"), (True, "warning", "heuristic")]
+)
+def test_a_client_at_another_address_may_have_a_session_of_its_own(moves: bool, severity: str, confidence: str) -> None:
+    """The second connection comes from another host, or from the same one."""
+    captured = talked(*steps_of("opened; > disconnect; > fin; +5 > nothing; @1 opened resume < present; @1 > pingreq"))
+    host, other = b"\x0a\x00\x00\x04", b"\x0a\x00\x00\x05"
+    if moves:
+        captured = [
+            replace(one, key=one.key.replace(host, other)) if b"\xc8\x23" in one.key[8:12] else one for one in captured
+        ]
+    (finding,) = lint([all_rules()["SES510"]()], captured)
+
+    assert (finding.severity, finding.confidence) == (severity, confidence)
+
+
+def test_subscriptions_of_another_capture_are_not_those_of_a_session() -> None:
+    steps = f"{BEGINS}; > subscribe 1 b:1; < suback 1 1; > disconnect; > fin; @1 {RESUMES}; @1 < publish a"
+    captured = talked(*steps_of(steps))
+    later = [replace(one, capture="later") if b"\xc8\x23" in one.key[8:12] else one for one in captured]
+    linters = Linter([all_rules()["DLV201"]()], strict=True), Linter([all_rules()["DLV201"]()], strict=True)
+    found = [
+        [finding.rule for event in dissect_segments(rows) for finding in linter.feed(event)]
+        for linter, rows in zip(linters, (captured, later), strict=True)
+    ]
+
+    assert found == [["DLV201"], []]
+    assert [dict(linter.withheld) for linter in linters] == [{}, {"DLV201": 1}]

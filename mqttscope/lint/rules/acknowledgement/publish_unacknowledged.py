@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.rules import SECOND_NS, V3_1, V3_1_1, V5, Confidence, Report, RuleContext, Severity, examples, shown
-from mqttscope.lint.waiting import AnswerRule, Overdue
+from mqttscope.lint.waiting import AnswerRule, Overdue, side_name
 from mqttscope.mqtt import Direction, Publish
 from mqttscope.session.connection import C2S
 from mqttscope.session.inflight import SENT
@@ -49,6 +49,9 @@ class PublishUnacknowledged(AnswerRule):
             opened; > publish a qos=1 id=7; lost < puback 7; +20 > pingreq; < pingresp; +20 > pingreq; < pingresp; > fin
         the acknowledgment of the last bytes shows that they are missing
             opened; > publish a qos=1 id=7; lost < puback 7; @1 opened client=c2; +60 @1 > pingreq
+        a packet of its own takes the client 45 s
+            opened 3.1.1; < publish b qos=1 id=7; > raw 30 64 0001 "a" 00*37; +15 > raw 00*20; +15 > raw 00*20
+            +15 > raw 00*20 & puback 7
     """)
     bad = examples("""
         pings are answered, and the message is not
@@ -62,6 +65,9 @@ class PublishUnacknowledged(AnswerRule):
             opened 3.1; < publish b qos=1 id=1; > publish a qos=1 id=7; < ack; +50 > fin ! !
         another limit
             settings timeout=5; opened; > publish a qos=1 id=7; < ack; +9 > fin !
+        not after a packet of its own that takes 45 s either
+            opened 3.1.1 keep_alive=0; < publish b qos=1 id=7; > raw 30 64 0001 "a" 00*37; +15 > raw 00*20
+            +15 > raw 00*20; +15 > raw 00*20; @1 opened client=c2 keep_alive=0; +60 @1 > pingreq !!
     """)
 
     def owed(self, at: RuleContext, debtor: Direction) -> Iterator[tuple[int, int]]:
@@ -91,4 +97,13 @@ class PublishUnacknowledged(AnswerRule):
             "the PUBLISH",
             severity=Severity.WARNING if slow else None,
             confidence=Confidence.HEURISTIC if slow else None,
+            statements=self._cited(exchange.qos, one.sender.opposite, at),
         )
+
+    def _cited(self, qos: int, debtor: Direction, at: RuleContext) -> tuple[str, ...]:
+        """Statements about messages of this QoS."""
+        rows = self.statements_for(at.version, side_name(debtor), None, "")
+        if qos == 2 and at.version is V3_1_1:
+            rows.append("MQTT-4.3.3-2")
+        other = "MQTT-4.3.3-" if qos == 1 else "MQTT-4.3.2-"
+        return tuple([row for row in rows if not row.startswith(other)])

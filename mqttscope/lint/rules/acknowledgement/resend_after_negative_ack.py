@@ -26,6 +26,15 @@ class ResendAfterNegativeAck(Rule):
             opened; > publish a qos=1 id=7; < puback 7 code=0x87
         published again
             opened; > publish a qos=1 id=7; < puback 7 code=0x97; +60 > publish a qos=1 id=7; < puback 7
+        its identifier has been used for another message on a connection between
+            opened resume session_expiry_interval=3600; > publish a qos=1 id=7; < puback 7 code=0x97; > reset
+            @1 opened resume session_expiry_interval=3600 < present; @1 > publish b qos=1 id=7; @1 < puback 7
+            @1 > reset; @2 opened resume session_expiry_interval=3600 < present
+            @2 > publish a dup qos=1 id=7; @2 < puback 7
+        the session has ended since
+            opened resume session_expiry_interval=3600; > publish a qos=1 id=7; < puback 7 code=0x97; > reset
+            @1 opened session_expiry_interval=3600; @1 > reset
+            @2 opened resume session_expiry_interval=3600 < present; @2 > publish a dup qos=1 id=7; @2 < puback 7
     """)
     bad = examples("""
         after a PUBACK
@@ -39,6 +48,10 @@ class ResendAfterNegativeAck(Rule):
             opened resume session_expiry_interval=3600; > subscribe 1 a:1; < suback 1 1; < publish a qos=1 id=7
             > puback 7 code=0x83; > reset; @1 opened resume session_expiry_interval=3600 < present
             @1 < publish a dup qos=1 id=7 !dup
+        on a later connection
+            opened resume session_expiry_interval=3600; > publish a qos=1 id=7; < puback 7 code=0x97; > reset
+            @1 opened resume session_expiry_interval=3600 < present; @1 > pingreq; @1 < pingresp; @1 > reset
+            @2 opened resume session_expiry_interval=3600 < present; @2 > publish a dup qos=1 id=7 !dup
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
@@ -72,7 +85,7 @@ class ResendAfterNegativeAck(Rule):
         return self.report(
             "dup",
             f"PUBLISH {at.topic!r} with identifier {identifier} is sent again although {before.refused.message[4:]}"
-            f" 0x{before.reason_code:02x} refused it on the connection before",
+            f" 0x{before.reason_code:02x} refused it on an earlier connection",
             related=(before.refused,),
             **doubted(apart=model.apart),
         )

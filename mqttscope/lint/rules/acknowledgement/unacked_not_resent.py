@@ -1,6 +1,7 @@
-from mqttscope.lint.rules import V3_1, V3_1_1, V5, RuleContext, examples, shown
-from mqttscope.lint.session_model import Carried, ResumptionRule
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, RuleContext, examples, shown
+from mqttscope.lint.session_model import Carried, ResumptionRule, SessionModel, doubted, may_be_dropped, may_move
 from mqttscope.mqtt.constants import Direction
+from mqttscope.mqtt.packets import Connack, Publish
 
 
 class UnackedNotResent(ResumptionRule):
@@ -8,7 +9,8 @@ class UnackedNotResent(ResumptionRule):
 
     Until its acknowledgment the sender keeps a message of QoS 1 or 2, and the server and the client rely on that:
     what is not sent again is lost, and in QoS 2 its packet identifier stays taken.  The same holds for PUBREL.  Judged
-    ``timeout`` seconds after the CONNACK, where the sender still speaks and has nothing else under way.  A message of
+    ``timeout`` seconds after the CONNACK, where the sender still speaks and has nothing else under way, and at once
+    where the packet identifier is given to another message, which ends the wrong exchange.  A message of
     QoS 1 whose Message Expiry Interval has run out may be dropped, and a server may give one of QoS 1 to another
     member of a Shared Subscription.
 
@@ -17,6 +19,9 @@ class UnackedNotResent(ResumptionRule):
     """
 
     code = "ACK311"
+    looks_at = (Connack, Publish)
+    sender = None
+    signs = {Publish: ("carries",)}
     statements = {
         V5: {"MQTT-4.4.0-1": "", "MQTT-4.8.2-4": "server"},
         V3_1_1: {"MQTT-4.4.0-1": ""},
@@ -74,6 +79,30 @@ class UnackedNotResent(ResumptionRule):
             opened resume user_name=alice session_expiry_interval=3600; > publish a x qos=1 id=7; > reset
             @1 opened resume user_name=bob session_expiry_interval=3600 < present; +31 @1 > pingreq; @1 < pingresp
             @1 > pingreq; @1 < pingresp
+        sent again, then its packet identifier is free
+            opened resume session_expiry_interval=3600; > publish a A qos=1 id=7; > reset
+            @1 opened resume session_expiry_interval=3600 < present; @1 > publish a A dup qos=1 id=7; @1 < puback 7
+            @1 > publish a B qos=1 id=7; @1 < puback 7
+        another message takes the identifier, and the session does not continue
+            opened resume session_expiry_interval=3600; > publish a A qos=1 id=7; > reset
+            @1 opened resume session_expiry_interval=3600; @1 > publish a B qos=1 id=7; @1 < puback 7
+        another message after a clean start
+            opened resume session_expiry_interval=3600; > publish a A qos=1 id=7; > reset
+            @1 opened session_expiry_interval=3600; @1 > publish a B qos=1 id=7; @1 < puback 7
+        another message, and the acknowledgment before is not in the capture
+            opened resume session_expiry_interval=3600; > publish a A qos=1 id=7; lost < puback 7; > pingreq; < pingresp
+            > reset; @1 opened resume session_expiry_interval=3600 < present; @1 > publish a B qos=1 id=7; @1 < puback 7
+        another message after an acknowledgment that came after the takeover
+            opened resume session_expiry_interval=3600; > publish a A qos=1 id=7
+            @1 opened resume session_expiry_interval=3600 < present; < puback 7; < fin; @1 > publish a B qos=1 id=7
+            @1 < puback 7
+        another message of a share, whose first one another member may have got
+            opened resume session_expiry_interval=3600; > subscribe 1 $share/g/a:1; < suback 1 1
+            < publish a A qos=1 id=7; > reset; @1 opened resume session_expiry_interval=3600 < present
+            @1 < publish a B qos=1 id=7; @1 > puback 7
+        another message when the first one has expired
+            opened resume session_expiry_interval=3600; > publish a A qos=1 id=7 message_expiry_interval=5; > reset
+            +9 @1 opened resume session_expiry_interval=3600 < present; @1 > publish a B qos=1 id=7; @1 < puback 7
     """)
     bad = examples("""
         PUBLISH of the client
@@ -94,16 +123,40 @@ class UnackedNotResent(ResumptionRule):
         taken over, while the old connection was still open
             opened resume session_expiry_interval=3600; > publish a x qos=1 id=7
             @1 opened resume session_expiry_interval=3600 < present; < fin; +31 @1 > pingreq; @1 < pingresp !!
+        its packet identifier is given to another message
+            opened resume session_expiry_interval=3600; > publish a A qos=1 id=7; > reset
+            @1 opened resume session_expiry_interval=3600 < present
+            @1 > publish a B qos=1 id=7 !packet_identifier; @1 < puback 7
+        by the server, before the PUBCOMP, in MQTT 3.1.1
+            opened 3.1.1 resume; > subscribe 1 #:2; < suback 1 2; < publish a A qos=2 id=7; > pubrec 7; < pubrel 7
+            > reset; @1 opened resume < present; @1 < publish b B qos=1 id=7 !packet_identifier; @1 > puback 7
     """)
+
+    def check(self, packet: Connack | Publish, at: RuleContext) -> Findings:
+        """Begin to wait; look whether a packet identifier that is taken is given to another message."""
+        if isinstance(packet, Connack):
+            return super().check(packet, at)
+        identifier, model = packet.packet_identifier, at.model(SessionModel)
+        if identifier is None or not model.resumed or at.party.has_sent(identifier) or not at.party.in_step():
+            return None
+        one = model.carried(at.direction, at).get(identifier)
+        if one is None or not one.sure or one.answered or not one.differs(packet, at.topic):
+            return None
+        if may_be_dropped(one, at.direction, model, at):
+            return None
+        return self.report(
+            "packet_identifier",
+            f"{one.step} id {identifier} ({shown(one.topic or '')}) was unacknowledged when the connection broke, and "
+            "another message takes its packet identifier when the session continues",
+            related=(one.related,),
+            **doubted(apart=model.apart),
+        )
 
     def blames(self, one: Carried, direction: Direction, at: RuleContext) -> bool:
         """What has not expired; of a server's QoS 1 what cannot have gone to somebody else."""
         if one.expires_ns <= at.timestamp_ns:
             return False  # ACK314, where it is one of QoS 2
-        if direction is Direction.CLIENT_TO_SERVER or one.qos == 2:
-            return True
-        model = at.model(self.models[0])
-        return model.filters_known and not any(name.startswith("$share/") for name in model.filters)
+        return not may_move(one, direction, at.model(SessionModel))
 
     def tell(self, one: Carried) -> str:
         """The packet, its identifier and its topic."""

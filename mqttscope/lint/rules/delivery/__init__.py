@@ -1,8 +1,10 @@
 """Delivery to subscribers (DLV)."""
 
 from collections.abc import Iterable
+from typing import ClassVar
 
 from mqttscope.lint.message_model import Messages, Pairing
+from mqttscope.lint.model import Model
 from mqttscope.lint.rules import Confidence, Needs, Rule, RuleContext, Severity
 from mqttscope.mqtt import Direction, Publish
 from mqttscope.session.matching import Match, Subscribed
@@ -18,7 +20,7 @@ class MessageRule(Rule):
     confidence = Confidence.LIKELY
     looks_at = Publish
     sender = Direction.SERVER_TO_CLIENT
-    models = (Messages,)
+    models: ClassVar[tuple[type[Model], ...]] = (Messages,)
     about = (Messages, "topics")
 
 
@@ -46,9 +48,13 @@ def paired(packet: Publish, at: RuleContext) -> Pairing | None:
     return at.model(Messages).pairing(packet, at)
 
 
-def steady_match(topic: str, since_ns: int, at: RuleContext) -> Match | None:
-    """The subscriptions of a client that match a topic, where all are known and none has changed since some time."""
-    match = at.history.subscriptions.match(topic)
+def steady_match(topic: str, since_ns: int, at: RuleContext, match: Match | None = None) -> Match | None:
+    """The subscriptions of a client that match a topic, where all are known and none has changed since some time.
+
+    ``match``: those that match, by default those of this connection.
+    """
+    if match is None:
+        match = at.history.subscriptions.match(topic)
     if not match.known or not match.subscriptions or match.replaces or match.ended or match.extended:
         return None
     for one in match.subscriptions:

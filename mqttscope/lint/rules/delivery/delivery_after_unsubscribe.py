@@ -1,7 +1,9 @@
 import zlib
 
 from mqttscope.lint.context import SECOND_NS, RuleContext
+from mqttscope.lint.finding import Scope
 from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Needs, Related, Rule, Severity, examples
+from mqttscope.lint.session_model import SessionModel, session_match
 from mqttscope.mqtt import Direction, Publish
 
 
@@ -15,6 +17,7 @@ class DeliveryAfterUnsubscribe(Rule):
     """
 
     code = "DLV207"
+    scope = Scope.SESSION
     severity = Severity.ERROR
     confidence = Confidence.HEURISTIC
     statements = {V5: {"MQTT-3.10.4-2": ""}, V3_1_1: {"MQTT-3.10.4-1": "", "MQTT-3.10.4-2": ""}}
@@ -23,6 +26,7 @@ class DeliveryAfterUnsubscribe(Rule):
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.SESSION_BIRTH | Needs.WHOLE_RECEIVER
     settings = {"grace": 5}
+    models = (SessionModel,)
 
     good = examples("""
         nothing comes any more
@@ -58,8 +62,7 @@ class DeliveryAfterUnsubscribe(Rule):
         topic = at.topic
         if topic is None:
             return None
-        table = at.history.subscriptions
-        found = table.found.get(topic) or table.match(topic)
+        found = session_match(topic, at)
         if found.subscriptions or not found.ended or found.extended or packet.dup or not found.known:
             return None
         if packet.packet_identifier is not None and at.sender.running(packet.packet_identifier, "publish"):

@@ -1,5 +1,7 @@
+from mqttscope.lint.finding import Scope
 from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, Related, Rule, RuleContext, Severity, examples
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, filters_of
+from mqttscope.lint.session_model import SessionModel, session_match
 from mqttscope.mqtt import Direction, Publish
 
 
@@ -15,6 +17,7 @@ class DeliveryQosAboveGranted(Rule):
     """
 
     code = "DLV202"
+    scope = Scope.SESSION
     severity = Severity.ERROR
     statements = {V5: {"MQTT-3.8.4-8": "", "MQTT-4.8.2-3": ""}, V3_1_1: {"MQTT-3.8.4-6": ""}}
     also = {V5: ("MQTT-3.9.3-1",)}
@@ -22,6 +25,7 @@ class DeliveryQosAboveGranted(Rule):
     when = "qos"
     signs = ("above_granted",)
     needs = ALL_SUBSCRIPTIONS
+    models = (SessionModel,)
 
     good = examples("""
         as granted
@@ -40,6 +44,10 @@ class DeliveryQosAboveGranted(Rule):
             opened 3.1; > subscribe 10 a:0; < suback 10 0; < publish a x qos=1 retain id=1; > puback 1
         a session from before may have another subscription
             opened 3.1.1 resume < present; > subscribe 10 a:0; < suback 10 0; < publish a qos=1 id=1; > puback 1
+        granted on the connection before, whose session continues
+            opened resume session_expiry_interval=3600; > subscribe 1 a:1; < suback 1 1; > disconnect; > fin
+            @1 opened resume session_expiry_interval=3600 < present; @1 > subscribe 1 #:0; @1 < suback 1 0
+            @1 < publish a qos=1 id=1
     """)
     bad = examples("""
         QoS 1 where 0 was granted
@@ -50,6 +58,9 @@ class DeliveryQosAboveGranted(Rule):
             opened; > subscribe 10 $share/g/a:0; < suback 10 0; < publish a qos=1 id=1 !qos; > puback 1
         in 3.1
             opened 3.1; > subscribe 10 a:0; < suback 10 0; < publish a qos=1 id=1 !qos; > puback 1
+        granted less on the connection before, whose session continues
+            opened 3.1.1 resume; > subscribe 1 a:0; < suback 1 0; > disconnect; > fin
+            @1 opened resume < present; @1 < publish a qos=1 id=1 !qos
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
@@ -57,8 +68,7 @@ class DeliveryQosAboveGranted(Rule):
         topic = at.topic
         if topic is None:
             return None
-        table = at.history.subscriptions
-        found = table.found.get(topic) or table.match(topic)
+        found = session_match(topic, at)
         if packet.qos <= found.highest_qos or not found.subscriptions or not found.known:
             return None
         if packet.qos > 2 or (packet.retain and at.version is V3_1):

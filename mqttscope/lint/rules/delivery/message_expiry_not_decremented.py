@@ -51,7 +51,7 @@ class MessageExpiryNotDecremented(BrokerRule):
 
     code = "DLV416"
     versions = (V5,)
-    statements = {V5: {"MQTT-3.3.2-6": ""}}
+    also = {V5: ("MQTT-3.3.2-6",)}
     looks_at = (Publish, Connect, Connack)
     when = {Publish: "expires_or_retained"}
     needs = Needs.OPENING | Needs.WHOLE_SENDER

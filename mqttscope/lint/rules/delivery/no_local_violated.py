@@ -1,7 +1,9 @@
 import zlib
 
+from mqttscope.lint.finding import Scope
 from mqttscope.lint.rules import SECOND_NS, V5, Confidence, Findings, RuleContext, examples
 from mqttscope.lint.rules.delivery import DeliveryRule, filters_of
+from mqttscope.lint.session_model import SessionModel, session_match
 from mqttscope.mqtt.packets import Publish
 
 MIN_LENGTH = 8
@@ -19,10 +21,12 @@ class NoLocalViolated(DeliveryRule):
     """
 
     code = "DLV205"
+    scope = Scope.SESSION
     versions = (V5,)
     statements = {V5: {"MQTT-3.8.3-3": ""}}
-    signs = ("no_local",)
+    signs = ("no_local", "unmatched")
     settings = {"window": 60}
+    models = (SessionModel,)
 
     good = examples(r"""
         it does not come back
@@ -52,8 +56,7 @@ class NoLocalViolated(DeliveryRule):
         topic = at.topic
         if topic is None or not packet.payload:
             return None  # each client that deletes a retained message sends the same nothing
-        table = at.history.subscriptions
-        found = table.found.get(topic) or table.match(topic)
+        found = session_match(topic, at)
         if not found.all_no_local or found.ended or packet.dup or packet.missing or not found.known:
             return None
         if any(one.replaced is not None and not one.replaced.no_local for one in found.subscriptions):
@@ -71,6 +74,6 @@ class NoLocalViolated(DeliveryRule):
                     "",
                     f"{at.client_name!r} gets its own PUBLISH {topic!r} back on {filters_of(found.subscriptions)} with "
                     f"No Local, {ago:.3f} s after it",
-                    confidence=None if varied and not packet.retain else Confidence.HEURISTIC,
+                    confidence=Confidence.LIKELY if varied and not packet.retain else Confidence.HEURISTIC,
                 )
         return None

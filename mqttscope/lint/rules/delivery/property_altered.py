@@ -25,9 +25,9 @@ class PropertyAltered(MessageRule):
             "MQTT-3.3.2-15": "publish.properties.response_topic",
             "MQTT-3.3.2-16": "publish.properties.correlation_data",
             "MQTT-3.3.2-20": "publish.properties.content_type",
-            "MQTT-3.3.2-6": "publish.properties.message_expiry_interval",
         }
     }
+    also = {V5: ("MQTT-3.3.2-6",)}  # an interval that is too small may be a limit of the server
     needs = Needs.OPENING | Needs.WHOLE_SENDER
 
     good = examples("""
@@ -123,4 +123,5 @@ class PropertyAltered(MessageRule):
             related=(Related.to("the message as published", sent),),
             severity=None if is_sure else Severity.WARNING,
             confidence=None if is_sure else Confidence.HEURISTIC,
+            statements=("MQTT-3.3.2-6",),
         )

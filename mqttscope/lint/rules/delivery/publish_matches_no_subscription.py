@@ -1,5 +1,7 @@
+from mqttscope.lint.finding import Scope
 from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Rule, RuleContext, Severity, examples
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
+from mqttscope.lint.session_model import SessionModel, session_match
 from mqttscope.mqtt import Direction, Publish
 
 
@@ -15,6 +17,7 @@ class PublishMatchesNoSubscription(Rule):
     """
 
     code = "DLV201"
+    scope = Scope.SESSION
     severity = Severity.WARNING
     confidence = Confidence.LIKELY
     statements = {
@@ -24,6 +27,7 @@ class PublishMatchesNoSubscription(Rule):
     signs = ("unmatched",)
     sender = Direction.SERVER_TO_CLIENT
     needs = ALL_SUBSCRIPTIONS
+    models = (SessionModel,)
 
     good = examples("""
         a topic that matches
@@ -42,6 +46,32 @@ class PublishMatchesNoSubscription(Rule):
             opened request_response_information=1 < response_information=r/1; < publish r/1/x
         the capture begins in the middle
             midstream; > subscribe 10 a/+:0; < suback 10 0; < publish b/c
+        a subscription of the connection before, whose session continues
+            opened resume session_expiry_interval=3600; > subscribe 1 a/#:1 b:1; < suback 1 1 1; > disconnect; > fin
+            @1 opened resume session_expiry_interval=3600 < present; @1 < publish a/b; @1 < publish b
+            @1 > subscribe 1 c:1; @1 < suback 1 1
+            @1 < publish a/b
+        ended on the connection before, where messages may have waited
+            opened 3.1.1 resume; > subscribe 1 a:1; < suback 1 1; > unsubscribe 2 a; < unsuback 2; > disconnect; > fin
+            @1 opened resume < present; @1 < publish a
+        ended on this connection, while messages were under way
+            opened resume session_expiry_interval=3600; > subscribe 1 a:1; < suback 1 1; > disconnect; > fin
+            @1 opened resume session_expiry_interval=3600 < present; @1 > unsubscribe 2 a; @1 < publish a
+            @1 < unsuback 2 0; @1 < publish a
+        a SUBSCRIBE on the connection before may be lost
+            opened resume session_expiry_interval=3600; > subscribe 1 b:1; < suback 1 1; lost > subscribe 2 a:1
+            < pingresp; > disconnect; > fin
+            @1 opened resume session_expiry_interval=3600 < present; @1 < publish a
+        the session is older than the capture
+            opened resume session_expiry_interval=3600 < present; > disconnect; > fin
+            @1 opened resume session_expiry_interval=3600 < present; @1 < publish a
+        taken over from a connection that still answers
+            opened resume session_expiry_interval=3600; > subscribe 1 a:1
+            @1 opened resume session_expiry_interval=3600 < present; < suback 1 1; < fin; @1 < publish a
+        another user's client of the same name
+            opened resume user_name=alice session_expiry_interval=3600; > subscribe 1 b:1; < suback 1 1; > disconnect
+            > fin
+            @1 opened resume user_name=bob session_expiry_interval=3600 < present; @1 < publish a
     """)
     bad = examples("""
         another topic
@@ -50,6 +80,9 @@ class PublishMatchesNoSubscription(Rule):
             opened 3.1.1; > subscribe 10 b/c:0 a:0; < suback 10 0x80 0; < publish b/c !topic_name
         nothing subscribed in 3.1
             opened 3.1; < publish x !topic_name
+        a session that continues has no such subscription either
+            opened resume session_expiry_interval=3600; > subscribe 1 b:1; < suback 1 1; > disconnect; > fin
+            @1 opened resume session_expiry_interval=3600 < present; @1 < publish b; @1 < publish a !topic_name
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
@@ -58,7 +91,7 @@ class PublishMatchesNoSubscription(Rule):
         if topic is None:
             return None
         table = at.history.subscriptions
-        found = table.found.get(topic) or table.match(topic)
+        found = session_match(topic, at)
         if found.subscriptions or found.ended or found.extended or found.beside or not found.known or packet.dup:
             return None
         if table.near(topic) is not None:
@@ -68,7 +101,11 @@ class PublishMatchesNoSubscription(Rule):
             information = connack.properties.response_information
             if information and topic.startswith(information):
                 return None
+        number = len(table.live)
+        if at.connection.session_present:
+            number = len(table.live.keys() | at.model(SessionModel).filters.keys())
         return self.report(
             "topic_name",
-            f"PUBLISH {topic!r} to {at.client_name!r} matches none of its {len(table.live)} subscriptions",
+            f"PUBLISH {topic!r} to {at.client_name!r} matches none of its {number} subscriptions",
+            confidence=Confidence.LIKELY,  # a server may subscribe for a client, whatever the capture has
         )

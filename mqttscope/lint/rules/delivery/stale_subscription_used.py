@@ -1,7 +1,9 @@
 import zlib
 
+from mqttscope.lint.finding import Scope
 from mqttscope.lint.rules import SECOND_NS, V3_1_1, V5, Confidence, Findings, Related, RuleContext, examples
 from mqttscope.lint.rules.delivery import DeliveryRule
+from mqttscope.lint.session_model import SessionModel, session_match
 from mqttscope.mqtt.packets import Publish
 from mqttscope.session.matching import Match, Subscribed
 
@@ -24,9 +26,11 @@ class StaleSubscriptionUsed(DeliveryRule):
     """
 
     code = "DLV208"
+    scope = Scope.SESSION
     statements = {V5: {"MQTT-3.8.4-3": ""}, V3_1_1: {"MQTT-3.8.4-3": ""}}
     signs = ("replaced",)
     settings = {"grace": 5}
+    models = (SessionModel,)
 
     good = examples("""
         the new ones
@@ -71,8 +75,7 @@ class StaleSubscriptionUsed(DeliveryRule):
         topic = at.topic
         if topic is None:
             return None
-        table = at.history.subscriptions
-        found = table.found.get(topic) or table.match(topic)
+        found = session_match(topic, at)
         if not found.replaces or packet.dup or not found.known:
             return None
         if packet.packet_identifier is not None and at.sender.running(packet.packet_identifier, "publish"):
@@ -100,7 +103,7 @@ class StaleSubscriptionUsed(DeliveryRule):
         return self.report(
             field,
             f"subscription {one.topic_filter!r} of {at.client_name!r} was replaced, but {what} {still}",
-            confidence=Confidence.HEURISTIC if early else None,
+            confidence=Confidence.HEURISTIC if early else Confidence.LIKELY,
             related=(Related.to("the SUBSCRIBE that replaced it", one),),
         )
 

@@ -1,10 +1,12 @@
 from collections.abc import Iterator
 
+from mqttscope.lint.finding import Scope
 from mqttscope.lint.rules import V5, Confidence, Report, Rule, RuleContext, Severity, examples
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
+from mqttscope.lint.session_model import SessionModel, session_match
 from mqttscope.mqtt import Direction, Publish
 from mqttscope.mqtt.properties import SUBSCRIPTION_IDENTIFIER
-from mqttscope.session.matching import Match
+from mqttscope.session.matching import Match, Subscribed
 from mqttscope.session.subscriptions import Subscriptions
 
 
@@ -18,6 +20,7 @@ class SubscriptionIdForeign(Rule):
     """
 
     code = "DLV204"
+    scope = Scope.SESSION
     severity = Severity.ERROR
     versions = (V5,)
     statements = {V5: {"V5-PUBLISH-foreign-subscription-id": ""}}
@@ -26,6 +29,7 @@ class SubscriptionIdForeign(Rule):
     signs = ("foreign_identifier",)
     needs = ALL_SUBSCRIPTIONS
     settings = {"grace": 5}
+    models = (SessionModel,)
 
     good = examples("""
         its own
@@ -41,6 +45,15 @@ class SubscriptionIdForeign(Rule):
             opened; > subscribe 10 a:0 subscription_identifier=7; < suback 10 0
             > subscribe 11 #:0 subscription_identifier=8; < suback 11 0; > unsubscribe 12 a; < unsuback 12 0
             +4.9 < publish a x subscription_identifier=7 subscription_identifier=8
+        of the connection before, whose session continues
+            opened resume session_expiry_interval=3600; > subscribe 1 a:0 subscription_identifier=7; < suback 1 0
+            > disconnect; > fin
+            @1 opened resume session_expiry_interval=3600 < present; @1 < publish a subscription_identifier=7
+        replaced when the session continued, while a message waited
+            opened resume session_expiry_interval=3600; > subscribe 1 a:0 subscription_identifier=7; < suback 1 0
+            > disconnect; > fin
+            @1 opened resume session_expiry_interval=3600 < present; @1 > subscribe 1 a:0 subscription_identifier=8
+            @1 < publish a subscription_identifier=7; @1 < suback 1 0
     """)
     bad = examples("""
         one that nobody asked for
@@ -54,6 +67,11 @@ class SubscriptionIdForeign(Rule):
             opened; > subscribe 10 a:0 subscription_identifier=7; < suback 10 0
             > subscribe 11 #:0 subscription_identifier=8; < suback 11 0; > unsubscribe 12 a; < unsuback 12 0
             +5.5 < publish a x subscription_identifier=7 subscription_identifier=8 !properties.subscription_identifier
+        none of the session that continues
+            opened resume session_expiry_interval=3600; > subscribe 1 a:0 subscription_identifier=7; < suback 1 0
+            > disconnect; > fin
+            @1 opened resume session_expiry_interval=3600 < present
+            @1 < publish a subscription_identifier=8 !properties.subscription_identifier
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Iterator[Report] | None:
@@ -62,7 +80,7 @@ class SubscriptionIdForeign(Rule):
         if block is None or block.first(SUBSCRIPTION_IDENTIFIER) is None or at.topic is None:
             return None
         table = at.history.subscriptions
-        found = table.match(at.topic)
+        found = session_match(at.topic, at)
         carried = block.subscription_identifier
         if packet.dup or not found.known or all(number in found.identifiers for number in carried):
             return None
@@ -89,7 +107,7 @@ class SubscriptionIdForeign(Rule):
                 sure = Confidence.LIKELY
             others = [
                 one.topic_filter
-                for one in (*table.live.values(), *table.ended.values())
+                for one in (*table.live.values(), *table.ended.values(), *self._brought(at))
                 if number == one.subscription_identifier or number in one.formerly
             ]
             if others and not found.subscriptions:
@@ -101,3 +119,8 @@ class SubscriptionIdForeign(Rule):
                 f"matching subscription has; {whose}",
                 confidence=sure,
             )
+
+    def _brought(self, at: RuleContext) -> Iterator[Subscribed]:
+        """Subscriptions of earlier connections, where the session continues."""
+        if at.connection.session_present:
+            yield from at.model(SessionModel).filters.values()

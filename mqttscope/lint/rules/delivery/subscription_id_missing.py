@@ -109,8 +109,8 @@ class SubscriptionIdMissing(Rule):
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Without any identifier at once, with some of them when no other copy can come."""
         topic = at.topic
-        if topic is None:
-            return None
+        if topic is None or (at.connection.session_present and not at.connection.clean_start):
+            return None  # the session may have brought other subscriptions
         table = at.history.subscriptions
         found = table.found.get(topic) or table.match(topic)
         if not found.identifiers or packet.dup or not found.known:

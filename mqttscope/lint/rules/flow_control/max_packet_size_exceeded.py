@@ -1,14 +1,19 @@
-from mqttscope.lint.rules import V5, Findings, RuleContext, examples, packet_name
+from mqttscope.lint.rules import V5, Confidence, Findings, RuleContext, examples, packet_name
 from mqttscope.lint.rules.flow_control.diagnostic_property_oversizes_packet import droppable
 from mqttscope.lint.shared_checks import AnnouncedLimitRule
-from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.mqtt.codec import NEED_MORE, packet_end
+from mqttscope.mqtt.constants import MalformedReason, PacketType
+from mqttscope.mqtt.declare import ControlPacket, Malformed
+from mqttscope.mqtt.stream import Unparsed
 
 
 class MaxPacketSizeExceeded(AnnouncedLimitRule):
     """A packet is longer than the Maximum Packet Size of its receiver.
 
     The receiver closes the connection with 0x95 (Packet too large), and after the reconnect the same packet often comes
-    again.  The size is that of the whole packet, with its first byte and the bytes of the Remaining Length.
+    again.  The size is that of the whole packet, with its first byte and the bytes of the Remaining Length.  It counts
+    for a PUBLISH whose end does not come any more, too; where the connection was cut off, or fewer bytes than the limit
+    have come, the length itself may be the mistake, and the finding is likely.
 
     Instead, compare the whole encoded packet with the limit; a server drops a message that is too large for a client
     and continues with the next one.
@@ -26,6 +31,14 @@ class MaxPacketSizeExceeded(AnnouncedLimitRule):
             < puback 1
         no limit
             opened; > publish a 0x00*100000
+        cut off, and not longer than the limit
+            opened < maximum_packet_size=66; > raw 30 40 0001 "a" 00*40; < reset
+        cut off inside its length
+            opened < maximum_packet_size=30; > raw 30 80; < reset
+        cut off after lost bytes, where no packet need begin
+            opened < maximum_packet_size=30; > publish a; lost > publish a; > raw 30 40 0001 "a" 00*40; < reset
+        no limit, and cut off
+            opened; > raw 30 40 0001 "a" 00*40; < reset
     """)
     bad = examples("""
         from the server, by one byte
@@ -36,6 +49,12 @@ class MaxPacketSizeExceeded(AnnouncedLimitRule):
             opened maximum_packet_size=20 < assigned_client_identifier=a-long-made-up-name !
         sent before the CONNACK had arrived
             opened < maximum_packet_size=30; crossing > publish a 0x00*200 !
+        cut off by the reset of the server
+            opened < maximum_packet_size=30; > raw 30 40 0001 "a" 00*40 !!; < disconnect code=0x95; < reset
+        the client closes inside it
+            opened < maximum_packet_size=30; > raw 30 40 0001 "a" 00*40 !; > fin
+        cut off before the limit: its length may be the mistake
+            opened < maximum_packet_size=30; > raw 30 40 0001 "a" 00*9 !!; < reset
     """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
@@ -49,3 +68,31 @@ class MaxPacketSizeExceeded(AnnouncedLimitRule):
         whose = "server" if at.from_client else "client"
         message = f"{packet_name(packet)} is {size:,} bytes long, the {whose} accepts at most {limit:,}"
         return self.ignored("", message, at)
+
+    def check_unparsed(self, unparsed: Unparsed, at: RuleContext) -> Findings:
+        """Take the length of a PUBLISH that was cut off by the end of its connection, or is too long to be shown."""
+        if unparsed.missing or unparsed.packet_type != PacketType.PUBLISH:
+            return None
+        return self._cut(unparsed.raw, unparsed.length, at)
+
+    def check_damaged(self, found: Malformed, at: RuleContext) -> Findings:
+        """Take the length of a PUBLISH inside which its sender has closed."""
+        if found.reason is not MalformedReason.TRUNCATED or found.packet_type != PacketType.PUBLISH:
+            return None
+        return self._cut(found.raw, len(found.raw), at)
+
+    def _cut(self, raw: bytes, length: int, at: RuleContext) -> Findings:
+        limit, (body, end) = at.receiver.maximum_packet_size, packet_end(raw, 0, len(raw))
+        if not limit or body == NEED_MORE or end <= limit:
+            return None
+        connection = at.connection
+        if connection.gaps or connection.discarded_segments or at.party.malformed or at.history.disordered:
+            return None  # it need not be a packet that begins here
+        whose = "server" if at.from_client else "client"
+        message = (
+            f"PUBLISH is {end:,} bytes long, the {whose} accepts at most {limit:,}; {length:,} bytes of it were sent"
+        )
+        report = self.ignored("", message, at)
+        if length <= limit and report.confidence is None:
+            report.confidence = Confidence.LIKELY
+        return report

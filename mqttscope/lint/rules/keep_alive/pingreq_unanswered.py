@@ -2,7 +2,7 @@ from dataclasses import dataclass
 
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule
 from mqttscope.lint.rules import C2S, S2C, SECOND_NS, Confidence, Connection, Related, RuleContext, Severity, examples
-from mqttscope.lint.waiting import has_arrived, is_over
+from mqttscope.lint.waiting import has_arrived, is_busy, is_over
 from mqttscope.mqtt import PacketType, Pingreq
 
 
@@ -74,6 +74,9 @@ class PingreqUnanswered(PingRule):
             opened; > pingreq; lost < pingresp; @1 opened client=c2; +60 @1 > fin
         two at a time are answered in turn
             opened; > pingreq & pingreq; +20 < pingresp; +15 < pingresp; > fin
+        a message of the server takes 45 s
+            opened; > pingreq; < raw 30 64 0001 "a" 00*37; +15 < raw 00*20; +15 < raw 00*20
+            +15 < raw 00*20 & pingresp; +15 > fin
     """)
     bad = examples("""
         nothing comes
@@ -82,6 +85,9 @@ class PingreqUnanswered(PingRule):
             opened 3.1.1; > pingreq; +20 < publish a; +30 > pingreq !!; +20 < publish a; +20 > fin
         in 3.1, after one that was answered
             opened 3.1; > pingreq; < pingresp; +30 > pingreq; < ack; @1 opened client=c2; +50 @1 > fin !
+        not after a message of the server that takes 45 s either
+            opened; > pingreq; < raw 30 64 0001 "a" 00*37; +15 < raw 00*20; +15 < raw 00*20; +15 < raw 00*20
+            +35 > fin !
     """)
 
     def awaits(self, at: RuleContext) -> bool:
@@ -94,6 +100,9 @@ class PingreqUnanswered(PingRule):
             return None
         if at.timestamp_ns < ping.timestamp_ns + self.nanoseconds("timeout"):
             at.ask(self, ping.timestamp_ns + self.nanoseconds("timeout"))
+            return None
+        if is_busy(at, S2C):
+            at.ask(self, at.timestamp_ns + self.nanoseconds("timeout"))
             return None
         if not has_arrived(at.history.client, ping.position):
             return None

@@ -1,4 +1,6 @@
+from mqttscope.lint.finding import Scope
 from mqttscope.lint.rules import V3_1, V3_1_1, V5, Confidence, Findings, Needs, Rule, RuleContext, Severity, examples
+from mqttscope.lint.session_model import SessionModel
 from mqttscope.mqtt.packets import Publish
 
 
@@ -6,12 +8,14 @@ class DupOnFirstTransmission(Rule):
     """A PUBLISH has the DUP flag set although its message was never sent before.
 
     DUP tells the receiver that it may have the message already.  Set without need it hides real repeats; servers that
-    copy it from the PUBLISH they received confuse every subscriber that looks at it.
+    copy it from the PUBLISH they received confuse every subscriber that looks at it.  A message of a session that was
+    discarded is SES306.
 
     Instead, set DUP only when the same PUBLISH is sent again with the same packet identifier.
     """
 
     code = "PUB208"
+    scope = Scope.SESSION
     severity = Severity.ERROR
     confidence = Confidence.LIKELY
     statements = {
@@ -21,6 +25,7 @@ class DupOnFirstTransmission(Rule):
     also = {V3_1_1: ("MQTT-4.3.2-1", "MQTT-4.3.3-1"), V3_1: ("V31-PUBLISH-dup-on-resend",)}
     when = "dup"
     needs = Needs.OPENING | Needs.SESSION_BIRTH | Needs.WHOLE_SENDER
+    models = (SessionModel,)
 
     good = examples("""
         DUP 0 at first
@@ -50,12 +55,18 @@ class DupOnFirstTransmission(Rule):
         identifier = packet.packet_identifier
         if packet.qos not in (1, 2) or identifier is None or at.sender.running(identifier, "publish") is not None:
             return None
+        if at.connection.session_present and not at.connection.clean_start:
+            return None  # the session may have brought it
         ended = at.party.ended.get(identifier)
         if ended is not None:
             if at.party.repeats(packet, at.topic, ended.exchange):
                 return None
         elif at.party.has_sent(identifier) or not _fresh(at):
             return None
+        elif at.connection.clean_start and at.history.carries:
+            model = at.model(SessionModel)
+            if not model.before_apart and model.is_discarded(packet, at):
+                return None
         precise = ("MQTT-4.3.2-2" if packet.qos == 1 else "MQTT-4.3.3-2") if at.version is V5 else None
         if precise is None and at.version is V3_1_1:
             precise = "MQTT-4.3.2-1" if packet.qos == 1 else "MQTT-4.3.3-1"

@@ -11,7 +11,8 @@ class RetainedNotSent(WaitingRule):
     change.  Only messages of QoS 1 and 2 are expected, since a server may drop others at any time; and only while a
     connection that is open all the time proves that the server did not restart.  A server may filter silently what a
     client is not allowed to read or to write, so it is an error only where the same client has got messages of the
-    topic, and where the server has accepted the message in so many words or has sent it to others; else a warning.
+    topic, and where the server has accepted the message in so many words or has sent it to others.  It is a warning
+    where the filter is the topic, or where the client has got messages of the topic on earlier connections.
 
     Instead, send the retained messages that match with every SUBSCRIBE that asks for them.
     """
@@ -60,6 +61,28 @@ class RetainedNotSent(WaitingRule):
         a wildcard of a client that may not be allowed to read everything
             opened; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; @1 > subscribe 1 #:0
             @1 < suback 1 0; +31 @1 > pingreq
+        a wildcard of another user's client of the same name, which may not be allowed to read everything
+            @1 opened client=c2 user_name=alice; @1 > subscribe 1 +:0; @1 < suback 1 0; opened; +2 > nothing
+            > publish a 21 qos=1 retain id=1; < puback 1; @1 < publish a 21; @1 > disconnect; @1 > fin
+            @2 opened client=c2 user_name=bob; @2 > subscribe 1 +:0; @2 < suback 1 0; +31 @2 > pingreq
+        a wildcard, and what the client got live before is cleared
+            @1 opened client=c2; @1 > subscribe 1 +:0; @1 < suback 1 0; opened; +2 > nothing
+            > publish a 21 qos=1 retain id=1; < puback 1; @1 < publish a 21; @1 > disconnect; @1 > fin
+            > publish a retain; @2 opened client=c2; @2 > subscribe 1 +:0; @2 < suback 1 0; +31 @2 > pingreq
+        a wildcard, and the client got the topic live before, but the answer to the SUBSCRIBE may be lost
+            @1 opened client=c2; @1 > subscribe 1 +:0; @1 < suback 1 0; opened; +2 > nothing
+            > publish a 21 qos=1 retain id=1; < puback 1; @1 < publish a 21; @1 > disconnect; @1 > fin
+            @2 opened client=c2; @2 > subscribe 1 +:0; @2 < suback 1 0; lost @2 < publish a 21 retain
+            @2 > pingreq; @2 < pingresp; +31 @2 > pingreq
+        a live message of somebody who was not captured, which may be the retained one by now
+            opened; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; @1 > subscribe 1 a:0
+            @1 < suback 1 0; @1 < publish a 22; +31 @1 > pingreq
+        the retained message itself, without RETAIN
+            opened; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; @1 > subscribe 1 a:0
+            @1 < suback 1 0; @1 < publish a 21; > publish a 22; @1 < publish a 22; +31 @1 > pingreq
+        replaced by a message that came live
+            opened; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; @1 > subscribe 1 a:0
+            @1 < suback 1 0; > publish a 22 retain; @1 < publish a 22; +31 @1 > pingreq
         an empty will may have removed it
             @2 opened client=c3; opened will=a will_qos=1 will_retain; > publish a 21 qos=1 retain id=1; < puback 1
             > reset; @1 opened client=c2; @1 > subscribe 1 a:0; @1 < suback 1 0; +31 @1 > pingreq
@@ -90,6 +113,13 @@ class RetainedNotSent(WaitingRule):
         by a client that has got nothing of the topic yet: only a warning
             opened; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; @1 > subscribe 1 a:0
             @1 < suback 1 0; +31 @1 > pingreq !!
+        of a wildcard, by a client that got the topic live on the connection before: only a warning
+            @1 opened client=c2; @1 > subscribe 1 +:0; @1 < suback 1 0; opened; +2 > nothing
+            > publish a 21 qos=1 retain id=1; < puback 1; @1 < publish a 21; @1 > disconnect; @1 > fin
+            @2 opened client=c2; @2 > subscribe 1 +:0; @2 < suback 1 0; +31 @2 > pingreq !!
+        beside a live message that is not retained
+            opened; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; @1 > subscribe 1 a:0
+            @1 < suback 1 0; > publish a 22; @1 < publish a 22; +31 @1 > pingreq !!
         a shorter time-out
             settings timeout=5; opened; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2
             @1 > subscribe 1 a:0; @1 < suback 1 0; +6 @1 > pingreq !!

@@ -4,7 +4,6 @@ from mqttscope.lint.strings import shown
 from mqttscope.lint.topics import Seen
 from mqttscope.mqtt.packets import Publish, Pubrel
 from mqttscope.mqtt.topics import matches
-from mqttscope.session.inflight import SENT
 
 
 class CleanStartIgnored(Rule):
@@ -82,8 +81,10 @@ class CleanStartIgnored(Rule):
             told = f"the {who} sends PUBREL {identifier} of the old session"
             return self._told("packet_identifier", told, at, related=(one.related,), **doubt)
         if packet.dup and packet.qos:
-            if one is None or one.phase is not SENT or not one.is_message(packet, at.topic):
+            if one is None or not model.is_discarded(packet, at):
                 return None
+            if not model.before_apart and at.version is not V3_1:
+                doubt["confidence"] = Confidence.CERTAIN  # nothing was sent before that this could repeat
             told = f"the {who} sends PUBLISH {shown(at.topic or '')} with identifier {identifier} of the old session"
             return self._told("dup", told, at, related=(one.related,), **doubt)
         topic = at.topic

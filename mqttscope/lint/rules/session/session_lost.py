@@ -188,6 +188,6 @@ class SessionLost(Rule):
                 yield self.report(
                     f"reason_codes[{index}]",
                     f"CONNACK said that the session of {at.client_name!r} continues, but its subscription {name!r}, "
-                    f"granted with QoS {model.filters[name]}, does not exist any more",
+                    f"granted with QoS {model.filters[name].granted}, does not exist any more",
                     **doubted(apart=model.apart),
                 )

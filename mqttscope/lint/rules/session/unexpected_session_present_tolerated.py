@@ -1,23 +1,41 @@
+from dataclasses import dataclass
+
 from mqttscope.events import PacketEvent
+from mqttscope.lint.context import SECOND_NS, ConnectionKey
+from mqttscope.lint.finding import Scope
 from mqttscope.lint.rule import V3_1_1, V5, Findings, Needs, Rule, packet_name
 from mqttscope.lint.rules import C2S, S2C, Confidence, Connection, Related, Report, RuleContext, Severity, examples
+from mqttscope.lint.session_model import TOLERANCE_SECONDS, SessionModel, doubted
 from mqttscope.lint.waiting import has_arrived, has_closed
 from mqttscope.mqtt.packets import Connack, Disconnect
 
 
+@dataclass(slots=True)
+class EndedSession:
+    """The connection that was given a session after the end of the client's own one."""
+
+    key: ConnectionKey | None = None
+    how: str = ""
+    """How and when that ended."""
+    is_other_host: bool = False
+    """Whether the client had another address before."""
+
+
 class UnexpectedSessionPresentTolerated(Rule):
-    """A client continues although the server says to have a session that the client has just asked to be deleted.
+    """A client continues although the server says to have a session that the client itself cannot have.
 
     Server and client do not agree about what is in the session: messages of somebody else may come, and those of the
-    client itself may get lost.  The client asked for a clean start, so it knows better.  The finding comes with its
-    first packet after that CONNACK, or when it has not closed for ``timeout`` seconds.  In MQTT 3.1.1 the client may
-    decide.
+    client itself may get lost.  The client knows better: it asked for a clean start, or its session ended with its
+    connection before or has run out since (SES303 is about the server).  The finding comes with its first packet after
+    that CONNACK, or when it has not closed for ``timeout`` seconds.  A client at another address than before may be
+    another one with a session of its own: a heuristic warning.  In MQTT 3.1.1 the client may decide.
 
     Instead, close the connection when Session Present is 1 and no session is known.
     """
 
     code = "SES510"
-    severities = (Severity.ERROR, Severity.INFO)
+    scope = Scope.SESSION
+    severities = (Severity.ERROR, Severity.WARNING, Severity.INFO)
     confidence = Confidence.LIKELY
     versions = (V3_1_1, V5)
     statements = {V5: {"MQTT-3.2.2-4": ""}}
@@ -25,7 +43,13 @@ class UnexpectedSessionPresentTolerated(Rule):
     when = "session_present"
     settled = False
     needs = Needs.OPENING | Needs.WHOLE
-    settings = {"timeout": 30}
+    settings = {
+        "timeout": 30,
+        # Seconds for which a client may still have a session that has ended.
+        "tolerance": TOLERANCE_SECONDS,
+    }
+    models = (SessionModel,)
+    Memory = EndedSession
 
     # What provokes it is an error of the server in every example, so that none of them is without one.
     good = examples("""
@@ -33,6 +57,17 @@ class UnexpectedSessionPresentTolerated(Rule):
             opened resume < present; > subscribe 1 a:0
         there is none
             opened keep_alive=0; @1 opened client=c2 keep_alive=0; +90 @1 > fin
+        back before the interval has run out
+            opened session_expiry_interval=60; > disconnect; > fin; +30 > nothing
+            @1 opened resume session_expiry_interval=60 < present; @1 > pingreq
+        the client may not have noticed yet that the connection is gone
+            opened; > reset; @1 opened resume < present; @1 > pingreq
+        the interval may have been in bytes that were lost
+            opened session_expiry_interval=60; lost > disconnect code=0 session_expiry_interval=3600; > fin
+            +600 > nothing; @1 opened resume < present; @1 > pingreq
+        the session before is older than the capture
+            midstream; > pingreq; < pingresp; > disconnect; > fin; +5 > nothing; @1 opened resume < present
+            @1 > pingreq
     """)
     bad = examples("""
         it subscribes
@@ -43,20 +78,48 @@ class UnexpectedSessionPresentTolerated(Rule):
             opened < present; > ack; @1 opened client=c2; +60 @1 > fin !
         in 3.1.1
             opened 3.1.1 < present; > pingreq !!
+        its session ended with its connection
+            opened; > disconnect; > fin; +5 > nothing; @1 opened resume < present; @1 > subscribe 1 a:0 !!
+        its session has run out
+            opened session_expiry_interval=60; > disconnect; > fin; +300 > nothing; @1 opened resume < present
+            @1 > pingreq !!
+        CleanSession 1 in 3.1.1
+            opened 3.1.1; > disconnect; > fin; +5 > nothing; @1 opened resume < present; @1 > pingreq !!
     """)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
         """Wait for what the client does."""
         connect = at.history.connect
-        if packet.reason_code or at.history.connack is not None or connect is None or not connect.clean_start:
+        if packet.reason_code or at.history.connack is not None or connect is None:
             return None
+        if not connect.clean_start:
+            how = self._ended(at)
+            if not how or not connect.client_identifier:
+                return None
+            memory: EndedSession = at.memory(self)
+            memory.key, memory.how = at.key, how
+            host = at.model(SessionModel).client.rpartition(":")[0]
+            memory.is_other_host = host != at.connection.client.rpartition(":")[0]
         at.ask(self, at.timestamp_ns + self.nanoseconds("timeout"))
         at.ask(self, at.timestamp_ns)
         return None
 
+    def _ended(self, at: RuleContext) -> str:
+        """How the session that this client had has ended; empty where it may continue."""
+        model, connect = at.model(SessionModel), at.history.connect
+        until = model.kept_until(float(self.set["tolerance"]))
+        if connect is None or until is None or not model.is_of(connect) or at.is_apart(model.capture):
+            return ""
+        if at.timestamp_ns <= sum(until):
+            return ""
+        how = "had run out" if model.kept_seconds else "ended with its connection"
+        return f"its session {how} {(at.timestamp_ns - until[0]) / SECOND_NS:,.0f} s before"
+
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
         """Look whether the client does anything but close."""
-        sent = at.history.connack_sent
+        sent, memory = at.history.connack_sent, at.memory(self)
+        if not at.connection.clean_start and memory.key != at.key:
+            return None  # another connection has the session
         if sent is None or has_closed(at, C2S) or has_closed(at, S2C) or at.history.client.disconnect is not None:
             return None
         due_ns = sent.timestamp_ns + self.nanoseconds("timeout")
@@ -76,13 +139,18 @@ class UnexpectedSessionPresentTolerated(Rule):
         return None
 
     def _told(self, what: str, at: RuleContext) -> Report:
-        sent = at.history.connack_sent
+        sent, memory = at.history.connack_sent, at.memory(self)
         assert sent is not None
+        is_clean = bool(at.connection.clean_start)
+        why = "it asked for a clean start" if is_clean else memory.how
+        doubt = doubted(apart=not is_clean and memory.is_other_host)
+        if at.version is not V5:
+            doubt["severity"] = Severity.INFO
         return self.report(
             "",
-            f"client {what} after CONNACK with Session Present 1, though it asked for a clean start",
-            severity=None if at.version is V5 else Severity.INFO,
+            f"client {what} after CONNACK with Session Present 1, though {why}",
             sender=C2S,
             related=(Related.to("the CONNACK", sent),),
             overdue=True,
+            **doubt,
         )

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
 from mqttscope.lint.rules import V3_1, V3_1_1, V5, Connection, Needs, Rule, RuleContext, examples
+from mqttscope.lint.waiting import is_busy
 from mqttscope.mqtt.constants import Direction
 
 
@@ -23,7 +24,7 @@ class UnansweredRequestRule(Rule):
 
     def check_close(self, connection: Connection, at: RuleContext) -> Iterator[Report]:
         """The requests that are still open."""
-        if at.history.subscriptions.unread_answers:
+        if at.history.subscriptions.unread_answers or is_busy(at, Direction.SERVER_TO_CLIENT):
             return
         end = at.timestamp_ns
         for party in (at.history.client, at.history.server):
@@ -74,6 +75,8 @@ class SubscribeUnanswered(UnansweredRequestRule):
             opened 3.1.1; > subscribe 10 a:1; +35 < suback 10 1; > fin
         the capture lost bytes of the server
             opened; > subscribe 10 a:1; lost < suback 10 1; +35 > pingreq; < pingresp; > fin
+        a message of the server takes longer
+            opened; > subscribe 1 a:0; < raw 30 64 0001 "a" 00*37; +20 < raw 00*20; +20 < raw 00*20; > reset
     """)
     bad = examples("""
         only pings are answered

@@ -1,7 +1,9 @@
 from collections.abc import Iterator
 
+from mqttscope.lint.finding import Scope
 from mqttscope.lint.rules import V5, Confidence, Needs, Related, Report, Rule, RuleContext, Severity, examples
 from mqttscope.lint.rules.subscription import request_of
+from mqttscope.lint.session_model import SessionModel
 from mqttscope.mqtt import Direction, Unsuback
 from mqttscope.session.subscriptions import Request, Subscriptions
 
@@ -16,12 +18,14 @@ class UnsubackCodeContradiction(Rule):
     """
 
     code = "SUB217"
+    scope = Scope.SESSION
     severity = Severity.ERROR
     confidence = Confidence.LIKELY
     versions = (V5,)
     statements = {V5: {"MQTT-3.10.4-1": "", "MQTT-3.11.3-1": ""}}
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING | Needs.SESSION_BIRTH | Needs.WHOLE
+    models = (SessionModel,)
 
     good = examples("""
         deleted, and never there
@@ -34,6 +38,9 @@ class UnsubackCodeContradiction(Rule):
             < unsuback 11 0 & suback 12 1
         a session from before may hold any subscription
             opened resume < present; > unsubscribe 11 c; < unsuback 11 0
+        a subscription that the session brought
+            opened resume session_expiry_interval=3600; > subscribe 1 a:0; < suback 1 0; > disconnect; > fin
+            @1 opened resume session_expiry_interval=3600 < present; @1 > unsubscribe 2 a; @1 < unsuback 2 0
     """)
     bad = examples("""
         0x11 for a subscription that exists
@@ -45,6 +52,10 @@ class UnsubackCodeContradiction(Rule):
         0x00 for one that was ended before
             opened; > subscribe 10 a/+:1 b:1; < suback 10 1 0x87; > unsubscribe 11 a/+; < unsuback 11 0
             > unsubscribe 12 a/+; < unsuback 12 0 !reason_codes[0]
+        a session that continues has no such subscription
+            opened resume session_expiry_interval=3600; > subscribe 1 a:0; < suback 1 0; > disconnect; > fin
+            @1 opened resume session_expiry_interval=3600 < present; @1 > unsubscribe 2 b
+            @1 < unsuback 2 0 !reason_codes[0]
     """)
 
     def check(self, packet: Unsuback, at: RuleContext) -> Iterator[Report]:
@@ -60,6 +71,8 @@ class UnsubackCodeContradiction(Rule):
             if name in judged:
                 continue
             judged.add(name)
+            if at.connection.session_present and request.existing[index] < 0 and self._brought(name, at):
+                continue  # SES304, where it should exist and does not
             what = ""
             if code == 0x11:
                 what = _exists(table, request, name, request.existing[index])
@@ -71,8 +84,14 @@ class UnsubackCodeContradiction(Rule):
                     f"reason_codes[{index}]",
                     f"UNSUBACK with packet identifier {packet.packet_identifier} has {meaning} for {name!r}, but the "
                     f"subscription {what}",
+                    confidence=Confidence.LIKELY,
                     related=(Related.to("the UNSUBSCRIBE", request),),
                 )
+
+    def _brought(self, name: str, at: RuleContext) -> bool:
+        """Whether the session had such a subscription on an earlier connection."""
+        model = at.model(SessionModel)
+        return name in model.filters or name in model.ended_filters
 
 
 def _exists(table: Subscriptions, request: Request, name: str, number: int) -> str:

@@ -60,11 +60,12 @@ class WillNotPublished(Rule):
     severities = (Severity.ERROR, Severity.WARNING, Severity.INFO)
     confidence = Confidence.LIKELY
     statements = {
-        V5: {"MQTT-3.1.2-7": "", "MQTT-3.1.2-8": "", "V5-WILL-takeover": ""},
+        V5: {"MQTT-3.1.2-7": ""},
         V3_1_1: {"MQTT-3.1.2-8": ""},
         V3_1: {"V31-CONNECT-will-published": ""},
     }
-    also = {V5: ("MQTT-3.1.2-22",), V3_1_1: ("MQTT-3.1.2-24",)}
+    # A delayed will that the end of a session makes due is not waited for.
+    also = {V5: ("MQTT-3.1.2-8", "MQTT-3.1.2-22", "V5-WILL-takeover"), V3_1_1: ("MQTT-3.1.2-24",)}
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING | Needs.WHOLE
     settings = {"timeout": 30}
