@@ -449,9 +449,11 @@ class Linter:
         """Take note of the rules that still wait at the end of a connection."""
         lasted_ns = at.timestamp_ns - at.connection.opened_ns
         for rule, awaits in self._awaiting:
+            if rule.code in self.ripe:
+                continue
             if lasted_ns >= rule.nanoseconds("timeout"):
                 self.ripe.add(rule.code)
-            elif rule.code not in self.ripe and at.version in rule.versions and not self._lacks(rule.needs.value, at):
+            elif at.version in rule.versions and not self._lacks(rule, rule.needs.value, at):
                 try:
                     self.awaited[rule.code] += bool(awaits(at))
                 except Exception as error:
