@@ -192,9 +192,10 @@ bench: dev tools
 	$(BIN)/python -m tests.bench
 
 CASES ?= 300
-## Faults that are drawn and planted, and what explain and lint say about them: build/lab/report.md. CASE=17 repeats one.
+## Faults that are drawn and planted, and what explain and lint say about them: build/lab/report.md. CASE=17 repeats
+## one, and FAULT=normal draws one kind alone.
 lab: dev tools
-	nice $(BIN)/python -m tests.lab --seed $(SEED) $(if $(CASE),--case $(CASE),--cases $(CASES))
+	nice $(BIN)/python -m tests.lab --seed $(SEED) $(if $(CASE),--case $(CASE),--cases $(CASES)) $(if $(FAULT),--fault $(FAULT))
 
 fuzz: dev
 	$(BIN)/python .ci/install_group.py fuzz

@@ -214,7 +214,7 @@ def report(cases: Sequence[Case], folder: Path) -> Path:
                 *problems,
                 "",
             ]
-            lines.append(f"`make lab SEED={case.draw.seed} CASE={case.draw.number}`")
+            lines.append(f"`make lab SEED={case.draw.seed} CASE={case.draw.number} FAULT={case.draw.fault}`")
     path = folder / "report.md"
     path.write_text("\n".join(lines) + "\n")
     return path

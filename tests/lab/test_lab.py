@@ -48,6 +48,11 @@ def test_each_kind_comes_once_before_one_comes_twice() -> None:
     assert drawn == [draw(5, number, 0, has_wire=True, has_amqtt=False) for number in range(len(FAULTS))]
 
 
+def test_a_case_is_drawn_again_by_its_kind() -> None:
+    case = draw(5, 17, 0, has_wire=True, has_amqtt=False)
+    assert draw(5, 17, 0, has_wire=True, has_amqtt=False, only=(case.fault,)) == case
+
+
 def test_nothing_is_done_to_frames_of_loopback() -> None:
     drawn = [draw(1, number, 0, has_wire=False, has_amqtt=True) for number in range(200)]
     assert not any(FAULTS[case.fault].needs_wire or case.delay_ms for case in drawn)
@@ -96,7 +101,7 @@ def test_a_report_names_what_to_repeat(tmp_path: Path) -> None:
     truth = Truth.end("valve-3", Cause.TAKEN_OVER)
     case = Case(drawn(), truth, judge(LOST, truth), str(LOST))
     text = report([case], tmp_path).read_text("utf-8")
-    assert "make lab SEED=1 CASE=0" in text
+    assert f"make lab SEED=1 CASE=0 FAULT={case.draw.fault}" in text
     assert "true: valve-3: taken_over" in text
     assert not is_good([case])
 
