@@ -54,7 +54,7 @@ ifneq ($(filter C POSIX,$(LC_ALL)),)
 export LC_ALL := C.UTF-8
 endif
 
-.PHONY: demo test $(PARTS:%=test-%) test-long test-corpora test-lowest long-spark long-lakes test-others style structure coverage exhaustive check lint types layers unit generate site bench fuzz clean venv dev tools style-tools long-tools wheel release
+.PHONY: demo test $(PARTS:%=test-%) test-long test-corpora test-lowest long-spark long-lakes test-others style structure coverage exhaustive check lint types layers unit generate site bench lab fuzz clean venv dev tools style-tools long-tools wheel release
 
 demo: venv
 	@$(BIN)/mqttscope inspect $(DEMO)
@@ -190,6 +190,12 @@ site: dev
 
 bench: dev tools
 	$(BIN)/python -m tests.bench
+
+CASES ?= 300
+## Faults that are drawn and planted, and what explain and lint say about them: build/lab/report.md. CASE=17 repeats
+## one, and FAULT=normal draws one kind alone.
+lab: dev tools
+	nice $(BIN)/python -m tests.lab --seed $(SEED) $(if $(CASE),--case $(CASE),--cases $(CASES)) $(if $(FAULT),--fault $(FAULT))
 
 fuzz: dev
 	$(BIN)/python .ci/install_group.py fuzz
