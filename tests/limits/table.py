@@ -142,6 +142,8 @@ def set_to(limit: Limit, figure: object) -> Iterator[None]:
     owner, _, name = f"mqttscope.{limit.path}".rpartition(".")
     module, _, of = owner.rpartition(".") if owner.rpartition(".")[2][0].isupper() else (owner, "", "")
     home = importlib.import_module(module)
+    # What makes the inputs is imported with the limit as it is.
+    importlib.import_module(f"tests.limits.{limit.inputs}")
     with ExitStack() as stack:
         for holder in [getattr(home, of)] if of else [home, *_importing(home, name)]:
             stack.enter_context(patch.object(holder, name, figure))
