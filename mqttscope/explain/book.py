@@ -212,6 +212,8 @@ class Book:
             self._remember(server.accepted, made, "accepted connections")
             if connection.transport == "tcp" and server.plain is None:
                 server.plain = made
+            if connection.transport == "tls" and server.secure is None:
+                server.secure = made
             if connection.transport == "websocket" and server.web is None:
                 server.web = made
             if story.version is not None:
@@ -227,11 +229,11 @@ class Book:
     def ended(self, story: Story, by: str | None, *, explained: bool) -> None:
         """A connection has ended; ``explained``: something of its own is known that ended it."""
         connection = story.connection
-        if story.finished:
-            return
         server = self._server(connection.server)
         if connection.details.get("server_hello") and server.secure is None:
             server.secure = _beginning(connection)
+        if story.finished:
+            return
         if by == "server" and story.asked is not None and connection.client_identifier:
             self._asked_last(host(connection.server), connection.client_identifier, connection.number, story.asked)
         if by == "client" and story.odd is not None:
@@ -344,9 +346,7 @@ class Book:
         """Ends of the connections of a server around a time."""
         return [end for end in self.of(server).ends if -before_ns <= end.timestamp_ns - at_ns <= after_ns]
 
-    def survivor(
-        self, server: str, watch: SegmentWatch, first_ns: int, last_ns: int, ended: set[int]
-    ) -> Life | None:
+    def survivor(self, server: str, watch: SegmentWatch, first_ns: int, last_ns: int, ended: set[int]) -> Life | None:
         """A connection on which a server sends after ends of others, and which was open before them.
 
         Connections of ``ended`` are those that ended then.  One that ends soon after them as well has to be heard of

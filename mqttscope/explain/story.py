@@ -344,7 +344,7 @@ class Story:
 
     @property
     def refusal(self) -> Said | None:
-        """The CONNACK that refused the client, unless the server went on to serve it."""
+        """The CONNACK that refused the client, unless the server served it after that."""
         return self.connack if self.connack is not None and self.connack.code and not self.lived_on else None
 
     @property

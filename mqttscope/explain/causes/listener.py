@@ -21,16 +21,19 @@ _NO_WEB_HERE = ("Connect to the broker's port for WebSockets, or send plain MQTT
 _BACK_END = "Look at the web server or proxy and at the broker that it forwards to."
 _OF_STATUS = {
     401: (
-        Cause.BAD_CREDENTIALS, "it asks for credentials",
+        Cause.BAD_CREDENTIALS,
+        "it asks for credentials",
         "Give the client what the web server or proxy asks for: user name and password, or a token.",
     ),
     403: (
-        Cause.NOT_AUTHORIZED, "it does not let this client in",
+        Cause.NOT_AUTHORIZED,
+        "it does not let this client in",
         "Check what the web server or proxy allows: token, Origin header, address of the client.",
     ),
     404: (Cause.WRONG_LISTENER, "there is nothing at this path", "Check the path of the URL (often /mqtt)."),
     429: (
-        Cause.QUOTA_EXCEEDED, "there were too many requests",
+        Cause.QUOTA_EXCEEDED,
+        "there were too many requests",
         "Let the client wait longer before it tries again, or raise the limit of the proxy.",
     ),
     502: (Cause.SERVER_UNAVAILABLE, "the broker that it forwards to gave no answer", _BACK_END),

@@ -22,7 +22,7 @@ LEAST_ALIKE = 3
 ALIKE = 50
 """The same: it differs by less than this part."""
 PATIENT_NS = 2 * SECOND
-"""A client that closes sooner after its PINGREQ did not do so because of that."""
+"""A client that closes sooner after its PINGREQ did not do so because of that, unless its Keep Alive is shorter."""
 
 
 def keep_alive_sentences(case: Case, ended_ns: int) -> list[Evidence]:
@@ -190,9 +190,11 @@ def idle_timeout(case: Case) -> Iterator[Candidate]:
 def no_ping_response(case: Case) -> Iterator[Candidate]:
     """The client closed while it waited for a PINGRESP."""
     story, ping = case.story, case.story.ping
-    if ping is None or case.ended_ns - ping.timestamp_ns < PATIENT_NS:
+    if ping is None:
         return
     waited = case.ended_ns - ping.timestamp_ns
+    if waited < min(PATIENT_NS, (case.connection.keep_alive or PATIENT_NS) * SECOND):
+        return
     client = case.half("client")
     reached = client is not None and client.is_acknowledged and not client.outstanding and not client.repeats
     reasons = [
