@@ -44,8 +44,8 @@ def test_every_cause_is_declared_and_has_advice() -> None:
         (Cause.NO_CONNACK, "> connect; +2 < fin", "> connect; < connack; +2 < fin"),
         (
             Cause.SERVER_RESTART,
-            "for 0..3: @{n} opened 3.1.1 client=c{n}\n  +1 @0 < fin\n  for 1..3: +0.3 @{n} < fin",
-            "for 0..3: +0.3 @{n} opened 3.1.1 client=c{n}\n  +0.1 @0 < fin\n  for 1..3: +0.3 @{n} < fin",
+            "for 0..3: @{n} opened 3.1.1 client=c{n}\n  +1 @0 < fin\n  for 1..3: +0.31 @{n} < fin",
+            "for 0..3: +0.3 @{n} opened 3.1.1 client=c{n}\n  +0.1 @0 < fin\n  for 1..3: +0.31 @{n} < fin",
         ),
         (Cause.NO_PING_RESPONSE, "opened keep_alive=1; > pingreq; +1 > fin", "opened; > pingreq; +1 > fin"),
         (Cause.BAD_CREDENTIALS, "> connect; < connack code=0x86; < fin",
