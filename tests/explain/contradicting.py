@@ -15,7 +15,7 @@ from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect_segments, segments
 from mqttscope.explain.model import Candidate, Cause, Explanation
 from mqttscope.mqtt import packets
-from mqttscope.net.frame import Frame
+from mqttscope.net.frame import CaptureNotice, Frame
 from mqttscope.net.segment import ACK, FIN, RST, SYN, Segment, distance, endpoints
 from mqttscope.session.connection import C2S, Connection
 
@@ -87,7 +87,7 @@ class Reading:
             ]
             line.segments = [one for one in pair if mine.frame <= one.frame < min(later, default=1 << 60)]
 
-    def _frames(self, path: Path) -> Iterator[object]:
+    def _frames(self, path: Path) -> Iterator[Frame | CaptureNotice]:
         for item in open_capture([str(path)]):
             if type(item) is Frame and item.data[12:14] == b"\x08\x00" and len(item.data) > 22:
                 self.ttls[item.number] = item.data[22]

@@ -108,7 +108,7 @@ def _web_to_a_plain_port(case: Case, server: Half) -> Iterator[Candidate]:
     """The client asked for a WebSocket, and nothing answered in HTTP: a proxy may close in this way too."""
     connection, web = case.connection, case.connection.websocket or {}
     plain = case.book.of(connection.server).plain
-    if server.data or sum(case.story.counts.values()) or not web.get("path") or web.get("status"):
+    if server.data or any(case.story.counts.values()) or not web.get("path") or web.get("status"):
         return
     reasons: list[Evidence | None] = [
         Evidence("the client sent an HTTP request for a WebSocket"), Evidence("the server sent nothing"),
@@ -128,7 +128,7 @@ def refused_upgrade(case: Case) -> Iterator[Candidate]:
     """The server answered the request for a WebSocket with another status than 101."""
     web = case.connection.websocket or {}
     status, problems = web.get("status"), web.get("problems")
-    if not isinstance(status, int) or sum(case.story.counts.values()):
+    if not isinstance(status, int) or any(case.story.counts.values()):
         return
     places = [problem["frame"] for problem in problems or () if problem["reason"] == "not_upgraded"]  # type: ignore[attr-defined]
     cause, meaning, advice = _OF_STATUS.get(status, (Cause.CONNECT_REFUSED, "", ""))
