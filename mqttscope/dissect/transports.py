@@ -405,13 +405,18 @@ class Transports:
             if isinstance(one, Upgrade):
                 if self._is_open(dialogue) and dialogue.connection is not None:
                     # What the client said was too much to wait for an answer that the capture shows late.
-                    _web_details(dialogue.connection).update(_asked(one))
+                    details = _web_details(dialogue.connection)
+                    details.pop("status", None)
+                    details.update(_asked(one))
                     dialogue.connection.revision += 1
                     continue
                 refused = not one.accepted and one.status is not None
-                if refused and one.status != 101 and dialogue.web is not None and dialogue.web.client.phase is HTTP:
-                    continue  # the client may ask again, with credentials for example
-                if refused or not self._wanted(dialogue, one):
+                if refused and (one.status == 101 or not _names_mqtt(one)):
+                    if one.status != 101 and dialogue.web is not None and dialogue.web.client.phase is HTTP:
+                        continue  # the client may ask again
+                    self.ignore(dialogue)
+                    return
+                if not self._wanted(dialogue, one):
                     self.ignore(dialogue)
                     return
                 for opened in self.open(dialogue, "websocket"):
@@ -516,13 +521,16 @@ class Transports:
 
 
 def _asked(upgrade: Upgrade) -> dict[str, object]:
-    """What an upgrade says of the connection."""
-    return {
+    """What an upgrade says of the connection; ``status`` where the server refused it, until another one is accepted."""
+    details: dict[str, object] = {
         "path": upgrade.request_path,
         "host": upgrade.host,
         "subprotocol": upgrade.subprotocol,
         "extensions": upgrade.extensions,
     }
+    if not upgrade.accepted and upgrade.status is not None:
+        details["status"] = upgrade.status
+    return details
 
 
 def _is_recorded(problem: Problem, problems: list[dict[str, object]]) -> bool:

@@ -5,14 +5,17 @@ Every table is bounded; what had to make room is counted in ``dropped``.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter, OrderedDict, deque
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from mqttscope.explain import describe
 from mqttscope.explain.model import Evidence
-from mqttscope.explain.segments import LATELY_NS
+from mqttscope.explain.segments import LATELY_NS, SegmentWatch
 from mqttscope.explain.story import LastPublish, Story
+from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.net.segment import FIN, RST
 from mqttscope.session.connection import Connection
 
 MAX_CLIENTS = 50_000
@@ -99,6 +102,48 @@ class ServerTimes:
     """The first CONNECT without TLS that it accepted."""
     secure: Arrival | None = None
     """The first connection on which it answered in TLS."""
+    web: Arrival | None = None
+    """The first CONNECT over WebSocket that it accepted."""
+    versions: dict[ProtocolVersion, Arrival] = field(default_factory=dict)
+    """The first CONNECT of each version that it accepted."""
+    witnesses: Witnesses | None = None
+    """What its open connections showed when somebody last asked."""
+
+
+@dataclass(slots=True)
+class Witnesses:
+    """The open connections of a server, in the order of their beginning; made at most once for each second.
+
+    Thousands of ends at one time ask the same: each looks its answer up.
+    """
+
+    second: int
+    opened: list[int] = field(default_factory=list)
+    heard: list[Life | None] = field(default_factory=list)
+    """The life of the connection up to here whose server sent a packet last."""
+    segments: list[tuple[int, Life | None]] = field(default_factory=list)
+    """When the host of the server sent its last segment on the connections up to here, and on which."""
+    quiet_since_ns: int = 1 << 63
+    """When the last packet came on the connection that is silent for longest."""
+
+    def add(self, story: Story, watch: SegmentWatch) -> None:
+        """The next connection."""
+        connection = story.connection
+        life, best = _life(story), self.heard[-1] if self.heard else None
+        self.opened.append(connection.opened_ns)
+        self.heard.append(best if life is None or (best is not None and best.heard_ns >= life.heard_ns) else life)
+        seen = watch.last_of(connection.flow_key, (connection.frame, connection.capture), connection.server)
+        latest = self.segments[-1] if self.segments else (-1, None)
+        if seen is not None and seen.timestamp_ns > latest[0] and not seen.flags & (FIN | RST):
+            last = Life(connection.number, connection.opened_ns, seen.timestamp_ns, seen.frame, seen.capture)
+            latest = seen.timestamp_ns, last
+        self.segments.append(latest)
+        self.quiet_since_ns = min(self.quiet_since_ns, story.last_ns or self.quiet_since_ns)
+
+    def before(self, opened_ns: int) -> tuple[Life | None, Life | None]:
+        """Of the connections that began before a time: the last packet of the server, and its last segment."""
+        at = bisect_left(self.opened, opened_ns) - 1
+        return (None, None) if at < 0 else (self.heard[at], self.segments[at][1])
 
 
 @dataclass(slots=True)
@@ -167,6 +212,12 @@ class Book:
             self._remember(server.accepted, made, "accepted connections")
             if connection.transport == "tcp" and server.plain is None:
                 server.plain = made
+            if connection.transport == "tls" and server.secure is None:
+                server.secure = made
+            if connection.transport == "websocket" and server.web is None:
+                server.web = made
+            if story.version is not None:
+                server.versions.setdefault(story.version, made)
 
     def opened(self, story: Story) -> None:
         """A connection has begun."""
@@ -178,14 +229,11 @@ class Book:
     def ended(self, story: Story, by: str | None, *, explained: bool) -> None:
         """A connection has ended; ``explained``: something of its own is known that ended it."""
         connection = story.connection
-        if story.finished:
-            return
         server = self._server(connection.server)
         if connection.details.get("server_hello") and server.secure is None:
             server.secure = _beginning(connection)
-        server.borne |= story.borne
-        server.borne_bytes = max(server.borne_bytes, story.borne_bytes)
-        server.borne_levels = max(server.borne_levels, story.borne_levels)
+        if story.finished:
+            return
         if by == "server" and story.asked is not None and connection.client_identifier:
             self._asked_last(host(connection.server), connection.client_identifier, connection.number, story.asked)
         if by == "client" and story.odd is not None:
@@ -197,7 +245,7 @@ class Book:
         known.pop(connection.number, None)
         if not known:
             self.open.pop(connection.server, None)
-        said = bool(story.disconnects) or (story.connack is not None and bool(story.connack.code))
+        said = bool(story.disconnects) or story.refusal is not None
         said = said or connection.client_side.gapped  # a DISCONNECT may be among the missing bytes
         end = End(
             connection.number, connection.client, connection.client_identifier, story.ended_ns, story.ended_frame,
@@ -239,15 +287,26 @@ class Book:
         connection = story.connection
         return self.odd.get((host(connection.server), connection.client_identifier or "", story.odd.what), [])
 
-    def has_borne(self, server: str) -> set[str]:
-        """What a server has acknowledged on any connection."""
-        return self.of(server).borne.union(*(story.borne for story in self.open.get(server, {}).values()))
+    def acknowledged(self, story: Story) -> None:
+        """The server has answered a message of the client."""
+        server = self._server(story.connection.server)
+        server.borne |= story.borne
+        server.borne_bytes = max(server.borne_bytes, story.borne_bytes)
+        server.borne_levels = max(server.borne_levels, story.borne_levels)
 
-    def most_borne(self, server: str) -> tuple[int, int]:
-        """Bytes of the largest message that a server has acknowledged to anybody, and the most levels of a topic."""
-        known, stories = self.of(server), self.open.get(server, {}).values()
-        most_bytes = max([known.borne_bytes, *(story.borne_bytes for story in stories)])
-        return most_bytes, max([known.borne_levels, *(story.borne_levels for story in stories)])
+    def witnesses(self, server: str, watch: SegmentWatch) -> Witnesses:
+        """What the open connections of a server show now."""
+        known, second = self._server(server), watch.now_ns // SECOND
+        if known.witnesses is None or known.witnesses.second != second:
+            known.witnesses = Witnesses(second)
+            for story in sorted(self.open.get(server, {}).values(), key=lambda one: one.connection.opened_ns):
+                known.witnesses.add(story, watch)
+        return known.witnesses
+
+    def close(self) -> None:
+        """The capture has ended: open connections have shown more since somebody asked."""
+        for server in self.servers.values():
+            server.witnesses = None
 
     def published(self, topic: str | None, connection: int, timestamp_ns: int, frame: int, capture: str) -> None:
         """A server has delivered a message: it may be the will of a client."""
@@ -287,18 +346,15 @@ class Book:
         """Ends of the connections of a server around a time."""
         return [end for end in self.of(server).ends if -before_ns <= end.timestamp_ns - at_ns <= after_ns]
 
-    def survivor(self, server: str, first_ns: int, last_ns: int, ended: set[int]) -> Life | None:
+    def survivor(self, server: str, watch: SegmentWatch, first_ns: int, last_ns: int, ended: set[int]) -> Life | None:
         """A connection on which a server sends after ends of others, and which was open before them.
 
         Connections of ``ended`` are those that ended then.  One that ends soon after them as well has to be heard of
         after the last of them: a server that stops may send until it closes.
         """
-        for number, story in self.open.get(server, {}).items():
-            if story.connection.opened_ns >= first_ns:
-                break
-            life = _life(story)
-            if number not in ended and life is not None and life.heard_ns > first_ns:
-                return life
+        life, _ = self.witnesses(server, watch).before(first_ns)
+        if life is not None and life.heard_ns > first_ns:
+            return life
         for end in self.of(server).ends:
             life = end.life
             if life is None or end.connection in ended or life.opened_ns >= first_ns:

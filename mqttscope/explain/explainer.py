@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import chain
 
 from mqttscope import events
 from mqttscope.explain import describe
 from mqttscope.explain.book import Book
 from mqttscope.explain.broker_log import BrokerLog
 from mqttscope.explain.causes import encrypted, listener, mqtt, said, tcp, timing
-from mqttscope.explain.causes.case import MEANING, RETURN_NS, Case, in_frames
-from mqttscope.explain.model import QUIET, Candidate, Cause, Evidence, Explanation, Moment, Totals
+from mqttscope.explain.causes.case import MEANING, RETURN_NS, SECOND, Case, in_frames
+from mqttscope.explain.causes.declarations import possible
+from mqttscope.explain.model import PLAIN, QUIET, Candidate, Cause, Evidence, Explanation, Moment, Totals
 from mqttscope.explain.segments import SegmentWatch
 from mqttscope.explain.story import Story
 from mqttscope.lint.finding import Finding
@@ -22,19 +24,26 @@ from mqttscope.session.connection import C2S, Connection
 
 MAX_WAITING = 5_000
 """Ended connections that wait for what comes of them; beyond these the oldest is explained with what is known."""
+WITNESS_NS = 1_800 * SECOND
+"""Maximum time in which the next packet of an open connection may disprove a stop of its server: one and a half times
+the Keep Alive of 20 minutes that services allow."""
+AGAIN_NS = 10 * SECOND
+"""Time between two looks at an end that waits for a witness."""
 MAX_COMPETING = 4
 """Maximum number of causes of one end that are shown."""
 
-DETECTORS: tuple[Callable[[Case], Iterator[Candidate]], ...] = (
+Detector = Callable[[Case], Iterator[Candidate]]
+DETECTORS: tuple[Detector, ...] = (
     tcp.without_packets,
-    listener.answered_in_another_protocol, listener.tls_to_a_plain_port, listener.plain_to_a_tls_port,
+    listener.answered_in_another_protocol, listener.refused_upgrade, listener.to_a_plain_port,
+    listener.plain_to_a_tls_port,
     said.normal, said.server_disconnect, said.connack_refusal, said.no_connack, said.tls_alert, timing.keep_alive,
     timing.no_ping_response, mqtt.taken_over, mqtt.wrong_length, mqtt.violation, mqtt.not_authorized,
     mqtt.beyond_profile, mqtt.closed_on_packet, mqtt.server_restart, timing.idle_timeout, tcp.half_open,
     tcp.device_restart, encrypted.of_encrypted, tcp.middlebox, tcp.plain_end,
 )  # fmt: skip
 """All that look at an end."""
-OWN: tuple[Callable[[Case], Iterator[Candidate]], ...] = (
+OWN: tuple[Detector, ...] = (
     tcp.without_packets,
     tcp.half_open,
     timing.keep_alive,
@@ -43,7 +52,7 @@ OWN: tuple[Callable[[Case], Iterator[Candidate]], ...] = (
     mqtt.violation,
 )
 """Those of them that look at what one connection alone did."""
-SPECIAL: tuple[Callable[[Case], Iterator[Candidate]], ...] = (
+SPECIAL: tuple[Detector, ...] = (
     mqtt.not_authorized,
     mqtt.beyond_profile,
     mqtt.closed_on_packet,
@@ -54,13 +63,6 @@ SAID = 100
 STRONG = 60
 """The weight from which on a hypothesis goes before the bare fact."""
 PLAIN_WEIGHT = 20
-PLAIN = frozenset(
-    (
-        Cause.CLIENT_CLOSED, Cause.CLIENT_RESET, Cause.SERVER_CLOSED, Cause.SERVER_RESET, Cause.STILL_OPEN,
-        Cause.UNREADABLE, Cause.NOT_SHOWN,
-    )
-)  # fmt: skip
-"""The explanation where nothing shows why."""
 NEVER = QUIET | {Cause.CLIENT_DISCONNECT}
 
 
@@ -81,6 +83,8 @@ class Explainer:
         self._waiting: OrderedDict[int, Story] = OrderedDict()
         """Ended ones."""
         self._now_ns = 0
+        self._again_ns = 0
+        """When the first of them, which waits for a witness, is looked at again."""
 
     def feed(self, event: events.Event, findings: Iterable[Finding] = ()) -> list[Explanation]:
         """Take one event; returns the explanations for which nothing more is waited for."""
@@ -113,6 +117,7 @@ class Explainer:
 
     def close(self) -> list[Explanation]:
         """The capture has ended: explain what is left."""
+        self.book.close()
         left = [self._explain(story) for story in sorted(self._waiting.values(), key=lambda one: one.ended_ns)]
         self._waiting.clear()
         self.totals.dropped = dict(self.book.dropped + self.watch.dropped)
@@ -138,6 +143,8 @@ class Explainer:
         for one in findings:
             self._finding(one)
         found = event.packet
+        if type(found) in (packets.Puback, packets.Pubrec) and event.direction is not C2S:
+            self.book.acknowledged(story)
         if type(found) is packets.Publish:
             if event.direction is not C2S:
                 self.book.published(event.topic, connection.number, event.timestamp_ns, event.frame, event.capture)
@@ -180,8 +187,8 @@ class Explainer:
         story.end(event.timestamp_ns, event.frame, event.capture)
         story.finished = connection.closed_how == "capture_end"
         case = Case(story, self.book, self.watch)
-        story.own = any(one.certainty.rank for detect in OWN for one in detect(case))
-        story.special = any(one.certainty.rank for detect in SPECIAL for one in detect(case))
+        story.own = any(one.certainty.rank for one in candidates(case, OWN))
+        story.special = any(one.certainty.rank for one in candidates(case, SPECIAL))
         self.book.ended(story, case.by, explained=story.own or story.special)
         self._waiting[connection.number] = story
         self._waiting.move_to_end(connection.number)
@@ -190,18 +197,33 @@ class Explainer:
         """Explanations of connections whose ends lie far enough back."""
         while self._waiting:
             number, story = next(iter(self._waiting.items()))
-            if len(self._waiting) <= MAX_WAITING and self._now_ns - story.ended_ns <= RETURN_NS:
-                return
+            is_early = self._now_ns - story.ended_ns <= RETURN_NS
+            if len(self._waiting) <= MAX_WAITING:
+                if is_early or self._now_ns < self._again_ns:
+                    return
+                if self._now_ns - story.ended_ns <= self._patience_ns(story):
+                    self._again_ns = self._now_ns + AGAIN_NS
+                    return
             del self._waiting[number]
-            if self._now_ns - story.ended_ns <= RETURN_NS:
+            if is_early:
                 self.book.dropped["waiting ends"] += 1
             yield self._explain(story)
+
+    def _patience_ns(self, story: Story) -> int:
+        """How long a connection may be silent whose next packet would show that its server did not stop."""
+        stories = self.book.open.get(story.connection.server, {}).values()
+        before = (other.connection for other in stories if other.connection.opened_ns < story.ended_ns)
+        longest_ns = max((connection.keep_alive or 0 for connection in before), default=0) * SECOND * 3 // 2
+        if longest_ns <= RETURN_NS:
+            return 0
+        first = ranked(candidates(Case(story, self.book, self.watch), DETECTORS))[0]
+        return min(longest_ns, WITNESS_NS) if first.cause is Cause.SERVER_RESTART and not first.stated_by else 0
 
     def _explain(self, story: Story) -> Explanation:
         if story.facts is not None:
             self.watch.settle(story.facts)
         case = Case(story, self.book, self.watch)
-        found = ranked(one for detect in DETECTORS for one in detect(case))
+        found = ranked(candidates(case, DETECTORS))
         if self.log is not None:
             found = self.log.judged(case, found)
         if story.clock_set:
@@ -267,6 +289,11 @@ def _came_back(case: Case) -> Evidence | None:
         return None
     after = describe.span(back.timestamp_ns - case.ended_ns)
     return Evidence.at(f"the client came back {after} later as #{back.connection} ({back.client})", back)
+
+
+def candidates(case: Case, detectors: Iterable[Detector]) -> Iterator[Candidate]:
+    """What detectors say, as far as nothing contradicts it."""
+    return possible(case, chain.from_iterable(detect(case) for detect in detectors))
 
 
 def ranked(found: Iterable[Candidate]) -> tuple[Candidate, ...]:

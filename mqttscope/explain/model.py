@@ -75,6 +75,13 @@ class Cause(StrEnum):
     """Nothing of the client was captured, so that nothing shows whether it sent DISCONNECT."""
 
 
+PLAIN = frozenset(
+    (
+        Cause.CLIENT_CLOSED, Cause.CLIENT_RESET, Cause.SERVER_CLOSED, Cause.SERVER_RESET, Cause.STILL_OPEN,
+        Cause.UNREADABLE, Cause.NOT_SHOWN,
+    )
+)  # fmt: skip
+"""How a connection ended, if nothing shows why."""
 QUIET = frozenset((Cause.NORMAL, Cause.NO_MQTT, Cause.STILL_OPEN, Cause.UNREADABLE, Cause.NOT_SHOWN))
 """Ordinary ends, which need no explanation."""
 
@@ -149,6 +156,8 @@ class Candidate:
     """Ranks candidates of one certainty; higher is more probable."""
     reason_code: int | None = None
     """Of the packet that states it."""
+    stated_by: str = ""
+    """The packet that names the cause: ``CONNACK``, ``DISCONNECT`` or ``alert``; empty if it is inferred."""
 
 
 @dataclass(slots=True, frozen=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from mqttscope.net.checksum import RIGHT, UNJUDGED, WRONG
 from mqttscope.net.frame import CaptureNotice, Decrypted, Frame, SegmentItem
 from mqttscope.net.segment import ACK, FIN, RST, SYN, Segment, distance, endpoints, flow_key, is_ipv4_key, plain_key
+from mqttscope.net.tcp_clock import NO_STAMP, time_stamp
 
 MAX_FLOWS = 20_000
 """Flows whose segments are remembered; the one that was silent for longest is forgotten first."""
@@ -54,6 +55,8 @@ class Seen:
     """TTL or Hop Limit; ``None`` where the frame was not at hand."""
     identification: int | None
     """Of IPv4."""
+    stamp: int = NO_STAMP
+    """Value of the sender's TCP clock (TSval)."""
 
 
 @dataclass(slots=True)
@@ -383,6 +386,7 @@ class SegmentWatch:
         return Seen(
             segment.frame, segment.timestamp_ns, segment.capture, segment.flags, segment.sequence,
             segment.acknowledgment, len(segment.payload) + segment.missing, segment.window, ttl, identification,
+            time_stamp(segment.options),
         )  # fmt: skip
 
 

@@ -158,6 +158,10 @@ class Story:
     """Size of the largest message that the server has acknowledged, and the most levels of a topic."""
     unproven: dict[int, LastPublish] = field(default_factory=dict)
     """The client's messages without an acknowledgment, by packet identifier."""
+    accepted: set[str] = field(default_factory=set)
+    """Topics of messages that the server has acknowledged without an error on this connection."""
+    lived_on: bool = False
+    """Whether the server sent packets after a CONNACK that refused."""
     gaps: dict[str, str] = field(default_factory=dict)
     """Why bytes of a side are unknown: they are ``missing``, ``unread``, or of a packet that the end ``cut``."""
     facts: FlowFacts | None = None
@@ -252,6 +256,9 @@ class Story:
         self._note(moment)
         if side == "server":
             self.odd = self._oddity(found, moment)
+            if self.connack is not None and self.connack.code and kind != PacketType.DISCONNECT:
+                # A refusal may be sent twice.
+                self.lived_on |= kind != PacketType.CONNACK or not getattr(found, "reason_code", 0)
         if side == "client":
             self.asked = None
             self._size(len(found.raw) + found.missing, kind)
@@ -334,6 +341,11 @@ class Story:
 
     def last_of(self, side: str) -> Moment | None:
         return next((one for one in reversed(self.last[side]) if self.is_before(one, side)), None)
+
+    @property
+    def refusal(self) -> Said | None:
+        """The CONNACK that refused the client, unless the server served it after that."""
+        return self.connack if self.connack is not None and self.connack.code and not self.lived_on else None
 
     @property
     def idle_ns(self) -> int | None:
@@ -431,6 +443,8 @@ class Story:
             asked_for = self.unproven.pop(found.packet_identifier, None)  # type: ignore[attr-defined]
             if code < 0x80 and asked_for is not None:
                 self.borne |= asked_for.features
+                if len(self.accepted) < MAX_WAITING:
+                    self.accepted.add(asked_for.topic)
                 self.borne_bytes = max(self.borne_bytes, asked_for.size)
                 self.borne_levels = max(self.borne_levels, asked_for.levels)
             answers = [(what or "a message", code)]

@@ -19,10 +19,9 @@ from functools import partial
 
 from mqttscope.events import ClockStep, ConnectionClosed, Event, GapEvent, PacketEvent
 from mqttscope.explain import Explainer, Explanation, describe
-from mqttscope.explain.explainer import PLAIN
 from mqttscope.explain.fates import Fate, Loss
 from mqttscope.explain.messages import MAX_MESSAGES, MessageWatch
-from mqttscope.explain.model import Certainty
+from mqttscope.explain.model import PLAIN, Certainty
 from mqttscope.lint.catalogue import select, usual_rule
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Confidence, Finding, Severity

@@ -178,7 +178,7 @@ def test_a_websocket_that_is_found(
     ("asked", "answered", "ports"),
     [
         pytest.param(HTTP, HTTP_ANSWER, {8080: "ws"}, id="plain HTTP on a port named for WebSocket"),
-        pytest.param(request(), REFUSED.replace(b"401 Unauthorized", b"404 Not Found"), {}, id="a refused upgrade"),
+        pytest.param(request().replace(b"mqtt", b"chat"), REFUSED, {}, id="a refused upgrade to something else"),
     ],
 )
 def test_what_is_no_connection(asked: bytes, answered: bytes, ports: dict[int, str]) -> None:
@@ -190,6 +190,26 @@ def test_what_is_no_connection(asked: bytes, answered: bytes, ports: dict[int, s
 
     assert read(talk.tape, dissector=dissector) == []
     assert dissector.other_flows == 1
+
+
+def test_a_refused_upgrade_to_mqtt_is_a_connection_with_its_status() -> None:
+    talk = Talk(port=8080).handshake()
+    talk.client(request())
+    talk.server(REFUSED.replace(b"401 Unauthorized", b"404 Not Found"))
+    talk.close()
+    (opened,) = [event for event in read(talk.tape) if isinstance(event, ConnectionOpened)]
+
+    assert (opened.connection.transport, opened.connection.details["status"]) == ("websocket", 404)
+    assert opened.connection.client_side.packets == 0
+
+
+def test_a_status_is_forgotten_if_the_next_upgrade_is_accepted() -> None:
+    talk = Talk(port=8080).handshake()
+    talk.client(request())
+    talk.server(REFUSED)
+    opened = next(event for event in read(websocket(talk).tape) if isinstance(event, ConnectionOpened))
+
+    assert "status" not in opened.connection.details
 
 
 def test_a_websocket_joined_in_the_middle_is_read_on_a_port_that_the_user_names() -> None:

@@ -39,6 +39,12 @@ def talk(*lines: str) -> list[Segment]:
     return segments_of(conversation("", *steps_of(*lines)))
 
 
+def silent_survivor(seconds: str) -> tuple[str, ...]:
+    """Three ends at once, and a fourth connection whose next packets come 5 s after a packet at this time."""
+    opens = "for 0..3: @{n} opened 3.1.1 client=c{n} keep_alive=60000"
+    return opens, "for 0..2: @{n} < fin", f"+{seconds} @4 > connect 3.1.1 client=t", "+5 @3 > pingreq; @3 < pingresp"
+
+
 def after(nanoseconds: int, packets: int = 1) -> str:
     """The delay that puts a step so long after an earlier one; in between are so many packets of 1 µs each."""
     return f"+{nanoseconds / 1e9 - packets / 1e6:.9f}"

@@ -103,7 +103,7 @@ TCP = both(
 )  # fmt: skip
 _WEBSOCKET = record(
     {"path": maybe(NAME), "host": maybe(NAME), "subprotocol": maybe(NAME), "extensions": each(NAME)},
-    {"problems": each(record({"from_client": BOOL, "reason": TEXT, "detail": TEXT, "frame": COUNT}))},
+    {"problems": each(record({"from_client": BOOL, "reason": TEXT, "detail": TEXT, "frame": COUNT})), "status": COUNT},
 )
 _RECORDS = record({
     "records": mapping(COUNT), "bytes": mapping(COUNT), "well_framed": BOOL, "unframed_bytes": COUNT,

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from mqttscope.explain import describe
 from mqttscope.explain.advice import ADVICE
-from mqttscope.explain.book import Arrival, Book
+from mqttscope.explain.book import MOMENT_NS, Arrival, Book, End
 from mqttscope.explain.model import Broken, Candidate, Cause, Certainty, Evidence
 from mqttscope.explain.segments import Half, SegmentWatch
 from mqttscope.explain.story import Story
 from mqttscope.lint.catalogue import all_rules
+from mqttscope.mqtt.wire import counted
 from mqttscope.net.segment import ACK, distance
 from mqttscope.session.connection import Connection
 
@@ -34,6 +35,7 @@ class Case:
     story: Story
     book: Book
     watch: SegmentWatch
+    _together: list[End] | None = None
 
     @property
     def connection(self) -> Connection:
@@ -99,6 +101,37 @@ class Case:
     @property
     def is_closed(self) -> bool:
         return self.how in ("fin", "reset") and not self.story.finished
+
+    @property
+    def lacks_bytes(self) -> bool:
+        """Whether one side acknowledged, or sent after, what the capture does not have."""
+        connection = self.connection
+        is_gapped = connection.client_side.gapped or connection.server_side.gapped
+        return bool(connection.gaps or connection.unseen_bytes or is_gapped)
+
+    @property
+    def together(self) -> list[End]:
+        """Other connections that the server ended at the same time, without a reason of their own.
+
+        One that began after the first of these ends was not ended by the same stop.
+        """
+        if self._together is None:
+            near = self.book.ends_near(self.connection.server, self.ended_ns, MOMENT_NS, MOMENT_NS)
+            number, opened = self.connection.number, self.connection.opened_ns
+            others = [
+                end
+                for end in near
+                if end.by == "server" and not end.explained and end.connection != number and end.timestamp_ns > opened
+            ]
+            first = min([self.ended_ns, *(end.timestamp_ns for end in others)])
+            self._together = [end for end in others if end.opened_ns < first]
+        return self._together
+
+    @property
+    def first_and_last(self) -> tuple[int, int]:
+        """Times of the first and the last of the ends that are `together` with this one."""
+        times = [self.ended_ns, *(end.timestamp_ns for end in self.together)]
+        return min(times), max(times)
 
     def half(self, side: str) -> Half | None:
         """What TCP shows of what a side sent."""
@@ -179,11 +212,13 @@ def candidate(
     usual: bool = True,
     weight: int = 50,
     reason_code: int | None = None,
+    stated_by: str = "",
 ) -> Candidate:
     """A cause with the advice for it; ``advice`` comes first, and stands alone where the ``usual`` one is of no use."""
     return Candidate(
         cause, certainty, headline, in_order(reasons), tuple(one for one in doubts if one),
         tuple(dict.fromkeys(broken)), (*advice, *(ADVICE[cause] if usual else ())), weight, reason_code,
+        stated_by,
     )  # fmt: skip
 
 
@@ -260,3 +295,37 @@ def advice_of(found: Broken) -> tuple[str, ...]:
     """What a rule says to do instead."""
     rule = all_rules().get(found.rule)
     return () if rule is None else (rule.paragraphs()[-1],)
+
+
+def ran_on(case: Case) -> Evidence | None:
+    """What shows that the server ran on when it ended connections: a restart ends all, and accepts none meanwhile."""
+    server, book = case.connection.server, case.book
+    read = _read_after_end(case)
+    if read:
+        return Evidence(f"the broker acknowledged {counted(read, 'byte')} that came after its FIN: it did not stop")
+    # With bytes of the client missing nobody knows whether a DISCONNECT came before the end of the server.
+    first, last = (case.ended_ns,) * 2 if case.connection.client_side.gapped else case.first_and_last
+    ended = {case.connection.number, *(end.connection for end in case.together)}
+    life = book.survivor(server, case.watch, first, last, ended)
+    if life is not None:
+        text = f"the broker kept sending on connection #{life.connection}, which was open before: it did not restart"
+        return Evidence(text, life.frame, life.heard_ns, life.capture)
+    _, life = book.witnesses(server, case.watch).before(first)
+    if life is not None and life.heard_ns > last:
+        text = f"its host sent segments on connection #{life.connection}, which was open before: it did not restart"
+        return Evidence(text, life.frame, life.heard_ns, life.capture)
+    accepted = [arrival for arrival in book.begun_in(server, first, last) if arrival.connection not in ended]
+    accepted += book.answered_in(server, first, last)
+    if accepted:
+        text = f"the broker accepted connection #{accepted[0].connection} in that time: it did not restart"
+        return Evidence.at(text, accepted[0])
+    return None
+
+
+def _read_after_end(case: Case) -> int:
+    """Bytes that the server acknowledged after its own FIN: a host answers them with RST once nobody reads."""
+    client, server = case.half("client"), case.half("server")
+    if client is None or server is None or server.finished is None or case.how != "fin" or server.resets:
+        return 0
+    gained = distance(server.finished.acknowledgment, client.acknowledged)
+    return max(0, gained - bool(client.finished)) if client.is_acknowledged else 0

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from mqttscope.explain.causes.case import Case, candidate
 from mqttscope.explain.model import Candidate, Cause, Certainty, Evidence
+from mqttscope.explain.segments import Half
 
 NOT_MQTT = "ENC109"
 """The rule of the linter about answers in another protocol."""
@@ -16,6 +17,30 @@ _WEB_HERE = (
         " 1883)."
     ),
 )
+_NO_WEB_HERE = ("Connect to the broker's port for WebSockets, or send plain MQTT to this one.",)
+_BACK_END = "Look at the web server or proxy and at the broker that it forwards to."
+_OF_STATUS = {
+    401: (
+        Cause.BAD_CREDENTIALS,
+        "it asks for credentials",
+        "Give the client what the web server or proxy asks for: user name and password, or a token.",
+    ),
+    403: (
+        Cause.NOT_AUTHORIZED,
+        "it does not let this client in",
+        "Check what the web server or proxy allows: token, Origin header, address of the client.",
+    ),
+    404: (Cause.WRONG_LISTENER, "there is nothing at this path", "Check the path of the URL (often /mqtt)."),
+    429: (
+        Cause.QUOTA_EXCEEDED,
+        "there were too many requests",
+        "Let the client wait longer before it tries again, or raise the limit of the proxy.",
+    ),
+    502: (Cause.SERVER_UNAVAILABLE, "the broker that it forwards to gave no answer", _BACK_END),
+    503: (Cause.SERVER_UNAVAILABLE, "it is not ready to serve", _BACK_END),
+    504: (Cause.SERVER_UNAVAILABLE, "the broker that it forwards to did not answer in time", _BACK_END),
+}
+"""What a status of HTTP means for a WebSocket (RFC 9110 section 15): the cause, a few words, and what to change."""
 _PLAIN_HERE = ("Switch TLS off for this port, or connect to the broker's port for TLS (usually 8883).",)
 
 
@@ -51,18 +76,20 @@ def answered_in_another_protocol(case: Case) -> Iterator[Candidate]:
     )  # fmt: skip
 
 
-def tls_to_a_plain_port(case: Case) -> Iterator[Candidate]:
-    """The client began TLS, and the server closed without a word of TLS."""
+def to_a_plain_port(case: Case) -> Iterator[Candidate]:
+    """The client began TLS or a WebSocket, and the server closed without a word of it."""
     connection, server = case.connection, case.half("server")
+    if not case.is_closed or case.by != "server" or server is None or case.lacks_bytes:
+        return
+    if connection.transport == "websocket":
+        yield from _web_to_a_plain_port(case, server)
+        return
     details = connection.details
     if connection.transport != "tls" or not details.get("client_hello") or details.get("server_hello"):
         return
-    if details.get("alerts") or not case.is_closed or case.by != "server" or server is None:
+    if details.get("alerts"):
         return
-    known = case.book.of(connection.server)
-    if connection.gaps or connection.server_side.gapped or known.secure is not None:
-        return
-    port, plain = connection.server.rpartition(":")[2], known.plain
+    port, plain = connection.server.rpartition(":")[2], case.book.of(connection.server).plain
     reasons: list[Evidence | None] = [
         Evidence("the client sent a ClientHello of TLS"),
         Evidence("the server sent nothing of TLS" if server.data else "the server sent nothing"),
@@ -77,16 +104,53 @@ def tls_to_a_plain_port(case: Case) -> Iterator[Candidate]:
     )  # fmt: skip
 
 
+def _web_to_a_plain_port(case: Case, server: Half) -> Iterator[Candidate]:
+    """The client asked for a WebSocket, and nothing answered in HTTP: a proxy may close in this way too."""
+    connection, web = case.connection, case.connection.websocket or {}
+    plain = case.book.of(connection.server).plain
+    if server.data or any(case.story.counts.values()) or not web.get("path") or web.get("status"):
+        return
+    reasons: list[Evidence | None] = [
+        Evidence("the client sent an HTTP request for a WebSocket"), Evidence("the server sent nothing"),
+    ]  # fmt: skip
+    if plain is not None:
+        reasons.append(Evidence.at(f"it speaks plain MQTT on this port, with connection #{plain.connection}", plain))
+    yield candidate(
+        Cause.WRONG_LISTENER, Certainty.HYPOTHESIS if plain is None else Certainty.LIKELY,
+        f"The client asked for a WebSocket on port {connection.server.rpartition(':')[2]}, which "
+        + ("may be one for plain MQTT" if plain is None else "speaks plain MQTT")
+        + ": the server closed without an answer.",
+        [*reasons, case.closing()], advice=_NO_WEB_HERE, usual=False, weight=75,
+    )  # fmt: skip
+
+
+def refused_upgrade(case: Case) -> Iterator[Candidate]:
+    """The server answered the request for a WebSocket with another status than 101."""
+    web = case.connection.websocket or {}
+    status, problems = web.get("status"), web.get("problems")
+    if not isinstance(status, int) or any(case.story.counts.values()):
+        return
+    places = [problem["frame"] for problem in problems or () if problem["reason"] == "not_upgraded"]  # type: ignore[attr-defined]
+    cause, meaning, advice = _OF_STATUS.get(status, (Cause.CONNECT_REFUSED, "", ""))
+    yield candidate(
+        cause, Certainty.CERTAIN,
+        f"The server refused the WebSocket with HTTP status {status}{meaning and f' ({meaning})'}.",
+        [
+            Evidence("the client sent an HTTP request for a WebSocket"),
+            Evidence(f"the server answered with status {status}", places[-1] if places else None), case.closing(),
+        ],
+        advice=(advice or "Look in the log of the web server or proxy for the reason of the refusal.",), usual=False,
+        weight=110, stated_by="HTTP",
+    )  # fmt: skip
+
+
 def plain_to_a_tls_port(case: Case) -> Iterator[Candidate]:
     """The client sent a CONNECT in clear, and the server closed a port on which it speaks TLS with others."""
     connection, story = case.connection, case.story
-    known = case.book.of(connection.server)
-    secure = known.secure
-    if known.plain is not None or connection.gaps or connection.server_side.gapped:
-        return
+    secure = case.book.of(connection.server).secure
     if connection.transport != "tcp" or story.connect is None or story.connack is not None or secure is None:
         return
-    if not case.is_closed or case.by != "server" or story.counts["server"]:
+    if not case.is_closed or case.by != "server" or story.counts["server"] or case.lacks_bytes:
         return
     yield candidate(
         Cause.WRONG_LISTENER, Certainty.CERTAIN,

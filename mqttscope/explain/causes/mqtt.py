@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from mqttscope.explain import describe
 from mqttscope.explain.advice import BY_VIOLATION
-from mqttscope.explain.book import MOMENT_NS, End, host
+from mqttscope.explain.book import host
 from mqttscope.explain.causes.case import (
     AT_ONCE_NS,
     MEANING,
@@ -17,13 +17,12 @@ from mqttscope.explain.causes.case import (
     candidate,
     code_of,
     other_side,
+    ran_on,
     twin,
     twin_sentence,
 )
 from mqttscope.explain.model import Broken, Candidate, Cause, Certainty, Evidence
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
-from mqttscope.mqtt.wire import counted
-from mqttscope.net.segment import FIN, RST, distance
 
 LEAST_LIMIT = 1_024
 """Bytes of a packet; brokers with a lower limit are rare."""
@@ -61,11 +60,8 @@ def taken_over(case: Case) -> Iterator[Candidate]:
     """Another connection took the session over, and the server did not report it."""
     story = case.story
     other = twin(case)
-    if other is None or case.by != "server" or story.disconnects or (story.connack is not None and story.connack.code):
+    if other is None:
         return
-    asked, answered = story.last_of("client"), story.last_of("server")
-    if asked is not None and answered is not None and other.timestamp_ns < asked.timestamp_ns < answered.timestamp_ns:
-        return  # the broker read and answered the older connection after the newer one had begun
     apart = abs(case.ended_ns - other.timestamp_ns)
     certainty = Certainty.LIKELY if apart <= AT_ONCE_NS else Certainty.HYPOTHESIS
     same_host = host(other.client) == host(case.connection.client)
@@ -110,9 +106,7 @@ def taken_over(case: Case) -> Iterator[Candidate]:
 def violation(case: Case) -> Iterator[Candidate]:
     """A side broke the protocol, and the other one closed soon after."""
     story = case.story
-    if case.by is None or not case.is_closed or (story.connack is not None and story.connack.code):
-        return
-    if set(story.disconnects) - {other_side(case.by)}:
+    if case.by is None:
         return
     blamed = other_side(case.by)
     found = [one for one in case.violations(blamed) if one.rule[:3] not in NO_CAUSE and not _is_about_end(one, case)]
@@ -157,8 +151,6 @@ def violation(case: Case) -> Iterator[Candidate]:
 def wrong_length(case: Case) -> Iterator[Candidate]:
     """A packet has a wrong Remaining Length, as another one that fits all its bytes proves, and the end followed."""
     story, connection = case.story, case.connection
-    if not case.is_closed or (story.connack is not None and story.connack.code) or story.disconnects:
-        return
     for side, other in (("client", "server"), ("server", "client")):
         misread = story.misread.get(side)
         sent = connection.client_side if side == "client" else connection.server_side
@@ -182,7 +174,7 @@ def wrong_length(case: Case) -> Iterator[Candidate]:
 def not_authorized(case: Case) -> Iterator[Candidate]:
     """Something was refused shortly before the end."""
     story = case.story
-    if not story.refusals or not case.is_closed or story.disconnects:
+    if not story.refusals:
         return
     last = story.refusals[-1]
     apart = case.ended_ns - last.timestamp_ns
@@ -215,9 +207,7 @@ def closed_on_packet(case: Case) -> Iterator[Candidate]:
     """The server closed right after a packet of the client, without a word: its size, or what it asks for."""
     story = case.story
     last = story.last_of("client")
-    if case.by != "server" or last is None or story.disconnects or story.connack is None or story.connack.code:
-        return
-    if not case.is_closed or case.ended_ns - last.timestamp_ns > AT_ONCE_NS:
+    if case.by != "server" or last is None or story.connack is None or case.ended_ns - last.timestamp_ns > AT_ONCE_NS:
         return
     answered = story.last_of("server")
     is_answered = answered is not None and answered.timestamp_ns > last.timestamp_ns
@@ -247,7 +237,7 @@ def closed_on_packet(case: Case) -> Iterator[Candidate]:
 def beyond_profile(case: Case) -> Iterator[Candidate]:
     """The client went beyond a limit that the chosen profile has for its broker, and the broker closed."""
     found = [one for one in case.violations("client") if one.rule.startswith("PRF")]
-    if not found or case.by != "server" or not case.is_closed or case.story.disconnects:
+    if not found or case.by != "server":
         return
     first = found[0]
     if _went_on(case, first):
@@ -271,7 +261,7 @@ def _too_large(case: Case, about: list[Evidence | None]) -> Iterator[Candidate]:
     doubts = []
     if limit is not None and story.latest <= limit:
         doubts.append(Evidence(f"the broker announced to take {limit:,} bytes"))
-    elif story.latest <= case.book.most_borne(case.connection.server)[0]:
+    elif story.latest <= case.book.of(case.connection.server).borne_bytes:
         doubts.append(Evidence("this broker has acknowledged a message of this size or a larger one"))
     elif story.latest < LEAST_LIMIT:
         doubts.append(Evidence("few brokers have a limit as low as that"))
@@ -285,10 +275,10 @@ def _too_large(case: Case, about: list[Evidence | None]) -> Iterator[Candidate]:
 
 def _unsupported(case: Case, about: list[Evidence | None]) -> Iterator[Candidate]:
     """A PUBLISH that asks for what not every broker supports, and what this one has acknowledged to nobody."""
-    asked = case.story.asked
+    asked, known = case.story.asked, case.book.of(case.connection.server)
     if asked is None:
         return
-    if asked.levels > max(MOSQUITTO_LEVELS, case.book.most_borne(case.connection.server)[1]):
+    if asked.levels > max(MOSQUITTO_LEVELS, known.borne_levels):
         yield candidate(
             Cause.NOT_SUPPORTED, Certainty.LIKELY,
             f"The broker closed on a topic of {asked.levels} levels: brokers limit them (mosquitto:"
@@ -299,7 +289,7 @@ def _unsupported(case: Case, about: list[Evidence | None]) -> Iterator[Candidate
     features = asked.features
     if case.connection.version == ProtocolVersion.V5:
         features = frozenset()  # the CONNACK says which of them the broker supports
-    open_ = sorted(features - case.book.has_borne(case.connection.server) - case.story.borne - {"QoS 1"})
+    open_ = sorted(features - known.borne - {"QoS 1"})
     reasons = [f"{one} has been acknowledged to no client in this capture" for one in open_]
     if asked.levels > LEAST_LEVELS:
         open_.append(f"{asked.levels} topic levels")
@@ -339,11 +329,11 @@ def _again(case: Case) -> list[Evidence]:
 def server_restart(case: Case) -> Iterator[Candidate]:
     """The server ended several connections together, or refused new ones afterwards."""
     story, server = case.story, case.connection.server
-    if case.how not in ("fin", "reset") or case.by != "server" or story.disconnects or story.own:
+    if case.how not in ("fin", "reset") or story.own:
         return
     # With bytes missing it may have had a DISCONNECT of the client to answer, as it has all day.
     unclear = case.connection.client_side.gapped
-    together = [] if unclear else _together(case)
+    together = [] if unclear else case.together
     refused = case.watch.unanswered(server, case.ended_ns, case.ended_ns + GONE_NS)
     if refused and case.book.begun_in(server, case.ended_ns + 1, refused[0].timestamp_ns):
         # It took clients in the meantime: what refused them later is another event.
@@ -351,12 +341,11 @@ def server_restart(case: Case) -> Iterator[Candidate]:
     stayed = len(case.book.open.get(server, ()))
     count = len(together) + 1
     whole = count >= 2 and count > stayed - len(case.book.begun_in(server, case.ended_ns, case.ended_ns + GONE_NS))
-    if (not refused and (unclear or (count < LEAST_TOGETHER and not whole))) or went_on(case, together) is not None:
+    if not refused and (unclear or (count < LEAST_TOGETHER and not whole)):
         return
-    first, last = _first_and_last(case, together)
     reasons: list[Evidence | None] = []
     if together:
-        reasons.append(_with_others(case, together, first, last))
+        reasons.append(_with_others(case))
     if refused:
         one = refused[0]
         reasons.append(
@@ -387,55 +376,14 @@ def server_restart(case: Case) -> Iterator[Candidate]:
     )  # fmt: skip
 
 
-def went_on(case: Case, together: list[End]) -> Evidence | None:
-    """What shows that the server ran on when it ended connections: a restart ends all, and accepts none meanwhile."""
-    server = case.connection.server
-    read = _read_after_end(case)
-    if read:
-        return Evidence(f"the broker acknowledged {counted(read, 'byte')} that came after its FIN: it did not stop")
-    first, last = _first_and_last(case, together)
-    ended = {case.connection.number, *(one.connection for one in together)}
-    other = case.book.survivor(server, first, last, ended)
-    if other is not None:
-        return Evidence(
-            f"the broker kept sending on connection #{other.connection}, which was open before: it did not restart",
-            other.frame, other.heard_ns, other.capture,
-        )  # fmt: skip
-    for number, story in case.book.open.get(server, {}).items():
-        connection = story.connection
-        if connection.opened_ns >= first:
-            break
-        if number in ended:
-            continue
-        heard = case.watch.last_of(connection.flow_key, (connection.frame, connection.capture), server)
-        if heard is not None and heard.timestamp_ns > last and not heard.flags & (FIN | RST):
-            told = f"its host sent segments on connection #{number}, which was open before: it did not restart"
-            return Evidence.at(told, heard)
-    accepted = [one for one in case.book.begun_in(server, first, last) if one.connection not in ended]
-    accepted += case.book.answered_in(server, first, last)
-    if accepted:
-        one = accepted[0]
-        return Evidence.at(f"the broker accepted connection #{one.connection} in that time: it did not restart", one)
-    return None
-
-
-def _read_after_end(case: Case) -> int:
-    """Bytes that the server acknowledged after its own FIN: a host answers them with RST once nobody reads."""
-    client, server = case.half("client"), case.half("server")
-    if client is None or server is None or server.finished is None or case.how != "fin" or server.resets:
-        return 0
-    gained = distance(server.finished.acknowledgment, client.acknowledged)
-    return max(0, gained - bool(client.finished)) if client.is_acknowledged else 0
-
-
 def not_all(case: Case) -> list[Evidence]:
     """Connections that the server ended together while it ran on: somebody chose them."""
-    together = _together(case)
-    proof = went_on(case, together) if len(together) + 1 >= LEAST_TOGETHER else None
-    return [] if proof is None else [_with_others(case, together, *_first_and_last(case, together)), proof]
+    proof = ran_on(case) if len(case.together) + 1 >= LEAST_TOGETHER else None
+    return [] if proof is None else [_with_others(case), proof]
 
 
-def _with_others(case: Case, together: list[End], first: int, last: int) -> Evidence:
+def _with_others(case: Case) -> Evidence:
+    together, (first, last) = case.together, case.first_and_last
     names = ", ".join(f"#{one.connection}" for one in together[:8]) + (", …" if len(together) > 8 else "")
     number = _number(case, len(together) + 1)
     return Evidence(
@@ -448,27 +396,6 @@ def _number(case: Case, count: int) -> str:
     """A number of ends; there may be more if some are forgotten, or come after this explanation."""
     dropped = case.book.dropped
     return f"at least {count:,}" if dropped["ends"] or dropped["waiting ends"] else f"{count:,}"
-
-
-def _together(case: Case) -> list[End]:
-    """Other connections that the server ended at the same time, without a reason of their own.
-
-    One that began after the first of these ends was not ended by the same stop.
-    """
-    near = case.book.ends_near(case.connection.server, case.ended_ns, MOMENT_NS, MOMENT_NS)
-    number, opened = case.connection.number, case.connection.opened_ns
-    others = [
-        one
-        for one in near
-        if one.by == "server" and not one.explained and one.connection != number and one.timestamp_ns > opened
-    ]
-    first = min([case.ended_ns, *(one.timestamp_ns for one in others)])
-    return [one for one in others if one.opened_ns < first]
-
-
-def _first_and_last(case: Case, together: list[End]) -> tuple[int, int]:
-    times = [case.ended_ns, *(one.timestamp_ns for one in together)]
-    return min(times), max(times)
 
 
 def _went_on(case: Case, found: Broken) -> bool:

@@ -41,7 +41,7 @@ def normal(case: Case) -> Iterator[Candidate]:
         will = " and asked for its will to be published" if said.code == WITH_WILL else ""
         yield candidate(
             Cause.NORMAL, Certainty.CERTAIN, f"The client said goodbye with DISCONNECT{will}.", [sent, case.closing()],
-            weight=100,
+            weight=100, stated_by="DISCONNECT",
         )  # fmt: skip
         return
     cause, meaning = OF_DISCONNECT.get(said.code, (Cause.CLIENT_DISCONNECT, "the client names its reason"))
@@ -50,7 +50,7 @@ def normal(case: Case) -> Iterator[Candidate]:
     yield candidate(
         cause, Certainty.CERTAIN, f"The client ended the connection with {text}: {meaning}.",
         [*case.last_packet("server"), sent, case.closing()],
-        broken=_of_code(case, "server", said.code), weight=100, reason_code=said.code,
+        broken=_of_code(case, "server", said.code), weight=100, reason_code=said.code, stated_by="DISCONNECT",
     )  # fmt: skip
 
 
@@ -71,7 +71,7 @@ def server_disconnect(case: Case) -> Iterator[Candidate]:
                 *case.last_packet("client"), *_refusals(case),
                 Evidence("the broker sent DISCONNECT", said.frame, said.timestamp_ns), case.closing(),
             ],
-            broken=case.violations("server"), weight=100,
+            broken=case.violations("server"), weight=100, stated_by="DISCONNECT",
         )  # fmt: skip
         return
     text = describe.reason(PacketType.DISCONNECT, said.code, case.connection.version)
@@ -94,6 +94,7 @@ def server_disconnect(case: Case) -> Iterator[Candidate]:
     yield candidate(
         cause, Certainty.CERTAIN, f"The broker disconnected the client with {text}: {meaning}.",
         [*reasons, case.closing()], broken=broken, advice=advice, weight=100, reason_code=said.code,
+        stated_by="DISCONNECT",
     )  # fmt: skip
 
 
@@ -113,25 +114,32 @@ def connack_refusal(case: Case) -> Iterator[Candidate]:
     if cause is Cause.NOT_AUTHORIZED and not case.story.user_name:
         reasons.append(Evidence("the CONNECT has no user name: the broker may not allow anonymous clients"))
     reasons.append(sent)
+    spoken = case.book.of(case.connection.server).versions.get(asked)
     if said.version is not None:
-        reasons.append(
-            Evidence(f"the CONNACK is laid out as in MQTT {said.version.text}: the broker speaks no {asked.text}")
-        )
-    reasons.append(case.closing())
+        layout = f"the CONNACK is laid out as in MQTT {said.version.text}"
+        reasons.append(Evidence(layout if spoken else f"{layout}: the broker speaks no {asked.text}"))
+    closing = case.closing()
     yield candidate(
-        cause, Certainty.CERTAIN, f"The broker refused the CONNECT with {text}: {meaning}.", reasons,
+        cause, Certainty.CERTAIN, f"The broker refused the CONNECT with {text}: {meaning}.", [*reasons, closing],
         broken=case.violations("client"), weight=110, reason_code=said.code,
         advice=OF_REFUSED_CONNECT if cause is Cause.NOT_AUTHORIZED else (),
-        usual=cause is not Cause.NOT_AUTHORIZED,
+        usual=cause is not Cause.NOT_AUTHORIZED, stated_by="CONNACK",
     )  # fmt: skip
+    if cause is Cause.UNSUPPORTED_VERSION and spoken is not None:
+        speaks = f"MQTT {asked.text} is accepted on this port, with connection #{spoken.connection}"
+        yield candidate(
+            Cause.CONNECT_REFUSED, Certainty.CERTAIN,
+            f"The broker refused the CONNECT with {text}, although {speaks}: a proxy or load balancer before it may"
+            " send this client to another broker.",
+            [*reasons, Evidence.at(speaks, spoken), closing], broken=case.violations("client"), weight=105,
+            reason_code=said.code, stated_by="CONNACK",
+        )  # fmt: skip
 
 
 def no_connack(case: Case) -> Iterator[Candidate]:
     """The CONNECT was not answered before the end."""
     story, connection = case.story, case.connection
-    if story.connect is None or story.connack is not None or not case.is_closed or story.counts["server"]:
-        return
-    if connection.client_side.gapped or connection.server_side.gapped or connection.one_sided:
+    if story.connect is None or story.counts["server"]:
         return
     waited = case.ended_ns - story.connect.timestamp_ns
     if waited < 0:
@@ -140,7 +148,8 @@ def no_connack(case: Case) -> Iterator[Candidate]:
     who = MEANING.get(case.by or "", "one side")
     broken = case.violations("client")
     client = case.half("client")
-    if case.by == "client" and client is not None and client.outstanding_bytes and not client.missed:
+    is_lost = client is not None and client.outstanding_bytes and not client.missed and not case.lacks_bytes
+    if case.by == "client" and client is not None and is_lost:
         many = client.repeats
         again = f"it sent it {many} times again" if many > 1 else "it sent it once again" if many else "it sent it once"
         yield candidate(
@@ -190,7 +199,7 @@ def tls_alert(case: Case) -> Iterator[Candidate]:
                      f" {MEANING[accused]} sent"),
             case.closing(),
         ],
-        advice=advice, weight=100,
+        advice=advice, weight=100, stated_by="alert",
     )  # fmt: skip
 
 

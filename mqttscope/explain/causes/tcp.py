@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from mqttscope.explain import describe
 from mqttscope.explain.book import host
-from mqttscope.explain.causes.case import MEANING, RETURN_NS, SECOND, Case, candidate, framed, other_side, twin
+from mqttscope.explain.causes.case import MEANING, RETURN_NS, SECOND, Case, candidate, framed, other_side, ran_on, twin
 from mqttscope.explain.causes.mqtt import not_all
 from mqttscope.explain.model import Candidate, Cause, Certainty, Evidence, Moment
 from mqttscope.explain.segments import MAX_SEEN, Half, Seen, Unanswered
@@ -47,8 +47,17 @@ def without_packets(case: Case) -> Iterator[Candidate]:
     syn = next((one for one in client.recent if one.flags & SYN), None)
     asked = Evidence.at("the client sent SYN", syn) if syn is not None else None
     refused = asked is not None and not server.begun and bool(server.resets)
-    listened = case.book.survivor(connection.server, case.ended_ns, case.ended_ns, {connection.number})
-    if asked is not None and refused and listened is not None:
+    if asked is not None and refused:
+        one = server.resets[0]
+        yield candidate(
+            Cause.NOT_LISTENING, Certainty.CERTAIN,
+            f"Nothing listened on {connection.server}: its host refused the TCP connection.",
+            [asked, Evidence.at("the host answered with RST", one)], weight=100,
+        )  # fmt: skip
+        at = case.ended_ns
+        listened = case.book.survivor(connection.server, case.watch, at, at, {connection.number})
+        if listened is None:
+            return
         yield candidate(
             Cause.UNREACHABLE, Certainty.HYPOTHESIS,
             f"The host of {connection.server} refused the TCP connection while a server on this port served others: a"
@@ -62,13 +71,6 @@ def without_packets(case: Case) -> Iterator[Candidate]:
             ],
             weight=100,
         )  # fmt: skip
-    elif asked is not None and refused:
-        one = server.resets[0]
-        yield candidate(
-            Cause.NOT_LISTENING, Certainty.CERTAIN,
-            f"Nothing listened on {connection.server}: its host refused the TCP connection.",
-            [asked, Evidence.at("the host answered with RST", one)], weight=100,
-        )  # fmt: skip
     elif asked is not None and not server.begun:
         many = client.repeats
         again = Evidence(f"it sent SYN {many} times again, and nothing answered" if many else "nothing answered")
@@ -76,7 +78,7 @@ def without_packets(case: Case) -> Iterator[Candidate]:
             Cause.UNREACHABLE, Certainty.LIKELY if many else Certainty.HYPOTHESIS,
             f"Nothing answered the client's attempt to connect to {connection.server}.", [asked, again], weight=100,
         )  # fmt: skip
-    elif case.is_closed and connection.handshake_seen and not _lacks_bytes(case):
+    elif connection.handshake_seen:
         yield candidate(
             Cause.NO_MQTT, Certainty.CERTAIN,
             "The connection was opened and closed, and nobody sent anything, as health checks and port scans do.",
@@ -84,17 +86,8 @@ def without_packets(case: Case) -> Iterator[Candidate]:
         )  # fmt: skip
 
 
-def _lacks_bytes(case: Case) -> bool:
-    """Whether one side acknowledged, or sent after, what the capture does not have."""
-    connection = case.connection
-    return bool(connection.gaps or connection.client_side.gapped or connection.server_side.gapped)
-
-
 def half_open(case: Case) -> Iterator[Candidate]:
     """One side sent again and again, and the other one acknowledged nothing of it any more."""
-    story = case.story
-    if story.disconnects:
-        return
     for side in ("server", "client"):
         sender, silent = case.half(side), case.half(other_side(side))
         if sender is None or silent is None or not silent.segments or case.connection.one_sided:
@@ -239,8 +232,6 @@ def _reset_at_last(case: Case) -> Iterator[Candidate]:
     last = before[-1] if before else None
     if not resets or last is None or case.ended_ns - last.timestamp_ns < SILENCE_NS:
         return
-    if any(case.ended_ns < one.timestamp_ns < resets[0].timestamp_ns for one in client.recent):
-        return
     yield candidate(
         Cause.HALF_OPEN, Certainty.HYPOTHESIS,
         "The path may have been lost before the end: the client had given the connection up or lost it when the"
@@ -303,8 +294,6 @@ _SAME_PORT = (
 def device_restart(case: Case) -> Iterator[Candidate]:
     """A side did not know the connection any more."""
     story = case.story
-    if story.disconnects:
-        return
     if case.how == "port_reused":
         limit = (case.connection.keep_alive or 0) * SECOND * 3 // 2 or LONG_GONE_NS
         silent = story.silent_ns
@@ -353,16 +342,15 @@ def device_restart(case: Case) -> Iterator[Candidate]:
             weight=70,
         )  # fmt: skip
     else:
-        if case.book.survivor(case.connection.server, story.ended_ns, story.ended_ns, {case.connection.number}):
-            return
         silent = story.facts.pause_ns if story.facts is not None else 0
         forgotten = silent >= FORGOTTEN_NS and asked is not None
+        doubts = [] if ran_on(case) else [Evidence("a broker that had restarted answers in the same way")]
         if forgotten:
             yield candidate(
                 Cause.IDLE_TIMEOUT, Certainty.HYPOTHESIS,
                 f"After {describe.span(silent)} of silence the connection was not known any more: a NAT, firewall or"
                 " load balancer between the two may have forgotten it.",
-                reasons, [Evidence("a broker that had restarted answers in the same way")], weight=72,
+                reasons, doubts, weight=72,
             )  # fmt: skip
         yield candidate(
             Cause.SERVER_RESTART, Certainty.HYPOTHESIS if forgotten else Certainty.LIKELY,

@@ -59,3 +59,46 @@ def test_a_port_that_answers_others_in_tls_is_not_a_plain_one() -> None:
     found = of_segments(tape.segments)
 
     assert Cause.WRONG_LISTENER not in [one.cause for end in found for one in end.candidates]
+
+
+UPGRADE = (
+    'silent > raw "GET /mqtt HTTP/1.1\\r\\nHost: a\\r\\nUpgrade: websocket\\r\\nConnection: Upgrade\\r\\n'
+    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\\r\\nSec-WebSocket-Version: 13\\r\\n"
+    'Sec-WebSocket-Protocol: mqtt\\r\\n\\r\\n"'
+)
+
+
+@each(
+    "status, cause",
+    [
+        (401, Cause.BAD_CREDENTIALS),
+        (403, Cause.NOT_AUTHORIZED),
+        (404, Cause.WRONG_LISTENER),
+        (503, Cause.SERVER_UNAVAILABLE),
+        (400, Cause.CONNECT_REFUSED),
+    ],
+)
+def test_a_websocket_that_is_refused_with_a_status(status: int, cause: Cause) -> None:
+    one = ending(f'{UPGRADE}; silent < raw "HTTP/1.1 {status} No\\r\\nContent-Length: 0\\r\\n\\r\\n"; < fin')
+
+    assert (one.cause, one.first.certainty) == (cause, Certainty.CERTAIN)
+    assert f"HTTP status {status}" in one.first.headline
+
+
+@each(
+    "before, end, cause, certainty",
+    [
+        ("opened; ", "< fin", Cause.WRONG_LISTENER, Certainty.LIKELY),
+        ("opened; ", "< reset", Cause.WRONG_LISTENER, Certainty.LIKELY),
+        ("@2 opened; ", "< fin", Cause.WRONG_LISTENER, Certainty.LIKELY),
+        ("", "< fin", Cause.WRONG_LISTENER, Certainty.HYPOTHESIS),
+        ("opened; ", "> fin", Cause.CLIENT_CLOSED, Certainty.LIKELY),
+    ],
+)
+def test_a_request_for_a_websocket_to_a_port_for_plain_mqtt(
+    before: str, end: str, cause: Cause, certainty: Certainty
+) -> None:
+    found = explained(*steps_of(f"{before}@1 {UPGRADE}; @1 {end}"))
+    one = next(each for each in found if each.transport == "websocket")
+
+    assert (one.cause, one.first.certainty) == (cause, certainty)

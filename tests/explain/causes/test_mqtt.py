@@ -73,11 +73,14 @@ def test_an_end_after_a_refusal(text: str, named: str) -> None:
 
 
 def test_a_server_that_closes_on_the_largest_packet() -> None:
-    message = '> publish a "x"*{} qos=1 id=1'
-    one = ending("opened 3.1.1", message.format(20), "< puback 1", message.format(5000), "< fin")
+    message = '> publish {} "x"*{} qos=1 id=1'
+    asked = ("opened 3.1.1", "< puback 1", message.format("a", 5000), "< fin")
+    other, same = (ending(asked[0], message.format(topic, 20), *asked[1:]) for topic in ("b", "a"))
 
-    assert (one.cause, one.first.certainty) == (Cause.PACKET_TOO_LARGE, Certainty.LIKELY)
-    assert one.candidates[1].cause is Cause.NOT_AUTHORIZED
+    assert (other.cause, other.first.certainty) == (Cause.PACKET_TOO_LARGE, Certainty.LIKELY)
+    assert other.candidates[1].cause is Cause.NOT_AUTHORIZED
+    # What it took before on this topic is allowed.
+    assert causes(same) == [Cause.PACKET_TOO_LARGE]
 
 
 def test_a_server_that_ends_everything_at_once() -> None:

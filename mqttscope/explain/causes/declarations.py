@@ -1,0 +1,264 @@
+"""What a cause needs, as one table: which side ended the connection, how sure it can be, and what contradicts it.
+
+Detectors look for what speaks for a cause.  What makes it impossible is here, for all detectors alike: `possible`
+drops a candidate that a fact of the connection or of its server contradicts.  A packet that names the cause outweighs
+nearly all of that: a DISCONNECT with *Keep Alive timeout* is one, whatever the arithmetic says.
+
+What to change is in `advice.ADVICE`, for each cause too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from mqttscope.explain.causes.case import SECOND, Case, ran_on, twin
+from mqttscope.explain.causes.tcp import SILENCE_NS
+from mqttscope.explain.causes.timing import ALIKE, EARLY_NS, LEAST_ALIKE
+from mqttscope.explain.model import PLAIN, Candidate, Cause, Certainty
+from mqttscope.net.segment import distance
+from mqttscope.net.tcp_clock import NO_STAMP, SLACK_NS
+
+CERTAIN, LIKELY, HYPOTHESIS = Certainty.CERTAIN, Certainty.LIKELY, Certainty.HYPOTHESIS
+CLOCK_ERROR = 50
+"""A TCP clock that continues differs by less than this part from what its rate predicts."""
+
+APART = 4
+"""Ends that differ by this many times more than the silences before them follow those."""
+
+Contradiction = Callable[[Case], bool]
+
+
+def is_open(case: Case) -> bool:
+    """No end of the transport was captured."""
+    return not case.is_closed
+
+
+def has_disconnect(case: Case) -> bool:
+    """A DISCONNECT before the end says why."""
+    return bool(case.story.disconnects)
+
+
+def was_refused(case: Case) -> bool:
+    """The CONNACK says why."""
+    return case.story.refusal is not None
+
+
+def lived_on(case: Case) -> bool:
+    """The server served the client after the CONNACK that refused it."""
+    return case.story.lived_on
+
+
+def served_version(case: Case) -> bool:
+    """The server accepted this version of MQTT on this port from others."""
+    return case.story.version in case.book.of(case.connection.server).versions
+
+
+def client_spoke(case: Case) -> bool:
+    """The client sent a packet within the Keep Alive before the end, or there is no Keep Alive."""
+    silent, keep_alive = case.story.silent_ns, case.connection.keep_alive
+    if keep_alive is None or silent is None:
+        return False
+    return not keep_alive or silent < keep_alive * SECOND - EARLY_NS
+
+
+def keep_alive_due(case: Case) -> bool:
+    """The silence is as long as the Keep Alive allows, which explains the end."""
+    idle, keep_alive = case.story.idle_ns, case.connection.keep_alive
+    return bool(idle is not None and keep_alive and idle >= keep_alive * SECOND * 3 // 2 - EARLY_NS)
+
+
+def silence_survived(case: Case) -> bool:
+    """A connection to the same server stayed open after a longer silence."""
+    idle, known = case.story.idle_ns, case.book.of(case.connection.server)
+    if idle is None or case.connection.end_disowned:
+        return False
+    open_ns = case.watch.now_ns - case.book.witnesses(case.connection.server, case.watch).quiet_since_ns
+    longest = max([known.pause_ns, open_ns, *(other for _, other in known.idle)])
+    return longest * ALIKE > idle * (ALIKE + 1)
+
+
+def silence_repeated(case: Case) -> bool:
+    """Connections that ended together did so after the same silence each, at times as far apart as their last bytes."""
+    known = dict(case.book.of(case.connection.server).idle)
+    ended = [case.connection.number, *(end.connection for end in case.together)]
+    silences = [known[number] for number in ended if number in known]
+    if len(silences) < max(LEAST_ALIKE, len(ended)):
+        return False
+    (first, last), differ = case.first_and_last, max(silences) - min(silences)
+    return differ * ALIKE <= min(silences) and last - first > APART * differ
+
+
+def has_no_twin(case: Case) -> bool:
+    """No other connection used the Client Identifier at that time."""
+    return twin(case) is None
+
+
+def served_beside_twin(case: Case) -> bool:
+    """The server read and answered the older connection after the newer one had begun."""
+    other, asked, answered = twin(case), case.story.last_of("client"), case.story.last_of("server")
+    if other is None or asked is None or answered is None:
+        return False
+    return other.timestamp_ns < asked.timestamp_ns < answered.timestamp_ns
+
+
+def was_accepted_before(case: Case) -> bool:
+    """The server acknowledged another message to the topic of the last one, and has refused nothing."""
+    asked = case.story.asked
+    return asked is not None and not case.story.refusals and asked.topic in case.story.accepted
+
+
+def has_pingresp(case: Case) -> bool:
+    """No PINGREQ waits for an answer, in packets that can be read."""
+    return case.story.ping is None and sum(case.story.counts.values()) > 0
+
+
+def lacks_server_bytes(case: Case) -> bool:
+    """What is said to be missing may be among what the capture lacks of the server."""
+    return case.connection.server_side.gapped or case.connection.one_sided is not None
+
+
+def lacks_bytes(case: Case) -> bool:
+    """What is said to be missing may be among what the capture lacks."""
+    return case.lacks_bytes or case.connection.one_sided is not None
+
+
+def server_answered(case: Case) -> bool:
+    """A packet of the server was captured."""
+    return case.story.connack is not None or case.story.counts["server"] > 0
+
+
+def port_serves(case: Case) -> bool:
+    """The server speaks with others on this port what the client spoke."""
+    known, transport = case.book.of(case.connection.server), case.connection.transport
+    if transport == "tcp":
+        return known.plain is not None and server_answered(case) is False
+    return (known.secure if transport == "tls" else known.web) is not None
+
+
+def served_others(case: Case) -> bool:
+    """A server on this port sent to others before and after."""
+    number, at = case.connection.number, case.ended_ns
+    return case.book.survivor(case.connection.server, case.watch, at, at, {number}) is not None
+
+
+def server_ran_on(case: Case) -> bool:
+    """The server served other connections, or accepted some, while it is said to have stopped."""
+    return ran_on(case) is not None
+
+
+def path_worked(case: Case) -> bool:
+    """All that was sent had arrived, and the client had been heard of shortly before."""
+    client, server = case.half("client"), case.half("server")
+    if client is None or server is None or client.last is None or case.story.clock_set:
+        return False
+    for half in (client, server):
+        if half.missed or half.unanswered or half.outstanding_bytes or half.probes:
+            return False
+    until = case.watch.now_ns if case.story.finished else case.ended_ns
+    return until - client.last.timestamp_ns < SILENCE_NS
+
+
+def clock_runs_on(case: Case) -> bool:
+    """The TCP clock of the new connection continues the one of the old connection: the stack did not start again."""
+    client, facts = case.half("client"), case.story.facts
+    syn = None if facts is None else case.watch.next_syn(facts, case.connection.client)
+    stamped = [] if client is None else [seen for seen in client.recent if seen.stamp != NO_STAMP]
+    if syn is None or syn.stamp == NO_STAMP or not stamped or case.story.clock_set:
+        return False
+    first, last = stamped[0], stamped[-1]
+    lasted, passed = last.timestamp_ns - first.timestamp_ns, syn.timestamp_ns - last.timestamp_ns
+    ticks, gained = distance(first.stamp, last.stamp), distance(last.stamp, syn.stamp)
+    if lasted < SLACK_NS or ticks <= 0 or passed <= 0:
+        return False
+    expected = ticks * passed // lasted
+    return abs(gained - expected) * CLOCK_ERROR <= expected
+
+
+def reset_fits_sender(case: Case) -> bool:
+    """The RST has the TTL and the sequence number of the side that it names, and nothing of that side came after it."""
+    sender = case.half(case.by or "")
+    if sender is None or not sender.resets:
+        return False
+    reset = next((one for one in sender.resets if one.frame == case.story.ended_frame), sender.resets[0])
+    later = any(one.length and one.timestamp_ns > reset.timestamp_ns for one in sender.recent)
+    has_ttl = reset.ttl is not None and reset.ttl == sender.usual_ttl
+    return has_ttl and distance(sender.end, reset.sequence) == 0 and not later
+
+
+@dataclass(slots=True, frozen=True)
+class Declaration:
+    """What a cause needs."""
+
+    at_most: Certainty
+    """Highest certainty of a candidate that no packet names."""
+    by: str = ""
+    """The side that ends the connection for this cause; empty where both do."""
+    contradictions: tuple[Contradiction, ...] = ()
+    """Facts that disprove the cause, unless a packet names it."""
+    always: tuple[Contradiction, ...] = ()
+    """Facts that disprove it even then."""
+
+
+SILENT = (is_open, has_disconnect, was_refused)
+"""What contradicts an end without a word."""
+OF_CONNACK = Declaration(LIKELY, "", SILENT)
+DECLARATIONS: dict[Cause, Declaration] = {
+    Cause.NORMAL: Declaration(CERTAIN),
+    Cause.CLIENT_DISCONNECT: Declaration(CERTAIN),
+    Cause.BAD_CREDENTIALS: OF_CONNACK,
+    Cause.CLIENT_IDENTIFIER_REJECTED: OF_CONNACK,
+    Cause.NOT_AUTHORIZED: Declaration(LIKELY, "", (*SILENT, was_accepted_before)),
+    Cause.BANNED: OF_CONNACK,
+    Cause.UNSUPPORTED_VERSION: Declaration(LIKELY, "", SILENT, (served_version,)),
+    Cause.SERVER_UNAVAILABLE: OF_CONNACK,
+    Cause.QUOTA_EXCEEDED: OF_CONNACK,
+    Cause.USE_ANOTHER_SERVER: OF_CONNACK,
+    Cause.CONNECT_REFUSED: OF_CONNACK,
+    Cause.NOT_LISTENING: Declaration(CERTAIN, "", (served_others,)),
+    Cause.UNREACHABLE: Declaration(LIKELY),
+    Cause.NO_MQTT: Declaration(CERTAIN, "", (is_open, lacks_bytes)),
+    Cause.WRONG_LISTENER: Declaration(CERTAIN, "", (port_serves,)),
+    Cause.NO_CONNACK: Declaration(LIKELY, "", (is_open, server_answered, lacks_bytes)),
+    Cause.KEEP_ALIVE: Declaration(LIKELY, "server", (*SILENT, client_spoke)),
+    Cause.TAKEN_OVER: Declaration(LIKELY, "server", (has_disconnect, was_refused, has_no_twin, served_beside_twin)),
+    Cause.PACKET_TOO_LARGE: OF_CONNACK,
+    Cause.RECEIVE_MAXIMUM: OF_CONNACK,
+    Cause.TOPIC_ALIAS: OF_CONNACK,
+    Cause.NOT_SUPPORTED: OF_CONNACK,
+    Cause.PROTOCOL_VIOLATION: OF_CONNACK,
+    Cause.ADMINISTRATIVE_ACTION: OF_CONNACK,
+    Cause.SERVER_RESTART: Declaration(LIKELY, "server", (has_disconnect, silence_repeated, server_ran_on)),
+    Cause.SERVER_DISCONNECT: OF_CONNACK,
+    Cause.TLS_FAILURE: Declaration(CERTAIN),
+    Cause.IDLE_TIMEOUT: Declaration(LIKELY, "server", (is_open, has_disconnect, keep_alive_due, silence_survived)),
+    Cause.NO_PING_RESPONSE: Declaration(LIKELY, "client", (*SILENT, has_pingresp, lacks_server_bytes)),
+    Cause.HALF_OPEN: Declaration(LIKELY, "", (has_disconnect, path_worked)),
+    Cause.DEVICE_RESTART: Declaration(LIKELY, "", (has_disconnect, clock_runs_on)),
+    Cause.MIDDLEBOX_RESET: Declaration(LIKELY, "", (reset_fits_sender,)),
+    Cause.CLIENT_CLOSED: Declaration(LIKELY, "client"),
+    Cause.CLIENT_RESET: Declaration(LIKELY, "client"),
+    Cause.SERVER_CLOSED: Declaration(HYPOTHESIS, "server"),
+    Cause.SERVER_RESET: Declaration(HYPOTHESIS, "server"),
+    Cause.STILL_OPEN: Declaration(CERTAIN),
+    Cause.UNREADABLE: Declaration(CERTAIN),
+    Cause.NOT_SHOWN: Declaration(CERTAIN),
+}
+"""Every cause."""
+
+
+def possible(case: Case, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
+    """Candidates that nothing contradicts, none surer than its cause can be."""
+    for candidate in candidates:
+        declared = DECLARATIONS[candidate.cause]
+        against = (*declared.always, *((lived_on,) if candidate.stated_by == "CONNACK" else ()))
+        if not candidate.stated_by:
+            against += declared.contradictions
+            # With one direction alone the capture shows how the connection ended, and not by whom.
+            if declared.by not in ("", case.by) and (case.by is not None or candidate.cause not in PLAIN):
+                continue
+        if any(contradicts(case) for contradicts in against):
+            continue
+        if not candidate.stated_by and candidate.certainty.rank > declared.at_most.rank:
+            candidate = replace(candidate, certainty=declared.at_most)
+        yield candidate
