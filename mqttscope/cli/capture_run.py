@@ -52,13 +52,15 @@ class CaptureRun:
         items = self.segments() if segments is None else segments
         return self.watch.events(dissect_segments(items, dissector=self.dissector))
 
-    def with_acknowledgments(self, events: Iterator[Event]) -> Iterator[Event]:
-        """Events that `tcp_acknowledged` has an answer for, unless the captures can be read only once."""
+    def with_acknowledgments(self, events: Iterator[Event], *, asked: bool) -> Iterator[Event]:
+        """Events that `tcp_acknowledged` has an answer for, unless the captures can be read only once.
+
+        ``asked``: the user asked for the answers, and is told that there are none.
+        """
         acknowledgments = self.reading.acknowledgments()
-        if acknowledgments is None:
+        if acknowledgments is None and asked:
             warn("the captures can be read only once: which packets TCP acknowledged is not shown")
-            return events
-        return acknowledgments.attach(events)
+        return events if acknowledgments is None else acknowledgments.attach(events)
 
     @contextmanager
     def until_interrupted(self) -> Iterator[None]:

@@ -165,7 +165,7 @@ def command(given: InspectOptions) -> int:
             source = run.segments(fast_path=fast_path)
             events = run.events(source) if export is None else watch.events(export.events(source, dissector))
             if asks_acknowledged or given.form in ("tree", "ladder"):
-                events = run.with_acknowledgments(events)
+                events = run.with_acknowledgments(events, asked=asks_acknowledged)
             if wanted is not None and decoders is not None and decoders.remembers:
                 events = decoders.observed(events)
             shown = 0

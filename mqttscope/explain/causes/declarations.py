@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from mqttscope.explain.causes.case import SECOND, Case, ran_on, twin
 from mqttscope.explain.causes.tcp import SILENCE_NS
-from mqttscope.explain.causes.timing import ALIKE, EARLY_NS, LEAST_ALIKE
+from mqttscope.explain.causes.timing import ALIKE, EARLY_NS, silence_repeated
 from mqttscope.explain.model import PLAIN, Candidate, Cause, Certainty
 from mqttscope.net.segment import distance
 from mqttscope.net.tcp_clock import NO_STAMP, SLACK_NS
@@ -22,9 +22,6 @@ from mqttscope.net.tcp_clock import NO_STAMP, SLACK_NS
 CERTAIN, LIKELY, HYPOTHESIS = Certainty.CERTAIN, Certainty.LIKELY, Certainty.HYPOTHESIS
 CLOCK_ERROR = 50
 """A TCP clock that continues differs by less than this part from what its rate predicts."""
-
-APART = 4
-"""Ends that differ by this many times more than the silences before them follow those."""
 
 Contradiction = Callable[[Case], bool]
 
@@ -76,17 +73,6 @@ def silence_survived(case: Case) -> bool:
     open_ns = case.watch.now_ns - case.book.witnesses(case.connection.server, case.watch).quiet_since_ns
     longest = max([known.pause_ns, open_ns, *(other for _, other in known.idle)])
     return longest * ALIKE > idle * (ALIKE + 1)
-
-
-def silence_repeated(case: Case) -> bool:
-    """Connections that ended together did so after the same silence each, at times as far apart as their last bytes."""
-    known = dict(case.book.of(case.connection.server).idle)
-    ended = [case.connection.number, *(end.connection for end in case.together)]
-    silences = [known[number] for number in ended if number in known]
-    if len(silences) < max(LEAST_ALIKE, len(ended)):
-        return False
-    (first, last), differ = case.first_and_last, max(silences) - min(silences)
-    return differ * ALIKE <= min(silences) and last - first > APART * differ
 
 
 def has_no_twin(case: Case) -> bool:

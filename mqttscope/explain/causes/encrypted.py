@@ -14,6 +14,8 @@ MAX_PING_BYTES = 64
 """Bytes of a segment with a PINGREQ or PINGRESP of two bytes in a TLS record."""
 MAX_ANSWER_BYTES = 128
 """Bytes of a CONNACK in a TLS record, with a session ticket of TLS 1.3 not among them."""
+ALERT_BYTES = 24
+"""Bytes of a TLS 1.3 record with an alert, such as the close_notify before an end: no CONNACK is as short."""
 MOST_RECORDS = 1
 """A client that is refused has sent its CONNECT and nothing else."""
 LEAST_INTERVALS = 2
@@ -80,11 +82,15 @@ def _refused(case: Case, client: Half, server: Half) -> Iterator[Candidate]:
     if case.by != "server" or _application_records(details.get("client")) != sent:
         return
     asked = [one for one in client.recent if one.length and one.timestamp_ns <= case.ended_ns]
-    said = [one for one in server.recent if one.length and one.timestamp_ns <= case.ended_ns]
-    if not asked or not said or said[-1].timestamp_ns < asked[-1].timestamp_ns:
+    said = [one for one in server.recent if one.length > ALERT_BYTES and one.timestamp_ns <= case.ended_ns]
+    # The CONNECT may have been sent again.
+    first = next((one for one in asked if one.sequence == asked[-1].sequence), None)
+    answers = [one for one in said if first is not None and one.timestamp_ns >= first.timestamp_ns]
+    # A server that answered long before the end served the client.
+    if not answers or case.ended_ns - answers[0].timestamp_ns > AT_ONCE_NS:
         return
-    answer = said[-1]
-    if answer.length > MAX_ANSWER_BYTES or case.ended_ns - answer.timestamp_ns > AT_ONCE_NS:
+    answer = answers[-1]
+    if answer.length > MAX_ANSWER_BYTES:
         return
     yield candidate(
         Cause.CONNECT_REFUSED, Certainty.HYPOTHESIS,

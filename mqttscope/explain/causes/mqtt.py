@@ -297,13 +297,16 @@ def _unsupported(case: Case, about: list[Evidence | None]) -> Iterator[Candidate
     if not open_:
         return
     what = " and ".join(open_)
+    is_only_difference = asked.topic in case.story.accepted
+    if is_only_difference:
+        reasons.append(f"the broker has acknowledged a message of this client to the same topic without {what}")
     yield candidate(
         Cause.NOT_SUPPORTED, Certainty.HYPOTHESIS,
         f"The broker closed on a PUBLISH with {what}, which it may not support.",
         [*about, *(Evidence(one) for one in reasons)],
         [Evidence(_unsaid(case))],
         advice=(f"Try the same message without {what}.",), usual=False,
-        weight=62 if "QoS 2" in open_ else 58 if "RETAIN" in open_ else 50,
+        weight=62 if "QoS 2" in open_ or is_only_difference else 58 if "RETAIN" in open_ else 50,
     )  # fmt: skip
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from mqttscope.explain import describe
-from mqttscope.explain.book import MOMENT_NS
 from mqttscope.explain.causes.case import SECOND, Case, candidate, twin, twin_sentence
 from mqttscope.explain.model import Candidate, Cause, Certainty, Evidence
 
@@ -15,12 +15,16 @@ EXACT_NS = SECOND // 50
 """So much below the limit is still the limit: captures take their times a little later or earlier than brokers."""
 LATE_NS = 10 * SECOND
 """So much later servers close that look at their clients now and then."""
-LEAST_IDLE_NS = 5 * SECOND
+SHORTEST_IDLE_NS = SECOND // 2
 """Shorter silences before an end are no idle time-out."""
+LEAST_IDLE_NS = 5 * SECOND
+"""Shorter ones may have another cause that takes its time: then it is a hypothesis."""
 LEAST_ALIKE = 3
 """Connections that ended after the same silence."""
 ALIKE = 50
 """The same: it differs by less than this part."""
+APART = 4
+"""Ends that differ by this many times more than the silences before them follow those."""
 PATIENT_NS = 2 * SECOND
 """A client that closes sooner after its PINGREQ did not do so because of that, unless its Keep Alive is shorter."""
 
@@ -159,24 +163,35 @@ def _of_the_link(case: Case) -> tuple[list[str | Evidence], tuple[str, ...]]:
     return [], ()
 
 
+def silence_repeated(case: Case) -> bool:
+    """Connections that ended together did so after the same silence each, at times as far apart as their last bytes."""
+    known = dict(case.book.of(case.connection.server).idle)
+    ended = [case.connection.number, *(end.connection for end in case.together)]
+    silences = [known[number] for number in ended if number in known]
+    if len(silences) < max(LEAST_ALIKE, len(ended)):
+        return False
+    (first, last), differ = case.first_and_last, max(silences) - min(silences)
+    return differ * ALIKE <= min(silences) and last - first > APART * differ
+
+
 def idle_timeout(case: Case) -> Iterator[Candidate]:
     """Several connections to a server ended after the same silence: a proxy or firewall counts it."""
     idle, keep_alive = case.story.idle_ns, case.connection.keep_alive
-    if idle is None or idle < LEAST_IDLE_NS:
+    if idle is None or idle < SHORTEST_IDLE_NS:
         return
     server = case.book.of(case.connection.server)
-    alike = [number for number, other in server.idle if abs(other - idle) * ALIKE <= idle]
+    alike = {number: other for number, other in server.idle if abs(other - idle) * ALIKE <= idle}
     if len(alike) < LEAST_ALIKE:
         return
-    # Those that ended together have a cause in common, whatever their silence was.
-    ends = case.book.ends_near(case.connection.server, case.ended_ns, MOMENT_NS, MOMENT_NS)
-    together = {end.connection for end in ends} - {case.connection.number}
-    if sum(number not in together for number in alike) < LEAST_ALIKE:
+    # Ends have a cause in common where they are nearer to each other than the silences before them are alike.
+    least_ns = APART * (max(alike.values()) - min(alike.values()))
+    times = sorted({end.timestamp_ns for end in server.ends if end.connection in alike})
+    if 1 + sum(later - earlier > least_ns for earlier, later in pairwise(times)) < LEAST_ALIKE:
         return
-    shown = ", ".join(f"#{one}" for one in alike[:8]) + (", …" if len(alike) > 8 else "")
+    shown = ", ".join(f"#{number}" for number in list(alike)[:8]) + (", …" if len(alike) > 8 else "")
     kept = f"shorter than the Keep Alive of {keep_alive} s allows" if keep_alive else "and there is no Keep Alive"
     yield candidate(
-        Cause.IDLE_TIMEOUT, Certainty.LIKELY,
+        Cause.IDLE_TIMEOUT, Certainty.LIKELY if idle >= LEAST_IDLE_NS else Certainty.HYPOTHESIS,
         f"An idle time-out of {describe.span(idle)} ended the connection, {kept}: a proxy, load balancer or firewall"
         " between the two most probably has it.",
         [

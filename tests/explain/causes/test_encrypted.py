@@ -83,5 +83,21 @@ def test_a_small_answer_and_the_end(answer: bytes, waits: float, cause: Cause) -
     assert ended(talk, waits, "server").cause is cause
 
 
+@each("again", [False, True])
+def test_a_client_that_was_served_was_not_refused(again: bool) -> None:
+    """A DISCONNECT and the close_notify of a server that had answered the CONNECT, which may have been sent twice."""
+    talk = shaken()
+    talk.client(LARGE)
+    sent = talk.tape.segments[-1]
+    talk.server(record(23, bytes(25)))
+    if again:
+        talk.tape.add(sent.key, sent.sequence, sent.acknowledgment, sent.flags, sent.payload, 0)
+    talk.tape.wait(1.2)
+    talk.server(record(23, bytes(20)))
+    talk.server(record(23, bytes(19)))
+
+    assert ended(talk, 0.001, "server").cause is Cause.UNREADABLE
+
+
 def test_large_records_have_no_rhythm() -> None:
     assert ended(pinging(30, 30, 30, ping=LARGE), 45, "server").cause is Cause.UNREADABLE
