@@ -54,7 +54,6 @@ def again(rig: Rig, name: str, version: str = "5.0") -> Actor:
     },
     beside={
         "ALS203": "ALS305 is about an alias that this connection does not know",
-        "PUB208": "SES306 is about a message that this session does not know",
     },
 )
 def resumed_by_clients(rig: Rig) -> None:
@@ -105,7 +104,6 @@ def resumed_by_clients(rig: Rig) -> None:
         "PUB311": ("server", "the proxy takes DUP from a message that mosquitto sends again"),
         "SES306": ("server", "the proxy hides a clean start from mosquitto, and its Session Present from the client"),
     },
-    beside={"PUB208": "SES306 is about a message that this session does not know"},
 )
 def resumed_by_servers(rig: Rig) -> None:
     """Six clients, two connections each."""

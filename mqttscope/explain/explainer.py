@@ -187,8 +187,9 @@ class Explainer:
         story.end(event.timestamp_ns, event.frame, event.capture)
         story.finished = connection.closed_how == "capture_end"
         case = Case(story, self.book, self.watch)
-        story.own = any(one.certainty.rank for one in candidates(case, OWN))
-        story.special = any(one.certainty.rank for one in candidates(case, SPECIAL))
+        if not story.disconnects:
+            story.own = any(one.certainty.rank for one in candidates(case, OWN))
+            story.special = any(one.certainty.rank for one in candidates(case, SPECIAL))
         self.book.ended(story, case.by, explained=story.own or story.special)
         self._waiting[connection.number] = story
         self._waiting.move_to_end(connection.number)
@@ -223,7 +224,11 @@ class Explainer:
         if story.facts is not None:
             self.watch.settle(story.facts)
         case = Case(story, self.book, self.watch)
-        found = ranked(candidates(case, DETECTORS))
+        # Nothing competes with an ordinary DISCONNECT of a client that was served, and most connections end with one.
+        was_served = story.connack is not None and not story.connack.code
+        found = tuple(candidates(case, (said.normal,))) if was_served else ()
+        if not any(candidate.cause is Cause.NORMAL for candidate in found):
+            found = ranked(candidates(case, DETECTORS))
         if self.log is not None:
             found = self.log.judged(case, found)
         if story.clock_set:

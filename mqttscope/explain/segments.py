@@ -160,10 +160,13 @@ class FlowFacts:
     """When the last byte came that was new."""
     pause_ns: int = 0
     """The longest time between two such bytes."""
+    source: str = ""
+    """The endpoint that sent the first segment; empty before it is asked for."""
 
     def half(self, endpoint: str) -> Half:
         """The direction that an endpoint sends in."""
-        return self.halves[0] if endpoints(self.key)[0] == endpoint else self.halves[1]
+        self.source = self.source or endpoints(self.key)[0]
+        return self.halves[self.source != endpoint]
 
     def direction(self, key: bytes) -> tuple[Half, Half]:
         """The half that sends with a direction key, and the other one."""

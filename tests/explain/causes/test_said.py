@@ -112,3 +112,9 @@ def test_before_5_0_a_server_must_not_disconnect() -> None:
     assert (one.cause, one.first.reason_code) == (Cause.SERVER_DISCONNECT, None)
     assert "a server must not" in one.first.headline
     assert "Granted" not in repr(one)
+
+
+def test_a_client_that_says_goodbye_after_a_refusal_was_refused() -> None:
+    one = ending("> connect; < connack code=0x87; > disconnect; > fin")
+
+    assert one.cause is Cause.NOT_AUTHORIZED
