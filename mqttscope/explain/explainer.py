@@ -13,7 +13,7 @@ from mqttscope.explain.book import Book
 from mqttscope.explain.broker_log import BrokerLog
 from mqttscope.explain.causes import encrypted, listener, mqtt, said, tcp, timing
 from mqttscope.explain.causes.case import MEANING, RETURN_NS, SECOND, Case, in_frames
-from mqttscope.explain.causes.declarations import possible
+from mqttscope.explain.causes.declarations import client_spoke_last, possible
 from mqttscope.explain.model import PLAIN, QUIET, Candidate, Cause, Evidence, Explanation, Moment, Totals
 from mqttscope.explain.segments import SegmentWatch
 from mqttscope.explain.story import Story
@@ -190,7 +190,7 @@ class Explainer:
         if not story.disconnects:
             story.own = any(one.certainty.rank for one in candidates(case, OWN))
             story.special = any(one.certainty.rank for one in candidates(case, SPECIAL))
-        self.book.ended(story, case.by, explained=story.own or story.special)
+        self.book.ended(story, case.by, explained=story.own or story.special or client_spoke_last(case))
         self._waiting[connection.number] = story
         self._waiting.move_to_end(connection.number)
 

@@ -21,7 +21,7 @@ from mqttscope.mqtt.packets import Pingreq, Pingresp, Publish
 from mqttscope.net.segment import ACK, PSH, RST, SYN, Segment
 from tests.dissect.conversations import CLIENT, SERVER, Conversation, numbered
 from tests.dissect.talk import SECOND, Talk, Tape
-from tests.explain.causes.test_encrypted import LARGE, pinging, shaken
+from tests.explain.causes.test_encrypted import LARGE, PING, pinging, shaken
 from tests.explain.running import explained, traced
 from tests.explain.test_segments import OPENED, TO_SERVER, client_of, facts_of, fed, segment
 from tests.lint.lint_help import steps_of
@@ -254,6 +254,23 @@ def answered_with(length: int, after: int = 1) -> list[Segment]:
         talk.client(LARGE)
     talk.server(record(23, bytes(length - 5)))
     return encrypted_end(talk, SECOND // 10, "server")
+
+
+def goodbyes(nanoseconds: int) -> str:
+    """Why a server ended two connections, of which each client sent a record so long before."""
+    tape = Tape()
+    talks = [shaken(tape=tape, client_port=port) for port in (50_000, 50_001)]
+    ends = [(step, talk) for talk in talks for step in ("client", "server")]
+    for talk in talks:
+        talk.client(LARGE)
+        talk.server(PING)
+    start_ns = tape.now_ns + SECOND
+    for number, (step, talk) in enumerate(ends):
+        offset_ns = nanoseconds if step == "server" else 0
+        tape.now_ns = start_ns + (number // 2) * 1_000 + offset_ns - SECOND // 1000
+        talk.fin("server") if step == "server" else talk.client(record(23, bytes(19)))
+    tape.segments.sort(key=lambda segment: segment.timestamp_ns)
+    return str(explanations(tape.segments)[0].cause)
 
 
 def pings_of(length: int) -> list[Segment]:

@@ -23,6 +23,9 @@ CERTAIN, LIKELY, HYPOTHESIS = Certainty.CERTAIN, Certainty.LIKELY, Certainty.HYP
 CLOCK_ERROR = 50
 """A TCP clock that continues differs by less than this part from what its rate predicts."""
 
+GOODBYE_NS = SECOND // 10
+"""So soon after a DISCONNECT servers close."""
+
 Contradiction = Callable[[Case], bool]
 
 
@@ -133,6 +136,15 @@ def server_ran_on(case: Case) -> bool:
     return ran_on(case) is not None
 
 
+def client_spoke_last(case: Case) -> bool:
+    """Right before the end the client sent a record that cannot be read: it may be its DISCONNECT."""
+    client, connection = case.half("client"), case.connection
+    if client is None or connection.transport != "tls" or connection.decrypted or case.story.clock_set:
+        return False
+    sent = [seen.timestamp_ns for seen in client.recent if seen.length and seen.timestamp_ns <= case.ended_ns]
+    return bool(sent) and case.ended_ns - sent[-1] <= GOODBYE_NS
+
+
 def path_worked(case: Case) -> bool:
     """All that was sent had arrived, and the client had been heard of shortly before."""
     client, server = case.half("client"), case.half("server")
@@ -214,7 +226,9 @@ DECLARATIONS: dict[Cause, Declaration] = {
     Cause.NOT_SUPPORTED: OF_CONNACK,
     Cause.PROTOCOL_VIOLATION: OF_CONNACK,
     Cause.ADMINISTRATIVE_ACTION: OF_CONNACK,
-    Cause.SERVER_RESTART: Declaration(LIKELY, "server", (has_disconnect, silence_repeated, server_ran_on)),
+    Cause.SERVER_RESTART: Declaration(
+        LIKELY, "server", (has_disconnect, silence_repeated, server_ran_on, client_spoke_last)
+    ),
     Cause.SERVER_DISCONNECT: OF_CONNACK,
     Cause.TLS_FAILURE: Declaration(CERTAIN),
     Cause.IDLE_TIMEOUT: Declaration(LIKELY, "server", (is_open, has_disconnect, keep_alive_due, silence_survived)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mqttscope.explain import Cause, Certainty, Explanation
-from tests.dissect.talk import Talk
+from tests.dissect.talk import Talk, Tape
 from tests.each import each
 from tests.explain.running import of_segments
 from tests.net.hellos import client_hello, message, record, server_hello
@@ -12,8 +12,8 @@ PING = record(23, bytes(21))
 LARGE = record(23, bytes(200))
 
 
-def shaken(port: int = 8883) -> Talk:
-    talk = Talk(port=port).handshake()
+def shaken(port: int = 8883, tape: Tape | None = None, client_port: int = 50_000) -> Talk:
+    talk = Talk(tape, port, client_port).handshake()
     talk.client(record(22, message(1, client_hello())))
     talk.server(record(22, message(2, server_hello())))
     talk.ack("client")
@@ -97,6 +97,25 @@ def test_a_client_that_was_served_was_not_refused(again: bool) -> None:
     talk.server(record(23, bytes(19)))
 
     assert ended(talk, 0.001, "server").cause is Cause.UNREADABLE
+
+
+@each("waits, cause", [(0.09, Cause.UNREADABLE), (0.2, Cause.SERVER_RESTART)])
+def test_what_may_be_a_goodbye_ends_no_server(waits: float, cause: Cause) -> None:
+    """A server that ends connections together stopped, unless each client may have sent its DISCONNECT just before."""
+    tape = Tape()
+    talks = [shaken(tape=tape, client_port=port) for port in (50_000, 50_001, 50_002)]
+    for talk in talks:
+        talk.client(LARGE)
+        talk.server(PING)
+    tape.wait(5)
+    for talk in talks:
+        talk.client(record(23, bytes(19)))
+    tape.wait(waits)
+    for talk in talks:
+        talk.fin("server")
+        talk.ack("client")
+
+    assert {end.cause for end in of_segments(tape.segments)} == {cause}
 
 
 def test_large_records_have_no_rhythm() -> None:
