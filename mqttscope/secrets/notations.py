@@ -32,6 +32,8 @@ from mqttscope.secrets.names import BEFORE_PASS, GENERIC, MIN_DIGITS, is_doubtfu
 
 MIN_SPOKEN: Final = 6
 """Characters of the shortest value in prose."""
+MAX_SPOKEN: Final = 256
+"""Characters of a value in prose that say whether it looks like a secret."""
 MIN_DOUBTFUL: Final = 8
 """Characters of the shortest value of a doubtful name that is a secret, if it is no number."""
 MAX_NESTED: Final = 1 << 16
@@ -321,9 +323,12 @@ def _value(
         if number is not None:
             yield number.span()
             return
+        if sign == ":" and scheme is None:
+            # Each name in a long word asks for its rest.
+            value = _TOLD.match(text, at, at + MAX_SPOKEN)
+            if value is None or not _is_spoken(value[0]):
+                return
         value = _TOLD.match(text, at)
-        if value is not None and sign == ":" and scheme is None and not _is_spoken(value[0]):
-            return
     elif in_flow and not is_line:
         value = _IN_FLOW.match(text, at)
     elif is_line:
@@ -496,14 +501,15 @@ def _siblings(text: str, start: int, end: int, marks: _Marks) -> Iterator[tuple[
     if brace >= 0 and marks.is_new("object", begin):
         # Objects may stand between the name and its value.  The nearest text helps where braces are cut off.
         for piece in ((begin, min(marks.first_from("}", end), end + MAX_BESIDE)), *marks.take_pieces(start)):
-            at, limit = marks.looked_until(piece[0]), piece[1]
+            since = at = marks.looked_until(piece[0])
+            limit = piece[1]
             while (key := marks.first_key(at)) is not None and (at := key.end()) <= limit:
                 if start <= at <= end or at != marks.looked_until(at):
                     at = marks.looked_until(at)
                     continue
                 for first, last in _value(text, at, "=", key.start(), is_line=False, told=False):
                     yield first, last
-                    marks.looked_at(key.end(), last)
+                    marks.looked_at(since, last)
                     at = max(at, last)
     line = marks.last_before("\n", start)
     if not marks.is_new("line", line):
