@@ -543,7 +543,10 @@ def _in_element(text: str, tag: int, end: int, marks: _Marks) -> Iterator[tuple[
     close = marks.first_from(">", end)
     key = marks.first_key(tag)
     if key is not None and key.end() <= close:
-        yield from _value(text, key.end(), "=", key.start(), is_line=False, told=False)
+        if marks.looked_until(key.end()) == key.end():
+            for first, last in _value(text, key.end(), "=", key.start(), is_line=False, told=False):
+                yield first, last
+                marks.looked_at(key.end(), last)
     elif close < len(text) and text[close - 1] != "/":
         child = _CHILD.match(text, close + 1)
         yield (close + 1, marks.first_from("<", close)) if child is None else child.span(1)
