@@ -19,7 +19,7 @@ from mqttscope.mqtt.fields import BITS, TYPES, Field, members_of
 from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.properties import LISTS, PROPERTIES, Properties, Property
 from mqttscope.mqtt.wire import BINARY, REST, U8, U16, U32, UTF8, UTF8_PAIR, VARIABLE_BYTE_INTEGER
-from mqttscope.secrets.credentials import TEXTS, starred, starred_pair
+from mqttscope.secrets.credentials import METHOD, TEXTS, starred, starred_name, starred_pair
 from mqttscope.secrets.forms import without_tokens
 
 Row = dict[str, Any]
@@ -177,6 +177,9 @@ def _properties_row(block: Properties, path: str, bad: Bad, other: Bad) -> Row:
         if not isinstance(value, kind) or (column in shown and column not in LISTS):
             if secret and isinstance(value, bytes):
                 other.append({"identifier": number, "path": path, "number": len(value)})
+            elif number == METHOD and isinstance(value, str):
+                # It may be Authentication Data whose identifier is damaged.
+                other.append({"identifier": number, "path": path, **_loose("*" * len(value))})
             else:
                 other.append({"identifier": number, "path": path, **_loose(value)})
         elif column == "user_property":
@@ -286,7 +289,7 @@ def _value(field: Field, value: Any, path: str, version: ProtocolVersion, limit:
     if value is None:
         return None
     if field.value_type is str:
-        return text(value, path, bad)
+        return text(starred_name(value) if field.name == "user_name" else value, path, bad)
     shown: Row = {}
     for member, is_plain, _ in _plan(field.packet_type, version, field.path):
         if is_plain:

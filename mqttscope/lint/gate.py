@@ -31,6 +31,7 @@ from mqttscope.lint.quality import is_whole_packet
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.topics import matches
 from mqttscope.mqtt.view import utf8
+from mqttscope.secrets.credentials import starred_name
 from mqttscope.secrets.forms import find_all, without
 
 
@@ -113,7 +114,7 @@ class BaselineError(MqttscopeError, ValueError):
 
 def client_key(client_identifier: str | None) -> str:
     """By what entries know a client: the shape of its identifier, without what looks like a secret."""
-    return _without_secrets(client_shape(client_identifier))
+    return _without_secrets(client_shape(client_identifier and starred_name(client_identifier)))
 
 
 def _without_secrets(text: str) -> str:
@@ -141,7 +142,7 @@ class Entry:
             finding.fingerprint,
             finding.rule,
             client_key(finding.client_identifier),
-            _without_secrets(topic_shape(finding.topic)),
+            _without_secrets(topic_shape(finding.topic and starred_name(finding.topic))),
             finding.packet_type or "",
             finding.direction or "",
             finding.field,

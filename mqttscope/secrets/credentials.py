@@ -22,9 +22,10 @@ TEXT_NAMES = ("reason_string", "server_reference", "response_information", "resp
 TEXTS = frozenset(BY_NAME[name].identifier for name in TEXT_NAMES)
 """Properties that are such texts."""
 USER_PROPERTY = BY_NAME["user_property"].identifier
-_TOLD = TEXTS | {USER_PROPERTY}
+METHOD = BY_NAME["authentication_method"].identifier
+_TOLD = TEXTS | {USER_PROPERTY, METHOD}
 _BLANK = re.compile(r"\s")
-_HAS_SIGN = re.compile(r"[=:]|earer|EARER| (?:is|was) |[ \t][\"'`]").search
+_HAS_SIGN = re.compile(r"[=:]|%3[ADad]|<<|earer|EARER| (?:is|was) |[ \t][\"'`]").search
 """One of them is in each text with a credential."""
 _BEARER = re.compile(
     r"(?i:authori[sz]ation[\"']?\s{0,8}[:=]\s{0,8}[\"']?(?:bearer|basic)\s{1,8}"
@@ -97,9 +98,22 @@ def without_told(block: Properties) -> Properties: ...
 def without_told(block: None) -> None: ...
 def without_told(block: Properties | None) -> Properties | None:
     """The properties of a packet without credentials in its texts; itself where there are none."""
-    if not block or _TOLD.isdisjoint([number for number, _ in block.items]):
+    if not block:
         return block
-    shown = tuple((number, _shown(number, value)) for number, value in block.items)
+    numbers = [number for number, _ in block.items]
+    if _TOLD.isdisjoint(numbers):
+        return block
+    # A second method may be Authentication Data whose identifier is damaged.
+    method = numbers.index(METHOD) if METHOD in numbers else -1
+    shown = tuple(
+        (
+            number,
+            "*" * _size(value)
+            if number == METHOD and at != method and isinstance(value, str)
+            else _shown(number, value),
+        )
+        for at, (number, value) in enumerate(block.items)
+    )
     return block if shown == tuple(block.items) else Properties.of(shown)
 
 

@@ -23,8 +23,11 @@ from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.secrets.names import more_stems
 
 _PRIVATE_KEY = "a private key"
+_BEHIND_ESCAPE = r"(?<=\\[abefnrtv0])|(?<=%[0-9A-Fa-f]{2})|(?<=\\u00[0-9A-Fa-f]{2})|(?<=\\x[0-9A-Fa-f]{2})"
+"""Where an escape ends whose last character is no beginning of a word."""
 _ACCESS_TOKENS = (
-    r"(?<![A-Za-z0-9])(?:gh[pousr]_\w{36,}|github_pat_\w{22,}|glpat-[\w-]{20,}|npm_\w{36,}|xox[abprs]-[\w-]{10,}|xapp-[\w-]{10,}"
+    rf"(?:(?<![A-Za-z0-9])|{_BEHIND_ESCAPE})"
+    r"(?:gh[pousr]_\w{36,}|github_pat_\w{22,}|glpat-[\w-]{20,}|npm_\w{36,}|xox[abeprs]-[\w-]{10,}|xapp-[\w-]{10,}"
     r"|AIza[\w-]{35}|[sr]k_(?:live|test)_\w{16,}|sk-[\w-]{20,}|SG\.[\w-]{16,}\.[\w-]{16,}|hf_\w{30,}|ya29\.[\w-]{20,})"
 )
 """GitHub, GitLab, npm, Slack, Google, Stripe, OpenAI, SendGrid, Hugging Face."""
@@ -197,9 +200,18 @@ _FORMS: Final[dict[int, bytes]] = {
     # A CONNECT or an AUTH that a payload holds, as wrong lengths and bridges make it: all from its secret on.
     CONNECT_INSIDE: rb"(?i:\x00\x04MQTT|\x00\x06MQIsdp)(?P<connect>.+)",
     AUTH_INSIDE: rb"\x15(?:\x00[\x01-\x40])?[\x20-\x7e]{3,64}\x16\x00(?P<auth>.+)",
-    WEB_TOKEN: rb"(?P<jwt>(?<![\w-])eyJ[\w-]{8,}\.[\w-]{4,}(?:\.[\w-]*)?)",
-    AWS_KEY: rb"(?P<aws>(?<![A-Z0-9])(?:AKIA|ASIA)[A-Z2-7][A-Z0-9]{15}(?![A-Z0-9]))",
-    PRIVATE_KEY: rb"(?P<key>-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z))",
+    # One that is encrypted has five parts, of which the second may be empty.
+    WEB_TOKEN: (
+        rb"(?P<jwt>(?:(?<![\w-])|" + _BEHIND_ESCAPE.encode() + rb")"
+        rb"eyJ[\w-]{8,}\.(?:[\w-]{4,}|\.[\w-]{4,})(?:\.[\w-]*){0,3})"
+    ),
+    AWS_KEY: rb"(?P<aws>(?:(?<![A-Z0-9])|"
+    + _BEHIND_ESCAPE.encode()
+    + rb")(?:AKIA|ASIA)[A-Z2-7][A-Z0-9]{15}(?![A-Z0-9]))",
+    PRIVATE_KEY: (
+        rb"(?P<key>-----BEGIN(?:[A-Z +]|%20){1,40}PRIVATE(?:[ +]|%20)KEY(?:(?:[ +]|%20)BLOCK)?-----"
+        rb".*?(?:-----END(?:[A-Z +]|%20){1,40}PRIVATE(?:[ +]|%20)KEY(?:(?:[ +]|%20)BLOCK)?-----|\Z))"
+    ),
     ACCESS_TOKEN: rb"(?P<access>" + _ACCESS_TOKENS.encode() + rb")",
     BEARER: (
         rb"(?i:authori[sz]ation[\"']?\s*[:=]\s*[\"']?(?:bearer|basic)\s+|(?<![a-z])bearer\s+)(?P<bearer>[^\s\"',;]{4,})"
@@ -216,12 +228,12 @@ def _credentials(kinds: int) -> re.Pattern[bytes]:
 
 _WITH_LINE: Final = ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "npm_", "k_live_", "k_test_", "hf_")
 """How access tokens with an underscore begin: less would be in many payloads of a few kilobytes."""
-_WITH_DASH: Final = ("sk-", "glpat-", "xapp-", "xoxa-", "xoxb-", "xoxp-", "xoxr-", "xoxs-")
+_WITH_DASH: Final = ("sk-", "glpat-", "xapp-", "xoxa-", "xoxb-", "xoxe-", "xoxp-", "xoxr-", "xoxs-")
 _FIRST_BYTES: Final = frozenset(bytes((one,)) for one in FIRST_BYTES)
 MAX_UNPACKED: Final = 1 << 18
 """Bytes of what comes out of a compressed payload that are looked at; a payload that holds more is hidden."""
 _ESCAPED: Final = re.compile("%[2-7]|&(?:#|[qalg])|\\\\u")
-_COMMAND_OPTIONS: Final = (" -P ", " -p ", " -u ", " -pw ", "--user")
+_COMMAND_OPTIONS: Final = (" -P", " -p ", " -u", " -pw ", "--user", "--pw", "sshpass", '"-P"', "'-P'")
 
 
 def suspicions(data: bytes) -> int:
@@ -241,8 +253,8 @@ def _suspicions(text: str, low: str) -> int:
         or ("g" in low and "sig" in low)
         or ("h" in low and "auth" in low)
         or ("w" in low and "pwd" in low)
-        or ("/" in low and "://" in low)
-        or ("-" in text and " " in text and any(one in text for one in _COMMAND_OPTIONS))
+        or ("@" in low and "/" in low and ("://" in low or ":\\" in low))
+        or ("-" in text and any(one in text for one in _COMMAND_OPTIONS))
         or (("%" in low or "&" in low or "\\" in low) and _ESCAPED.search(low) is not None)
         or (more_stems() and any(one in low for one in more_stems()))
     ):

@@ -38,7 +38,7 @@ _SPLIT = re.compile(r"(?i:base64)|[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+", re.
 _ENDINGS = ("password", "passwd", "passphrase", "pwd", "psk", "secret", "token", "credential", "signature")
 """What also ends a word that holds several, in small letters: ``wifipassword``."""
 _JOINED = frozenset("".join(pair) for pair in PAIRS)
-_BEFORE_PASS = frozenset((
+BEFORE_PASS = frozenset((
     "user", "my", "wifi", "mqtt", "db", "admin", "root", "login", "web", "ap", "sta", "ftp", "smtp",
 ))  # fmt: skip
 _words: tuple[frozenset[str], tuple[str, ...]] = frozenset(), STEMS
@@ -108,7 +108,7 @@ def _judge(name: str, is_cut: bool) -> tuple[bool, bool]:
 def _is_secret(word: str) -> bool:
     if word in WORDS or word in _JOINED or word in _words[0] or word.endswith(_ENDINGS):
         return True
-    return word.endswith("pass") and word[:-4] in _BEFORE_PASS
+    return word.endswith("pass") and word[:-4] in BEFORE_PASS
 
 
 _take_words()

@@ -25,13 +25,15 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import count
+from itertools import count, pairwise
 from typing import Final
 
-from mqttscope.secrets.names import GENERIC, MIN_DIGITS, is_doubtful_name, is_secret_name, stems
+from mqttscope.secrets.names import BEFORE_PASS, GENERIC, MIN_DIGITS, is_doubtful_name, is_secret_name, stems
 
 MIN_SPOKEN: Final = 6
 """Characters of the shortest value in prose."""
+MAX_SPOKEN: Final = 256
+"""Characters of a value in prose that say whether it looks like a secret."""
 MIN_DOUBTFUL: Final = 8
 """Characters of the shortest value of a doubtful name that is a secret, if it is no number."""
 MAX_NESTED: Final = 1 << 16
@@ -42,6 +44,10 @@ MAX_BLOCK_LINES: Final = 1_000
 """Lines of a block or a table that are looked at; all after them is hidden."""
 LINE_HEAD: Final = 192
 """More characters than `_BEGINS_LINE` finds at most."""
+MAX_COUNTED: Final = 7
+"""Digits of the longest number under a name such as `max_tokens` that is a counter."""
+MAX_LINES_BESIDE: Final = 4
+"""Lines before and after a name that are looked at for its value."""
 
 Ranges = list[tuple[int, int]]
 
@@ -50,40 +56,58 @@ _REST_OF_NAME = re.compile(r"[A-Za-z0-9_.\-]*")
 _GENERIC_BEHIND = re.compile(rf" (?:{'|'.join(sorted(GENERIC))})(?![A-Za-z])", re.IGNORECASE)
 _WORD_BEFORE = re.compile(r"([A-Za-z0-9]{1,20})[ /]$", re.ASCII)
 _BEHIND = re.compile(
-    r"(?P<close>\\{0,8}[\"'`]?)[ \t]{0,16}(?P<sign>=>|:=|==|[:=])?[ \t]{0,16}(?P<lines>\r?\n\s{0,64})?"
+    r"[_.\-]{0,8}(?P<close>\\{0,32}(?:[\"'`](?:\s*(?=[:=]))?)?)(?:(?:\[\w{0,16}\]|\])(?=[ \t]*=))?[ \t]*"
+    r"(?P<sign>=>|:=|==|[:=])?[ \t]*(?P<lines>[\r\n]\s*)?"
 )
-_OPENING = re.compile(r"(\\{0,8})(\"\"\"|'''|[\"'`])")
+_OPENING = re.compile(r"(\\{0,32})(\"\"\"|'''|[\"'`])")
 _QUOTED = {
     '"': re.compile(r'(?:[^"\\]|\\.)*', re.DOTALL),
     "'": re.compile(r"(?:[^'\\]|\\.)*", re.DOTALL),
     "`": re.compile(r"[^`]*"),
 }
 _LITERAL = re.compile(r"(?:true|false|null|none|nil|undefined)(?![\w.-])", re.IGNORECASE | re.ASCII)
+_NO_VALUE = re.compile(r"(?:true|false|null|none|nil|undefined|~)\s*", re.IGNORECASE)
 _NUMBER = re.compile(r"[-+]?\d[\d.eE+-]*(?![\w])", re.ASCII)
-_BARE = re.compile(r"(?:[^\s&;,\"'<>{}\[\]]|,(?![\s]|[A-Za-z_][\w.-]*=))+", re.ASCII)
+_WHOLE_NUMBER = re.compile(r"\s*[-+]?[\d.]+\s*", re.ASCII)
+_BARE = re.compile(r"(?:[^\s&;,\"'<>{}\[\]]|,(?![\s]|[A-Za-z_][\w.-]{0,80}=)|(?<=\w)['<{](?=\w))+", re.ASCII)
 _IN_FLOW = re.compile(r"[^,}\]\r\n]+")
 _TOLD = re.compile(r"[^\s&;,\"'<>{}\[\]]+", re.ASCII)
 _LINE = re.compile(r"[^\r\n\x00-\x08\x0e-\x1f]+")
-_NEXT_PAIR = re.compile(r"[&;,\s]\s*[\"']?[A-Za-z_][\w .\-]{0,40}=", re.ASCII)
-_COMMENT = re.compile(r"\s#.*$")
+_NEXT_PAIR = re.compile(r"(?:[&;,]\s*|\s)[\"']?[A-Za-z_][\w .\-]{0,40}=", re.ASCII)
+_COMMENT = re.compile(r"\s#(?:\s.*)?$")
+_BLOCK_MARK = re.compile(r"\s*(?:(?:![\w!:.,/-]*|&\w+)(?:\s+|$))*(?:[|>][-+\d]{0,2}\s*)?(?:#.*)?")
+"""What stands after the name of a block or before it: tags, anchors, marks of YAML, comments."""
 _SCHEME = re.compile(r"(?:bearer|basic|digest|token|apikey|sharedaccesssignature|aws4-hmac-sha256)\s+", re.IGNORECASE)
 _BEGINS_LINE = re.compile(
     r"(?:^|[\r\n\x00-\x1f\x7f-\xff]|[ \t]{64})[ \t]{0,64}"
-    r"(?:(?:export|set|env|[-#;*>]|//)[ \t]{1,8}){0,3}[\"'`]?$",
+    rf"(?:(?:export|set|env|[-#;*>]|//)[ \t]{{1,8}}){{0,3}}[\"'`]?(?:(?:{'|'.join(sorted(BEFORE_PASS))}) )?$",
     re.IGNORECASE,
 )
+_ERLANG = re.compile(r"[ \t]{0,16}(?:,|=>|=|:)[ \t]{0,16}<<\"")
+_ENDS_STRING = re.compile(r"\s{0,16}\\{0,32}[\"']\s{0,16}[,}\]]")
+"""What ends a text in an object: a sign before it is the last character of the text."""
+_BEGINS_STRING = re.compile(r"[:=,{\[]\s{0,16}\\{0,32}[\"'][^\"'\r\n]{1,80}$")
+"""What stands before a name that is not the first word of a text in an object."""
 _SPOKEN = re.compile(r"\d|[a-z][A-Z]")
 _SAID = re.compile(
-    r"[ \t]{1,4}(?:is|was|are|were|ist)[ \t]{1,4}(?:now |set to |changed to )?[\"'`]?([^\s\"'`,;]+)", re.ASCII
+    r"[ \t]{1,4}(?:is|was|are|were|ist|has been):?[ \t]{1,4}(?:now |set to |changed to )?[\"'`]?([^\s\"'`,;]+)",
+    re.ASCII,
 )
-_IN_QUOTES = re.compile(r"[ \t]{1,4}([\"'`])([^\s\"'`]+)\1")
-_TOKENS_OF_NEST = re.compile(r"[{}\[\]]|(\\{0,8})([\"'])|[-+]?\d[\w.+-]*|[A-Za-z_]\w*", re.ASCII)
+_IN_QUOTES = re.compile(r"(?: is:)?[ \t]{1,4}([\"'`])([^\s\"'`,:}\]][^\s\"'`]*)\1")
+_PHRASE_IN_QUOTES = re.compile(
+    r"(?: is:)?[ \t]{1,4}(?:[\"'`]([^\s\"'`,:}\]][^\r\n\"'`]{0,63})[\"'`]"
+    r"|(?:\xe2\x80[\x98\x9c]|[\u2018\u201c])([^\r\n\xe2\u2019\u201d]{1,64}))"
+)
+_OPTION_VALUE = r"(?:\"([^\"\r\n]+)|'([^'\r\n]+)|([^\s\"']+))"
+_TOKENS_OF_NEST = re.compile(r"[{}\[\]]|(\\{0,32})([\"'])|[-+]?\d[\w.+-]*|[A-Za-z_]\w*", re.ASCII)
 _SIGN = re.compile(r"\s{0,16}(?:=>|[:=])")
-_OPTION = re.compile(r"[ \t]+[\"']?([^\s\"']+)")
+_OPTION = re.compile(r"[ \t]+" + _OPTION_VALUE)
+_HEADER_OPTION = re.compile(r"(?:-H|--header)[ \t=]*[\"']$")
+_IN_HEADER = re.compile(r"[^\"'\r\n]+")
 _COMMA = re.compile(r"\s{0,16},\s{0,16}")
 _KEY_OF_LINE = re.compile(r"\s*(?:- +)?(?:[\"']?[\w.\- ]{1,80}[\"']?:\s+)?[\"']?")
 _VALUE_KEY = re.compile(
-    r"(?<![A-Za-z0-9])(?:value|val|vs|vd|v|data|content|default|text|string)\\{0,8}[\"']?\s{0,8}(?:=>|[:=])\s{0,8}",
+    r"(?:value(?:_?string)?|(?<![A-Za-z0-9])(?:val|vs|vd|v|data|content|default|text|string))\\{0,32}[\"']?\s{0,8}(?:=>|[:=])\s{0,8}",
     re.IGNORECASE,
 )
 _BRACES = re.compile(r"[{}]|(?<=[:,{\[])\s{0,16}\"(?:[^\"\\]|\\.)*(?:\"|\Z)", re.DOTALL)
@@ -93,13 +117,30 @@ _ESCAPED = re.compile(
 )
 _ENTITIES = {"quot": '"', "apos": "'", "lt": "<", "gt": ">"}
 _COMMAND = re.compile(
-    r"(?:(?<=\s)|^)(?:-P|-pw|-p)[ \t]+(?P<value>[^\s\"';|&]+|\"[^\"]+\"|'[^']+')"
-    r"|(?:(?<=\s)|^)(?:-u|--user)[ \t=]+[\"']?[^\s:\"']{1,64}:(?P<both>[^\s\"']+)"
+    r"(?:(?<=\s)|^)(?:-P[ \t]*|-p[ \t]+(?!\d{1,5}(?!\S))|(?:-pw|--pw)[ \t=]+|(?<=sshpass )-p)"
+    + _OPTION_VALUE
+    + r"|(?:(?<=\s)|^)(?:-u[ \t=]*|--user[ \t=]+)(?:\"[^:\"\s]{1,64}:([^\"\r\n]+)|'[^:'\s]{1,64}:([^'\r\n]+)"
+    r"|[^\s:\"']{1,64}:([^\s\"']+))"
+    r"|[\"']-P[\"'],\s{0,16}[\"']([^\"']+)"
 )
 _COMMANDS = re.compile(r"mosquitto_|mqtt|curl|wget|sshpass|mysql|psql|plink|pscp| -u |--user", re.IGNORECASE)
-_USER_INFORMATION = re.compile(r"://[^\s/@:\"'<>]{0,128}:((?!\d{1,5}/)[^\s@\"'<>]{1,512})@")
+_AUTHORITY = re.compile(r":(?:\\{0,32}/){2}")
+_IN_ADDRESS = re.compile(r"[^\s\"'<>]*")
+_PORT = re.compile(r"\d{1,5}\\{0,32}/")
 _NO_TEXT = "".join(map(chr, (*range(9), *range(10, 32), *range(127, 256))))
-_HEADER = re.compile(r"[\w ./()%\-]{1,80}")
+_BLANKS = re.compile(r"[ \t]*")
+_ITEM_MARKS = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\xff]*([ \t]*(?:- +)*)")
+_NO_HEADER = re.compile(r"[ \t]*(?:#(?![,;\t|]).*|sep=.|)$")
+MAX_HEADER: Final = 80
+"""Characters of the longest name of a column."""
+_CHILD_AFTER = re.compile(
+    r"</[\w:.-]{1,64}>\s{0,64}<(?:[\w:.-]{0,32}value|string|val|data|text|v)(?:\s[^<>]{0,256})?>([^<]*)", re.IGNORECASE
+)
+_CHILD_BEFORE = re.compile(
+    r"<(?:[\w:.-]{0,32}value|string|val|data|text|v)(?:\s[^<>]{0,256})?>([^<]*)</[\w:.-]{1,64}>\s{0,64}<[^<>]{0,256}>\s{0,64}$",
+    re.IGNORECASE,
+)
+_CHILD = re.compile(r"\s{0,64}<[^<>/!?][^<>]{0,256}>([^<]*)")
 
 
 @lru_cache(8)
@@ -119,7 +160,7 @@ def named_values(text: str, *, told: bool = False) -> Ranges:
 
 def _found(text: str, told: bool) -> Iterator[tuple[int, int]]:
     hits = _searching(stems())
-    at, has_name, marks = 0, False, _Marks(text)
+    at, doubted, has_name, marks = 0, 0, False, _Marks(text)
     while (hit := hits.search(text, at)) is not None:
         start = _begin_of_name(text, hit.start(), at)
         at = end = _end_of_name(text, hit.end())
@@ -128,28 +169,64 @@ def _found(text: str, told: bool) -> Iterator[tuple[int, int]]:
             before = _WORD_BEFORE.search(text, max(0, start - 22), start)
             name = name if before is None else f"{before[1]} {name}"
         behind = _GENERIC_BEHIND.match(text, end)
-        if behind is not None:
+        if behind is not None and text[start - 1 : start] != "<":
             end = behind.end()
         sure = is_secret_name(name)
-        if sure or is_doubtful_name(name):
+        # All that a doubtful name may hide there was looked at for another one before it.
+        if sure or (end + LINE_HEAD > doubted and is_doubtful_name(name)):
             has_name, marks.is_sure = True, sure
             for first, last in _values(text, start, end, told, marks):
-                if first == last or sure or _looks_secret(text[first:last]):
+                doubted = max(doubted, last)
+                if first == last or (sure or _looks_secret(text[first:last])):
                     # What was looked at is not looked at again; an empty range says no more than that.
-                    yield first, last
                     at = max(at, last)
+                    if not _is_plain(text, name, first, last):
+                        yield first, last
             for first, last in marks.take_beside():
-                if sure or _looks_secret(text[first:last]):
+                if (sure or _looks_secret(text[first:last])) and not _is_plain(text, name, first, last):
                     yield first, last
     if told:
         return
     if has_name:
         yield from _columns(text, hits)
-    if "://" in text:
-        yield from (one.span(1) for one in _USER_INFORMATION.finditer(text))
-    if " -" in text and _COMMANDS.search(text) is not None:
+    if ":" in text and "@" in text:
+        yield from _user_information(text)
+    if "-" in text and _COMMANDS.search(text) is not None:
         for one in _COMMAND.finditer(text):
-            yield one.span(one.lastgroup or 0)
+            yield one.span(one.lastindex or 0)
+
+
+def _is_plain(text: str, name: str, first: int, last: int) -> bool:
+    """Whether a value that has no quotes is a small number, a counter, or one of the words for no value."""
+    if last - first > 16 or text[first - 1 : first] in ('"', "'", "`"):
+        return False
+    value = text[first:last]
+    if _WHOLE_NUMBER.fullmatch(value) is None:
+        return _NO_VALUE.fullmatch(value) is not None
+    digits = sum(map(str.isdigit, value))
+    if digits < MIN_DIGITS or (digits <= MAX_COUNTED and name.lower().endswith("tokens")):
+        return True
+    # Counts of tests: pass 1023, fail 12.
+    return digits == MIN_DIGITS and name.lower() == "pass" and "fail" in text[max(0, first - 64) : last + 64].lower()
+
+
+def _user_information(text: str) -> Iterator[tuple[int, int]]:
+    """The passwords of addresses: from the first colon after the slashes to the last ``@``."""
+    marks = [hit.span() for hit in _AUTHORITY.finditer(text)]
+    begin, is_whole = -1, False
+    for (_, start), (limit, _) in pairwise((*marks, (len(text), 0))):
+        if not is_whole:
+            begin = -1
+        run = _IN_ADDRESS.match(text, start, limit)
+        assert run is not None
+        is_whole = run.end() == limit
+        last = text.rfind("@", start, run.end())
+        if begin < 0:
+            colon = text.find(":", start, run.end() if last < 0 else last)
+            begin = colon + 1 if colon >= 0 and _PORT.match(text, colon + 1) is None else -1
+        if begin >= 0 and last >= 0:
+            yield begin, last
+            begin = -1
 
 
 def _begin_of_name(text: str, at: int, least: int) -> int:
@@ -178,64 +255,81 @@ def _values(text: str, start: int, end: int, told: bool, marks: _Marks) -> Itera
     ):
         yield from _element(text, start, end, marks)
         return
+    erlang = _ERLANG.match(text, end)
+    if erlang is not None:
+        yield from _value(text, erlang.end() - 1, "=", start, is_line=False, told=told)
+        return
     behind = _BEHIND.match(text, end)
     assert behind is not None
-    sign, at = behind["sign"], behind.end("sign") if behind["sign"] else behind.end("close")
-    if not sign:
-        yield from _without_sign(text, start, end, behind.end("close"), told, marks)
+    sign, at = behind["sign"], behind.end()
+    if not sign or (_ENDS_STRING.match(text, at) is not None and _is_in_string(text, start)):
+        yield from _without_sign(text, start, end, behind.end("close") if not sign else at, told, marks)
         return
-    at = _after_blanks(text, at)
-    is_line = (
-        not told and not behind["close"] and _BEGINS_LINE.search(text, max(0, start - LINE_HEAD), start) is not None
-    )
-    if behind["lines"] is not None and text[at : at + 1] not in ('"', "'", "{", "["):
+    in_flow = sign == ":" and _sign_before(text, start, " \t\r\n\"'`\\") in ("{", ",", "[")
+    is_line = not told and not (behind["close"] and in_flow) and _begins_line(text, start)
+    if behind["lines"] is not None:
         if is_line:
             yield from _block(text, start, behind.start("lines"))
-        return
-    if behind["lines"] is not None:
-        at = behind.end("lines")
-    yield from _value(text, at, sign, start, is_line=is_line, told=told)
+            return
+        if not in_flow and text[at : at + 1] not in ('"', "'", "{", "["):
+            return
+    yield from _value(text, at, sign, start, is_line=is_line, told=told, in_flow=in_flow)
 
 
-def _after_blanks(text: str, at: int) -> int:
-    while at < len(text) and text[at] in " \t":
-        at += 1
-    return at
+def _begins_line(text: str, start: int) -> bool:
+    """Whether a name is the first of its line, after marks of comments and lists."""
+    before = start - (text[start - 1 : start] in ('"', "'", "`"))
+    if before > 0 and "!" <= text[before - 1] <= "~":
+        return False
+    begin = max(0, start - LINE_HEAD)
+    return _BEGINS_LINE.search(text, max(begin, text.rfind("\n", begin, start)), start) is not None
 
 
-def _value(text: str, at: int, sign: str, start: int, *, is_line: bool, told: bool) -> Iterator[tuple[int, int]]:
+def _is_in_string(text: str, start: int) -> bool:
+    """Whether a name is a later word of a text in quotes that is a value or an item."""
+    return _BEGINS_STRING.search(text, max(0, start - LINE_HEAD), start) is not None
+
+
+def _value(
+    text: str, at: int, sign: str, start: int, *, is_line: bool, told: bool, in_flow: bool = False
+) -> Iterator[tuple[int, int]]:
     """The value that begins at a place, after a sign."""
     opening = _OPENING.match(text, at)
     if opening is not None:
         end = _end_of_quoted(text, opening)
         if not told or sign != ":" or _is_spoken(text[opening.end() : end]):
             yield opening.end(), end
+        if is_line:
+            yield from _rest_of_line(text, end + len(opening[0]))
         return
     if text[at : at + 1] in ("{", "["):
-        yield from _nested(text, at)
+        last = at
+        for first, last in _nested(text, at):
+            yield first, last
+        if is_line:
+            yield from _rest_of_line(text, last)
         return
     if text.startswith("<![CDATA[", at):
         end = text.find("]]>", at)
         yield at + 9, len(text) if end < 0 else end
         return
-    if _LITERAL.match(text, at) is not None:
-        return
-    before = _sign_before(text, start, " \t\r\n\"'`\\")
-    in_flow = sign == ":" and before in ("{", ",", "[")
-    number = _NUMBER.match(text, at)
-    if number is not None and (in_flow or not is_line) and sign == ":":
-        if sum(map(str.isdigit, number[0])) >= MIN_DIGITS:
-            yield number.span()
-        return
     scheme = _SCHEME.match(text, at)
     if scheme is not None:
         at = scheme.end()
-    if told or (sign == ":" and not is_line and not in_flow):
+    if not told and sign == ":" and not is_line and _HEADER_OPTION.search(text, max(0, start - 16), start):
+        value = _IN_HEADER.match(text, at)
+    elif told or (sign == ":" and not is_line and not in_flow):
+        number = _NUMBER.match(text, at) if sign == ":" else None
+        if number is not None:
+            yield number.span()
+            return
+        if sign == ":" and scheme is None:
+            # Each name in a long word asks for its rest.
+            value = _TOLD.match(text, at, at + MAX_SPOKEN)
+            if value is None or not _is_spoken(value[0]):
+                return
         value = _TOLD.match(text, at)
-        if value is not None and (sign != ":" or scheme is not None or _is_spoken(value[0])):
-            yield value.span()
-        return
-    if in_flow and not is_line:
+    elif in_flow and not is_line:
         value = _IN_FLOW.match(text, at)
     elif is_line:
         value = _LINE.match(text, at)
@@ -247,17 +341,31 @@ def _value(text: str, at: int, sign: str, start: int, *, is_line: bool, told: bo
     if is_line:
         following = _NEXT_PAIR.search(found) if sign != ":" else None
         found = found[: following.start()] if following is not None else _COMMENT.sub("", found)
-        if sign == ":" and found.strip() in ("|", ">", "|-", ">-", "|+", ">+"):
-            yield from _block(text, start, value.end())
+        if sign == ":":
+            mark = _BLOCK_MARK.match(value[0])
+            at += 0 if mark is None else mark.end()
+            last = value.start() + len(found.rstrip())
+            yield at, last
+            # A plain text may continue on lines that are indented more, as a block does.
+            yield from _block(text, start, value.end(), has_items=at >= last)
             return
     yield at, at + len(found.rstrip())
 
 
+def _rest_of_line(text: str, at: int) -> Iterator[tuple[int, int]]:
+    """What follows the end of a quoted value on its line without a blank: ``"a"b``."""
+    if text[at : at + 1].isalnum() and (rest := _LINE.match(text, at)) is not None:
+        yield rest.span()
+
+
 def _sign_before(text: str, at: int, skipped: str) -> str:
     """The last character before a place that is none of those that are skipped."""
-    while at and text[at - 1] in skipped:
-        at -= 1
-    return text[at - 1 : at]
+    while at:
+        piece = text[max(0, at - LINE_HEAD) : at].rstrip(skipped)
+        if piece:
+            return piece[-1]
+        at = max(0, at - LINE_HEAD)
+    return ""
 
 
 def _is_spoken(value: str) -> bool:
@@ -314,30 +422,39 @@ def _element(text: str, start: int, end: int, marks: _Marks) -> Iterator[tuple[i
     if opened == len(text):
         return
     if marks.is_new("tag", opened):
-        for key in _VALUE_KEY.finditer(text, end, opened):
-            yield from _value(text, key.end(), "=", start, is_line=False, told=False)
+        yield from _keyed(text, end, opened, marks)
     if text[opened - 1] == "/":
         return
     limit = min(len(text), opened + MAX_NESTED)
-    closed = text.find(f"</{text[start:end]}", opened, limit)
-    if text[start - 1] == ":":
-        closed = text.find(f":{text[start:end]}>", opened, limit)
+    closing = f":{text[start:end]}>" if text[start - 1] == ":" else f"</{text[start:end]}"
+    closed = text.find(closing, opened, limit)
+    while closed >= 0 and text[closed + len(closing) : closed + len(closing) + 1].isalnum() and closing[-1] != ">":
+        closed = text.find(closing, closed + 1, limit)
     after = len(text) if closed < 0 else closed
     closed = limit if closed < 0 else closed
     at = opened + 1
-    if text.startswith("<![CDATA[", at):
-        last = text.find("]]>", at)
-        yield at + 9, after if last < 0 else last
-        return
     while at < closed:
         less = text.find("<", at, closed)
         stop = closed if less < 0 else less
-        piece = text[at:stop]
-        if piece.strip():
+        if text[at:stop].strip():
             yield at, stop
+        if text.startswith("<![CDATA[", stop):
+            last = text.find("]]>", stop)
+            at = len(text) if last < 0 else last + 3
+            yield stop + 9, len(text) if last < 0 else last
+            continue
         greater = text.find(">", stop, closed)
         at = closed if greater < 0 else greater + 1
-    yield closed, after
+        yield from _keyed(text, stop, at, marks)
+    yield max(closed, at), max(after, at)
+
+
+def _keyed(text: str, start: int, end: int, marks: _Marks) -> Iterator[tuple[int, int]]:
+    """The values of all keys such as ``value`` in a part of a text; none is looked for in a value."""
+    while (key := marks.first_key(start)) is not None and (start := key.end()) <= end:
+        for first, last in _value(text, start, "=", key.start(), is_line=False, told=False):
+            yield first, last
+            start = max(start, last)
 
 
 def _without_sign(text: str, start: int, end: int, at: int, told: bool, marks: _Marks) -> Iterator[tuple[int, int]]:
@@ -345,22 +462,26 @@ def _without_sign(text: str, start: int, end: int, at: int, told: bool, marks: _
     option = text[start : start + 2] == "--" and text[at : at + 1] in (" ", "\t")
     if option and not told:
         value = _OPTION.match(text, at)
-        if value is not None and value[1][:1] != "-":
-            yield value.span(1)
+        if value is not None and value[value.lastindex or 0][:1] != "-":
+            yield value.span(value.lastindex or 0)
         return
     said = _SAID.match(text, at)
-    if said is not None:
-        if _is_spoken(said[1].rstrip(".!?)")):
-            yield said.start(1), said.start(1) + len(said[1].rstrip(".!?)"))
+    if said is not None and _is_spoken(said[1].rstrip(".!?)")):
+        yield said.start(1), said.start(1) + len(said[1].rstrip(".!?)"))
         return
     if (quoted := _IN_QUOTES.match(text, at)) is not None:
         yield quoted.span(2)
         return
     if told:
         return
+    if (phrase := _PHRASE_IN_QUOTES.match(text, at)) is not None:
+        yield phrase.span(phrase.lastindex or 0)
+        return
     quote = text[start - 1 : start]
     before = _sign_before(text, start, "\"'`\\ \t")
-    if before in (":", "=", ">"):
+    if before in (":", "=", ">") or (
+        (_ENDS_STRING.match(text, end) or _ENDS_STRING.match(text, at)) and _is_in_string(text, start)
+    ):
         marks.beside.extend(_siblings(text, start, at, marks))
     elif before in ("[", "(") and quote in ('"', "'") and (comma := _COMMA.match(text, at)) is not None:
         yield from _value(text, comma.end(), "=", start, is_line=False, told=False)
@@ -369,28 +490,50 @@ def _without_sign(text: str, start: int, end: int, at: int, told: bool, marks: _
 def _siblings(text: str, start: int, end: int, marks: _Marks) -> Iterator[tuple[int, int]]:
     """The values that stand beside a name: in its XML element, in its object, or on the line before or after."""
     tag, brace = marks.last_before("<", start), marks.last_before("{", start)
-    if tag > brace and marks.is_open(tag, start):
-        yield from _in_element(text, tag, end, marks)
-        return
+    if tag > brace:
+        if marks.is_open(tag, start):
+            yield from _in_element(text, tag, end, marks)
+            return
+        for child in (_CHILD_AFTER.match(text, end), _CHILD_BEFORE.search(text, max(0, start - MAX_BESIDE), start)):
+            if child is not None:
+                yield child.span(1)
     begin = max(brace, marks.last_before("}", start))
     if brace >= 0 and marks.is_new("object", begin):
         # Objects may stand between the name and its value.  The nearest text helps where braces are cut off.
         for piece in ((begin, min(marks.first_from("}", end), end + MAX_BESIDE)), *marks.take_pieces(start)):
-            for key in _VALUE_KEY.finditer(text, *piece):
-                if not start <= key.end() <= end and not marks.is_looked_at(key.end()):
-                    for first, last in _value(text, key.end(), "=", key.start(), is_line=False, told=False):
-                        yield first, last
-                        marks.looked_at(key.end(), last)
+            since = at = marks.looked_until(piece[0])
+            limit = piece[1]
+            while (key := marks.first_key(at)) is not None and (at := key.end()) <= limit:
+                if start <= at <= end or at != marks.looked_until(at):
+                    at = marks.looked_until(at)
+                    continue
+                for first, last in _value(text, at, "=", key.start(), is_line=False, told=False):
+                    yield first, last
+                    marks.looked_at(since, last)
+                    at = max(at, last)
     line = marks.last_before("\n", start)
     if not marks.is_new("line", line):
         return
     line_end = marks.first_from("\n", end)
-    if (after := _VALUE_LINE.match(text, line_end + 1)) is not None:
-        yield from _value(text, after.end(), ":", after.start(), is_line=True, told=False)
-    elif line > 0:
-        before = _VALUE_LINE.match(text, text.rfind("\n", 0, line) + 1, line)
+    following = text[line_end + 1 : line_end + 1 + MAX_BESIDE]
+    for number, line_text in enumerate(following.splitlines(keepends=True)[:MAX_LINES_BESIDE]):
+        if number and (line_text[:1] not in (" ", "\t") or line_text.lstrip()[:2] == "- "):
+            return
+        if (after := _VALUE_LINE.match(line_text)) is not None:
+            at = line_end + 1 + after.end()
+            yield from _value(text, at, ":", at - 1, is_line=True, told=False)
+            return
+        line_end += len(line_text)
+    for _ in range(MAX_LINES_BESIDE if line > 0 else 0):
+        begin = text.rfind("\n", max(0, line - MAX_BESIDE), line) + 1
+        if begin == 0 and line > MAX_BESIDE:
+            return
+        before = _VALUE_LINE.match(text, begin, line)
         if before is not None:
-            yield from _value(text, before.end(), ":", before.start(), is_line=True, told=False)
+            yield from _value(text, before.end(), ":", before.end() - 1, is_line=True, told=False)
+        if before is not None or text[begin:line].lstrip()[:2] == "- " or begin == 0:
+            return
+        line = begin - 1
 
 
 def _in_element(text: str, tag: int, end: int, marks: _Marks) -> Iterator[tuple[int, int]]:
@@ -398,16 +541,25 @@ def _in_element(text: str, tag: int, end: int, marks: _Marks) -> Iterator[tuple[
     if not marks.is_new("element", tag):
         return
     close = marks.first_from(">", end)
-    key = _VALUE_KEY.search(text, tag, close)
-    if key is not None:
-        yield from _value(text, key.end(), "=", key.start(), is_line=False, told=False)
+    key = marks.first_key(tag)
+    if key is not None and key.end() <= close:
+        if marks.looked_until(key.end()) == key.end():
+            for first, last in _value(text, key.end(), "=", key.start(), is_line=False, told=False):
+                yield first, last
+                marks.looked_at(key.end(), last)
     elif close < len(text) and text[close - 1] != "/":
-        yield close + 1, marks.first_from("<", close)
+        child = _CHILD.match(text, close + 1)
+        yield (close + 1, marks.first_from("<", close)) if child is None else child.span(1)
 
 
-def _block(text: str, start: int, at: int) -> Iterator[tuple[int, int]]:
-    """The lines that are indented more than the line of a name, without keys and marks of lists."""
-    indent = _indent(text, text.rfind("\n", 0, start) + 1)
+def _block(text: str, start: int, at: int, *, has_items: bool = True) -> Iterator[tuple[int, int]]:
+    """The lines that are indented more than the line of a name, without keys and marks of lists.
+
+    ``has_items``: items of a list may be indented as much as the name.
+    """
+    line_start = max(text.rfind(mark, max(0, start - MAX_BESIDE), start) for mark in "\r\n") + 1
+    marks = _ITEM_MARKS.match(text, line_start, start)
+    indent = 0 if marks is None else len(marks[1])
     for number in count():
         line_start = text.find("\n", at) + 1
         if not line_start:
@@ -418,7 +570,7 @@ def _block(text: str, start: int, at: int) -> Iterator[tuple[int, int]]:
         own = _indent(text, line_start)
         is_item = line.lstrip()[:2] == "- "
         if line.strip():
-            if own < indent or (own == indent and not is_item):
+            if own < indent or (own == indent and not (has_items and is_item)):
                 return
             if number >= MAX_BLOCK_LINES:
                 yield line_start, len(text)
@@ -431,32 +583,39 @@ def _block(text: str, start: int, at: int) -> Iterator[tuple[int, int]]:
 
 
 def _indent(text: str, at: int) -> int:
-    end = at
-    while end < len(text) and text[end] in " \t":
-        end += 1
-    return end - at
+    blanks = _BLANKS.match(text, at)
+    return 0 if blanks is None else blanks.end() - at
 
 
 def _columns(text: str, hits: re.Pattern[str]) -> Iterator[tuple[int, int]]:
     """The columns of a table whose header line names secrets."""
-    head_end = text.find("\n")
-    head = text[: head_end if head_end >= 0 else 0].rstrip("\r").lstrip(_NO_TEXT)
+    newline = "\n" if "\n" in text else "\r"
+    start = 0
+    for _ in range(MAX_LINES_BESIDE):
+        head_end = text.find(newline, start)
+        head = text[start : max(start, head_end)].rstrip("\r").lstrip(_NO_TEXT)
+        if head_end < 0 or _NO_HEADER.match(head) is None:
+            break
+        start = head_end + 1
     if not head or len(head) > 4_096 or hits.search(head) is None or any(sign in head for sign in "={}<>"):
         return
     mark = max(",;\t|", key=head.count)
     names = [name.strip(" \"'") for name in head.split(mark)]
-    secret = [column for column, name in enumerate(names) if is_secret_name(name)]
-    if len(names) < 2 or not secret or not all(map(_HEADER.fullmatch, names)):
+    secret = [column for column, name in enumerate(names) if is_secret_name(name) and name.count(" ") < 3]
+    is_header = all(len(name) <= MAX_HEADER and name[-1:] != ":" and ": " not in name for name in names)
+    if len(names) < 2 or not secret or not is_header:
         return
     at = head_end + 1
     for number in count():
         if number >= MAX_BLOCK_LINES:
             yield at, len(text)
             return
-        end = text.find("\n", at)
+        end = text.find(newline, at)
         stop = len(text) if end < 0 else end
         cells = list(_cells(text, at, stop, mark))
-        yield from (cells[column] for column in secret if column < len(cells))
+        for column in secret:
+            if column < len(cells) and not _is_plain(text, names[column], *cells[column]):
+                yield cells[column]
         if end < 0:
             return
         at = end + 1
@@ -464,11 +623,17 @@ def _columns(text: str, hits: re.Pattern[str]) -> Iterator[tuple[int, int]]:
 
 def _cells(text: str, at: int, stop: int, mark: str) -> Iterator[tuple[int, int]]:
     while at <= stop:
-        quote = text[at : at + 1]
-        if at < stop and quote in ('"', "'"):
-            closed = text.find(quote + mark, at + 1, stop)
+        opening = at
+        while opening < stop and text[opening] == " ":
+            opening += 1
+        quote = text[opening : opening + 1]
+        if opening < stop and quote in ('"', "'"):
+            closed = text.find(quote + mark, opening + 1, stop)
+            # Doubled quotes stand for themselves.
+            while closed >= 0 and (closed - len(text[opening + 1 : closed].rstrip(quote)) - opening) % 2 == 0:
+                closed = text.find(quote + mark, closed + 1, stop)
             end = stop - (text[stop - 1] == quote) if closed < 0 else closed
-            yield at + 1, max(at + 1, end)
+            yield opening + 1, max(opening + 1, end)
             at = stop + 1 if closed < 0 else closed + 2
             continue
         end = text.find(mark, at, stop)
@@ -517,6 +682,7 @@ class _Marks:
         self._text = text
         self._last: dict[str, tuple[int, int]] = {}
         self._first: dict[str, tuple[int, int]] = {}
+        self._first_key: tuple[int, re.Match[str] | None] = len(text) + 1, None
         self._known: dict[tuple[str, bool], int] = {}
         self._edges: list[int] = []
         """Ends of all braces."""
@@ -543,6 +709,18 @@ class _Marks:
             first = len(self._text) if first < 0 else first
             self._first[mark] = place, first
         return first
+
+    def first_key(self, place: int) -> re.Match[str] | None:
+        """The first key such as ``value`` from a place on."""
+        looked, key = self._first_key
+        if place < looked:
+            key = _VALUE_KEY.search(self._text, place, looked + LINE_HEAD) or key
+        elif key is None or place <= key.start():
+            return key
+        else:
+            key = _VALUE_KEY.search(self._text, place)
+        self._first_key = place, key
+        return key
 
     def is_open(self, tag: int, place: int) -> bool:
         """Whether a place is in the tag that begins before it: each ``>`` between them is in quotes."""
@@ -582,10 +760,10 @@ class _Marks:
         if end > done:
             self._looked_at[self.is_sure] = (begin if start <= done else start), end
 
-    def is_looked_at(self, place: int) -> bool:
-        """Whether a place is in the last part of which that is known."""
+    def looked_until(self, place: int) -> int:
+        """The end of the last part of which that is known, if a place is in it; else the place."""
         begin, end = self._looked_at[self.is_sure]
-        return begin <= place < end
+        return end if begin <= place < end else place
 
     def is_new(self, kind: str, place: int) -> bool:
         """Whether values were not looked for yet in what begins at a place, for a name as sure as the one at hand."""

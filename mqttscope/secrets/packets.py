@@ -130,11 +130,16 @@ def _with_told(found: Ranges, packet: ControlPacket) -> Ranges:
 
 def _told(raw: bytes) -> Iterator[tuple[int, int]]:
     """Credentials in the properties of a packet that are texts."""
+    methods: set[str] = set()
     for span in trace(raw, ProtocolVersion.V5):
         name = span.field.rpartition(".")[2]
         if name in TEXT_NAMES:
             at = span.start + 3
             yield from ((at + start, at + end) for start, end in credential_bytes(raw[at : span.end]))
+        elif name == "authentication_method":
+            if span.field in methods:
+                yield span.start + 3, span.end
+            methods.add(span.field)
         elif name == "user_property":
             at = span.start + 3
             middle = at + int.from_bytes(raw[at - 2 : at], "big")
@@ -179,7 +184,8 @@ def hidden_in_unparsed(found: Unparsed, version: ProtocolVersion, doubt: int = C
     """Ranges of bytes that are no packet: all of them, unless they are known to be of one that holds no secret."""
     raw, kind = found.raw, found.packet_type
     if found.reason == "proxy_header":
-        return []
+        # It may hold texts, and a wrong length of it may have taken in a CONNECT.
+        return joined([*token_ranges(raw), *_embedded(raw, 0)])
     if doubt or kind is None or kind == RESERVED or kind in _SECRETIVE:
         return _tail(0, len(raw))
     return hidden_in_damaged(raw, version, doubt)

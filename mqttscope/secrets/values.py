@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from mqttscope.mqtt.codec import trace
@@ -67,9 +67,9 @@ def without_tokens_of(packet: ControlPacket, limit: int | None = None) -> Contro
 
 
 def without_names_of(packet: ControlPacket) -> ControlPacket:
-    """A packet whose Client Identifier and topics show no credentials; itself where they have none, as nearly all.
+    """A packet whose Client Identifier, User Name and topics show no credentials; itself where they have none.
 
-    Its bytes are left as they are.
+    Nearly all have none.  Its bytes are left as they are.
     """
     if isinstance(packet, Publish):
         name = starred_name(packet.topic_name)
@@ -87,6 +87,8 @@ def without_names_of(packet: ControlPacket) -> ControlPacket:
         name = starred_name(packet.client_identifier)
         if name != packet.client_identifier:
             packet = replace(packet, client_identifier=name)
+        if packet.user_name and starred_name(packet.user_name) != packet.user_name:
+            packet = replace(packet, user_name=starred_name(packet.user_name))
         will = packet.will
         if will is not None and starred_name(will.will_topic) != will.will_topic:
             packet = replace(packet, will=replace(will, will_topic=starred_name(will.will_topic)))
@@ -98,10 +100,23 @@ def names_hidden(raw: bytes, version: ProtocolVersion) -> Ranges:
     return [
         (span.start + 2 + start, span.start + 2 + end)
         for span in trace(raw, version)
-        if span.field.rpartition(".")[2] in ("client_identifier", "topic_name", "will_topic", "topic_filter")
+        if span.field.rpartition(".")[2]
+        in ("client_identifier", "user_name", "topic_name", "will_topic", "topic_filter")
         or span.field.startswith("topic_filters")
         for start, end in credential_bytes(raw[span.start + 2 : span.end])
     ]
+
+
+def starred_texts(value: Any) -> Any:
+    """Rows of a report with asterisks for the credentials in each of their texts."""
+    if isinstance(value, str):
+        return starred_name(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        changes = {one.name: starred_texts(getattr(value, one.name)) for one in fields(value)}
+        return replace(value, **changes)
+    if isinstance(value, dict):
+        return {starred_texts(key): starred_texts(row) for key, row in value.items()}
+    return type(value)(map(starred_texts, value)) if type(value) in (list, tuple) else value
 
 
 def public_damaged(found: Malformed, hidden: Ranges, version: ProtocolVersion) -> Malformed:

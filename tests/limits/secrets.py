@@ -82,6 +82,16 @@ def table(lines: int) -> bytes:
     return b"password,user\n" + b"a,b\n" * (lines - 1) + b"a,shown"
 
 
+def header(length: int) -> bytes:
+    """A table after a header whose first name has so many characters."""
+    return b"x" * length + b",password\na,hush!"
+
+
+def far_lines(lines: int) -> bytes:
+    """A value so many lines after its name."""
+    return b"- name: password\n" + b"  a: b\n" * (lines - 1) + b"  value: hush!"
+
+
 def ends(*payloads: bytes) -> list[bytes]:
     """The last bytes that are shown of payloads."""
     return [without_tokens(payload)[-5:] for payload in payloads]

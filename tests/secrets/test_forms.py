@@ -195,9 +195,17 @@ def test_every_output_hides_them() -> None:
      b'"token":"' * 110_000, b'token:"' + b"\\" * 1_000_000, b"A" * 39 + (b"_" + b"A" * 39) * 25_000 + b"key",
      b"token:x," * 125_000, b"token " * 166_000, b"a:token " * 125_000, b"password:{" * 100_000,
      b"<password>" * 100_000, b'{"name":"password",' * 50_000, b'{"name":"password","v":{' * 40_000,
-     b"password: a" + b" " * 1_000_000 + b"b", b"password:\n " * 90_000],
+     b"password: a" + b" " * 1_000_000 + b"b", b"password:\n " * 90_000,
+     b"password=a" + b" " * 1_000_000, b"auth:{" * 166_000, b'["auth", [' * 100_000, b"<auth>" * 166_000,
+     b'<user name="password" ' * 45_000, b"auth:\n" + b"- auth:\n" * 125_000, b"pin=" * 250_000,
+     b"<password " + b"v={ " * 250_000 + b">", b"pin=<![CDATA[" * 77_000, b'{"name":"auth","value":{' * 41_000,
+     b'<x ' + b'n="auth" v={ ' * 77_000 + b">", b"://a:a" * 166_000, b"password://" * 90_000, b":pin" * 250_000,
+     b"v=token<" * 125_000],
     ids=["parts", "heads", "words", "spaces", "names", "escapes", "long-parts",
-         "flow", "bare", "beside", "nests", "elements", "objects", "values", "blanks", "blocks"],
+         "flow", "bare", "beside", "nests", "elements", "objects", "values", "blanks", "blocks",
+         "blanks-after", "doubted-flow", "doubted-lists", "doubted-elements", "tags", "doubted-items", "doubted-bare",
+         "keys-in-tag", "doubted-cdata", "doubted-values", "doubted-attributes", "addresses",
+         "prose", "doubted-prose", "open-tags"],
 )  # fmt: skip
 def test_a_megabyte_of_near_matches_takes_no_time(payload: bytes) -> None:
     began = time.process_time()

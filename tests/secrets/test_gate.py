@@ -30,6 +30,7 @@ from tests.cli.made import on, write_capture
 from tests.cli.running import invoke
 from tests.secrets.leaks import Secrets
 
+V5 = ProtocolVersion.V5
 SECRET = "Xyzzy5Plugh7Grault"
 """It looks like no secret: names and places alone say that it is one."""
 NAMED = [("password", SECRET), ("x-api-key", SECRET), ("note", f"token={SECRET}"), ("mqttPass", SECRET)]
@@ -48,7 +49,7 @@ OUTSIDE = {
     "mutate": "sends what was captured",
     "proxy": "reads no capture",
     "redact": "writes captures, in tests/redact",
-    "replay": "sends what was captured",
+    "replay": "sends what was captured; its plan is below",
     "rules": "reads no capture",
     "serve": "sends what was captured",
     "sniff": "reads no capture; its formats are those of inspect and lint",
@@ -65,7 +66,7 @@ def planted(*, in_names: bool = True) -> Iterator[Step]:
     )
     login = Connect(
         protocol_level=5,
-        client_identifier=f"dev?{name}", user_name="ford", password=SECRET.encode(), will=will,
+        client_identifier=f"dev?{name}", user_name=f"ford?token={SECRET}", password=SECRET.encode(), will=will,
         properties=Properties(
             user_property=NAMED, authentication_method="SCRAM", authentication_data=SECRET.encode()
         ),
@@ -73,6 +74,9 @@ def planted(*, in_names: bool = True) -> Iterator[Step]:
     yield client(login)
     yield server(Connack(reason_code=0, properties=Properties(user_property=NAMED, reason_string=f"pwd={SECRET}")))
     yield client(Auth(0x19, Properties(authentication_method="SCRAM", authentication_data=SECRET.encode())))
+    # With the identifier of Authentication Data damaged: a second Authentication Method.
+    data = encode(Auth(0x19, Properties(authentication_method="SCRAM", authentication_data=SECRET.encode())), V5)
+    yield client(data.replace(b"\x16\0", b"\x15\0"))
     yield client(Subscribe(1, Properties(user_property=NAMED), [Subscription(f"a/{name}")]))
     for payload in PAYLOADS:
         yield client(Publish(topic_name="a", payload=payload.encode(), properties=Properties(user_property=NAMED)))
@@ -83,6 +87,10 @@ def planted(*, in_names: bool = True) -> Iterator[Step]:
     yield client(Unsubscribe(2, Properties(user_property=NAMED), ["a"]))
     yield server(Disconnect(0x98, Properties(reason_string=f"see https://u:{SECRET}@h/?sig={SECRET}")))
     yield from on(1, connect, accepted)
+    inside = encode(Connect(client_identifier="dev", user_name="ford", password=SECRET.encode()), V5)
+    for number, header in enumerate((f"password={SECRET}".encode(), inside), 2):
+        header = b"\r\n\r\n\0\r\nQUIT\n\x20\0" + len(header).to_bytes(2, "big") + header
+        yield from on(number, client(header), connect, accepted)
 
 
 @pytest.fixture(scope="module")
@@ -128,6 +136,28 @@ def test_decode_shows_nothing_of_it() -> None:
         done = invoke("decode", "--mqtt-version", "5.0", "--format", form, data.hex())
         assert done.code in (0, 1), done.err
         assert Secrets([SECRET.encode()]).leak(done.out) is None
+
+
+def test_the_plan_of_a_replay_does_not_show_it(capture: Path) -> None:
+    for form in ("text", "jsonl"):
+        done = invoke("replay", capture, "--broker", "mqtt://127.0.0.1:1", "--dry-run", "--format", form)
+        assert b"dev" in done.out, done.err
+        assert Secrets([SECRET.encode()]).leak(done.out + done.err.encode()) is None
+
+
+def test_a_baseline_does_not_name_it_and_is_known_again(capture: Path, tmp_path: Path) -> None:
+    options = ("lint", capture, "--select", "ALL", "--baseline", tmp_path / "known.json")
+    assert invoke(*options, "--update-baseline").code in (0, 1)
+    assert Secrets([SECRET.encode()]).leak((tmp_path / "known.json").read_bytes()) is None
+    assert invoke(*options).code == 0
+
+
+def test_the_report_of_a_lake_does_not_show_it(capture: Path, tmp_path: Path) -> None:
+    assert invoke("pipeline", "ingest", capture, "--lake", tmp_path / "lake").code == 0
+    for form in ("text", "json", "html"):
+        done = invoke("pipeline", "report", "--lake", tmp_path / "lake", "--format", form)
+        assert done.code in (0, 1), done.err
+        assert Secrets([SECRET.encode()]).leak(done.out) is None, form
 
 
 def test_a_lake_does_not_hold_it(tmp_path: Path) -> None:

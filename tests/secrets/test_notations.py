@@ -67,7 +67,7 @@ HIDDEN = [
     '<password type="plain">«hush!»</password>',
     "<ns:password>«hush!»</ns:password>",
     "<password><value>«hush!»</value></password><a>b</a>",
-    "<password><![CDATA[«a<b»]]></password>",
+    "<password><![CDATA[«a<bcd»]]></password>",
     '<user name="bob" password="«hush!»"/>',
     '<property name="password" value="«hush!»"/>',
     '<property value="«hush!»" name="password"/>',
@@ -95,7 +95,102 @@ HIDDEN = [
     f"{{{' ' * 200}password: «hush!»",
     f"{' ' * 100}password: «correct horse»",
     '{"type":"password","wifi_password":"«a b»","value":"«hush!»"}',
+    # the value on another line, or far from its sign
+    '{"password":\n"«hush!»"}',
+    '{"password"\n: "«hush!»"}',
+    '{"passwords":\n  [\n "«hush!»"]}',
+    '{"password" :\t\n\t"«hush!»"}',
+    f'{{"password":{" " * 100}"«hush!»"}}',
+    "a: {password:\n   «hush!», b: 1}",
+    f"password{' ' * 40}= «hush!»",
+    # blocks, tags, anchors and quoted keys of YAML
+    "password: |2-\n  «hush!»\nuser: bob",
+    "password: !!str |\n  «hush!»",
+    "password: &pw\n  «hush!»",
+    "password: &pw «hush!»",
+    "password: # of the hall\n  «hush!»",
+    "passwords: # of the hall\n  - «hush!»",
+    "password: «correct»\n  «horse»\nuser: bob",
+    "- password: «correct»\n  user: bob",
+    '"password": «hush!»\n',
+    "wifi password: «hush!»\n",
+    "- name: password\n  type: str\n  value: «hush!»\n- name: a\n  value: b",
+    "- name: a\n  value: b\n- value: «hush!»\n  type: str\n  name: password",
+    # lines to their ends
+    "password = «true story»",
+    "password = {}«x»",
+    "password = [«a»]«b»",
+    'password = "«a»"«b»\nc = d',
+    "password = «abc #bc»",
+    # children, attributes and CDATA of XML
+    "<property><name>password</name><value>«hush!»</value></property>",
+    "<property>\n<value>«hush!»</value>\n<name>password</name>\n</property>",
+    '<property name="password"><value>«hush!»</value></property>',
+    "<key>password</key><string>«hush!»</string>",
+    '<password value="«hush!»"/><a>b</a>',
+    '<password><plain value="«hush!»"/></password>',
+    "<password>\n <![CDATA[«hush!»]]></password><a>b</a>",
+    "<password><![CDATA[«a»]]><![CDATA[«b»]]></password>",
+    "<token><tokenId>«a»</tokenId>«b»</token><a>b</a>",
+    # headers of tables
+    "größe,password\na,«hush!»",
+    "time [s],password\na,«hush!»",
+    "user*,password*\na,«hush!»",
+    "#,user,password\n1,bob,«hush!»",
+    ",user,password\n1,bob,«hush!»",
+    "# of the hall\nuser,password\nbob,«hush!»",
+    "\nuser,password\nbob,«hush!»",
+    "sep=,\nuser,password\nbob,«hush!»",
+    "user,password\rbob,«hush!»\rann,«b»",
+    'user,password\n"bob","«a"",b»"',
+    'user,password,a\nbob, "«a, b»",c',
+    # forms with brackets, and values with signs
+    "a=1&passwords[]=«hush!»&b=2",
+    "user[password]=«hush!»&b=2",
+    "a=1&password=«null!x»&b=2",
+    "a=1&password=«a<bcd»&b=2",
+    "a=1&password=«a'bc»&b=2",
+    "a=1&password=«a{bc»&b=2",
+    "{password: «1234 xy»}",
+    "{password: «12-x»}",
+    "{password: «123456.x», a: 1}",
+    # commands
+    "tool --token '«a b»' --port 1",
+    "curl -u 'bob:«a b»' http://a",
+    "curl -ubob:«hush!» http://a",
+    "mosquitto_pub -u bob -P«hush!» -t a",
+    "mosquitto_pub -u bob --pw «hush!» -t a",
+    "sshpass -p«hush!» ssh a",
+    '["mosquitto_pub","-u","bob","-P","«hush!»"]',
+    "curl -H 'X-API-Key: «hush!»' http://a",
+    # prose
+    "the password is: '«hush!»'",
+    "password '«a b»' is wrong",
+    "password has been set to «hunter2x»",
+    # names in longer texts
+    '{"name":"password","stringValue":"«hush!»"}',
+    '{"name":"Wi-Fi Password:","value":"«hush!»"}',
+    '{"name":"password ","value":"«hush!»"}',
+    '{"name":"The password","value":"«hush!»"}',
+    '{"op":"replace","path":"/mqtt/password","value":"«hush!»"}',
+    '{"password_":"«hush!»"}',
+    # addresses and terms
+    '{"u":"mqtt:\\/\\/bob:«hush!»@broker"}',
+    "mqtt://bob@x.de:«hush!»@broker",
+    f"mqtt://{'b' * 200}:«{'x' * 600}»@broker",
+    "mqtt://bob:«a://b»@broker",
+    '{shutdown,{bad_password,<<"«hush!»">>}}',
+    '#{password => <<"«hush!»">>}',
+    # numbers that are no counters
+    '{"passwords":«1234»}',
+    '{"max_tokens":«12345678»}',
+    '{"max_tokens":"«1234»"}',
+    '{"pass":«1023»}',
+    '{"pass":"«1»","fail":1}',
     # doubtful names
+    'auth: "pin"\npin: «1234»',
+    '{"auth":{"n":"pin","pin":«1234»}}',
+    "auth=«x-pin: 1234»",
     '{"pin":"«1234»"}',
     '{"pin":«1234»}',
     '{"auth":"«Zq99a8f3»"}',
@@ -116,6 +211,23 @@ SHOWN = [
     "</password>a",
     "<password></password>",
     "a,b\npassword,c",
+    # small numbers and words for no value, without quotes
+    "time,pass,fail\n1,2,3",
+    "sensor,sig,bat\na,-71,3.3",
+    "pass: 12\nfail: 0\n",
+    "password:\n  changed: true\n",
+    '{"name":"token","value":3}',
+    "sig=1.2",
+    "password = null",
+    "<token>12</token>",
+    # counters
+    '{"prompt_tokens":1234,"max_tokens":4096,"total_tokens":1234567}',
+    '{"pass":1023,"fail":12}',
+    # no notations
+    "mqtt -p 8883 -t a",
+    "Hello, this is the password\nof, somebody",
+    "mqtt://broker:1883 a@b",
+    "http://a:80/,b@c",
     "temperature,pin\n21,4",
     "ls -p a",
     "http://host:1883/a@b",
@@ -136,6 +248,10 @@ def marked(text: str, *, told: bool = False) -> str:
 def test_values_of_secrets(text: str) -> None:
     assert marked(text) == text
     assert marked(f"\x00\x7f{text}") == f"\x00\x7f{text}"
+
+
+def test_a_password_may_hold_the_sign_that_ends_it() -> None:
+    assert marked("mqtt://bob:«a@b»@broker") == "mqtt://bob:«a@b»@broker"
 
 
 @pytest.mark.parametrize("text", SHOWN)
@@ -169,6 +285,9 @@ def test_a_text_that_was_cut_shows_nothing_of_the_value(text: str) -> None:
         'token "«a1»": expired',
         "the parameter 'password' is wrong, 'user' too",
         "password 'too short'",
+        "a/pass=1",
+        "a%3Fpassword%3D«hunter2»",
+        '{bad_password,<<"«hush!»">>}',
     ],
 )
 def test_texts_that_are_told_are_prose(text: str) -> None:

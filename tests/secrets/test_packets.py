@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqttscope.mqtt import Malformed, ProtocolVersion, decode
+from mqttscope.mqtt import Auth, Malformed, Properties, ProtocolVersion, decode, encode
+from mqttscope.mqtt.stream import Unparsed
 from mqttscope.mqtt.view import view
 from mqttscope.secrets import packets
 from mqttscope.secrets.forms import joined
+from mqttscope.secrets.values import without_tokens_of
 from tests.each import each
 from tests.mqtt.case import V3_1_1, V5, parse
 
@@ -27,6 +29,26 @@ def shown(text: str, version: ProtocolVersion = V3_1_1, doubt: int = packets.CLE
     return " ".join(
         "**" if any(first <= at < behind for first, behind in hidden) else f"{byte:02x}" for at, byte in enumerate(raw)
     )
+
+
+@pytest.mark.parametrize("held", [b"password=hush!", parse(LOGIN)])
+def test_texts_and_packets_in_a_proxy_header_are_hidden(held: bytes) -> None:
+    raw = b"\r\n\r\n\0\r\nQUIT\n\x20\0\0" + bytes([len(held)]) + held
+    hidden = packets.hidden_in_unparsed(Unparsed("proxy_header", len(raw), raw), V3_1_1)
+
+    shown = packets.covered(raw, hidden)
+    assert shown.endswith(b"*****")
+    assert shown.startswith(raw[:24])
+
+
+def test_a_second_authentication_method_may_be_authentication_data() -> None:
+    raw = encode(Auth(0x18, Properties(authentication_method="SCRAM", authentication_data=b"hush!")), V5)
+    damaged = raw.replace(b"\x16\0", b"\x15\0")
+
+    assert packets.redacted(damaged, V5) == damaged.replace(b"hush!", b"*****")
+    packet = decode(damaged, V5)
+    assert not isinstance(packet, Malformed)
+    assert "hush!" not in repr(without_tokens_of(packet).properties)  # type: ignore[attr-defined]
 
 
 def test_of_a_whole_connect_the_password_alone_is_hidden() -> None:

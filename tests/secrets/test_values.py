@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 
 import pytest
 from hypothesis import given
@@ -24,7 +24,14 @@ from mqttscope.mqtt import (
     encode,
 )
 from mqttscope.secrets.packets import BROKEN, SUSPECT, hidden_in_damaged, hidden_in_packet
-from mqttscope.secrets.values import names_hidden, public, public_damaged, without_names_of, without_tokens_of
+from mqttscope.secrets.values import (
+    names_hidden,
+    public,
+    public_damaged,
+    starred_texts,
+    without_names_of,
+    without_tokens_of,
+)
 from tests.each import each
 from tests.mqtt.case import V3_1_1, V5, Case
 from tests.mqtt.cases import GOOD, MALFORMED, ids
@@ -207,8 +214,9 @@ NAMED = "f/token=Xyzzy-Plugh"
         Unsubscribe(1, None, ["a", NAMED]),
         Connect(client_identifier=NAMED, will=Will("a", b"x")),
         Connect(client_identifier="a", will=Will(NAMED, b"x")),
+        Connect(client_identifier="a", user_name=NAMED),
     ],
-    ids=["publish", "subscribe", "unsubscribe", "client identifier", "will"],
+    ids=["publish", "subscribe", "unsubscribe", "client identifier", "will", "user name"],
 )
 def test_credentials_in_names_are_hidden_in_fields_and_bytes(packet: ControlPacket) -> None:
     found = read(packet)
@@ -229,3 +237,15 @@ def test_names_without_credentials_stay(case: Case) -> None:
     found = decode(case.raw, case.version)
     assert not isinstance(found, Malformed)
     assert without_names_of(found) is found
+
+
+def test_texts_of_rows_show_no_credentials() -> None:
+    @dataclass
+    class Row:
+        topic: str
+        count: int
+
+    assert starred_texts({"rows": [Row("a/token=hush", 1)], NAMED: ("b", None)}) == {
+        "rows": [Row("a/token=****", 1)],
+        "f/token=***********": ("b", None),
+    }

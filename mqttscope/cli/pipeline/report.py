@@ -156,7 +156,9 @@ def _known_rules(codes: list[str]) -> None:
 
 def _rendered(report: FleetReport, given: ReportOptions) -> bytes:
     from mqttscope.cli.output import make_view
+    from mqttscope.secrets.values import starred_texts
 
+    report = starred_texts(report)
     if given.format == "html":
         from mqttscope.report.fleet.html import render as page
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from operator import itemgetter
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from mqttscope.mqtt.wire import counted
 from mqttscope.replay.alterations import Alterations, Causes
@@ -31,6 +31,8 @@ from mqttscope.report.base import View
 from mqttscope.report.jsonl import dumps
 from mqttscope.report.page import Column, Page
 from mqttscope.report.when import duration
+from mqttscope.secrets.credentials import starred, starred_name
+from mqttscope.secrets.values import starred_texts
 
 
 @dataclass(slots=True)
@@ -273,7 +275,7 @@ def write_plan(
     )
     page.line([f"{count:,} {name.upper()}" for name, count in plan.packets.most_common()])
     for warning in plan.warnings:
-        page.paragraph(page.safe(warning), "yellow", indent=2)
+        page.paragraph(page.safe(starred(warning)), "yellow", indent=2)
     if changes:
         page.title("Changed before it is played")
         for sentence in changes:
@@ -282,7 +284,7 @@ def write_plan(
     first = min((script.opened_ns for script in scripts), default=0)
     rows = scripts[:MAX_PLANNED_ROWS]
     page.table(
-        Column("client", [script.name for script in rows], style="cyan"),
+        Column("client", [starred_name(script.name) for script in rows], style="cyan"),
         [
             Column("#", [f"{script.connection.number}" for script in rows]),
             Column("version", [script.version.text for script in rows]),
@@ -322,7 +324,7 @@ def plan_document(
     document: dict[str, Any] = PLAN.view(SimpleNamespace(
         plan=plan, connections=scripts, broker=broker, pace=pace, duration_ns=length_ns, changes=changes
     ))  # fmt: skip
-    return document
+    return cast(dict[str, Any], starred_texts(document))
 
 
 def _ending(script: Script) -> str:
