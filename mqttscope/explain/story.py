@@ -30,6 +30,8 @@ CLOCK_SET_NS = 1_000_000_000
 """A clock that differs by less has not been set back: frames can be out of order."""
 ENDS = frozenset(("reset", "port_reused", "idle", "evicted", "capture_end"))
 """Reasons of bytes that were not read (`mqtt.stream.Unparsed`), if the end of the connection cut their packet."""
+BORNE_NS = 1_000_000_000
+"""A client that sends more so long after a message was not closed because of that."""
 MAX_WAITING = 64
 """Maximum number of messages and subscriptions without an answer whose topics are remembered."""
 MAX_MISREAD_BYTES = 65_536
@@ -158,6 +160,8 @@ class Story:
     """Size of the largest message that the server has acknowledged, and the most levels of a topic."""
     unproven: dict[int, LastPublish] = field(default_factory=dict)
     """The client's messages without an acknowledgment, by packet identifier."""
+    borne_topics: set[str] = field(default_factory=set)
+    """Topics of messages after which the client sent more a second later: the server did not close because of them."""
     accepted: set[str] = field(default_factory=set)
     """Topics of messages that the server has acknowledged without an error on this connection."""
     lived_on: bool = False
@@ -253,6 +257,13 @@ class Story:
         kind = found.packet_type
         text = describe.packet(event)
         moment = Moment(event.timestamp_ns, event.frame, side, text, event.capture)
+        if (
+            side == "client"
+            and self.asked is not None  # the client's last packet is that PUBLISH
+            and moment.timestamp_ns - self.last[side][-1].timestamp_ns >= BORNE_NS
+            and len(self.borne_topics) < MAX_WAITING
+        ):
+            self.borne_topics.add(self.asked.topic)
         self._note(moment)
         if side == "server":
             self.odd = self._oddity(found, moment)

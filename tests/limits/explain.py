@@ -203,6 +203,13 @@ def idle_for(nanoseconds: int) -> list[Segment]:
     return talk(f"for 0..2: @{{n}} opened 3.1.1; {after(nanoseconds)} @{{n}} < fin")
 
 
+def borne_beside(nanoseconds: int) -> str:
+    """Why three connections ended after 20 seconds, while another one bore a silence that was longer by so much."""
+    other = f"@9 opened 3.1.1; @9 > pingreq; {after(20_000_000_000 + nanoseconds)} @9 < pingresp; @9 > disconnect"
+    ends = f"for 0..2: @{{n}} opened 3.1.1; {after(20_000_000_000)} @{{n}} < fin"
+    return next(str(end.cause) for end in explanations(talk(f"{other}; @9 > fin", ends)) if end.connection)
+
+
 def misread(count: int) -> bool:
     """Whether the length that was meant is found for a CONNECT of so many bytes."""
     identifier = b"c" * (count - 14)

@@ -23,6 +23,8 @@ CERTAIN, LIKELY, HYPOTHESIS = Certainty.CERTAIN, Certainty.LIKELY, Certainty.HYP
 CLOCK_ERROR = 50
 """A TCP clock that continues differs by less than this part from what its rate predicts."""
 
+EXACT_SILENCE_NS = SECOND // 5
+"""A silence that is longer by this much than one that ended a connection is longer than a time-out of that length."""
 GOODBYE_NS = SECOND // 10
 """So soon after a DISCONNECT servers close."""
 
@@ -75,7 +77,15 @@ def silence_survived(case: Case) -> bool:
         return False
     open_ns = case.watch.now_ns - case.book.witnesses(case.connection.server, case.watch).quiet_since_ns
     longest = max([known.pause_ns, open_ns, *(other for _, other in known.idle)])
-    return longest * ALIKE > idle * (ALIKE + 1)
+    return longest - idle > min(idle // ALIKE, EXACT_SILENCE_NS)
+
+
+def keep_alive_after_connect(case: Case) -> bool:
+    """The end came 1.5 times the Keep Alive after the CONNECT: the server did not count what came since."""
+    keep_alive, connect = case.connection.keep_alive, case.story.connect
+    if not keep_alive or connect is None:
+        return False
+    return abs(case.ended_ns - connect.timestamp_ns - keep_alive * SECOND * 3 // 2) <= EARLY_NS
 
 
 def has_no_twin(case: Case) -> bool:
@@ -92,9 +102,10 @@ def served_beside_twin(case: Case) -> bool:
 
 
 def was_accepted_before(case: Case) -> bool:
-    """The server acknowledged another message to the topic of the last one, and has refused nothing."""
+    """The server acknowledged, or left alone, another message to the topic of the last one, and refused nothing."""
     asked = case.story.asked
-    return asked is not None and not case.story.refusals and asked.topic in case.story.accepted
+    known = case.story.accepted | case.story.borne_topics
+    return asked is not None and not case.story.refusals and asked.topic in known
 
 
 def has_pingresp(case: Case) -> bool:
@@ -231,7 +242,17 @@ DECLARATIONS: dict[Cause, Declaration] = {
     ),
     Cause.SERVER_DISCONNECT: OF_CONNACK,
     Cause.TLS_FAILURE: Declaration(CERTAIN),
-    Cause.IDLE_TIMEOUT: Declaration(LIKELY, "server", (is_open, has_disconnect, keep_alive_due, silence_survived)),
+    Cause.IDLE_TIMEOUT: Declaration(
+        LIKELY,
+        "server",
+        (
+            is_open,
+            has_disconnect,
+            keep_alive_due,
+            keep_alive_after_connect,
+            silence_survived,
+        ),
+    ),
     Cause.NO_PING_RESPONSE: Declaration(LIKELY, "client", (*SILENT, has_pingresp, lacks_server_bytes)),
     Cause.HALF_OPEN: Declaration(LIKELY, "", (has_disconnect, path_worked)),
     Cause.DEVICE_RESTART: Declaration(LIKELY, "", (has_disconnect, clock_runs_on)),

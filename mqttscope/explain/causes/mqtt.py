@@ -24,6 +24,8 @@ from mqttscope.explain.causes.case import (
 from mqttscope.explain.model import Broken, Candidate, Cause, Certainty, Evidence
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 
+LARGE = 16_384
+"""Bytes of a packet that may be over a limit although it is hardly larger than one before."""
 LEAST_LIMIT = 1_024
 """Bytes of a packet; brokers with a lower limit are rare."""
 MOSQUITTO_LEVELS = 201
@@ -142,9 +144,13 @@ def violation(case: Case) -> Iterator[Candidate]:
         f"{MEANING[case.by].capitalize()} closed {case.apart(first.timestamp_ns)}after {MEANING[blamed]} had broken the"
         f" protocol: {first.message}."
     )
+    weight = 85 if certainty is Certainty.LIKELY else 45
+    if certainty is Certainty.LIKELY and story.connack is None and story.connect is not None:
+        # What was wrong with the CONNECT itself says more than that it had no answer.
+        weight += 5 * (first.frame == story.connect.frame)
     yield candidate(
         cause, certainty, headline, reasons, doubts, found[:3],
-        advice=advice_of(first), weight=85 if certainty is Certainty.LIKELY else 45, reason_code=code,
+        advice=advice_of(first), weight=weight, reason_code=code,
     )  # fmt: skip
 
 
@@ -254,6 +260,14 @@ def _too_large(case: Case, about: list[Evidence | None]) -> Iterator[Candidate]:
     """A PUBLISH much larger than all before it; hardly a broker refuses less than `LEAST_LIMIT`."""
     story, limit = case.story, case.connection.server_side.maximum_packet_size
     if story.latest <= 4 * max(story.largest, 64):
+        if story.latest > max(story.largest, LARGE) and story.latest > case.book.of(case.connection.server).borne_bytes:
+            yield candidate(
+                Cause.PACKET_TOO_LARGE, Certainty.HYPOTHESIS,
+                f"The broker closed on a PUBLISH of {story.latest:,} bytes, the largest of this client: it may be over"
+                " the broker's limit.",
+                [*about, Evidence(f"the broker took {story.largest:,} bytes on this connection before")],
+                [Evidence(_unsaid(case))], weight=61,
+            )  # fmt: skip
         return
     size = f"it has {story.latest:,} bytes; the largest one before it had {story.largest:,}"
     if "client" in story.cut:

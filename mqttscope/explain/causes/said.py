@@ -26,6 +26,12 @@ SUCCESS = 0x00
 WITH_WILL = 0x04
 
 
+_OF_THE_CLIENT = (
+    "Look which Maximum Packet Size the CONNECT of the client announced: the broker must not send what exceeds it.",
+    "If the client should take such messages, raise its Maximum Packet Size and its buffers.",
+)
+
+
 def normal(case: Case) -> Iterator[Candidate]:
     """The client sent DISCONNECT."""
     said = case.story.disconnects.get("client")
@@ -51,6 +57,7 @@ def normal(case: Case) -> Iterator[Candidate]:
         cause, Certainty.CERTAIN, f"The client ended the connection with {text}: {meaning}.",
         [*case.last_packet("server"), sent, case.closing()],
         broken=_of_code(case, "server", said.code), weight=100, reason_code=said.code, stated_by="DISCONNECT",
+        advice=_OF_THE_CLIENT if said.code == 0x95 else (), usual=said.code != 0x95,
     )  # fmt: skip
 
 

@@ -192,6 +192,34 @@ def test_the_cause_of_ends_together(between: str, after: str, asks: str, cause: 
     assert [one.cause for one in ended_together(between, after, asks)[:3]] == [cause] * 3
 
 
+@each(
+    "before, size, first",
+    [
+        ('publish a "x"*16000', 16_400, Cause.PACKET_TOO_LARGE),
+        ('publish a "x"*16000', 16_300, Cause.SERVER_CLOSED),
+        ('publish a "x"*20000', 19_000, Cause.SERVER_CLOSED),
+    ],
+)
+def test_the_largest_message_may_be_too_large_and_its_topic_was_borne(before: str, size: int, first: Cause) -> None:
+    one = ending(f'opened 3.1.1; > {before}; +2 > publish a 1; +2 > publish a "x"*{size}; < fin')
+
+    assert one.cause is first
+    assert Cause.NOT_AUTHORIZED not in causes(one)
+
+
+@each("waits, is_candidate", [(0.9, True), (1.1, False)])
+def test_a_topic_after_which_the_client_sent_more_was_not_refused(waits: float, is_candidate: bool) -> None:
+    one = ending(f"opened 3.1.1; > publish a 1; +{waits} > publish a 2; < fin")
+
+    assert (Cause.NOT_AUTHORIZED in causes(one)) is is_candidate
+
+
+def test_a_fault_of_the_connect_says_more_than_that_it_had_no_answer() -> None:
+    one = explained(*steps_of('> connect 3.1.1 password="x"; < fin'))[0]
+
+    assert (one.cause, one.first.broken[0].rule) == (Cause.PROTOCOL_VIOLATION, "CON105")
+
+
 def test_a_proven_violation_leaves_no_room_for_a_guess_about_rights() -> None:
     assert causes(ending("opened 3.1.1; > raw 36 05 00 01 61 00 01; < fin")) == [Cause.PROTOCOL_VIOLATION]
 

@@ -118,3 +118,10 @@ def test_a_client_that_says_goodbye_after_a_refusal_was_refused() -> None:
     one = ending("> connect; < connack code=0x87; > disconnect; > fin")
 
     assert one.cause is Cause.NOT_AUTHORIZED
+
+
+def test_a_client_that_got_too_large_a_packet_is_not_told_to_send_smaller_ones() -> None:
+    one = ending("opened maximum_packet_size=100; < publish a 1; > disconnect code=0x95; > fin")
+
+    assert one.cause is Cause.PACKET_TOO_LARGE
+    assert "the broker must not send what exceeds it" in one.first.advice[0]

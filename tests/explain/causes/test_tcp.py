@@ -457,3 +457,22 @@ def test_bytes_that_the_capture_lacks_are_no_silence(lost: int) -> None:
     (one,) = of_segments(talk.tape.segments)
 
     assert (one.cause is Cause.NO_MQTT) is (lost == 0)
+
+
+@pytest.mark.parametrize(
+    ("acknowledges", "said"), [(True, "its TCP was alive"), (False, "the device had lost the connection")]
+)
+def test_a_reset_after_the_end_was_acknowledged_is_one_of_the_program(acknowledges: bool, said: str) -> None:
+    talk = Talk().handshake()
+    talk.client(replace(connect(), keep_alive=10))
+    talk.server(CONNACK)
+    talk.ack("client")
+    talk.tape.wait(15)
+    talk.fin("server")
+    if acknowledges:
+        talk.ack("client")
+        talk.tape.wait(40)
+    talk.reset("client")
+    one = of_segments(talk.tape.segments)[0]
+
+    assert (one.cause, said in one.first.headline) == (Cause.KEEP_ALIVE, True)

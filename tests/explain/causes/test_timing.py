@@ -95,6 +95,16 @@ def test_the_same_silence_before_several_ends(lines: list[str], is_idle: bool) -
     assert (Cause.IDLE_TIMEOUT in [each_one.cause for end in found for each_one in end.candidates]) is is_idle
 
 
+@each("waits, is_idle", [((60, 60, 59.8), False), ((50, 50, 50), True)])
+def test_an_end_that_is_due_from_the_connect_is_no_idle_time_out(waits: tuple[float, ...], is_idle: bool) -> None:
+    """A server closes 1.5 times the Keep Alive after the CONNECT although pings came, and bore longer silences."""
+    pings = "; ".join(f"+{seconds} @{{n}} > pingreq; @{{n}} < pingresp" for seconds in waits[:-1])
+    lines = f"for 0..2: @{{n}} opened 3.1.1 keep_alive=120; {pings}; +{waits[-1]} @{{n}} < fin"
+    causes = {end.cause for end in explained(*steps_of(lines))}
+
+    assert (Cause.IDLE_TIMEOUT in causes) is is_idle
+
+
 def test_bytes_of_a_packet_that_never_was_complete_are_not_silence() -> None:
     pieces = "; ".join(f"+{seconds} > raw {'62' * 50}" for seconds in (4, 4, 4, 3))
     one = ending("opened 3.1.1 keep_alive=10", f"+1 > raw 30ff7f0003612f62; {pieces}; +0.5 < fin")
