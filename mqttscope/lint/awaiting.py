@@ -122,7 +122,7 @@ class AwaitingRule(Rule):
 
         The same publisher's messages of the topic have reached this client before, so that both may do what they do;
         the client reads what it gets; and the server has not had as many messages in flight to it as it may have had
-        to stop at.  ``None``: the client may simply not be allowed to read the topic.  ``overtaken``: a later message
+        to stop at, nor still has one.  ``None``: the client may simply not be allowed to read the topic.  ``overtaken``: a later message
         was sent to the client, which shows that the server was not waiting for it.
         """
         sent, history = one.sent, at.history
@@ -133,7 +133,8 @@ class AwaitingRule(Rule):
             or (last_ns is not None and last_ns > one.since_ns)
             or (history.client.segment_ns > one.since_ns and history.client.acknowledged >= history.server.position)
         )
-        free = at.server.in_flight_peak < self.window(at)
+        # Some brokers wait for each acknowledgment before they send the next message.
+        free = at.server.in_flight_peak < self.window(at) and (overtaken or not at.server.in_flight)
         if (sent.publisher, at.client_name) in known.routes:
             if is_read and free and not at.is_apart(sent.capture):
                 return {}

@@ -87,3 +87,10 @@ def test_what_a_client_lacks_counts_over_all_topics() -> None:
         return len(run(*subscriber(V5, *topics), *opened(), client(Pingreq(), after=2), *said, *LATER))
 
     assert [lacking("a"), lacking("b"), lacking("a", "b")] == [40, 40, 0]
+
+
+def test_a_server_may_wait_for_an_acknowledgment_before_it_sends_the_next_message() -> None:
+    reads = (*publishes(message(b"lost")), *on(1, client(Pingreq(), after=5)), *LATER)
+    told = [run(*BOTH, *before, *reads)[-1].message for before in (FIRST[:-1], FIRST)]
+
+    assert ["heuristic" in text for text in told] == [True, False]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,7 +20,8 @@ from mqttscope.mqtt.packets import Pingreq
 from mqttscope.net.websocket import TEXT
 from mqttscope.session.connection import Connection
 from tests.each import each
-from tests.lint.lint_help import talked
+from tests.explain.causes.test_listener import UPGRADE
+from tests.lint.lint_help import linted, steps_of, talked
 
 V3_1, V3_1_1, V5 = ProtocolVersion
 
@@ -175,3 +177,11 @@ def test_json_that_python_does_not_read_is_no_mismatch() -> None:
         assert _mismatch("application/json", payload) == "", payload[:10]
     for payload in (b"[", b"21.5;22", b"\xff"):
         assert _mismatch("application/json", payload) == "does not parse as JSON"
+
+
+@pytest.mark.parametrize(("status", "codes"), [("101 Switching", {"WSK203"}), ("404 Not Found", set())])
+def test_an_upgrade_that_is_refused_selects_no_subprotocol(status: str, codes: set[str]) -> None:
+    answer = f"HTTP/1.1 {status}\\r\\nUpgrade: websocket\\r\\nConnection: Upgrade\\r\\nContent-Length: 0\\r\\n\\r\\n"
+    found = linted(*steps_of(f'{UPGRADE}; silent < raw "{answer}"; > fin'), codes=("WSK203",))
+
+    assert {one.rule for one in found} == codes

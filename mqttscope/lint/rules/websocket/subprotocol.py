@@ -7,6 +7,9 @@ from mqttscope.net.http_upgrade import OLD_SUBPROTOCOL, SUBPROTOCOL
 from mqttscope.secrets.addresses import public_details
 from mqttscope.session.connection import Connection
 
+SWITCHES = 101
+"""Status of an answer that takes the upgrade."""
+
 
 class SubprotocolRule(Rule):
     """The subprotocol, judged at the first CONNECT or at an end without any."""
@@ -116,6 +119,8 @@ class WebsocketSubprotocolWrong(SubprotocolRule):
         details = connection.websocket or {}
         if "subprotocol" not in details or problem(connection, "response_not_seen") is not None:
             return None
+        if details.get("status", SWITCHES) != SWITCHES:
+            return None  # an upgrade that is refused selects nothing
         selected = details["subprotocol"]
         if selected == SUBPROTOCOL or connection.transport != "websocket":
             return None
