@@ -106,6 +106,8 @@ class MessageWatch:
         """Clients by what their filters are compared with; some may have subscribed to something else since."""
         self._index = FilterIndex()
         """The same filters, found by the topics that they match."""
+        self.used_shares: set[tuple[str, str]] = set()
+        """Servers and the filters of shares through which they sent messages."""
         self.uncompared = 0
         """Topics beyond `MAX_COMPARED`."""
         self._deliveries = Deliveries(self)
@@ -265,7 +267,7 @@ class MessageWatch:
             if len(known.filters) >= MAX_FILTERS and row.topic_filter not in known.filters:
                 self.forgotten += 1
                 continue
-            share = parse_shared(row.topic_filter) if event.connection.version == ProtocolVersion.V5 else None
+            share = parse_shared(row.topic_filter)
             plain = row.topic_filter if share is None else share[1]
             if plain not in self.filters:
                 if len(self.filters) >= MAX_DISTINCT:
@@ -280,6 +282,7 @@ class MessageWatch:
                 row.topic_filter, plain, row.topic_filter if share is not None else "", row.maximum_qos,
                 bool(row.no_local), identifier, event.timestamp_ns, event.frame, event.capture, event.connection.number,
                 event.timestamp_ns, former.granted_ns if former is not None and lasts else None,
+                is_presumed=share is not None and event.connection.version != ProtocolVersion.V5,
             )  # fmt: skip
             if former is not None and lasts and former.granted_ns is not None and (former.code or 0) < FAILURE:
                 wanted.begun = former.begun or former
@@ -319,7 +322,7 @@ class MessageWatch:
             len(found.raw) + found.missing, zlib.crc32(found.payload),
             None if block is None else block.message_expiry_interval, event.frame, event.timestamp_ns, event.capture,
             key, connection, event.stream_offset + len(found.raw) + found.missing, is_whole=not found.missing,
-            is_again=bool(found.dup),
+            is_removal=bool(found.retain) and not found.payload and not found.missing, is_again=bool(found.dup),
         )  # fmt: skip
         if len(self.published) >= MAX_MESSAGES:
             self._make_room()
@@ -399,6 +402,7 @@ class MessageWatch:
             self._got(one, key, share, event, found)
             if share:
                 one.shares.add(share)
+                self.used_shares.add((key[0], share))
             if one.is_complete:
                 self._complete[number] = None
                 self._unwanted.pop(number, None)
@@ -456,20 +460,23 @@ class MessageWatch:
             return
         got = copies[share] = Got(
             event.timestamp_ns, event.frame, event.capture, event.connection.number, event.connection,
-            event.stream_offset + len(found.raw) + found.missing,
+            event.stream_offset + len(found.raw) + found.missing, needs_answer=bool(found.qos),
         )  # fmt: skip
         if found.packet_identifier is not None:
-            _room(self._unanswered)
+            if len(self._unanswered) >= MAX_PENDING:
+                self._unanswered.popitem(last=False)[1].needs_answer = False  # its answer is not looked for
             self._unanswered[event.connection.number, found.packet_identifier] = got
 
     def _fill(self, event: PacketEvent) -> None:
         """A message of QoS 1 or 2 to a client, which may use its Receive Maximum up."""
-        connection = event.connection
-        if connection.server_side.in_flight + 1 >= connection.client_side.receive_maximum:
-            known = self._client(connection)
-            if not known.full or known.full[-1][1] != NEVER:
-                known.full.append((event.timestamp_ns, NEVER))
-                del known.full[:-MAX_FILTERS]
+        connection, sender = event.connection, event.connection.server_side
+        known = self._client(connection)
+        is_new = getattr(event.packet, "packet_identifier", None) not in sender.exchanges
+        known.most_in_flight = max(known.most_in_flight, sender.in_flight + is_new)
+        is_full = sender.in_flight + 1 >= connection.client_side.receive_maximum
+        if is_full and (not known.full or known.full[-1][1] != NEVER):
+            known.full.append((event.timestamp_ns, NEVER))
+            del known.full[:-MAX_FILTERS]
 
     def _answered(self, event: PacketEvent) -> None:
         """An answer of a client to a message."""
