@@ -95,7 +95,11 @@ class Deliveries:
         if not got.arrived:
             fate, said = Fate.NOT_ACKNOWLEDGED, f"was sent it {after} later, and nothing acknowledged it"
             advice = ("Look at the link of the client at that time: signal, power, NAT.",)
-        elif got.is_abandoned and (not one.is_with_share(share) if share else got.is_silent):
+        elif (
+            got.is_abandoned
+            and client.garbled_ns < got.timestamp_ns
+            and (not one.is_with_share(share) if share else got.is_silent)
+        ):
             fate = Fate.NOT_ACKNOWLEDGED
             said = f"was sent it {after} later, and did not acknowledge it before its connection and its session ended"
             if share and self._watch.now_ns >= got.reader.closed_ns + SECOND:
@@ -242,7 +246,7 @@ class Deliveries:
         if end_ns <= one.timestamp_ns and self._watch.now_ns < one.timestamp_ns + SECOND:
             return made(Fate.NOT_CAPTURED, self._ends_after(one.timestamp_ns, "the message"))
         window = held.window(one.timestamp_ns, min(self._watch.now_ns, end_ns or NEVER), client.most_in_flight)
-        if window and min(one.qos, wanted.qos):
+        if window and min(one.qos, wanted.qos) and client.garbled_ns == -NEVER:
             # What came to this topic before is no longer forbidden by access rules.
             came = any(other.topic == one.topic and key in other.got for other in self._watch.published.values())
             advice = "Acknowledge each message in the client, or raise the limit of the broker."

@@ -168,6 +168,8 @@ class Subscriber:
     """Its later connections: time, frame, session present, number."""
     gap_ns: int = -NEVER
     """Time of the last gap in what the server sent it."""
+    garbled_ns: int = -NEVER
+    """Time of the last bytes from the client that are not a packet: they may be an acknowledgement."""
     full: list[tuple[int, int]] = field(default_factory=list)
     """From when to when its Receive Maximum was used up, `NEVER` for the end of what lasts."""
 

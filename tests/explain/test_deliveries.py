@@ -169,6 +169,7 @@ OTHER_TOPIC = "< publish plant/8 x qos=1 id=8; > ack"
         ((*HOLDS, QOS_0, ALIVE), "not_sent", "*", False),
         ((*HOLDS, "lost > puback 1", sent(2, False), ALIVE), "not_sent", "*", False),
         ((*HOLDS[:-1], sent(2, False), "+2 < pingresp"), "not_sent", "*", False),
+        ((*HOLDS, sent(2, False), ALIVE, "> raw 4000"), "not_sent", "*", False),
     ],
 )
 def test_a_client_that_leaves_messages_unacknowledged_may_be_sent_no_more(
@@ -216,6 +217,7 @@ SECOND_MEMBER = "@2 " + MEMBER.replace("reader", "second").replace("> ", "@2 > "
         ((READER, WRITER, sent(1, True), "+0.2 > reset", LATER), "reader delivered", "received it *"),
         ((READER, WRITER, sent(1, False), TAKES, "> ack", ALIVE, "> reset", LATER), "reader delivered", "*"),
         ((READER, WRITER, sent(1, False), TAKES, "> ack", LATER), "reader delivered", "*"),
+        ((READER, WRITER, sent(1, False), TAKES, "> raw 4000", "> reset", LATER), "reader delivered", "*"),
         ((READER, WRITER, QOS_0, "< publish plant/7/alarm m2; > ack; > reset", LATER), "reader delivered", "*"),
         ((READER, WRITER, sent(1, False), TAKES, "lost > puback 1", "> reset", LATER), "reader delivered", "*"),
         (
