@@ -23,6 +23,7 @@ from mqttscope.explain.fates import (
     suspects,
 )
 from mqttscope.mqtt.topics import matches
+from mqttscope.session.matching import FAILURE
 
 MAX_COMPARED = 500_000
 """Maximum number of comparisons of topics with filters that do not match them."""
@@ -51,6 +52,8 @@ class Watched(Protocol):
     filters: dict[str, dict[tuple[str, str], None]]
     """Clients by what their filters are compared with."""
     now_ns: int
+    used_shares: set[tuple[str, str]]
+    """Servers and the filters of shares through which they sent messages."""
     compared: int
     """Comparisons of topics with filters so far."""
     uncompared: int
@@ -71,7 +74,9 @@ class Deliveries:
         Copies that have the same fate are one, and copies that it need not have had are left out beside others.
         """
         copies = one.got.get(key, {})
-        fates: list[tuple[Delivery, Held | None]] = [(_received(one, client, got), None) for got in copies.values()]
+        fates: list[tuple[Delivery, Held | None]] = [
+            (self._received(one, client, share, got), None) for share, got in copies.items()
+        ]
         known = [held for held in one.held.get(key, ()) if held.best(one, key).since_ns <= one.timestamp_ns]
         if not fates and not known:
             nearest = self._without(one, client)
@@ -79,9 +84,33 @@ class Deliveries:
         due = [held for held in known if held.best(one, key).applies(one, key)]
         missing = [held for held in due or known if held.share not in copies]
         fates += [(self._missing(one, key, client, held), held) for held in missing if due or not copies]
-        concerned = [pair for pair in fates if pair[0].fate is not Fate.NOT_CONCERNED]
+        concerned = [pair for pair in fates if pair[0].fate not in (Fate.NOT_CONCERNED, Fate.NO_SUBSCRIPTION)]
         by_text = {(pair[0].fate, pair[0].said if pair[1] else ""): pair for pair in reversed(concerned or fates[:1])}
         return list(reversed(by_text.values()))
+
+    def _received(self, one: Published, client: Subscriber, share: str, got: Got) -> Delivery:
+        """The fate of a copy that the broker sent."""
+        after = describe.span(got.timestamp_ns - one.timestamp_ns)
+        fate, said, advice = Fate.DELIVERED, f"received it {after} later", tuple[str, ...]()
+        if not got.arrived:
+            fate, said = Fate.NOT_ACKNOWLEDGED, f"was sent it {after} later, and nothing acknowledged it"
+            advice = ("Look at the link of the client at that time: signal, power, NAT.",)
+        elif (
+            got.is_abandoned
+            and client.garbled_ns < got.timestamp_ns
+            and (not one.is_with_share(share) if share else got.is_silent)
+        ):
+            fate = Fate.NOT_ACKNOWLEDGED
+            said = f"was sent it {after} later, and did not acknowledge it before its connection and its session ended"
+            if share and self._watch.now_ns >= got.reader.closed_ns + SECOND:
+                said += (
+                    "; no other captured member of the share got it, to which a server should send it then (5.0 4.8.2)"
+                )
+                advice = ("Look whether the broker sends what a member leaves unacknowledged to another one.",)
+            elif not share:
+                said += ": TCP may have brought it, and the broker cannot send it again"
+                advice = ("Let the client keep its session (Session Expiry Interval, or Clean Session 0).",)
+        return Delivery(client.name, got.connection, fate, said, got.frame, got.timestamp_ns, got.capture, advice)
 
     def _missing(self, one: Published, key: tuple[str, str], client: Subscriber, held: Held) -> Delivery:
         """The fate of a copy that the client needed and did not get."""
@@ -93,6 +122,13 @@ class Deliveries:
         ) -> Delivery:
             return Delivery(client.name, number, fate, said, frame, now, wanted.capture, advice)
 
+        is_refused = wanted.code is not None and wanted.code >= FAILURE
+        if wanted.is_presumed and not is_refused and (one.server, wanted.share) not in self._watch.used_shares:
+            return made(
+                Fate.NO_SUBSCRIPTION, f"has {name}, through which the broker sent nothing: before MQTT 5.0 a broker may"
+                " take that for an ordinary filter, which the topic does not match",
+                "Look whether the broker has Shared Subscriptions for MQTT 3.1.1.",
+            )  # fmt: skip
         if wanted.ended_ns is not None and wanted.ended_ns <= one.timestamp_ns:
             ago = describe.span(one.timestamp_ns - wanted.ended_ns)
             if wanted.with_session:
@@ -105,10 +141,10 @@ class Deliveries:
                 Fate.UNSUBSCRIBED, f"had ended its subscription to {name} {ago} before", frame=wanted.ended_frame,
                 now=wanted.ended_ns,
             )  # fmt: skip
-        if wanted.code is not None and wanted.code >= 0x80:
+        if is_refused:
             return made(
                 Fate.SUBSCRIPTION_REFUSED,
-                f"the broker refused its subscription to {name} ({describe.code(wanted.code)})",
+                f"the broker refused its subscription to {name} ({describe.code(wanted.code or 0)})",
                 "Allow the subscription in the broker's access rules, and let the client read the codes of a SUBACK.",
             )
         if one.code is not None and one.code >= 0x80:
@@ -119,7 +155,8 @@ class Deliveries:
         if wanted.no_local and key == one.key:
             return made(Fate.NOT_CONCERNED, f"published it itself, and its subscription to {name} has No Local")
         if held.share in one.shares:
-            return made(Fate.NOT_CONCERNED, f"another member of the share got it ({name})")
+            got = "got it" if one.is_with_share(held.share) else "was sent it"
+            return made(Fate.NOT_CONCERNED, f"another member of the share {got} ({name})")
         if (
             one.qos == EXACTLY_ONCE
             and not one.released
@@ -208,6 +245,12 @@ class Deliveries:
         until = f"before its connection ended {after} later" if end_ns > one.timestamp_ns else "in this capture"
         if end_ns <= one.timestamp_ns and self._watch.now_ns < one.timestamp_ns + SECOND:
             return made(Fate.NOT_CAPTURED, self._ends_after(one.timestamp_ns, "the message"))
+        window = held.window(one.timestamp_ns, min(self._watch.now_ns, end_ns or NEVER), client.most_in_flight)
+        if window and min(one.qos, wanted.qos) and client.garbled_ns == -NEVER:
+            # What came to this topic before is no longer forbidden by access rules.
+            came = any(other.topic == one.topic and key in other.got for other in self._watch.published.values())
+            advice = "Acknowledge each message in the client, or raise the limit of the broker."
+            return made(Fate.STALLED, window, advice, *(() if came else suspects(one)))
         return made(
             Fate.NOT_SENT,
             f"should have got it: it is subscribed to {name}, and the broker did not send it {until}",
@@ -306,11 +349,15 @@ _KEEP, **place,
                 after = describe.span(wanted.since_ns - one.timestamp_ns)
                 early = wanted.asked_ns <= one.timestamp_ns
                 when = f", and its connection was accepted {after} later" if early else f" {after} later"
+                said = f"subscribed to {describe.name(wanted.topic_filter)}{when}"
+                if one.is_removal:
+                    said += (
+                        "; with RETAIN and an empty payload the message removes the retained one of its topic, so that"
+                        " later subscribers rightly get none (3.3.1.3)"
+                    )
                 return Delivery(
-                    client.name, client.number, Fate.SUBSCRIBED_LATER,
-                    f"subscribed to {describe.name(wanted.topic_filter)}{when}", wanted.frame, wanted.asked_ns,
-                    wanted.capture,
-                    (
+                    client.name, client.number, Fate.SUBSCRIBED_LATER, said, wanted.frame, wanted.asked_ns,
+                    wanted.capture, () if one.is_removal else (
                         "It was published with RETAIN: look whether the broker keeps retained messages.",
                     ) if one.retain else (
                         "Subscribe before publishing, or publish with RETAIN what later subscribers need.",
@@ -347,16 +394,6 @@ _KEEP, **place,
     def _ends_after(self, moment_ns: int, moment: str) -> str:
         after = describe.span(self._watch.now_ns - moment_ns)
         return f"the capture ends {after} after {moment}: the message may have come later"
-
-
-def _received(one: Published, client: Subscriber, got: Got) -> Delivery:
-    """The fate of a copy that the broker sent."""
-    after = describe.span(got.timestamp_ns - one.timestamp_ns)
-    fate, said, advice = Fate.DELIVERED, f"received it {after} later", tuple[str, ...]()
-    if not got.arrived:
-        fate, said = Fate.NOT_ACKNOWLEDGED, f"was sent it {after} later, and nothing acknowledged it"
-        advice = ("Look at the link of the client at that time: signal, power, NAT.",)
-    return Delivery(client.name, got.connection, fate, said, got.frame, got.timestamp_ns, got.capture, advice)
 
 
 def likeness(topic: str, plain: str) -> tuple[float, str] | None:

@@ -119,6 +119,8 @@ class Wanted:
     """The first of those that it replaced without an end."""
     before: Wanted | None = None
     """The client's earlier subscription to the same, which had ended or was not granted."""
+    is_presumed: bool = False
+    """Whether its version of MQTT has no Shared Subscriptions, and its filter has the form of one."""
 
     def applies(self, message: Published, key: tuple[str, str]) -> bool:
         """Whether the client, with this key, had the subscription for a message when that was published."""
@@ -166,8 +168,13 @@ class Subscriber:
     """Its later connections: time, frame, session present, number."""
     gap_ns: int = -NEVER
     """Time of the last gap in what the server sent it."""
+    garbled_ns: int = -NEVER
+    """Time of the last bytes from the client that are not a packet: they may be an acknowledgement."""
     full: list[tuple[int, int]] = field(default_factory=list)
     """From when to when its Receive Maximum was used up, `NEVER` for the end of what lasts."""
+
+    most_in_flight: int = 0
+    """How many messages the broker had in flight to it at a time, over all its connections."""
 
     def has_room(self, now_ns: int) -> None:
         """Note that its Receive Maximum is not used up any more."""
@@ -192,6 +199,8 @@ class Got:
     """Offset of its last byte and one in what the broker sent."""
     is_answered: bool = False
     """Whether the client answered it with PUBACK or PUBREC."""
+    needs_answer: bool = False
+    """Whether it came with QoS 1 or 2."""
     copies: int = 1
     """How many copies came: a broker may send one for each overlapping subscription (5.0 and 3.1.1, 3.3.4/3.3.5)."""
 
@@ -206,6 +215,24 @@ class Got:
         if reader.closed_how not in ("fin", "reset") and not (own and own["retransmitted_segments"]):
             return True  # the acknowledgment may come after the capture
         return self.end <= reader.server_side.stream_offset - reader.server_unacknowledged
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the client sent nothing after it on this connection."""
+        return (self.reader.client_side.last_timestamp_ns or 0) < self.timestamp_ns
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether the session of the client ended with its connection and without PUBACK or PUBREC."""
+        reader = self.reader
+        return (
+            self.needs_answer
+            and not self.is_answered
+            and reader.closed_how not in ("", "capture_end")
+            and reader.keeps_session is False
+            and not reader.one_sided
+            and not reader.client_side.gapped
+        )
 
 
 @dataclass(slots=True)
@@ -261,6 +288,31 @@ class Held:
         own = tcp.get("client_to_server") if isinstance(tcp, dict) else None
         return "had not read what came before: its TCP window was closed" if own and own["zero_windows"] else ""
 
+    def window(self, since_ns: int, until_ns: int, most: int) -> str:
+        """What shows that the broker's own limit of unacknowledged messages may be reached; empty if nothing does.
+
+        The client never acknowledges the messages that the broker sent before a time, in nanoseconds, and had a
+        second for that before another time.  A broker that ever had more messages in flight (``most``) has a larger
+        limit.
+        """
+        reader = self.reader
+        if reader is None or reader.server_unacknowledged or reader.client_side.gapped:
+            return ""
+        waiting = [
+            exchange
+            for exchange in reader.server_side.exchanges.values()
+            if exchange.kind == "publish" and exchange.timestamp_ns <= since_ns
+        ]
+        if not waiting or most > len(waiting):
+            return ""
+        first = min(waiting, key=lambda exchange: exchange.timestamp_ns)
+        if until_ns - first.timestamp_ns < SECOND:
+            return ""
+        return (
+            f"has left {counted(len(waiting), 'message')} of the broker unacknowledged since frame {first.frame};"
+            " many brokers send no more of QoS 1 and 2 then (mosquitto: max_inflight_messages, 20)"
+        )
+
 
 @dataclass(slots=True)
 class Published:
@@ -286,6 +338,8 @@ class Published:
     """Offset of its last byte and one in what the publisher sent."""
     is_whole: bool = True
     """Whether the capture has all of its bytes."""
+    is_removal: bool = False
+    """Whether it removes the retained message of its topic: RETAIN and an empty payload (3.3.1.3)."""
     is_again: bool = False
     """Whether it has DUP, and its first sending is not in the capture."""
     code: int | None = None
@@ -301,6 +355,10 @@ class Published:
     """Its deliveries, by client and share; for none: by the empty text."""
     shares: set[str] = field(default_factory=set)
     """Filters of the Shared Subscriptions that have got their copy."""
+
+    def is_with_share(self, share: str) -> bool:
+        """Whether a member of a share got its copy, and had not left it unacknowledged when its session ended."""
+        return any(share in copies and not copies[share].is_abandoned for copies in self.got.values())
 
     @property
     def latest_ns(self) -> int:

@@ -47,9 +47,9 @@ MAX_FILTERS = 1_000
 MAX_SHOWN = 20
 """Maximum number of messages that did not arrive everywhere and are reported one by one."""
 MAX_TOLD = 20
-"""Maximum number of clients of a message that are reported one by one."""
+"""Maximum number of clients of a message that are reported one by one, and of connections with one will."""
 MAX_PENDING = 10_000
-"""Maximum number of messages whose acknowledgement is looked for."""
+"""Maximum number of messages whose acknowledgement is looked for, and of different wills."""
 MAX_DISTINCT = 100_000
 """Maximum number of different filters of all clients that are remembered, and of subscriptions before the last ones."""
 MAX_HELD = 200_000
@@ -100,12 +100,18 @@ class MessageWatch:
         """The first CONNECT packets with a will for the topics that were asked for."""
         self._begun: list[Evidence] = []
         """The first messages for these topics of which the beginning alone was sent."""
+        self._willed: OrderedDict[tuple[Any, int], list[tuple[Connection, int]]] = OrderedDict()
+        """Connections and the frames of their CONNECT, by server and topic, and checksum of the will."""
+        self._origins: dict[str, tuple[int, str]] = {}
+        """How many deliveries of what the capture announces otherwise, and the first one, by what that is."""
         self._further = 0
         """Wills and beginnings after the first `MAX_NEAREST`."""
         self.filters: dict[str, dict[tuple[str, str], None]] = {}
         """Clients by what their filters are compared with; some may have subscribed to something else since."""
         self._index = FilterIndex()
         """The same filters, found by the topics that they match."""
+        self.used_shares: set[tuple[str, str]] = set()
+        """Servers and the filters of shares through which they sent messages."""
         self.uncompared = 0
         """Topics beyond `MAX_COMPARED`."""
         self._deliveries = Deliveries(self)
@@ -265,7 +271,7 @@ class MessageWatch:
             if len(known.filters) >= MAX_FILTERS and row.topic_filter not in known.filters:
                 self.forgotten += 1
                 continue
-            share = parse_shared(row.topic_filter) if event.connection.version == ProtocolVersion.V5 else None
+            share = parse_shared(row.topic_filter)
             plain = row.topic_filter if share is None else share[1]
             if plain not in self.filters:
                 if len(self.filters) >= MAX_DISTINCT:
@@ -280,6 +286,7 @@ class MessageWatch:
                 row.topic_filter, plain, row.topic_filter if share is not None else "", row.maximum_qos,
                 bool(row.no_local), identifier, event.timestamp_ns, event.frame, event.capture, event.connection.number,
                 event.timestamp_ns, former.granted_ns if former is not None and lasts else None,
+                is_presumed=share is not None and event.connection.version != ProtocolVersion.V5,
             )  # fmt: skip
             if former is not None and lasts and former.granted_ns is not None and (former.code or 0) < FAILURE:
                 wanted.begun = former.begun or former
@@ -319,7 +326,7 @@ class MessageWatch:
             len(found.raw) + found.missing, zlib.crc32(found.payload),
             None if block is None else block.message_expiry_interval, event.frame, event.timestamp_ns, event.capture,
             key, connection, event.stream_offset + len(found.raw) + found.missing, is_whole=not found.missing,
-            is_again=bool(found.dup),
+            is_removal=bool(found.retain) and not found.payload and not found.missing, is_again=bool(found.dup),
         )  # fmt: skip
         if len(self.published) >= MAX_MESSAGES:
             self._make_room()
@@ -399,17 +406,41 @@ class MessageWatch:
             self._got(one, key, share, event, found)
             if share:
                 one.shares.add(share)
+                self.used_shares.add((key[0], share))
             if one.is_complete:
                 self._complete[number] = None
                 self._unwanted.pop(number, None)
             return
         if self.good or self.unwanted or self.beyond:
             return  # it may be one of those that had to make room
-        if not found.dup:
+        if not found.dup and not self._has_origin(known, topic, checksum, event, found):
             self.unknown_count += 1
             if self.unknown is None:
                 retained = ", as a retained message" if found.retain else ""
                 self.unknown = topic, known.name, Evidence.at(f"{known.name} received it{retained}", event)
+
+    def _has_origin(
+        self, known: Subscriber, topic: str, checksum: int, event: PacketEvent, found: packets.Publish
+    ) -> bool:
+        """Whether a delivery is like a will of a connection that has ended, or like a retained message."""
+        numbers = self._expected.get((known.server, topic, checksum), ())
+        kind, of = "a retained message that was published before", ""
+        retained = next((self.published[one] for one in numbers if found.retain and self.published[one].retain), None)
+        if retained is not None:
+            of = f"{retained.client} published that in frame {retained.frame}"
+        for connection, frame in reversed(self._willed.get(((known.server, topic), checksum), ())):
+            is_goodbye = connection.disconnect_by == "client" and not connection.disconnect_reason
+            is_over = 0 < connection.closed_ns <= event.timestamp_ns and connection.connack_packet is not None
+            if not of and is_over and not is_goodbye:
+                name = describe.name(connection.client_identifier) or connection.client
+                kind = "a will whose connection had ended"
+                of = f"{name} announced that in frame {frame}, and its #{connection.number} had ended"
+        if of:
+            count, first = self._origins.get(
+                kind, (0, f"{describe.name(topic)} to {known.name}, frame {event.frame}; {of}")
+            )
+            self._origins[kind] = count + 1, first
+        return bool(of)
 
     def _copied(
         self, known: Subscriber, key: tuple[str, str], topic: str, numbers: Iterable[int], identifiers: list[int]
@@ -456,20 +487,23 @@ class MessageWatch:
             return
         got = copies[share] = Got(
             event.timestamp_ns, event.frame, event.capture, event.connection.number, event.connection,
-            event.stream_offset + len(found.raw) + found.missing,
+            event.stream_offset + len(found.raw) + found.missing, needs_answer=bool(found.qos),
         )  # fmt: skip
         if found.packet_identifier is not None:
-            _room(self._unanswered)
+            if len(self._unanswered) >= MAX_PENDING:
+                self._unanswered.popitem(last=False)[1].needs_answer = False  # its answer is not looked for
             self._unanswered[event.connection.number, found.packet_identifier] = got
 
     def _fill(self, event: PacketEvent) -> None:
         """A message of QoS 1 or 2 to a client, which may use its Receive Maximum up."""
-        connection = event.connection
-        if connection.server_side.in_flight + 1 >= connection.client_side.receive_maximum:
-            known = self._client(connection)
-            if not known.full or known.full[-1][1] != NEVER:
-                known.full.append((event.timestamp_ns, NEVER))
-                del known.full[:-MAX_FILTERS]
+        connection, sender = event.connection, event.connection.server_side
+        known = self._client(connection)
+        is_new = getattr(event.packet, "packet_identifier", None) not in sender.exchanges
+        known.most_in_flight = max(known.most_in_flight, sender.in_flight + is_new)
+        is_full = sender.in_flight + 1 >= connection.client_side.receive_maximum
+        if is_full and (not known.full or known.full[-1][1] != NEVER):
+            known.full.append((event.timestamp_ns, NEVER))
+            del known.full[:-MAX_FILTERS]
 
     def _answered(self, event: PacketEvent) -> None:
         """An answer of a client to a message."""
@@ -489,6 +523,12 @@ class MessageWatch:
         """A will for the topics that were asked for."""
         topic = None if found.will is None else found.will.will_topic
         if topic and matches(self.topic_filter, topic):
+            payload = b"" if found.will is None else found.will.will_payload
+            key = (host(event.connection.server), topic), zlib.crc32(payload)
+            if key not in self._willed:
+                _room(self._willed)
+            self._willed.setdefault(key, []).append((event.connection, event.frame))
+            del self._willed[key][:-MAX_TOLD]
             name = describe.name(found.client_identifier) or event.connection.client
             self._note(self._wills, f"{name} announced a will to {describe.name(topic)}", event)
 
@@ -496,6 +536,9 @@ class MessageWatch:
         """The beginning of a PUBLISH of which the rest never came."""
         if event.direction is not C2S:
             return
+        known = self.clients.get(_key(event.connection))
+        if known is not None:
+            known.garbled_ns = event.timestamp_ns
         found = event.malformed.packet if isinstance(event, MalformedEvent) else None
         if isinstance(event, UnparsedEvent) and event.unparsed.packet_type == PacketType.PUBLISH:
             found = truncated(event.unparsed.raw, event.connection.version).packet
@@ -566,7 +609,7 @@ class MessageWatch:
                 f"{counted(total, 'message')} to {shape} in the capture: {good:,} went to {every}, {len(troubled):,}"
                 f" did not, {len(idle) + self.unwanted:,} {none}."
             )
-        elif not self.unknown:
+        elif not self.unknown and not self._origins:
             told.append(f"The capture contains no message to {shape}.")
             told += self._instead()
         if len(worth) > MAX_SHOWN:
@@ -585,6 +628,9 @@ class MessageWatch:
                 f"{what} whose publishing is not in the capture (retained, or by a client that was not captured); the"
                 f" first: {describe.name(topic)} to {client}, frame {place.frame}."
             )
+        for kind, (many, first) in self._origins.items():
+            have = "One delivery has" if many == 1 else f"{many:,} deliveries have"
+            told.append(f"{have} the topic and the payload of {kind}; the first: {first}.")
         told += near[:MAX_TOLD]
         if len(near) > MAX_TOLD:
             told.append(f"{len(near) - MAX_TOLD:,} more of these {_are(len(near) - MAX_TOLD)} not shown.")

@@ -87,7 +87,7 @@ QOS_0 = f"@1 > publish {TOPIC} m2; @1 < ack"
         ),
         (
             (
-                FULL,
+                FULL.replace("maximum=1", "maximum=1 session_expiry_interval=60"),
                 sent(1, False),
                 TAKES,
                 "> fin",
@@ -141,6 +141,157 @@ def test_why_the_second_message_did_not_come(texts: tuple[str, ...], fate: str, 
     (missed,) = (one for message in messages for one in message.deliveries if one.client == "reader" and one.is_trouble)
 
     assert (str(missed.fate), fnmatchcase(missed.said, said)) == (fate, True), missed.said
+
+
+ALIVE = "+2 > pingreq; < pingresp; +0.5 > pingreq; > ack"
+"""The reader takes part in its connection for long enough, and acknowledges no message."""
+HOLDS = (READER, WRITER, sent(1, False), TAKES, "> ack")
+OTHER_TOPIC = "< publish plant/8 x qos=1 id=8; > ack"
+
+
+@each(
+    "texts, fate, said, suspects",
+    [
+        (
+            (*HOLDS, sent(2, False), ALIVE),
+            "stalled",
+            "has left 1 message of the broker unacknowledged since frame *; many brokers send no more *",
+            False,
+        ),
+        # Nothing shows that the client may read this topic.
+        ((READER, WRITER, OTHER_TOPIC, sent(2, False), ALIVE), "stalled", "*left 1 message *", True),
+        # An answer makes room, and what was sent above the number disproves the limit, on an earlier connection too.
+        ((*HOLDS, sent(2, False), "+0.1 > puback 1", ALIVE), "not_sent", "*", False),
+        ((*HOLDS, sent(2, False), "+1 < publish plant/8 x qos=1 id=8", ALIVE), "not_sent", "*", False),
+        ((*HOLDS, OTHER_TOPIC, "> puback 8", sent(2, False), ALIVE), "not_sent", "*", False),
+        ((*HOLDS, sent(2, False), "+1 < publish plant/8 x", ALIVE), "stalled", "*", False),
+        # A broker need not hold back QoS 0, an answer may be lost, and TCP has not acknowledged the message.
+        ((*HOLDS, QOS_0, ALIVE), "not_sent", "*", False),
+        ((*HOLDS, "lost > puback 1", sent(2, False), ALIVE), "not_sent", "*", False),
+        ((*HOLDS[:-1], sent(2, False), "+2 < pingresp"), "not_sent", "*", False),
+        ((*HOLDS, sent(2, False), ALIVE, "> raw 4000"), "not_sent", "*", False),
+    ],
+)
+def test_a_client_that_leaves_messages_unacknowledged_may_be_sent_no_more(
+    texts: tuple[str, ...], fate: str, said: str, suspects: bool
+) -> None:
+    (missed,) = (one for one in traced(TOPIC, *steps_of(*texts)).messages[-1].deliveries if one.is_trouble)
+
+    assert (str(missed.fate), fnmatchcase(missed.said, said)) == (fate, True), missed.said
+    if missed.fate is Fate.STALLED:
+        assert any("access rules" in told for told in missed.advice) is suspects
+
+
+def test_what_an_earlier_connection_was_sent_disproves_a_limit() -> None:
+    resumes = "opened client=reader resume session_expiry_interval=60"
+    asks = f"> subscribe 1 {TOPIC}:1; < suback 1 1"
+    two = f"{OTHER_TOPIC}; < publish plant/9 x qos=1 id=9; > puback 8; > puback 9"
+    again = f"+1 @2 {resumes} < present"
+    holds = f"@2 {OTHER_TOPIC.replace('; >', '; @2 >')}"
+    alive = ALIVE.replace("> ", "@2 > ").replace("<", "@2 <")
+
+    def fate(before: str) -> Fate:
+        texts = (resumes, asks, before, "> fin", again, holds, WRITER, sent(2, False), alive)
+        (missed,) = traced(TOPIC, *steps_of(*filter(None, texts))).messages[-1].deliveries
+        return missed.fate
+
+    assert fate("") is Fate.STALLED
+    assert fate(two) is Fate.NOT_SENT
+
+
+DROPS = f"{TAKES}; > ack; +0.2 > reset; {LATER}"
+KEEPS = READER.replace("client=reader", "client=reader session_expiry_interval=60")
+MEMBER = READER.replace(TOPIC, f"$share/g/{TOPIC}")
+SECOND_MEMBER = "@2 " + MEMBER.replace("reader", "second").replace("> ", "@2 > ").replace("< ", "@2 < ")
+
+
+@each(
+    "texts, fates, said",
+    [
+        (
+            (READER, WRITER, sent(1, False), DROPS),
+            "reader not_acknowledged",
+            "*did not acknowledge it before its connection and its session ended: TCP may have brought it, *",
+        ),
+        ((KEEPS, WRITER, sent(1, False), DROPS), "reader delivered", "received it *"),
+        ((READER, WRITER, sent(1, True), "+0.2 > reset", LATER), "reader delivered", "received it *"),
+        ((READER, WRITER, sent(1, False), TAKES, "> ack", ALIVE, "> reset", LATER), "reader delivered", "*"),
+        ((READER, WRITER, sent(1, False), TAKES, "> ack", LATER), "reader delivered", "*"),
+        ((READER, WRITER, sent(1, False), TAKES, "> raw 4000", "> reset", LATER), "reader delivered", "*"),
+        ((READER, WRITER, QOS_0, "< publish plant/7/alarm m2; > ack; > reset", LATER), "reader delivered", "*"),
+        ((READER, WRITER, sent(1, False), TAKES, "lost > puback 1", "> reset", LATER), "reader delivered", "*"),
+        (
+            (MEMBER, SECOND_MEMBER, WRITER, sent(1, False), DROPS),
+            "reader not_acknowledged, second not_concerned",
+            "*no other captured member of the share got it, to which a server should send it then (5.0 4.8.2)",
+        ),
+        (
+            (MEMBER, SECOND_MEMBER, WRITER, sent(1, False), DROPS.replace("+2", "+0.5")),
+            "reader not_acknowledged, second not_concerned",
+            "*did not acknowledge it before its connection and its session ended",
+        ),
+        (
+            (MEMBER, SECOND_MEMBER, WRITER, sent(1, False), TAKES, "> ack", "> reset", f"@2 {TAKES}", LATER),
+            "reader delivered, second delivered",
+            "*",
+        ),
+    ],
+)
+def test_what_a_client_leaves_unacknowledged_when_its_session_ends(
+    texts: tuple[str, ...], fates: str, said: str
+) -> None:
+    deliveries = traced(TOPIC, *steps_of(*texts)).messages[0].deliveries
+
+    assert ", ".join(f"{one.client} {one.fate}" for one in deliveries) == fates
+    assert fnmatchcase(deliveries[0].said, said), deliveries[0].said
+    assert all("was sent it" in one.said for one in deliveries if one.fate is Fate.NOT_CONCERNED)
+
+
+OLD_MEMBER = MEMBER.replace("opened", "opened 3.1.1")
+OLD_SECOND = SECOND_MEMBER.replace("opened", "opened 3.1.1")
+
+
+@each(
+    "texts, fates",
+    [
+        ((OLD_MEMBER, WRITER, sent(1, False), LATER), "reader no_subscription"),
+        ((OLD_MEMBER.replace("suback 1 1", "suback 1 0x80"), WRITER, sent(1, False), LATER),
+         "reader subscription_refused"),
+        ((OLD_MEMBER, WRITER, sent(1, True), sent(2, False), LATER), "reader other_member"),
+        ((OLD_MEMBER, OLD_SECOND, WRITER, sent(1, True), LATER), "reader delivered, second not_concerned"),
+        # Its ordinary subscription explains what it got.
+        (
+            (OLD_MEMBER, f"> subscribe 2 {TOPIC}:1; < suback 2 1", WRITER, sent(1, True), LATER),
+            "reader delivered",
+        ),
+    ],
+)  # fmt: skip
+def test_a_share_before_5_0_is_one_if_messages_came_through_it(texts: tuple[str, ...], fates: str) -> None:
+    found = traced(TOPIC, *steps_of(*texts)).messages[-1].deliveries
+
+    assert ", ".join(f"{one.client} {one.fate}" for one in found) == fates
+    if found[0].fate is Fate.NO_SUBSCRIPTION:
+        assert "through which the broker sent nothing" in found[0].said
+
+
+@each(
+    "publishes, said, advises",
+    [
+        ("- qos=1 id=5 retain", "*the message removes the retained one *(3.3.1.3)", False),
+        ("x qos=1 id=5 retain", "subscribed to *", True),
+        ("- qos=1 id=5", "subscribed to *", True),
+    ],
+)
+def test_an_empty_retained_message_rightly_does_not_come_to_later_subscribers(
+    publishes: str, said: str, advises: bool
+) -> None:
+    texts = ("opened client=reader", WRITER, f"@1 > publish {TOPIC} {publishes}; @1 < puback 5")
+    asks = f"+1 > subscribe 1 {TOPIC}:1; < suback 1 1"
+    (missed,) = traced(TOPIC, *steps_of(*texts, asks, LATER)).messages[0].deliveries
+
+    assert missed.fate is Fate.SUBSCRIBED_LATER
+    assert fnmatchcase(missed.said, said)
+    assert ("(3.3.1.3)" not in missed.said) is advises is bool(missed.advice)
 
 
 @each(

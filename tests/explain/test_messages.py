@@ -380,6 +380,46 @@ def test_a_delivery_without_its_publishing() -> None:
     assert "whose publishing is not in the capture" in trace(READER, f"< publish {TOPIC} old retain").told[-1]
 
 
+WILL = f"@1 opened client=writer will={TOPIC} will_payload=gone"
+GONE = f"+1 < publish {TOPIC} gone"
+KEPT = f"@1 opened client=writer; @1 > publish {TOPIC} on retain; @1 < ack; < publish {TOPIC} on"
+IS_UNKNOWN = "*whose publishing is not in the capture*"
+
+
+@each(
+    "texts, told",
+    [
+        (
+            (READER, WILL, "@1 > reset", GONE),
+            (
+                "One delivery has the topic and the payload of a will whose connection had ended; the first:"
+                f" {TOPIC} to reader, frame *; writer announced that in frame *, and its #1 had ended."
+            ),
+        ),
+        ((READER, WILL, "@1 > disconnect code=4; @1 > fin", GONE), "One delivery has * a will whose connection *"),
+        ((READER, WILL, "@1 > reset", GONE, GONE), "2 deliveries have * of a will whose connection had ended; *"),
+        # The connection is open, ended with a goodbye, or was not accepted; or the payload is another one.
+        ((READER, WILL, GONE, "@1 > reset"), IS_UNKNOWN),
+        ((READER, WILL, "@1 > disconnect; @1 > fin", GONE), IS_UNKNOWN),
+        ((READER, WILL.replace("opened", "> connect"), "@1 > reset", GONE), IS_UNKNOWN),
+        ((READER, WILL, "@1 > reset", GONE.replace("gone", "lost")), IS_UNKNOWN),
+        (
+            (READER, KEPT, f"< publish {TOPIC} on retain"),
+            (
+                "One delivery has the topic and the payload of a retained message that was published before; the first:"
+                f" {TOPIC} to reader, frame *; writer published that in frame *."
+            ),
+        ),
+        ((READER, KEPT, f"< publish {TOPIC} on"), IS_UNKNOWN),
+        ((READER, KEPT.replace(" retain", ""), f"< publish {TOPIC} on retain"), IS_UNKNOWN),
+    ],
+)
+def test_what_a_delivery_without_its_publishing_is_like(texts: tuple[str, ...], told: str) -> None:
+    last = trace(*texts).told[-1]
+
+    assert fnmatchcase(last, told), last
+
+
 def test_a_resend_is_one_message() -> None:
     assert len(trace("@1 opened", SENDS, f"{SENDS} dup", ANSWERS).messages) == 1
 
