@@ -121,9 +121,9 @@ class AwaitingRule(Rule):
         """Severity and confidence: an error only where nothing but the server explains it.
 
         The same publisher's messages of the topic have reached this client before, so that both may do what they do;
-        the client reads what it gets; and the server has not had as many messages in flight to it as it may have had
-        to stop at, nor still has one.  ``None``: the client may simply not be allowed to read the topic.  ``overtaken``: a later message
-        was sent to the client, which shows that the server was not waiting for it.
+        the client reads what it gets; and the server has not had as many messages in flight to it as it may have had to
+        stop at, nor still has one.  ``None``: the client may simply not be allowed to read the topic.  ``overtaken``: a
+        later message was sent to the client, which shows that the server was not waiting for it.
         """
         sent, history = one.sent, at.history
         known = model.topics[sent.topic]
