@@ -261,7 +261,8 @@ def of_connection(found: list[dict[str, Any]], number: int, numbers: dict[int, i
 
 
 def closing(line: dict[str, Any], numbers: dict[int, int] | None) -> dict[str, Any]:
-    kept = without(line, "capture", "connection")
+    # What other connections tell of the same addresses is not exported, and an answer may have been among it.
+    kept = without(line, "capture", "connection", "tcp_unacknowledged")
     if numbers is not None:
         kept["frame"] = numbers.get(kept["frame"])
         if kept["also_closed"]:

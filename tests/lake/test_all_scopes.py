@@ -161,7 +161,8 @@ def test_what_is_certain_where_every_connection_was_captured() -> None:
     complete = frozenset({"198.51.100.0:1883"})
     for drops in (False, True):
         rows = ingested(random.Random(2), 60, 3, drops=drops, complete=complete)
-        likely = {rule.code for rule in WIDE_RULES if rule.confidence is Confidence.LIKELY}
+        # These need no other connections where DUP repeats what this one never sent.
+        likely = {rule.code for rule in WIDE_RULES if rule.confidence is Confidence.LIKELY} - {"PUB208", "SES306"}
         certain = [row for row in rows if row["rule"] in likely and row["confidence"] == "certain"]
 
         assert {row["server"] for row in certain} == complete

@@ -207,7 +207,7 @@ def test_faulty_captures_have_rows_each_once(spark: SparkSession, tmp_path: Path
 
 @pytest.mark.long
 def test_captures_that_drop_frames_overlap_and_go_back_in_time(spark: SparkSession, tmp_path: Path) -> None:
-    captures = troubled(tmp_path / "captures", 11, 4, overlap=True, jitter=True)
+    captures = troubled(tmp_path / "captures", 13, 4, overlap=True, jitter=True)
     given = usual_options()
     for part in (captures[:2], captures[2:]):
         done = ingest(spark, part, tmp_path / "ours", given, split_bytes=2_000, partitions=2)
