@@ -207,12 +207,13 @@ def test_every_output_hides_them() -> None:
          "keys-in-tag", "doubted-cdata", "doubted-values", "doubted-attributes", "addresses",
          "prose", "doubted-prose", "open-tags"],
 )  # fmt: skip
-def test_a_megabyte_of_near_matches_takes_no_time(payload: bytes) -> None:
+@pytest.mark.parametrize(("size", "seconds"), [(200_000, 4), pytest.param(2_000_000, 10, marks=pytest.mark.long)])
+def test_a_megabyte_of_near_matches_takes_no_time(payload: bytes, size: int, seconds: int) -> None:
     began = time.process_time()
-    token_ranges(payload)
+    token_ranges(payload[:size])
 
-    # Where each byte is looked at from each other one these are minutes.
-    assert time.process_time() - began < 10
+    # Where each byte is looked at from each other one these are minutes for a megabyte.
+    assert time.process_time() - began < seconds
 
 
 @pytest.mark.parametrize(("times", "hidden"), [(3, False), (4, True)])
