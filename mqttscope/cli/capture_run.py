@@ -55,7 +55,7 @@ class CaptureRun:
     def with_acknowledgments(self, events: Iterator[Event], *, asked: bool) -> Iterator[Event]:
         """Events that `tcp_acknowledged` has an answer for, unless the captures can be read only once.
 
-        ``asked``: the user asked for the answers, and is told that there are none.
+        ``asked``: whether the user asked for the answers; then standard error says that there are none.
         """
         acknowledgments = self.reading.acknowledgments()
         if acknowledgments is None and asked:

@@ -258,7 +258,7 @@ class Acknowledgments:
                 event.flow.context.is_reset = event.how == "reset"
 
     def _flow(self, flow: Flow) -> AcknowledgedFlow:
-        """What is remembered of a flow.  The table does not change its roles any more after its first bytes."""
+        """What is remembered of a flow.  After its first bytes the table keeps which side is the initiator."""
         if isinstance(flow.context, AcknowledgedFlow):
             return flow.context
         if len(self._flows) >= MAX_FLOWS:

@@ -22,7 +22,6 @@ from mqttscope.net.tcp_clock import NO_STAMP, SLACK_NS
 CERTAIN, LIKELY, HYPOTHESIS = Certainty.CERTAIN, Certainty.LIKELY, Certainty.HYPOTHESIS
 CLOCK_ERROR = 50
 """A TCP clock that continues differs by less than this part from what its rate predicts."""
-
 EXACT_SILENCE_NS = SECOND // 5
 """A silence that is longer by this much than one that ended a connection is longer than a time-out of that length."""
 GOODBYE_NS = SECOND // 10
