@@ -23,6 +23,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
 
+from mqttscope.capture.files import MISSING
 from mqttscope.capture.stores import ANONYMOUS, azure, endpoint_of, file_system, one_line, shown_uri
 from mqttscope.installation import extra_command
 
@@ -80,7 +81,7 @@ class StorePath:
         """Its size; `FileNotFoundError` where there is none."""
         found = self.store.status(self.key)
         if found is None:
-            raise FileNotFoundError(2, "No such file or directory")
+            raise FileNotFoundError(2, MISSING)
         return found
 
     def open(self, mode: str = "rb", buffering: int = 0) -> Any:
@@ -105,9 +106,15 @@ class StorePath:
         return found
 
     def unlink(self, missing_ok: bool = False) -> None:
-        """Take it away."""
-        if missing_ok and not self.exists():
-            return
+        """Delete it; raises `FileNotFoundError` where there is none and ``missing_ok`` is false.
+
+        The store is asked first: where an answer of Azure to a delete says that nothing is there, and comes in pieces,
+        the library of Azure waits for more of it until the connection closes, four times.
+        """
+        if not self.exists():
+            if missing_ok:
+                return
+            raise FileNotFoundError(2, MISSING)
         with one_line():
             self.store.system.delete_file(self.store.path(self.key))
 
