@@ -32,37 +32,20 @@ _ACCESS_TOKENS = (
 )
 """GitHub, GitLab, npm, Slack, Google, Stripe, OpenAI, SendGrid, Hugging Face."""
 _UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
-_KEYS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("an AWS access key", re.compile(r"(?<![A-Z0-9])(?:AKIA|ASIA)[A-Z2-7][A-Z0-9]{15}(?![A-Z0-9])")),
-    ("a JSON Web Token", re.compile(r"eyJ[\w-]{8,512}\.[\w-]{8,}(?:\.[\w-]*)?")),
-    (_PRIVATE_KEY, re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*", re.DOTALL)),
-    ("an access token", re.compile(_ACCESS_TOKENS)),
+_KEYS: tuple[tuple[str, str, re.Pattern[str]], ...] = (
+    ("an AWS access key", "IA", re.compile(r"(?<![A-Z0-9])(?:AKIA|ASIA)[A-Z2-7][A-Z0-9]{15}(?![A-Z0-9])")),
+    ("a JSON Web Token", "eyJ", re.compile(r"eyJ[\w-]{8,512}\.[\w-]{8,}(?:\.[\w-]*)?")),
+    (_PRIVATE_KEY, "-----BEGIN ", re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*", re.DOTALL)),
 )
-_PEOPLE: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("an e-mail address", re.compile(r"[\w.%+-]{1,64}@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}")),
-    ("a phone number", re.compile(r"(?<![\w+])(?:tel:\+?|\+)[1-9](?:[ ().-]?\d){7,14}(?!\d)")),
-)
+"""What it is, what it has in it, and its form."""
+_ACCESS_TOKEN = re.compile(_ACCESS_TOKENS)
+_ADDRESS = re.compile(r"[\w.%+-]{1,64}@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}")
+_PHONE_NUMBER = re.compile(r"(?<![\w+])(?:tel:\+?|\+)[1-9](?:[ ().-]?\d){7,14}(?!\d)")
 _LONG = re.compile(r"[A-Za-z0-9+_=-]{24,}")
-_SUSPICION = r"A[KS]IA|eyJ|-----BEGIN|gh[pousr]_|xox|xapp-|AIza|SG\.|ya29|@|tel:|\+[1-9]|[A-Za-z0-9+_=-]{24}"
-_SUSPECT = re.compile(_SUSPICION)
-"""What every secret has in it: nearly all texts have none of it."""
-_SUSPECT_BYTES = re.compile(_SUSPICION.encode())
-_BEGINNINGS = (
-    b"@",
-    b"+",
-    b"AKIA",
-    b"ASIA",
-    b"eyJ",
-    b"-----BEGIN",
-    b"gh",
-    b"xox",
-    b"xapp-",
-    b"AIza",
-    b"SG.",
-    b"ya29",
-    b"tel:",
+_SUSPICION = re.compile(
+    rb"A[KS]IA|eyJ|-----BEGIN|gh[pousr]_|xox|xapp-|AIza|SG\.|ya29|@|tel:|\+[1-9]|[A-Za-z0-9+_=-]{24}"
 )
-"""One of them is in all that `_SUSPICION` finds, long words apart."""
+"""What every secret has in it: nearly all texts have none of it."""
 _OF_WORDS = bytes(120 if re.match(rb"[A-Za-z0-9+_=-]", bytes((one,))) else 32 for one in range(256))
 _LONG_WORD = b"x" * 24
 _HEXADECIMAL = re.compile(r"[0-9a-f]+|[0-9A-F]+")
@@ -99,8 +82,21 @@ def is_suspect_bytes(raw: bytes) -> bool:
     """Whether bytes that hold texts have in them what every secret of a text has."""
     if _LONG_WORD in raw.translate(_OF_WORDS):
         return True
-    # Looking for a few words takes a fraction of the time of the pattern.
-    return any(one in raw for one in _BEGINNINGS) and _SUSPECT_BYTES.search(raw) is not None
+    # Looking for a few words takes a fraction of the time of the pattern, and a loop over them three times as long.
+    return (
+        b"@" in raw
+        or b"+" in raw
+        or b"gh" in raw
+        or b"IA" in raw
+        or b"eyJ" in raw
+        or b"-----" in raw
+        or b"xox" in raw
+        or b"xapp-" in raw
+        or b"AIza" in raw
+        or b"SG." in raw
+        or b"ya29" in raw
+        or b"tel:" in raw
+    ) and _SUSPICION.search(raw) is not None
 
 
 def find_secret(text: str, *, length: int = LENGTH) -> Secret | None:
@@ -111,6 +107,8 @@ def find_secret(text: str, *, length: int = LENGTH) -> Secret | None:
 
 def find_all(text: str, *, length: int = LENGTH) -> list[Hidden]:
     """All secrets of a text of any length, in order; they do not overlap."""
+    if len(text) <= MAX_SEARCHED and not is_suspect_bytes(text.encode("utf-8", "replace")):
+        return []
     return _joined([part for _, part in _secrets(text, length)])
 
 
@@ -118,15 +116,18 @@ def _secrets(text: str, length: int) -> Iterator[tuple[str, Hidden]]:
     """What each secret of a text is, and its part of the text; not in order, and they may overlap."""
     for start in range(0, max(1, len(text) - OVERLAP), MAX_SEARCHED - OVERLAP):
         part = text[start : start + MAX_SEARCHED]
-        if _SUSPECT.search(part) is None:
+        if not is_suspect_bytes(part.encode("utf-8", "replace")):
             continue
-        for what, pattern in _KEYS:
-            for hit in pattern.finditer(part):
+        for what, sign, pattern in _KEYS:
+            for hit in pattern.finditer(part) if sign in part else ():
                 end = len(text) if what == _PRIVATE_KEY else start + hit.end()
                 yield what, Hidden(start + hit.start(), end, hide(text[start + hit.start() : end]))
-        for what, pattern in _PEOPLE:
-            for hit in pattern.finditer(part):
-                yield what, Hidden(start + hit.start(), start + hit.end(), f"***({len(hit[0])} characters)")
+        for hit in _ACCESS_TOKEN.finditer(part) if _may_hold_access_token(part) else ():
+            yield "an access token", Hidden(start + hit.start(), start + hit.end(), hide(hit[0]))
+        for hit in _ADDRESS.finditer(part) if "@" in part else ():
+            yield "an e-mail address", Hidden(start + hit.start(), start + hit.end(), f"***({len(hit[0])} characters)")
+        for hit in _PHONE_NUMBER.finditer(part) if "+" in part or "tel:" in part else ():
+            yield "a phone number", Hidden(start + hit.start(), start + hit.end(), f"***({len(hit[0])} characters)")
         for hit in _LONG.finditer(part):
             what = _random(hit[0], length)
             if what:
@@ -271,15 +272,17 @@ def _suspicions(text: str, low: str) -> int:
         found |= WEB_TOKEN
     if "A" in text and ("AKIA" in text or "ASIA" in text):
         found |= AWS_KEY
-    if (
-        ("_" in text and any(one in text for one in _WITH_LINE))
-        or ("-" in text and any(one in text for one in _WITH_DASH))
+    return found | ACCESS_TOKEN if _may_hold_access_token(text) else found
+
+
+def _may_hold_access_token(text: str) -> bool:
+    return (
+        ("_" in text and any(sign in text for sign in _WITH_LINE))
+        or ("-" in text and any(sign in text for sign in _WITH_DASH))
         or ("A" in text and "AIza" in text)
         or ("G" in text and "SG." in text)
         or ("y" in text and ("ya29." in text or "ya." in text))
-    ):
-        found |= ACCESS_TOKEN
-    return found
+    )
 
 
 def is_suspect(text: str) -> bool:
