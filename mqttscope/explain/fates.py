@@ -360,6 +360,15 @@ class Published:
         """Whether a member of a share got its copy, and had not left it unacknowledged when its session ended."""
         return any(share in copies and not copies[share].is_abandoned for copies in self.got.values())
 
+    def is_due(self, key: tuple[str, str], client: Subscriber) -> bool:
+        """Whether a client had a subscription for it when it was published, and a session that lasts until now."""
+        if any(back_ns > self.timestamp_ns and not present for back_ns, _, present, _ in client.returns):
+            return False
+        return any(
+            (held.online or held.keeps) and any(each.applies(self, key) for each in held.subscriptions)
+            for held in self.held.get(key, ())
+        )
+
     @property
     def latest_ns(self) -> int:
         """Time by which the broker had received it; without an answer, far away if its connection lost segments."""

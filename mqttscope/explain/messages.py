@@ -447,12 +447,13 @@ class MessageWatch:
     ) -> tuple[int | None, str]:
         """Which message a delivery is a copy of, the oldest one that lacks it, and for which share, if for one.
 
-        Messages for which the client had a subscription go before those from before it had one.  A share gets one
+        Messages that were due to the client go before those for which its subscription or session had ended, and these
+        before those from before it had one.  A share gets one
         copy of a message, through any of its members.  A client gets one for its other subscriptions, or one for each.
         """
         alike = [(number, self.published[number]) for number in numbers]
         if len(alike) > 1:
-            alike.sort(key=lambda pair: key not in pair[1].held)
+            alike.sort(key=lambda pair: (not pair[1].is_due(key, known), key not in pair[1].held))
         matching = [one for one in known.filters.values() if matches(one.plain_filter, topic, shared=False)]
         named = [one for one in matching if one.identifier in (identifiers or (None,))]
         shares = [one.share for one in named or matching if one.share]

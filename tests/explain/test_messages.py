@@ -31,6 +31,7 @@ DELIVERS = f"< publish {TOPIC} hot qos=1 id=1"
 OTHER = f"@2 opened client=other; @2 {ASKS}; @2 {GRANTS}"
 AWAY = f"opened client=reader resume session_expiry_interval=3600; {ASKS}; {GRANTS}; > disconnect; > fin"
 IS_BACK, IS_NEW = (f"+5 @2 opened client=reader resume{present}" for present in (" < present", ""))
+AGAIN = f"+1 @1 > publish {TOPIC} hot qos=1 id=6; @1 < puback 6"
 LATER = "+1 > pingreq"
 """The capture goes on for long enough that a message would have come."""
 NEAR = f"{CONNECTS}; > subscribe 1 {TOPIC.upper()}:1; {GRANTS}"
@@ -422,6 +423,31 @@ def test_what_a_delivery_without_its_publishing_is_like(texts: tuple[str, ...], 
 
 def test_a_resend_is_one_message() -> None:
     assert len(trace("@1 opened", SENDS, f"{SENDS} dup", ANSWERS).messages) == 1
+
+
+@each(
+    "text, fate",
+    [
+        pytest.param(
+            f"{LEAVES}; < unsuback 2; {SENDS}; {ANSWERS}; > subscribe 3 {TOPIC}:1; < suback 3 1; {AGAIN}; {DELIVERS}",
+            Fate.UNSUBSCRIBED, id="filter",
+        ),
+        pytest.param(
+            f"> disconnect; > fin; {SENDS}; {ANSWERS}; +1 @2 {READER.replace('; ', '; @2 ')}; {AGAIN}; @2 {DELIVERS}",
+            Fate.SESSION_GONE, id="session",
+        ),
+        pytest.param(
+            f"> disconnect; > fin; @2 {AWAY.replace('; ', '; @2 ')}; {SENDS}; {ANSWERS};"
+            f" +1 @3 {READER.replace('; ', '; @3 ')}; {AGAIN}; @3 {DELIVERS}",
+            Fate.SESSION_GONE, id="session that was kept",
+        ),
+    ],
+)  # fmt: skip
+def test_a_copy_is_of_the_message_that_was_due(text: str, fate: Fate) -> None:
+    """An earlier message with the same payload came when the client had no subscription or no session."""
+    (missed,) = trace(f"{READER}; @1 opened client=writer; {text}; +2 @1 > pingreq").messages
+
+    assert [delivery.fate for delivery in missed.deliveries] == [fate]
 
 
 def test_messages_that_arrived_make_room_for_those_that_did_not(monkeypatch: pytest.MonkeyPatch) -> None:
