@@ -13,7 +13,7 @@ import signal
 import stat
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -119,12 +119,19 @@ def refuse_changes(counts: Sequence[Counts]) -> None:
 
 
 @contextmanager
-def at_work(count: int, work: Work, *, jobs: int | None = None) -> Iterator[Crew]:
-    """Processes at work; they end with this one.  ``jobs``: how many there are with this one, if it works too."""
+def at_work(
+    count: int, work: Work, *, jobs: int | None = None, asked: list[KeyboardInterrupt] | None = None
+) -> Iterator[Crew]:
+    """Processes at work; they end with this one.
+
+    ``jobs``: how many there are with this one, if it works too.  ``asked``: gets the first signal that ends programs;
+    then the processes come to an end with what they have found.
+    """
     from mqttscope.parallel.crew import Crew, WorkerLostError
 
     crew = Crew(count, work, jobs=jobs)
-    with leaving(crew.kill):
+    # Signals are handled before the first process starts: one that came in between would end the run without a result.
+    with leaving(crew.kill), nullcontext() if asked is None else ending_with(crew, asked):
         try:
             with crew:
                 yield crew
@@ -154,12 +161,11 @@ def beside(work: Callable[[Callable[[], object]], bytes]) -> Iterator[Callable[[
 
 
 @contextmanager
-def ending_with(crew: Crew) -> Iterator[list[KeyboardInterrupt]]:
+def ending_with(crew: Crew, asked: list[KeyboardInterrupt]) -> Iterator[None]:
     """Have processes come to an end on Ctrl-C, so that what they have found is there; a second one does not wait.
 
-    What the first asked for is in the list.
+    What the first asked for is added to ``asked``.
     """
-    asked: list[KeyboardInterrupt] = []
 
     def handler(number: int, frame: object) -> None:
         limit_ending(number)
@@ -169,7 +175,7 @@ def ending_with(crew: Crew) -> Iterator[list[KeyboardInterrupt]]:
         crew.stop()
 
     with handling(handler, [number for number in ENDINGS if number == signal.SIGINT or installed(number)]):
-        yield asked
+        yield
 
 
 def share_out(
@@ -186,11 +192,10 @@ def share_out(
     from mqttscope.parallel.walk import IndivisibleError
 
     try:
-        with at_work(count, work) as crew:
-            signals: AbstractContextManager[list[KeyboardInterrupt]] = ending_with(crew) if may_end else nullcontext([])
-            with signals as asked:
-                watched = shown_progress(take, sources, enabled=watch.shows_progress)
-                parts: list[Any] = gather(crew, watched, max_limited=max_limited)
+        asked: list[KeyboardInterrupt] = []
+        with at_work(count, work, asked=asked if may_end else None) as crew:
+            watched = shown_progress(take, sources, enabled=watch.shows_progress)
+            parts: list[Any] = gather(crew, watched, max_limited=max_limited)
         counts = [counts_of(part) for part in parts]
         if not asked:
             refuse_changes(counts)

@@ -88,6 +88,7 @@ class Stop:
     def __init__(self) -> None:
         self.asked = False
         signal.signal(signal.SIGINT, self._ask)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
 
     def _ask(self, number: int, frame: object) -> None:
         self.asked = True
@@ -95,6 +96,9 @@ class Stop:
 
 Work = Callable[[Share, Outlet], object]
 """What a process does; what it returns goes to the parent with `END`, pickled."""
+
+
+_SIGNALS = (signal.SIGINT, *system.signals("SIGTERM", "SIGHUP"))
 
 
 class Crew:
@@ -109,8 +113,20 @@ class Crew:
         """Descriptor that is read -> number of the process."""
         self._running: dict[int, int] = {}
         """Number of a process -> its identifier of the system."""
+        self._is_stopping = False
 
     def __enter__(self) -> Crew:
+        # No process gets a signal before it has its own answer to it.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        try:
+            self._start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if self._is_stopping:  # another thread took the signal when not all processes were known
+            self.stop()
+        return self
+
+    def _start(self) -> None:
         for number in range(self.count):
             inner, outer = os.pipe()
             system.widen(outer, PIPE_BYTES)
@@ -122,7 +138,6 @@ class Crew:
             os.close(outer)
             self._pipes[inner] = number
             self._running[number] = process
-        return self
 
     def __exit__(self, *fault: object) -> None:
         self.kill()
@@ -140,6 +155,7 @@ class Crew:
 
     def stop(self) -> None:
         """Ask the processes to come to an end; those that did not make a `Stop` take no notice."""
+        self._is_stopping = True
         for process in self._running.values():
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGINT)
@@ -175,9 +191,10 @@ class Crew:
         """Be the process: work, and end without a trace in what the parent has open."""
         outlet, code = Outlet(descriptor), 1
         try:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-            for one in system.signals("SIGTERM", "SIGHUP"):
-                signal.signal(one, signal.SIG_DFL)
+            for each in _SIGNALS:
+                signal.signal(each, signal.SIG_DFL)
+            # SIGINT waits for a `Stop`, which may be made later.
+            signal.pthread_sigmask(signal.SIG_SETMASK, (signal.SIGINT,))
             outlet.send(pickle.dumps(self._work(Share(number, self.count), outlet)), END)
             code = 0
         except IndivisibleError as error:

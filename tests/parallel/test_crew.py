@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from mqttscope.parallel.crew import BATCH, END, Crew, Outlet, WorkerLostError, unpickled
+from mqttscope import system
+from mqttscope.parallel.crew import BATCH, END, Crew, Outlet, Stop, WorkerLostError, unpickled
 from mqttscope.parallel.walk import IndivisibleError, Share
 
 
@@ -106,3 +107,27 @@ def test_processes_end_with_the_parents_interest() -> None:
         next(crew.messages(room))
         assert len(children() - before) == 3
     assert children() <= before
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_processes_that_are_asked_to_end_while_they_start(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def work(share: Share, outlet: Outlet) -> int:
+        time.sleep(0.2)
+        stop = Stop()
+        while not stop.asked:
+            time.sleep(0.01)
+        return share.number
+
+    def fork() -> int:
+        process = os.fork()
+        if process and next(started) == count:
+            crew.stop()
+        return process
+
+    started = iter((1, 2))
+    monkeypatch.setattr(system, "fork", fork)
+    crew = Crew(2, work)
+    with crew:
+        ended = [unpickled(message) for _, kind, message in crew.messages(room) if kind == END]
+
+    assert sorted(ended) == [0, 1]
