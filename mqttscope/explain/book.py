@@ -14,6 +14,7 @@ from mqttscope.explain import describe
 from mqttscope.explain.model import Evidence
 from mqttscope.explain.segments import LATELY_NS, SegmentWatch
 from mqttscope.explain.story import LastPublish, Story
+from mqttscope.lint.shared_checks import problems
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.net.segment import FIN, RST
 from mqttscope.session.connection import Connection
@@ -95,6 +96,8 @@ class ServerTimes:
     """The longest time in which nothing was sent on a connection that stayed open."""
     borne: set[str] = field(default_factory=set)
     """What it has acknowledged, as in `story.LastPublish.features`."""
+    borne_faults: set[str] = field(default_factory=set)
+    """Faults of clients in WebSockets after which it sent more."""
     borne_bytes: int = 0
     borne_levels: int = 0
     """Size of the largest message that it has acknowledged, and the most levels of a topic."""
@@ -232,6 +235,7 @@ class Book:
         server = self._server(connection.server)
         if connection.details.get("server_hello") and server.secure is None:
             server.secure = _beginning(connection)
+        server.borne_faults |= _borne_faults(story)
         if story.finished:
             return
         if by == "server" and story.asked is not None and connection.client_identifier:
@@ -293,6 +297,10 @@ class Book:
         server.borne |= story.borne
         server.borne_bytes = max(server.borne_bytes, story.borne_bytes)
         server.borne_levels = max(server.borne_levels, story.borne_levels)
+
+    def borne_faults(self, server: str) -> set[str]:
+        """Faults of clients in WebSockets after which a server sent more, by the words of `net.websocket.Problem`."""
+        return self.of(server).borne_faults.union(*map(_borne_faults, self.open.get(server, {}).values()))
 
     def witnesses(self, server: str, watch: SegmentWatch) -> Witnesses:
         """What the open connections of a server show now."""
@@ -424,6 +432,12 @@ def _life(story: Story) -> Life | None:
     if last is None:
         return None
     return Life(story.connection.number, story.connection.opened_ns, last.timestamp_ns, last.frame, last.capture)
+
+
+def _borne_faults(story: Story) -> set[str]:
+    last = story.last_of("server")
+    found = problems(story.connection) if last is not None else ()
+    return {fault["reason"] for fault in found if last and fault["from_client"] and last.frame > fault["frame"]}
 
 
 def _beginning(connection: Connection) -> Arrival:

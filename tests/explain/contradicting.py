@@ -186,6 +186,14 @@ class Reading:
             if is_same and identifier in answered and identifier != last.packet_identifier:
                 yield f"frame {packet.frame} to that topic was acknowledged"
 
+    def _protocol_violation(self, line: Line, end: Explanation, candidate: Candidate) -> Iterator[str]:
+        places = [one.frame for one in candidate.reasons if one.frame and one.frame != end.ended_frame]
+        if "had used WebSocket" not in candidate.headline or not places:
+            return
+        closer = candidate.headline.startswith("The client")
+        answers = [p for p in line.sent(end.ended_ns, client=closer) if p.frame > places[0]]
+        yield from (f"frame {p.frame} answers it" for p in answers[:1])
+
     def _no_connack(self, line: Line, end: Explanation, candidate: Candidate) -> Iterator[str]:
         answers = [p for p in line.sent(end.ended_ns, client=False) if p.body is not None]
         yield from (f"the server sent frame {p.frame}" for p in answers[:1])

@@ -46,9 +46,9 @@ class Case:
         """Who closed first; ``None`` where the capture has one direction, which does not show that."""
         if self.connection.one_sided:
             return None
-        if self.answered is not None:
+        if self.answered is not None or self.goodbye is not None:
             return other_side(self.connection.closed_by or "")
-        return "client" if self.goodbye is not None else self.connection.closed_by
+        return self.connection.closed_by
 
     @property
     def answered(self) -> Evidence | None:
@@ -69,15 +69,16 @@ class Case:
 
     @property
     def goodbye(self) -> Evidence | None:
-        """What shows that the client ended what wraps MQTT, which the FIN of the server answered."""
-        connection = self.connection
+        """What shows that a side ended what wraps MQTT, which the FIN of the other side answered."""
+        connection, history, by = self.connection, self.connection.history, self.connection.closed_by or ""
         client = self.half("client")
-        if connection.closed_by != "server" or connection.closed_how != "fin" or client is None:
+        if not by or connection.closed_how != "fin" or client is None:
             return None
-        history = connection.history
-        if history is not None and 0 < history.client.closing_ns <= (history.server.closing_ns or self.ended_ns):
-            return Evidence("the client sent a Close frame", None, history.client.closing_ns)
-        if not connection.decrypted:
+        if history is not None:
+            own, other = (history.client, history.server) if by == "client" else (history.server, history.client)
+            if 0 < other.closing_ns <= (own.closing_ns or self.ended_ns):
+                return Evidence(f"{MEANING[other_side(by)]} sent a Close frame", None, other.closing_ns)
+        if not connection.decrypted or by != "server":
             return None
         last = self.story.last_of("client")
         sent = [one for one in client.recent if one.length and one.timestamp_ns <= self.ended_ns]

@@ -41,7 +41,7 @@ _LENGTH_ADVICE = (
     "Write the Remaining Length as a Variable Byte Integer: seven bits a byte, the lowest first, with the highest bit"
     " set in all but the last byte."
 )
-NO_CAUSE = ("KAL", "PRF")
+NO_CAUSE = ("KAL", "PRF", "WSK")
 """Families of rules that other detectors look at."""
 OF_PROFILE = {
     "PRF102": Cause.PACKET_TOO_LARGE,
