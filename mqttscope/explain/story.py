@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from mqttscope.explain.model import Broken, Evidence, Moment
 from mqttscope.explain.segments import FlowFacts, Half
 from mqttscope.lint.finding import Finding, Severity
 from mqttscope.mqtt import Direction, PacketType, ProtocolVersion, packets
+from mqttscope.mqtt.codec import truncated
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.repair import Repair, repairs
 from mqttscope.net.segment import ACK, distance
@@ -58,9 +60,9 @@ class Said:
     """Where it is laid out as in another version than that of the connection."""
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class LastPublish:
-    """What a PUBLISH asks a server for."""
+    """The last message of a side, as far as its receiver may mind it."""
 
     topic: str
     """As on the wire: it is compared, and not shown."""
@@ -68,6 +70,8 @@ class LastPublish:
     """Bytes of the packet, those that never came among them."""
     qos: int
     retain: bool
+    checksum: int
+    """Of the payload."""
 
     @property
     def levels(self) -> int:
@@ -146,6 +150,12 @@ class Story:
     latest_kind: int | None = None
     asked: LastPublish | None = None
     """What the client's last packet asks for, where it is a PUBLISH."""
+    got: LastPublish | None = None
+    """The server's last packet, where it is a PUBLISH."""
+    sent: int = 0
+    """Bytes of the server's last packet, those that never came among them."""
+    taken: int = 0
+    """Bytes of its largest packet before that."""
     borne: set[str] = field(default_factory=set)
     """What the server has acknowledged on this connection, as in `LastPublish.features`."""
     cut: dict[str, tuple[int, int, int]] = field(default_factory=dict)
@@ -267,6 +277,9 @@ class Story:
         self._note(moment)
         if side == "server":
             self.odd = self._oddity(found, moment)
+            self._sent(len(found.raw) + found.missing)
+            if type(found) is packets.Publish:
+                self.got = _message(event, found, self.sent)
             if self.connack is not None and self.connack.code and kind != PacketType.DISCONNECT:
                 # A refusal may be sent twice.
                 self.lived_on |= kind != PacketType.CONNACK or not getattr(found, "reason_code", 0)
@@ -276,7 +289,7 @@ class Story:
             if kind == PacketType.PINGREQ:
                 self.ping = self.ping or moment
             elif isinstance(found, packets.Publish):
-                self.asked = LastPublish(event.topic or "", self.latest, found.qos, bool(found.retain))
+                self.asked = _message(event, found, self.latest)
                 if found.qos and found.packet_identifier is not None:
                     self._request(found.packet_identifier, f"the message to {describe.topic_of(event)}")
                     self.unproven[found.packet_identifier] = self.asked
@@ -305,11 +318,19 @@ class Story:
                 event.frame, event.timestamp_ns, event.stream_offset,
             )  # fmt: skip
         self._note(Moment(event.timestamp_ns, event.frame, side, describe.damaged(event), event.capture))
+        if side == "client":
+            self.asked = None
+        else:
+            self._sent(0)
         if isinstance(event, UnparsedEvent):
             is_cut = event.unparsed.reason in ENDS
             self.gaps.setdefault(side, "cut" if is_cut else "unread")
             if is_cut and event.unparsed.packet_type is not None:
                 self._stopped(side, event.unparsed.packet_type, event.unparsed.raw, event.unparsed.length)
+                begun = truncated(event.unparsed.raw, event.connection.version).packet
+                if side == "server" and isinstance(begun, packets.Publish):
+                    self._sent(announced(event.unparsed.raw))
+                    self.got = LastPublish(begun.topic_name or "", self.sent, begun.qos, bool(begun.retain), 0)
         elif event.malformed.packet_type is not None and event.malformed.missing:
             self._stopped(side, event.malformed.packet_type, event.malformed.raw, len(event.malformed.raw))
         if side == "client":
@@ -352,6 +373,23 @@ class Story:
 
     def last_of(self, side: str) -> Moment | None:
         return next((one for one in reversed(self.last[side]) if self.is_before(one, side)), None)
+
+    def ended_on(self, by: str | None) -> LastPublish | None:
+        """The message that a side had received last, if it closed within a second."""
+        sender = "client" if by == "server" else "server"
+        message, last = self.asked if by == "server" else self.got, self.last_of(sender)
+        if message is None or last is None or last is not self.last[sender][-1]:
+            return None
+        waited = self.until_end(last)
+        return message if waited is not None and waited <= BORNE_NS else None
+
+    @property
+    def took(self) -> int:
+        """Bytes of the largest packet after which the client sent more, or had others, or was there for a second."""
+        last, answer = self.last_of("server"), self.last_of("client")
+        is_taken = last is not None and answer is not None and answer.timestamp_ns > last.timestamp_ns
+        is_taken = is_taken or (self.ended and self.ended_on("client") is None and "server" not in self.cut)
+        return max(self.taken, self.sent) if is_taken else self.taken
 
     @property
     def refusal(self) -> Said | None:
@@ -404,6 +442,9 @@ class Story:
         total = announced(raw)
         if total > length:
             self.cut[side] = kind, length, total
+
+    def _sent(self, size: int) -> None:
+        self.taken, self.sent, self.got = max(self.taken, self.sent), size, None
 
     def _size(self, size: int, kind: int | None) -> None:
         self.largest = max(self.largest, self.latest)
@@ -463,6 +504,10 @@ class Story:
             if code >= 0x80:
                 self.refusals.append(Refusal(moment.timestamp_ns, moment.frame, asked, code, found.packet_type))
         del self.refusals[:-MAX_REFUSALS]
+
+
+def _message(event: PacketEvent, found: packets.Publish, size: int) -> LastPublish:
+    return LastPublish(event.topic or "", size, found.qos, bool(found.retain), zlib.crc32(found.payload))
 
 
 def _oddity(found: ControlPacket) -> str:

@@ -194,6 +194,20 @@ class Reading:
         answers = [p for p in line.sent(end.ended_ns, client=closer) if p.frame > places[0]]
         yield from (f"frame {p.frame} answers it" for p in answers[:1])
 
+    def _packet_too_large(self, line: Line, end: Explanation, candidate: Candidate) -> Iterator[str]:
+        if not candidate.headline.startswith("The client closed"):
+            return
+        sent = [p for p in line.sent(end.ended_ns, client=False) if isinstance(p.body, packets.Publish)]
+        size = len(sent[-1].body.raw) if sent and isinstance(sent[-1].body, packets.Publish) else 1 << 30
+        for other in (line, *self._others(line)):
+            if other.connection.client_identifier != line.connection.client_identifier:
+                continue
+            until = end.ended_ns if other is line else 1 << 62
+            asked = other.sent(until, client=True)
+            large = [p for p in other.sent(until, client=False) if p.body and len(getattr(p.body, "raw", b"")) >= size]
+            if large and asked and asked[-1].at > large[0].at:
+                yield f"the client took frame {large[0].frame} of #{other.connection.number}"
+
     def _no_connack(self, line: Line, end: Explanation, candidate: Candidate) -> Iterator[str]:
         answers = [p for p in line.sent(end.ended_ns, client=False) if p.body is not None]
         yield from (f"the server sent frame {p.frame}" for p in answers[:1])

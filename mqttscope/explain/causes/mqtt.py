@@ -223,8 +223,9 @@ def closed_on_packet(case: Case) -> Iterator[Candidate]:
         return
     seen = story.evidence(last, f"the client's last packet: {last.what}")
     apart = case.apart(last.timestamp_ns)
+    repeated, often = again(case)
     about: list[Evidence | None] = [
-        seen, *_again(case), Evidence(f"the broker closed {apart}later, and sent nothing before"), case.closing(),
+        seen, *repeated, Evidence(f"the broker closed {apart}later, and sent nothing before"), case.closing(),
     ]  # fmt: skip
     if story.latest_kind == PacketType.PUBLISH:
         yield from _too_large(case, about)
@@ -235,8 +236,9 @@ def closed_on_packet(case: Case) -> Iterator[Candidate]:
     asks = story.latest_kind == PacketType.SUBSCRIBE or last.what.startswith(("PUBLISH q1", "PUBLISH q2"))
     yield candidate(
         Cause.NOT_AUTHORIZED, Certainty.HYPOTHESIS,
-        f"The broker closed {apart}after {last.what.split(' (')[0]}: it may not be allowed for this client.",
-        about, doubts, weight=60 if asks else 40,
+        f"The broker closed {apart}after {last.what if often else last.what.split(' (')[0]}{often}: it may not be"
+        " allowed for this client.",
+        about, doubts, weight=60 if asks or often else 40,
     )  # fmt: skip
 
 
@@ -329,18 +331,17 @@ def _unsaid(case: Case) -> str:
     return "nothing in the capture says so" + (": before 5.0 a broker cannot refuse a PUBLISH" if old else "")
 
 
-def _again(case: Case) -> list[Evidence]:
-    """That the client sends the same message on each connection, and the server ends each."""
-    numbers = case.book.same_again(case.story)
-    if len(numbers) < LEAST_AGAIN or case.story.asked is None:
-        return []
+def again(case: Case) -> tuple[list[Evidence], str]:
+    """That one side sends the same message on each connection, and the other side ends each; and how often."""
+    numbers, message = case.book.same_again(case.story, case.by), case.story.ended_on(case.by)
+    if len(numbers) < LEAST_AGAIN or message is None:
+        return [], ""
     shown = ", ".join(f"#{one}" for one in numbers[:8]) + (", …" if len(numbers) > 8 else "")
-    return [
-        Evidence(
-            f"the client sent the same message on {len(numbers)} connections ({shown}), and each ended in this way:"
-            f" {len(numbers) * case.story.asked.size:,} bytes so far"
-        )
-    ]
+    text = (
+        f"{MEANING[other_side(case.by or '')]} sent the same message on {len(numbers)} connections ({shown}), and each"
+        f" ended in this way: {len(numbers) * message.size:,} bytes so far"
+    )
+    return [Evidence(text)], f", the same on each of {len(numbers)} connections"
 
 
 def server_restart(case: Case) -> Iterator[Candidate]:
