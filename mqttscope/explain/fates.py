@@ -15,6 +15,8 @@ from mqttscope.session.matching import FAILURE
 
 SECOND = 1_000_000_000
 QUEUE = "Look in the log of the broker for messages that it dropped: a full queue, or a rate limit."
+MANY = 20
+"""Messages for a client that was away, from which on the queue of a broker may be full (mosquitto sends 20 at once)."""
 NEVER = 1 << 62
 """A time that does not come."""
 
@@ -257,6 +259,8 @@ class Held:
     """When that connection had ended."""
     reader: Connection | None = None
     """The connection, while it is open."""
+    in_flight: int = 0
+    """How many messages of the broker it had not acknowledged."""
 
     @property
     def share(self) -> str:
@@ -438,6 +442,7 @@ def held_by(client: Subscriber, topic: str) -> tuple[Held, ...]:
         Held(
             tuple(subscriptions), True, connection.number, full, connection.client_side.maximum_packet_size,
             bool(connection.one_sided), bool(connection.keeps_session), reader=connection,
+            in_flight=connection.server_side.in_flight,
         )
         for subscriptions in needs.values()
     )  # fmt: skip
@@ -462,8 +467,10 @@ def is_loss(fate: Fate, message: Published, held: Held, client: Subscriber) -> b
     return any(returned_ns > message.timestamp_ns for returned_ns, *_ in client.returns)
 
 
-def suspects(one: Published) -> Iterator[str]:
-    """Where to look for a message that the broker had and did not send."""
+def suspects(one: Published, *, queued: bool = False) -> Iterator[str]:
+    """Where to look for a message that the broker had and did not send; ``queued``: it may have waited in a queue."""
+    if queued:
+        yield QUEUE
     if not one.got:
         if one.is_again:
             yield "It was sent with DUP: look whether the broker took it for a message that it had already."
@@ -473,4 +480,5 @@ def suspects(one: Published) -> Iterator[str]:
                 why if one.qos else "QoS 0 has no answer."
             )
         yield "Look whether the broker's access rules let the client read this topic; a SUBACK need not refuse that."
-    yield QUEUE
+    if not queued:
+        yield QUEUE
