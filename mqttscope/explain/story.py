@@ -15,6 +15,7 @@ from mqttscope.explain.segments import FlowFacts, Half
 from mqttscope.lint.finding import Finding, Severity
 from mqttscope.mqtt import Direction, PacketType, ProtocolVersion, packets
 from mqttscope.mqtt.codec import truncated
+from mqttscope.mqtt.constants import MalformedReason
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.repair import Repair, repairs
 from mqttscope.net.segment import ACK, distance
@@ -36,6 +37,8 @@ BORNE_NS = 1_000_000_000
 """A client that sends more so long after a message was not closed because of that."""
 MAX_WAITING = 64
 """Maximum number of messages and subscriptions without an answer whose topics are remembered."""
+MAX_STRAY = 4
+"""Maximum number of bytes after a packet that are shown."""
 MAX_MISREAD_BYTES = 65_536
 """Bytes of a malformed packet that are read again with other lengths."""
 _ACKNOWLEDGEMENTS = (PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBREL, PacketType.PUBCOMP)
@@ -103,6 +106,19 @@ class Misread:
 
 
 @dataclass(slots=True)
+class Stray:
+    """Bytes after a whole packet that are none, or the beginning of one."""
+
+    before: Moment
+    """The packet."""
+    data: bytes
+    offset: int
+    """Of their first byte in what the side sent."""
+    is_beginning: bool
+    """Whether a packet may begin so."""
+
+
+@dataclass(slots=True)
 class Refusal:
     """A subscription or a message that was refused."""
 
@@ -160,6 +176,8 @@ class Story:
     """What the server has acknowledged on this connection, as in `LastPublish.features`."""
     cut: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     """The packet in which a side stopped: its type, the bytes that came, and those that its length says."""
+    stray: Stray | None = None
+    """What the server first sent that is no whole packet, after one that was."""
     misread: dict[str, Misread] = field(default_factory=dict)
     odd: Moment | None = None
     """The server's last packet, where it has a form that some clients cannot read, which ``what`` names."""
@@ -317,6 +335,8 @@ class Story:
                 (event.type or "packet").upper(), (bad.raw + bad.after)[:MAX_MISREAD_BYTES], event.connection.version,
                 event.frame, event.timestamp_ns, event.stream_offset,
             )  # fmt: skip
+        if side == "server" and self.stray is None and self.last[side] and event.stream_offset >= 0:
+            self.stray = _stray(event, self.last[side][-1])
         self._note(Moment(event.timestamp_ns, event.frame, side, describe.damaged(event), event.capture))
         if side == "client":
             self.asked = None
@@ -504,6 +524,14 @@ class Story:
             if code >= 0x80:
                 self.refusals.append(Refusal(moment.timestamp_ns, moment.frame, asked, code, found.packet_type))
         del self.refusals[:-MAX_REFUSALS]
+
+
+def _stray(event: MalformedEvent | UnparsedEvent, before: Moment) -> Stray:
+    if isinstance(event, UnparsedEvent):
+        return Stray(before, event.unparsed.raw[:MAX_STRAY], event.stream_offset, True)
+    bad = event.malformed
+    is_beginning = bad.reason is MalformedReason.TRUNCATED and bool(bad.packet_type)
+    return Stray(before, (bad.raw + bad.after)[:MAX_STRAY], event.stream_offset, is_beginning)
 
 
 def _message(event: PacketEvent, found: packets.Publish, size: int) -> LastPublish:

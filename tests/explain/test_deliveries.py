@@ -52,11 +52,11 @@ def test_a_queue_that_may_be_full_comes_before_access_rules(monkeypatch: pytest.
     resumes = "opened client=reader resume session_expiry_interval=60"
     away = f"{resumes}; > subscribe 1 {TOPIC}:1; < suback 1 1; > disconnect; > fin; {WRITER}"
     backlog = "; ".join(sent(number, False) for number in range(1, 21))
+    waits = sent(2, True).removesuffix("; > puback 2")
     waited, queued, plain = (
         next(one for one in traced(TOPIC, *steps_of(text)).messages[-1].deliveries if one.is_trouble)
         for text in (
-            f"{READER}; {WRITER}; {sent(1, True)}; {sent(2, True).removesuffix('; > puback 2')}; {sent(3, False)}"
-            f"; > puback 2; {LATER}",
+            f"{READER}; {WRITER}; {sent(1, True)}; {waits}; {sent(3, False)}; > puback 2; {LATER}",
             f"{away}; {backlog}; @2 {resumes} < present; {sent(21, False)}; +1.1 @2 > pingreq",
             f"{READER}; {WRITER}; {sent(1, True)}; {sent(2, False)}; {LATER}",
         )

@@ -218,6 +218,11 @@ def misread(count: int) -> bool:
     return "plain number" in end.first.headline + " ".join(evidence.text for evidence in end.first.reasons)
 
 
+def stray_headline(count: int) -> str:
+    """What is said of so many bytes after a PINGRESP."""
+    return explanations(talk(f"opened; > pingreq; silent < raw d0 00 {'00' * count}; > fin"))[0].first.headline
+
+
 def reason_read(length: int) -> str:
     """What is understood of a line of a log with so many bytes, of which the last ones have the reason."""
     line = "2026-01-02T03:04:05: Client c disconnected, {} idle"

@@ -22,7 +22,9 @@ from mqttscope.explain.causes.case import (
     twin_sentence,
 )
 from mqttscope.explain.model import Broken, Candidate, Cause, Certainty, Evidence
+from mqttscope.explain.story import MAX_STRAY
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
+from mqttscope.mqtt.wire import counted
 
 LARGE = 16_384
 """Bytes of a packet that may be over a limit although it is hardly larger than one before."""
@@ -175,6 +177,43 @@ def wrong_length(case: Case) -> Iterator[Candidate]:
             advice=(_LENGTH_ADVICE,), usual=False, weight=95,
         )  # fmt: skip
         return
+
+
+def stray_bytes(case: Case) -> Iterator[Candidate]:
+    """The broker sent bytes after a whole packet that are none, nothing more came, and the client gave up."""
+    story, server, stray = case.story, case.half("server"), case.story.stray
+    connection = case.connection
+    if case.by != "client" or stray is None or server is None or connection.transport != "tcp":
+        return
+    if connection.gaps or connection.unseen_bytes or connection.one_sided:
+        return
+    sent = [seen for seen in server.recent if seen.length and seen.timestamp_ns <= case.ended_ns]
+    answer = story.last_of("client")
+    if not sent or sent[-1].frame != stray.before.frame or sent[-1].capture != stray.before.capture:
+        return  # the bytes came in another segment than the packet before them, or others came after them
+    if answer is not None and answer.timestamp_ns > sent[-1].timestamp_ns:
+        return
+    length, most = connection.server_side.stream_offset - stray.offset, 1 if stray.is_beginning else MAX_STRAY
+    many = f"{counted(length, 'byte')} ({stray.data[:most].hex(' ')}{' …' if length > most else ''})"
+    kind = stray.before.what.split(" ")[0]
+    at_once = case.ended_ns - sent[-1].timestamp_ns <= AT_ONCE_NS
+    doubts = []
+    if stray.is_beginning:
+        doubts.append(Evidence("they may be the beginning of a packet of which the rest was not sent"))
+    if not at_once:
+        doubts.append(Evidence(f"{case.apart(sent[-1].timestamp_ns)}passed until the client closed"))
+    yield candidate(
+        Cause.PROTOCOL_VIOLATION, Certainty.HYPOTHESIS if doubts else Certainty.LIKELY,
+        f"The client closed {case.apart(sent[-1].timestamp_ns)}after the broker had sent {many} outside of any"
+        f" whole packet after its {kind}.",
+        [
+            Evidence.at(f"the broker sent {stray.before.what}, and after it {many}", sent[-1]),
+            Evidence("no more came before the client closed"), case.closing(),
+        ],
+        doubts, [broken for broken in case.violations("server") if broken.rule in FRAMING],
+        advice=(f"Look where the broker, or a proxy before it, adds bytes to its {kind}.",), usual=False,
+        weight=50 if stray.is_beginning else 92,
+    )  # fmt: skip
 
 
 def not_authorized(case: Case) -> Iterator[Candidate]:

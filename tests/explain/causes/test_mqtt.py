@@ -50,6 +50,30 @@ def test_a_violation_that_the_other_side_closes_on(text: str, cause: Cause) -> N
     assert one.first.advice[0].startswith("Instead, ")
 
 
+PINGED = "opened 3.1.1; > pingreq; silent < raw d0 00"
+
+
+@each(
+    "text, certainty, said",
+    [
+        (f"{PINGED} 00; > fin", Certainty.LIKELY, "1 byte (00)"),
+        (f"{PINGED} 0d 0a; > reset", Certainty.LIKELY, "2 bytes (0d 0a)"),
+        (f"{PINGED} 00 00; +5 > fin", Certainty.HYPOTHESIS, "2 bytes (00 00)"),
+    ],
+)
+def test_bytes_after_a_packet_that_are_none(text: str, certainty: Certainty, said: str) -> None:
+    one = ending(text)
+
+    assert (one.cause, one.first.certainty) == (Cause.PROTOCOL_VIOLATION, certainty)
+    assert f"after the broker had sent {said} outside of any whole packet after its PINGRESP" in one.first.headline
+
+
+def test_bytes_after_a_packet_that_are_not_the_cause() -> None:
+    for text in (f"{PINGED} 00; > pingreq; > fin", f"{PINGED} 00; < fin", f"{PINGED}; > fin", f"{PINGED} 90; > fin"):
+        assert "outside of any" not in ending(text).first.headline
+    assert "5 bytes (30 …)" in ending(f"{PINGED} 30 7f 00 01 61; > reset").candidates[1].headline
+
+
 BIG = '< publish big "x"*2000'
 ASKED = "> subscribe 1 big:0; < suback 1 0"
 TWICE = "for 0..1: +1 @{{n}} opened 3.1.1 client=dev; @{{n}} {}; @{{n}} {}"
