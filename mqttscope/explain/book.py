@@ -53,6 +53,8 @@ class Arrival:
     capture: str
     accepted: bool | None = None
     """``None`` while it is not answered."""
+    version: ProtocolVersion | None = None
+    """That it asked for, once it is accepted."""
 
 
 @dataclass(slots=True)
@@ -213,7 +215,14 @@ class Book:
             said = story.connack or story.connect
             frame, now = (said.frame, said.timestamp_ns) if said is not None else (0, connection.opened_ns)
             made = Arrival(
-                connection.number, connection.client, connection.server, now, frame, connection.capture, True
+                connection.number,
+                connection.client,
+                connection.server,
+                now,
+                frame,
+                connection.capture,
+                True,
+                story.version,
             )
             server = self._server(connection.server)
             self._remember(server.accepted, made, "accepted connections")

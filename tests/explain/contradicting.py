@@ -118,8 +118,11 @@ class Reading:
         if served:
             yield f"the server sent frame {served[0].frame} after its refusal"
         if candidate.cause is Cause.UNSUPPORTED_VERSION:
-            others = [other for other in self._accepted(line) if self._asked(other) == self._asked(line)]
-            yield from (f"#{other.connection.number} has that version" for other in others[:1])
+            yield from self._unsupported_version(line, end, candidate)
+
+    def _unsupported_version(self, line: Line, end: Explanation, candidate: Candidate) -> Iterator[str]:
+        others = [other for other in self._accepted(line) if self._asked(other) == self._asked(line)]
+        yield from (f"#{other.connection.number} has that version" for other in others[:1])
 
     def _asked(self, line: Line) -> object:
         return next((p.body.version for p in line.talk if isinstance(p.body, packets.Connect)), None)

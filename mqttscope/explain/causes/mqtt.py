@@ -193,7 +193,8 @@ def stray_bytes(case: Case) -> Iterator[Candidate]:
         return  # the bytes came in another segment than the packet before them, or others came after them
     if answer is not None and answer.timestamp_ns > sent[-1].timestamp_ns:
         return
-    length, most = connection.server_side.stream_offset - stray.offset, 1 if stray.is_beginning else MAX_STRAY
+    length = connection.server_side.stream_offset - stray.offset
+    most = 1 if stray.is_beginning or connection.doubtful else MAX_STRAY
     many = f"{counted(length, 'byte')} ({stray.data[:most].hex(' ')}{' …' if length > most else ''})"
     kind = stray.before.what.split(" ")[0]
     at_once = case.ended_ns - sent[-1].timestamp_ns <= AT_ONCE_NS

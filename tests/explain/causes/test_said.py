@@ -54,6 +54,30 @@ def test_what_a_client_says_and_a_refusal_are_certain(text: str, cause: str) -> 
     assert (ending(text).cause, ending(text).first.certainty) == (cause, Certainty.CERTAIN)
 
 
+@each(
+    "text, certainty",
+    [
+        ("> connect 3.1.1; < fin; +1 @1 opened 3.1", Certainty.LIKELY),
+        ("> connect 3.1; < reset; +1 @1 opened 3.1.1", Certainty.LIKELY),
+        ("> connect; < fin; +1 @1 opened 3.1.1 client=c2", Certainty.LIKELY),
+        # Something else of the CONNECT may be the reason.
+        ("> connect 3.1.1 will=w will_retain; < fin; +1 @1 opened 3.1", Certainty.HYPOTHESIS),
+        # The broker speaks both, waits, or the client closes; or no version was accepted.
+        ("> connect 3.1.1; < fin; +1 @1 opened 3.1; @2 opened 3.1.1 client=c2", None),
+        ("> connect 3.1.1; +2 < fin; +1 @1 opened 3.1", None),
+        ("> connect 3.1.1; > fin; +1 @1 opened 3.1", None),
+        ("> connect 3.1.1; < fin; +1 @1 > connect 3.1; @1 < fin", None),
+        ("> connect 3.1.1; < fin; +121 @1 opened 3.1", None),
+    ],
+)
+def test_a_version_that_is_not_accepted(text: str, certainty: Certainty | None) -> None:
+    found = [one.certainty for one in ending(text).candidates if one.cause is Cause.UNSUPPORTED_VERSION]
+
+    assert found == ([] if certainty is None else [certainty])
+    if certainty is Certainty.LIKELY:
+        assert ending(text).cause is Cause.UNSUPPORTED_VERSION
+
+
 def test_a_client_names_its_reason_too() -> None:
     one = ending("opened; > disconnect code=0x95; > fin")
 
