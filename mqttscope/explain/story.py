@@ -128,6 +128,8 @@ class Refusal:
     """What was refused: ``the subscription to a/#``."""
     code: int
     kind: PacketType
+    in_flight: int = 0
+    """How many messages of its sender had no final answer then, where it was a message."""
 
 
 @dataclass(slots=True)
@@ -158,6 +160,8 @@ class Story:
     ping: Moment | None = None
     """The PINGREQ that has no answer."""
     refusals: list[Refusal] = field(default_factory=list)
+    declined: Refusal | None = None
+    """The last message of the server that the client refused."""
     broken: list[Broken] = field(default_factory=list)
     largest: int = 0
     """Bytes of the client's largest packet before the last one."""
@@ -315,6 +319,16 @@ class Story:
                 hidden = event.connection.doubtful
                 names = [describe.name(row.topic_filter) for row in (found.subscriptions or ())[:MAX_REFUSALS]]
                 self._request(found.packet_identifier, "\n".join("(hidden)" if hidden else one for one in names))
+            elif kind in (PacketType.PUBACK, PacketType.PUBREC) and (getattr(found, "reason_code", None) or 0) >= 0x80:
+                count = event.connection.server_side.in_flight
+                self.declined = Refusal(
+                    event.timestamp_ns,
+                    event.frame,
+                    "a message of the broker",
+                    found.reason_code or 0,  # type: ignore[attr-defined]
+                    kind,
+                    count,
+                )
         elif kind == PacketType.PINGRESP:
             self.ping = None
         self._few(event, side, moment)
@@ -522,7 +536,8 @@ class Story:
             answers = [(what or "a message", code)]
         for asked, code in answers:
             if code >= 0x80:
-                self.refusals.append(Refusal(moment.timestamp_ns, moment.frame, asked, code, found.packet_type))
+                count = event.connection.client_side.in_flight
+                self.refusals.append(Refusal(moment.timestamp_ns, moment.frame, asked, code, found.packet_type, count))
         del self.refusals[:-MAX_REFUSALS]
 
 

@@ -25,6 +25,7 @@ DISORDER_NS = 200_000
 """So much may frames of a capture be out of order: a takeover comes before the end that it causes."""
 RETURN_NS = 120 * SECOND
 """So long after an end its client may come back because of it."""
+RECEIVE_MAXIMUM_EXCEEDED, QUOTA_EXCEEDED = 0x93, 0x97
 MEANING = {"client": "the client", "server": "the broker"}
 
 
@@ -284,6 +285,43 @@ def framed(case: Case, sender: str) -> list[Evidence]:
             " fails here"
         )
     ]
+
+
+def exceeded(case: Case, owner: str, code: int, in_flight: int | None = None) -> str:
+    """Who has exceeded whose limit by a reason code of its owner, ``client`` or ``server``; empty for other codes.
+
+    ``in_flight``: messages without a final answer then, by default the most that there were.
+    """
+    connection = case.connection
+    sides = connection.client_side, connection.server_side
+    own, other = sides if owner == "client" else sides[::-1]
+    who, whose = MEANING[other_side(owner)], MEANING[owner]
+    count = other.in_flight_peak if in_flight is None else in_flight
+    if code == RECEIVE_MAXIMUM_EXCEEDED:
+        text = (
+            f"{who} had more messages unacknowledged than {whose}'s Receive Maximum of {own.receive_maximum:,} allows"
+        )
+        is_seen = count > own.receive_maximum or case.lacks_bytes or connection.one_sided
+        return text if is_seen else f"{text}, although the capture shows at most {count:,}"
+    if code == QUOTA_EXCEEDED:
+        if in_flight is None:
+            return f"a quota of {whose} was used up"
+        most = f"{counted(count, 'message')} unacknowledged and a Receive Maximum of {own.receive_maximum:,}"
+        return f"{who} has exceeded a quota of {whose}, with {most}"
+    shown = {0x94: f"a Topic Alias of {who} was 0 or above the maximum of {whose}, {own.topic_alias_maximum:,}",
+             0x95: f"{who} sent a packet that is larger than {whose} accepts",
+             0x96: f"{who} sent messages faster than {whose} allows"}  # fmt: skip
+    return shown.get(code, "")
+
+
+def declined(case: Case) -> list[Evidence]:
+    """The last message of the broker that the client refused."""
+    refusal, version = case.story.declined, case.connection.version
+    if refusal is None or not case.story.is_before(refusal, "client"):
+        return []
+    who = exceeded(case, "client", refusal.code, refusal.in_flight)
+    text = f"the client refused {refusal.what}: {describe.reason(refusal.kind, refusal.code, version)}"
+    return [Evidence(f"{text}; {who}" if who else text, refusal.frame, refusal.timestamp_ns)]
 
 
 def code_of(found: Broken) -> int | None:

@@ -16,6 +16,7 @@ from mqttscope.explain.causes.case import (
     advice_of,
     candidate,
     code_of,
+    exceeded,
     other_side,
     ran_on,
     twin,
@@ -228,7 +229,8 @@ def not_authorized(case: Case) -> Iterator[Candidate]:
         return
     version = case.connection.version
     text = describe.reason(last.kind, last.code, version)
-    cause = Cause.QUOTA_EXCEEDED if last.code in (0x96, 0x97) else Cause.NOT_AUTHORIZED
+    limit = exceeded(case, "server", last.code, None if last.kind == PacketType.SUBACK else last.in_flight)
+    cause = Cause.QUOTA_EXCEEDED if limit else Cause.NOT_AUTHORIZED
     denied = last.code in (0x80, 0x87, 0x97)
     certainty = Certainty.LIKELY if apart <= AT_ONCE_NS and denied else Certainty.HYPOTHESIS
     who = MEANING.get(case.by or "", "one side").capitalize()
@@ -244,7 +246,8 @@ def not_authorized(case: Case) -> Iterator[Candidate]:
     if last.code == 0x80:
         doubts.append(Evidence("the code says only that it failed; the usual reason is an access rule"))
     yield candidate(
-        cause, certainty, f"{who} closed {describe.span(apart)} after the broker had refused {last.what}: {text}.",
+        cause, certainty, f"{who} closed {describe.span(apart)} after the broker had refused {last.what}: {text}"
+        + (f"; {limit}." if limit else "."),
         [*reasons, case.closing()], doubts, weight=70, reason_code=last.code,
     )  # fmt: skip
 

@@ -15,6 +15,8 @@ from mqttscope.explain.causes.case import (
     advice_of,
     candidate,
     code_of,
+    declined,
+    exceeded,
     framed,
     other_side,
     twin,
@@ -56,10 +58,12 @@ def normal(case: Case) -> Iterator[Candidate]:
     cause, meaning = OF_DISCONNECT.get(said.code, (Cause.CLIENT_DISCONNECT, "the client names its reason"))
     if cause in (Cause.SERVER_RESTART, Cause.TAKEN_OVER, Cause.KEEP_ALIVE, Cause.ADMINISTRATIVE_ACTION):
         cause = Cause.CLIENT_DISCONNECT
+    broken = _of_code(case, "server", said.code)
+    meaning = broken[0].message if broken else exceeded(case, "client", said.code) or meaning
     yield candidate(
         cause, Certainty.CERTAIN, f"The client ended the connection with {text}: {meaning}.",
-        [*case.last_packet("server"), sent, case.closing()],
-        broken=_of_code(case, "server", said.code), weight=100, reason_code=said.code, stated_by="DISCONNECT",
+        [*case.last_packet("server"), *declined(case), sent, case.closing()],
+        broken=broken, weight=100, reason_code=said.code, stated_by="DISCONNECT",
         advice=_OF_THE_CLIENT if said.code == 0x95 else (), usual=said.code != 0x95,
     )  # fmt: skip
 
@@ -98,6 +102,7 @@ def server_disconnect(case: Case) -> Iterator[Candidate]:
             reasons = [twin_sentence(case, other), sent]
     else:
         reasons = [*case.last_packet("client"), *_refusals(case), sent]
+    meaning = exceeded(case, "server", said.code) or meaning
     if broken:
         meaning = broken[0].message
         advice = advice_of(broken[0])

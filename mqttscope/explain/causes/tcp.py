@@ -6,7 +6,18 @@ from collections.abc import Iterator
 
 from mqttscope.explain import describe
 from mqttscope.explain.book import host
-from mqttscope.explain.causes.case import MEANING, RETURN_NS, SECOND, Case, candidate, framed, other_side, ran_on, twin
+from mqttscope.explain.causes.case import (
+    MEANING,
+    RETURN_NS,
+    SECOND,
+    Case,
+    candidate,
+    declined,
+    framed,
+    other_side,
+    ran_on,
+    twin,
+)
 from mqttscope.explain.causes.mqtt import again, not_all
 from mqttscope.explain.model import Candidate, Cause, Certainty, Evidence, Moment
 from mqttscope.explain.segments import MAX_SEEN, Half, Seen, Unanswered
@@ -514,7 +525,7 @@ def _plain(case: Case) -> Candidate:
     reasons = [*case.last_packet("client"), *case.last_packet("server"), *before, case.closing()]
     connection = case.connection
     repeated, often = again(case)
-    reasons[-1:-1] = repeated
+    reasons[-1:-1] = [*declined(case), *repeated]
     message = case.story.last_of(other_side(case.by or "client"))
     after = f" {case.apart(message.timestamp_ns)}after {message.what}{often}" if often and message is not None else ""
     if connection.one_sided == "server_to_client":
