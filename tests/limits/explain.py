@@ -320,6 +320,14 @@ def limits(*lines: str) -> list[str]:
     return [line for line in traced("t", *steps_of(*lines)).told if line.startswith("limit: ")]
 
 
+def forgotten_wills(count: int) -> list[str]:
+    """What is said about limits when a reader gets so many wills with Will Retain 1."""
+    opens = "@0 opened client=r; @0 > subscribe 1 #:0; @0 < suback 1 0"
+    each = "@{n} opened client=c{n} will=w/{n} will_payload=x will_retain; @{n} > reset; @0 < publish w/{n} x"
+    told = traced("#", *steps_of(opens, f"for 1..{count}: {each}")).told
+    return [line for line in told if line.startswith("limit: ")]
+
+
 def subscribes(count: int) -> str:
     """A client subscribes to so many filters and publishes what none of them matches."""
     filters = " ".join(f"f/{number}" for number in range(count))
