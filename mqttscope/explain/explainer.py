@@ -6,11 +6,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from mqttscope import events
 from mqttscope.explain import describe
 from mqttscope.explain.book import Book
-from mqttscope.explain.broker_log import BrokerLog
 from mqttscope.explain.causes import encrypted, listener, mqtt, said, tcp, timing
 from mqttscope.explain.causes.case import MEANING, RETURN_NS, SECOND, Case, in_frames
 from mqttscope.explain.causes.declarations import client_spoke_last, possible
@@ -21,6 +21,9 @@ from mqttscope.lint.finding import Finding
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.wire import counted
 from mqttscope.session.connection import C2S, Connection
+
+if TYPE_CHECKING:
+    from mqttscope.explain.broker_log import BrokerLog
 
 MAX_WAITING = 5_000
 """Ended connections that wait for what comes of them; beyond these the oldest is explained with what is known."""
@@ -188,7 +191,7 @@ class Explainer:
         story.end(event.timestamp_ns, event.frame, event.capture)
         story.finished = connection.closed_how == "capture_end"
         case = Case(story, self.book, self.watch)
-        if not story.disconnects:
+        if not story.disconnects and not story.finished and case.by == "server":
             story.own = any(one.certainty.rank for one in candidates(case, OWN))
             story.special = any(one.certainty.rank for one in candidates(case, SPECIAL))
         self.book.ended(story, case.by, explained=story.own or story.special or client_spoke_last(case))

@@ -406,7 +406,11 @@ class Story:
         return tuple(sorted(moments, key=lambda one: (one.timestamp_ns, one.frame)))
 
     def last_of(self, side: str) -> Moment | None:
-        return next((one for one in reversed(self.last[side]) if self.is_before(one, side)), None)
+        """The last packet of a side before the end."""
+        for moment in reversed(self.last[side]):
+            if self.is_before(moment, side):
+                return moment
+        return None
 
     def ended_on(self, by: str | None) -> LastPublish | None:
         """The message that a side had received last, if it closed within a second."""
@@ -556,7 +560,7 @@ def _message(event: PacketEvent, found: packets.Publish, size: int) -> LastPubli
 def _oddity(found: ControlPacket) -> str:
     """What is unusual about the form of a packet; empty where nothing is."""
     kind = found.packet_type.name
-    if len(found.raw) > 2 and _length_bytes(found.raw) > _length_bytes_needed(found.raw):
+    if len(found.raw) > 2 and found.raw[1] >= 0x80 and _length_bytes(found.raw) > _length_bytes_needed(found.raw):
         return f"{kind} with a Remaining Length in {_length_bytes(found.raw)} bytes, which needs fewer"
     if isinstance(found, packets.Publish) and found.dup:
         return f"{kind} with DUP"

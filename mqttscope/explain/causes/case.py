@@ -37,6 +37,8 @@ class Case:
     book: Book
     watch: SegmentWatch
     _together: list[End] | None = None
+    _by: tuple[str | None] | None = None
+    _halves: dict[str, Half | None] | None = None
 
     @property
     def connection(self) -> Connection:
@@ -45,6 +47,11 @@ class Case:
     @property
     def by(self) -> str | None:
         """Who closed first; ``None`` where the capture has one direction, which does not show that."""
+        if self._by is None:
+            self._by = (self._closed_by(),)
+        return self._by[0]
+
+    def _closed_by(self) -> str | None:
         if self.connection.one_sided:
             return None
         if self.answered is not None or self.goodbye is not None:
@@ -137,7 +144,9 @@ class Case:
 
     def half(self, side: str) -> Half | None:
         """What TCP shows of what a side sent."""
-        return self.story.half(side)
+        if self._halves is None:
+            self._halves = {side: self.story.half(side) for side in MEANING}
+        return self._halves.get(side)
 
     def closing(self) -> Evidence:
         """How the transport ended, as a sentence."""

@@ -167,8 +167,8 @@ def refused_upgrade(case: Case) -> Iterator[Candidate]:
 def broken_websocket(case: Case) -> Iterator[Candidate]:
     """A side used WebSocket in a wrong way, and the other one closed at once, without an answer in MQTT to that."""
     story, connection, by = case.story, case.connection, case.by
-    half = None if by is None else case.half(other_side(by))
-    if by is None or half is None or not case.is_closed or connection.gaps or not problems(connection):
+    half = None if by is None or not problems(connection) else case.half(other_side(by))
+    if by is None or half is None or not case.is_closed or connection.gaps:
         return
     sent = [seen for seen in half.recent if seen.length and 0 <= case.ended_ns - seen.timestamp_ns <= AT_ONCE_NS]
     places, last = {seen.frame for seen in sent}, story.last_of(by)

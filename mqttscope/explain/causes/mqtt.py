@@ -255,8 +255,8 @@ def not_authorized(case: Case) -> Iterator[Candidate]:
 def closed_on_packet(case: Case) -> Iterator[Candidate]:
     """The server closed right after a packet of the client, without a word: its size, or what it asks for."""
     story = case.story
-    last = story.last_of("client")
-    if case.by != "server" or last is None or story.connack is None or case.ended_ns - last.timestamp_ns > AT_ONCE_NS:
+    last = story.last_of("client") if case.by == "server" else None
+    if last is None or story.connack is None or case.ended_ns - last.timestamp_ns > AT_ONCE_NS:
         return
     answered = story.last_of("server")
     is_answered = answered is not None and answered.timestamp_ns > last.timestamp_ns
@@ -390,7 +390,7 @@ def again(case: Case) -> tuple[list[Evidence], str]:
 def server_restart(case: Case) -> Iterator[Candidate]:
     """The server ended several connections together, or refused new ones afterwards."""
     story, server = case.story, case.connection.server
-    if case.how not in ("fin", "reset") or story.own:
+    if case.by != "server" or case.how not in ("fin", "reset") or story.own:
         return
     # With bytes missing it may have had a DISCONNECT of the client to answer, as it has all day.
     unclear = case.connection.client_side.gapped
