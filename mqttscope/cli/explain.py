@@ -116,7 +116,6 @@ def command(given: ExplainOptions) -> int:
     from mqttscope.cli.output import HTML, make_view
     from mqttscope.explain import Explainer
     from mqttscope.explain.fates import Trace
-    from mqttscope.explain.messages import MessageWatch
     from mqttscope.lint.catalogue import select, usual_rule
     from mqttscope.lint.engine import Linter
     from mqttscope.report.explanations.base import make_reporter
@@ -131,7 +130,11 @@ def command(given: ExplainOptions) -> int:
     explainer = Explainer(log=log)
     # Clients that were asked for have their missed messages told with their ends.
     shape = given.message or ("#" if given.clients else None)
-    messages = None if shape is None else MessageWatch(shape)
+    messages = None
+    if shape is not None:
+        from mqttscope.explain.messages import MessageWatch
+
+        messages = MessageWatch(shape)
     choice, linter = Choice(given), None
     if given.message is None:
         rules = [*(usual_rule(rule) for rule in select().values()), *rules_of_profile(given.profile)]
@@ -172,10 +175,10 @@ def command(given: ExplainOptions) -> int:
 
 def rules_of_profile(name: str | None) -> list[Rule]:
     """The rules that check the limits of a profile."""
-    from mqttscope.lint.profile import ProfileError, load, rules_of
-
     if name is None:
         return []
+    from mqttscope.lint.profile import ProfileError, load, rules_of
+
     with ErrorTranslation(click.UsageError, ProfileError):
         return rules_of(load(name, Path.cwd()))
 

@@ -14,6 +14,7 @@ from mqttscope.explain import describe
 from mqttscope.explain.model import Evidence
 from mqttscope.explain.segments import LATELY_NS, SegmentWatch
 from mqttscope.explain.story import LastPublish, Story
+from mqttscope.lint.shared_checks import problems
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.net.segment import FIN, RST
 from mqttscope.session.connection import Connection
@@ -52,6 +53,8 @@ class Arrival:
     capture: str
     accepted: bool | None = None
     """``None`` while it is not answered."""
+    version: ProtocolVersion | None = None
+    """That it asked for, once it is accepted."""
 
 
 @dataclass(slots=True)
@@ -68,6 +71,10 @@ class End:
     """Whether it has a reason of its own: a packet, a Keep Alive, a takeover, a violation, a lost path."""
     opened_ns: int
     life: Life | None = None
+    took: int = 0
+    """As in `Story.took`."""
+    key: tuple[str, str] = "", ""
+    """Of the client."""
 
 
 @dataclass(slots=True)
@@ -95,6 +102,8 @@ class ServerTimes:
     """The longest time in which nothing was sent on a connection that stayed open."""
     borne: set[str] = field(default_factory=set)
     """What it has acknowledged, as in `story.LastPublish.features`."""
+    borne_faults: set[str] = field(default_factory=set)
+    """Faults of clients in WebSockets after which it sent more."""
     borne_bytes: int = 0
     borne_levels: int = 0
     """Size of the largest message that it has acknowledged, and the most levels of a topic."""
@@ -163,8 +172,8 @@ class Book:
     """By the host of the server and the Client Identifier."""
     servers: OrderedDict[str, ServerTimes] = field(default_factory=OrderedDict)
     """By endpoint."""
-    last_asked: OrderedDict[tuple[str, str], list[tuple[int, LastPublish]]] = field(default_factory=OrderedDict)
-    """The last PUBLISH of a client on connections that its server ended, with their numbers, by server and client."""
+    last_messages: OrderedDict[tuple[str, str, str], list[tuple[int, LastPublish]]] = field(default_factory=OrderedDict)
+    """The last message before connections ended, with their numbers, by server, client, and the side that closed."""
     odd: OrderedDict[tuple[str, str, str], list[int]] = field(default_factory=OrderedDict)
     """Connections that a client ended right after the same unusual packet, by server, client and that packet."""
     open: dict[str, dict[int, Story]] = field(default_factory=dict)
@@ -206,7 +215,14 @@ class Book:
             said = story.connack or story.connect
             frame, now = (said.frame, said.timestamp_ns) if said is not None else (0, connection.opened_ns)
             made = Arrival(
-                connection.number, connection.client, connection.server, now, frame, connection.capture, True
+                connection.number,
+                connection.client,
+                connection.server,
+                now,
+                frame,
+                connection.capture,
+                True,
+                story.version,
             )
             server = self._server(connection.server)
             self._remember(server.accepted, made, "accepted connections")
@@ -232,10 +248,12 @@ class Book:
         server = self._server(connection.server)
         if connection.details.get("server_hello") and server.secure is None:
             server.secure = _beginning(connection)
+        server.borne_faults |= _borne_faults(story)
         if story.finished:
             return
-        if by == "server" and story.asked is not None and connection.client_identifier:
-            self._asked_last(host(connection.server), connection.client_identifier, connection.number, story.asked)
+        message = story.ended_on(by) if by is not None else None
+        if message is not None and by is not None:
+            self._ended_on(_client(connection), by, connection.number, message)
         if by == "client" and story.odd is not None:
             key = host(connection.server), connection.client_identifier or "", story.odd.what
             if key in self.odd or len(self.odd) < MAX_CLIENTS:
@@ -249,7 +267,7 @@ class Book:
         said = said or connection.client_side.gapped  # a DISCONNECT may be among the missing bytes
         end = End(
             connection.number, connection.client, connection.client_identifier, story.ended_ns, story.ended_frame,
-            by, said or explained, connection.opened_ns, _life(story),
+            by, said or explained, connection.opened_ns, _life(story), story.took, _client(connection),
         )  # fmt: skip
         self._note_silence(server, story, by, explained=end.explained)
         self._remember(server.ends, end, "ends")
@@ -266,19 +284,36 @@ class Book:
                 server.idle.popleft()
                 self.dropped["ends"] += 1
 
-    def _asked_last(self, server: str, client: str, number: int, asked: LastPublish) -> None:
-        if (server, client) not in self.last_asked and len(self.last_asked) >= MAX_CLIENTS:
-            self.last_asked.popitem(last=False)
+    def _ended_on(self, client: tuple[str, str], by: str, number: int, message: LastPublish) -> None:
+        key = (*client, by)
+        if key not in self.last_messages and len(self.last_messages) >= MAX_CLIENTS:
+            self.last_messages.popitem(last=False)
             self.dropped["clients"] += 1
-        known = self.last_asked.setdefault((server, client), [])
-        known.append((number, asked))
+        known = self.last_messages.setdefault(key, [])
+        known.append((number, message))
         del known[:-MAX_CONNECTS]
 
-    def same_again(self, story: Story) -> list[int]:
-        """Numbers of the connections that a server ended after a PUBLISH of the same topic, size and QoS."""
+    def same_again(self, story: Story, by: str | None) -> list[int]:
+        """Numbers of the connections that a side ended within a second after the same message."""
+        known, message = self.last_messages.get((*_client(story.connection), by or ""), ()), story.ended_on(by)
+        return [number for number, other in known if other == message]
+
+    def took(self, story: Story) -> int:
+        """Bytes of the largest packet that the client took on other connections."""
         connection = story.connection
-        known = self.last_asked.get((host(connection.server), connection.client_identifier or ""), ())
-        return [number for number, asked in known if asked == story.asked]
+        others = [one.took for one in self.open.get(connection.server, {}).values() if one is not story
+                  and _client(one.connection) == _client(connection)]  # fmt: skip
+        return max(
+            [
+                0,
+                *others,
+                *(
+                    end.took
+                    for end in self.of(connection.server).ends
+                    if end.key == _client(connection) and end.connection != connection.number
+                ),
+            ]
+        )
 
     def odd_again(self, story: Story) -> list[int]:
         """Numbers of the connections that the client ended after the same unusual packet."""
@@ -293,6 +328,10 @@ class Book:
         server.borne |= story.borne
         server.borne_bytes = max(server.borne_bytes, story.borne_bytes)
         server.borne_levels = max(server.borne_levels, story.borne_levels)
+
+    def borne_faults(self, server: str) -> set[str]:
+        """Faults of clients in WebSockets after which a server sent more, by the words of `net.websocket.Problem`."""
+        return self.of(server).borne_faults.union(*map(_borne_faults, self.open.get(server, {}).values()))
 
     def witnesses(self, server: str, watch: SegmentWatch) -> Witnesses:
         """What the open connections of a server show now."""
@@ -424,6 +463,17 @@ def _life(story: Story) -> Life | None:
     if last is None:
         return None
     return Life(story.connection.number, story.connection.opened_ns, last.timestamp_ns, last.frame, last.capture)
+
+
+def _client(connection: Connection) -> tuple[str, str]:
+    """Host of the server, and Client Identifier or host of the client."""
+    return host(connection.server), connection.client_identifier or host(connection.client)
+
+
+def _borne_faults(story: Story) -> set[str]:
+    last = story.last_of("server")
+    found = problems(story.connection) if last is not None else ()
+    return {fault["reason"] for fault in found if last and fault["from_client"] and last.frame > fault["frame"]}
 
 
 def _beginning(connection: Connection) -> Arrival:

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from mqttscope.explain import describe
 from mqttscope.explain.fates import (
+    MANY,
     NEVER,
     QUEUE,
     SECOND,
@@ -23,6 +24,7 @@ from mqttscope.explain.fates import (
     suspects,
 )
 from mqttscope.mqtt.topics import matches
+from mqttscope.mqtt.wire import counted
 from mqttscope.session.matching import FAILURE
 
 MAX_COMPARED = 500_000
@@ -250,12 +252,27 @@ class Deliveries:
             # What came to this topic before is no longer forbidden by access rules.
             came = any(other.topic == one.topic and key in other.got for other in self._watch.published.values())
             advice = "Acknowledge each message in the client, or raise the limit of the broker."
-            return made(Fate.STALLED, window, advice, *(() if came else suspects(one)))
+            return made(Fate.STALLED, window, advice, *(() if came else suspects(one, queued=True)))
+        queue = self._queue(one, key, held, wanted)
         return made(
             Fate.NOT_SENT,
-            f"should have got it: it is subscribed to {name}, and the broker did not send it {until}",
-            *suspects(one),
+            f"should have got it: it is subscribed to {name}, and the broker did not send it {until}{queue}",
+            *suspects(one, queued=bool(queue)),
         )
+
+    def _queue(self, one: Published, key: tuple[str, str], held: Held, wanted: Wanted) -> str:
+        """What shows that the broker's queue for the client may have been full; empty if nothing does."""
+        if not min(one.qos, wanted.qos):
+            return ""
+        if held.in_flight:
+            return f"; it had not acknowledged {counted(held.in_flight, 'message')} of the broker then"
+        before = (other for other in self._watch.published.values() if other.timestamp_ns < one.timestamp_ns)
+        away = sum(
+            any(not each.online and each.keeps for each in other.held.get(key, ())) and key not in other.got
+            for other in before
+            if other.qos
+        )
+        return f"; {away:,} messages for it from when it was away have not been sent either" if away >= MANY else ""
 
     def _offline(self, one: Published, client: Subscriber, held: Held, wanted: Wanted, made: _Making) -> Delivery:
         back = next((each for each in client.returns if each[0] > one.timestamp_ns), None)

@@ -6,11 +6,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from mqttscope import events
 from mqttscope.explain import describe
 from mqttscope.explain.book import Book
-from mqttscope.explain.broker_log import BrokerLog
 from mqttscope.explain.causes import encrypted, listener, mqtt, said, tcp, timing
 from mqttscope.explain.causes.case import MEANING, RETURN_NS, SECOND, Case, in_frames
 from mqttscope.explain.causes.declarations import client_spoke_last, possible
@@ -21,6 +21,9 @@ from mqttscope.lint.finding import Finding
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.wire import counted
 from mqttscope.session.connection import C2S, Connection
+
+if TYPE_CHECKING:
+    from mqttscope.explain.broker_log import BrokerLog
 
 MAX_WAITING = 5_000
 """Ended connections that wait for what comes of them; beyond these the oldest is explained with what is known."""
@@ -36,15 +39,16 @@ Detector = Callable[[Case], Iterator[Candidate]]
 DETECTORS: tuple[Detector, ...] = (
     tcp.without_packets,
     listener.answered_in_another_protocol, listener.refused_upgrade, listener.to_a_plain_port,
-    listener.plain_to_a_tls_port,
-    said.normal, said.server_disconnect, said.connack_refusal, said.no_connack, said.tls_alert, timing.keep_alive,
-    timing.no_ping_response, mqtt.taken_over, mqtt.wrong_length, mqtt.violation, mqtt.not_authorized,
-    mqtt.beyond_profile, mqtt.closed_on_packet, mqtt.server_restart, timing.idle_timeout, tcp.half_open,
-    tcp.device_restart, encrypted.of_encrypted, tcp.middlebox, tcp.plain_end,
+    listener.broken_websocket, listener.plain_to_a_tls_port,
+    said.normal, said.server_disconnect, said.connack_refusal, said.no_connack, said.other_version, said.tls_alert,
+    timing.keep_alive, timing.no_ping_response, mqtt.taken_over, mqtt.wrong_length, mqtt.stray_bytes, mqtt.violation,
+    mqtt.not_authorized, mqtt.beyond_profile, mqtt.closed_on_packet, mqtt.server_restart, timing.idle_timeout,
+    tcp.half_open, tcp.closed_on_delivery, tcp.device_restart, encrypted.of_encrypted, tcp.middlebox, tcp.plain_end,
 )  # fmt: skip
 """All that look at an end."""
 OWN: tuple[Detector, ...] = (
     tcp.without_packets,
+    listener.broken_websocket,
     tcp.half_open,
     timing.keep_alive,
     mqtt.taken_over,
@@ -187,7 +191,7 @@ class Explainer:
         story.end(event.timestamp_ns, event.frame, event.capture)
         story.finished = connection.closed_how == "capture_end"
         case = Case(story, self.book, self.watch)
-        if not story.disconnects:
+        if not story.disconnects and not story.finished and case.by == "server":
             story.own = any(one.certainty.rank for one in candidates(case, OWN))
             story.special = any(one.certainty.rank for one in candidates(case, SPECIAL))
         self.book.ended(story, case.by, explained=story.own or story.special or client_spoke_last(case))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from mqttscope.events import PacketEvent
+from mqttscope.explain import describe
 from mqttscope.explain.model import Evidence
 from mqttscope.mqtt import ProtocolVersion
+from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.topics import matches
 from mqttscope.mqtt.wire import counted
 from mqttscope.session.connection import Connection
@@ -15,6 +19,10 @@ from mqttscope.session.matching import FAILURE
 
 SECOND = 1_000_000_000
 QUEUE = "Look in the log of the broker for messages that it dropped: a full queue, or a rate limit."
+MANY = 20
+"""Messages for a client that was away, from which on the queue of a broker may be full (mosquitto sends 20 at once)."""
+MAX_WILLS = 1_000
+"""Maximum number of topics with such a will, and of subscriptions that are remembered for one of them."""
 NEVER = 1 << 62
 """A time that does not come."""
 
@@ -257,6 +265,8 @@ class Held:
     """When that connection had ended."""
     reader: Connection | None = None
     """The connection, while it is open."""
+    in_flight: int = 0
+    """How many messages of the broker it had not acknowledged."""
 
     @property
     def share(self) -> str:
@@ -406,6 +416,82 @@ class Published:
 
 
 @dataclass(slots=True)
+class PublishedWill:
+    """A will with Will Retain 1 that the broker has published."""
+
+    said: str
+    """Who announced it, and who got it."""
+    checksum: int
+    until_ns: int
+    """When it expires."""
+    asked: list[tuple[Subscriber, Connection, Wanted]] = field(default_factory=list)
+
+    def missed(self, now_ns: int) -> Iterator[tuple[Subscriber, Wanted]]:
+        """Who should have got it as a retained message within a second."""
+        for client, reader, wanted in self.asked:
+            over_ns = min(now_ns, reader.closed_ns or now_ns, wanted.ended_ns or now_ns, self.until_ns)
+            is_whole = not (reader.one_sided or reader.server_side.gapped or reader.closed_how == "reset")
+            is_granted = wanted.granted_ns is not None and (wanted.code or 0) < FAILURE
+            if is_whole and is_granted and wanted.asked_ns + SECOND <= over_ns:
+                yield client, wanted
+
+
+@dataclass(slots=True)
+class RetainedWills:
+    """Wills with Will Retain 1 that were published, nothing has replaced since, and nothing shows to be retained."""
+
+    topics: OrderedDict[tuple[str, str], PublishedWill] = field(default_factory=OrderedDict)
+    """By the host of the server and the topic."""
+    dropped: int = 0
+    """Wills and subscriptions beyond `MAX_WILLS`."""
+
+    def publish(self, place: tuple[str, str], will: Will, checksum: int, ended: Connection, event: PacketEvent) -> None:
+        """A client got a message that is like the will of a connection that has ended."""
+        block, is_retained = will.properties, getattr(event.packet, "retain", False)
+        delay, expiry = (0, None) if block is None else (block.will_delay_interval or 0, block.message_expiry_interval)
+        if not will.will_retain or not will.will_payload or is_retained or place in self.topics:
+            return
+        if event.timestamp_ns < ended.closed_ns + delay * SECOND:
+            return
+        if len(self.topics) >= MAX_WILLS:
+            self.topics.popitem(last=False)
+            self.dropped += 1
+        name, reader = (describe.name(one.client_identifier) or one.client for one in (ended, event.connection))
+        until_ns = NEVER if expiry is None else event.timestamp_ns + expiry * SECOND
+        said = f"{name} had announced the will to {describe.name(place[1])} with Will Retain 1, and {reader} got it"
+        self.topics[place] = PublishedWill(f"{said} in frame {event.frame}", checksum, until_ns)
+
+    def replace(self, place: tuple[str, str], checksum: int | None = None) -> None:
+        """Another message may be the retained one of a topic now, or somebody who subscribed got this content."""
+        known = self.topics.get(place)
+        if known is not None and (known.checksum != checksum or known.asked):
+            del self.topics[place]
+
+    def ask(self, client: Subscriber, reader: Connection, row: Subscription, wanted: Wanted, *, existed: bool) -> None:
+        """A client subscribes."""
+        if wanted.share or row.retain_handling == 2 or (row.retain_handling == 1 and existed):
+            return
+        for (server, topic), will in self.topics.items():
+            if server == client.server and matches(wanted.plain_filter, topic, shared=False):
+                will.asked.append((client, reader, wanted))
+                self.dropped += len(will.asked) > MAX_WILLS
+                del will.asked[MAX_WILLS:]
+
+    def remarks(self, now_ns: int) -> Iterator[str]:
+        """A sentence about each will that somebody should have got."""
+        for will in self.topics.values():
+            missed = next(will.missed(now_ns), None)
+            if missed is not None:
+                client, wanted = missed
+                yield (
+                    f"{will.said}; {client.name} subscribed afterwards (frame {wanted.frame}) and got no retained"
+                    " message of the topic: look whether the broker retains wills, and lets this client read the topic."
+                )
+        if self.dropped:
+            yield f"limit: {MAX_WILLS:,} wills are followed that are to be retained; forgotten: {self.dropped:,}."
+
+
+@dataclass(slots=True)
 class MessageFate:
     """One message and its clients."""
 
@@ -447,6 +533,7 @@ def held_by(client: Subscriber, topic: str) -> tuple[Held, ...]:
         Held(
             tuple(subscriptions), True, connection.number, full, connection.client_side.maximum_packet_size,
             bool(connection.one_sided), bool(connection.keeps_session), reader=connection,
+            in_flight=connection.server_side.in_flight,
         )
         for subscriptions in needs.values()
     )  # fmt: skip
@@ -471,8 +558,10 @@ def is_loss(fate: Fate, message: Published, held: Held, client: Subscriber) -> b
     return any(returned_ns > message.timestamp_ns for returned_ns, *_ in client.returns)
 
 
-def suspects(one: Published) -> Iterator[str]:
-    """Where to look for a message that the broker had and did not send."""
+def suspects(one: Published, *, queued: bool = False) -> Iterator[str]:
+    """Where to look for a message that the broker had and did not send; ``queued``: it may have waited in a queue."""
+    if queued:
+        yield QUEUE
     if not one.got:
         if one.is_again:
             yield "It was sent with DUP: look whether the broker took it for a message that it had already."
@@ -482,4 +571,5 @@ def suspects(one: Published) -> Iterator[str]:
                 why if one.qos else "QoS 0 has no answer."
             )
         yield "Look whether the broker's access rules let the client read this topic; a SUBACK need not refuse that."
-    yield QUEUE
+    if not queued:
+        yield QUEUE

@@ -23,6 +23,7 @@ from mqttscope.explain.fates import (
     Loss,
     MessageFate,
     Published,
+    RetainedWills,
     Subscriber,
     Trace,
     Wanted,
@@ -32,6 +33,7 @@ from mqttscope.explain.fates import (
 from mqttscope.explain.model import Evidence
 from mqttscope.mqtt import PacketType, ProtocolVersion, packets
 from mqttscope.mqtt.codec import truncated
+from mqttscope.mqtt.parts import Will
 from mqttscope.mqtt.properties import SUBSCRIPTION_IDENTIFIER
 from mqttscope.mqtt.topics import matches, parse_shared
 from mqttscope.mqtt.wire import counted
@@ -100,8 +102,9 @@ class MessageWatch:
         """The first CONNECT packets with a will for the topics that were asked for."""
         self._begun: list[Evidence] = []
         """The first messages for these topics of which the beginning alone was sent."""
-        self._willed: OrderedDict[tuple[Any, int], list[tuple[Connection, int]]] = OrderedDict()
-        """Connections and the frames of their CONNECT, by server and topic, and checksum of the will."""
+        self._willed: OrderedDict[tuple[Any, int], list[tuple[Connection, int, Will]]] = OrderedDict()
+        """Connections, the frames of their CONNECT and wills, by server and topic, and checksum of the will."""
+        self._retained_wills = RetainedWills()
         self._origins: dict[str, tuple[int, str]] = {}
         """How many deliveries of what the capture announces otherwise, and the first one, by what that is."""
         self._further = 0
@@ -288,6 +291,7 @@ class MessageWatch:
                 event.timestamp_ns, former.granted_ns if former is not None and lasts else None,
                 is_presumed=share is not None and event.connection.version != ProtocolVersion.V5,
             )  # fmt: skip
+            self._retained_wills.ask(known, event.connection, row, wanted, existed=lasts)
             if former is not None and lasts and former.granted_ns is not None and (former.code or 0) < FAILURE:
                 wanted.begun = former.begun or former
                 wanted.before = wanted.begun.before
@@ -328,6 +332,8 @@ class MessageWatch:
             key, connection, event.stream_offset + len(found.raw) + found.missing, is_whole=not found.missing,
             is_removal=bool(found.retain) and not found.payload and not found.missing, is_again=bool(found.dup),
         )  # fmt: skip
+        if made.retain:
+            self._retained_wills.replace((made.server, made.topic))
         if len(self.published) >= MAX_MESSAGES:
             self._make_room()
         self._count += 1
@@ -401,6 +407,8 @@ class MessageWatch:
         numbers = self._expected.get((key[0], topic, checksum), {})
         identifiers = [] if found.properties is None else found.properties.all(SUBSCRIPTION_IDENTIFIER)
         number, share = self._copied(known, key, topic, numbers, identifiers)
+        if found.retain or number is None:
+            self._retained_wills.replace((key[0], topic), None if found.retain else checksum)
         if number is not None:
             one = self.published[number]
             self._got(one, key, share, event, found)
@@ -428,13 +436,14 @@ class MessageWatch:
         retained = next((self.published[one] for one in numbers if found.retain and self.published[one].retain), None)
         if retained is not None:
             of = f"{retained.client} published that in frame {retained.frame}"
-        for connection, frame in reversed(self._willed.get(((known.server, topic), checksum), ())):
+        for connection, frame, will in reversed(self._willed.get(((known.server, topic), checksum), ())):
             is_goodbye = connection.disconnect_by == "client" and not connection.disconnect_reason
             is_over = 0 < connection.closed_ns <= event.timestamp_ns and connection.connack_packet is not None
             if not of and is_over and not is_goodbye:
                 name = describe.name(connection.client_identifier) or connection.client
                 kind = "a will whose connection had ended"
                 of = f"{name} announced that in frame {frame}, and its #{connection.number} had ended"
+                self._retained_wills.publish((known.server, topic), will, checksum, connection, event)
         if of:
             count, first = self._origins.get(
                 kind, (0, f"{describe.name(topic)} to {known.name}, frame {event.frame}; {of}")
@@ -522,13 +531,14 @@ class MessageWatch:
 
     def _announced(self, event: PacketEvent, found: packets.Connect) -> None:
         """A will for the topics that were asked for."""
-        topic = None if found.will is None else found.will.will_topic
-        if topic and matches(self.topic_filter, topic):
-            payload = b"" if found.will is None else found.will.will_payload
-            key = (host(event.connection.server), topic), zlib.crc32(payload)
+        will = found.will
+        topic = None if will is None else will.will_topic
+        if will is not None and topic and matches(self.topic_filter, topic):
+            key = (host(event.connection.server), topic), zlib.crc32(will.will_payload)
+            self._retained_wills.replace(*key)  # another one may come unseen
             if key not in self._willed:
                 _room(self._willed)
-            self._willed.setdefault(key, []).append((event.connection, event.frame))
+            self._willed.setdefault(key, []).append((event.connection, event.frame, will))
             del self._willed[key][:-MAX_TOLD]
             name = describe.name(found.client_identifier) or event.connection.client
             self._note(self._wills, f"{name} announced a will to {describe.name(topic)}", event)
@@ -632,6 +642,7 @@ class MessageWatch:
         for kind, (many, first) in self._origins.items():
             have = "One delivery has" if many == 1 else f"{many:,} deliveries have"
             told.append(f"{have} the topic and the payload of {kind}; the first: {first}.")
+        told += self._retained_wills.remarks(self.now_ns)
         told += near[:MAX_TOLD]
         if len(near) > MAX_TOLD:
             told.append(f"{len(near) - MAX_TOLD:,} more of these {_are(len(near) - MAX_TOLD)} not shown.")

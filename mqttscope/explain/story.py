@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -13,6 +14,8 @@ from mqttscope.explain.model import Broken, Evidence, Moment
 from mqttscope.explain.segments import FlowFacts, Half
 from mqttscope.lint.finding import Finding, Severity
 from mqttscope.mqtt import Direction, PacketType, ProtocolVersion, packets
+from mqttscope.mqtt.codec import truncated
+from mqttscope.mqtt.constants import MalformedReason
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.repair import Repair, repairs
 from mqttscope.net.segment import ACK, distance
@@ -34,6 +37,8 @@ BORNE_NS = 1_000_000_000
 """A client that sends more so long after a message was not closed because of that."""
 MAX_WAITING = 64
 """Maximum number of messages and subscriptions without an answer whose topics are remembered."""
+MAX_STRAY = 4
+"""Maximum number of bytes after a packet that are shown."""
 MAX_MISREAD_BYTES = 65_536
 """Bytes of a malformed packet that are read again with other lengths."""
 _ACKNOWLEDGEMENTS = (PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBREL, PacketType.PUBCOMP)
@@ -58,9 +63,9 @@ class Said:
     """Where it is laid out as in another version than that of the connection."""
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class LastPublish:
-    """What a PUBLISH asks a server for."""
+    """The last message of a side, as far as its receiver may mind it."""
 
     topic: str
     """As on the wire: it is compared, and not shown."""
@@ -68,6 +73,8 @@ class LastPublish:
     """Bytes of the packet, those that never came among them."""
     qos: int
     retain: bool
+    checksum: int
+    """Of the payload."""
 
     @property
     def levels(self) -> int:
@@ -99,6 +106,19 @@ class Misread:
 
 
 @dataclass(slots=True)
+class Stray:
+    """Bytes after a whole packet that are none, or the beginning of one."""
+
+    before: Moment
+    """The packet."""
+    data: bytes
+    offset: int
+    """Of their first byte in what the side sent."""
+    is_beginning: bool
+    """Whether a packet may begin so."""
+
+
+@dataclass(slots=True)
 class Refusal:
     """A subscription or a message that was refused."""
 
@@ -108,6 +128,8 @@ class Refusal:
     """What was refused: ``the subscription to a/#``."""
     code: int
     kind: PacketType
+    in_flight: int = 0
+    """How many messages of its sender had no final answer then, where it was a message."""
 
 
 @dataclass(slots=True)
@@ -138,6 +160,8 @@ class Story:
     ping: Moment | None = None
     """The PINGREQ that has no answer."""
     refusals: list[Refusal] = field(default_factory=list)
+    declined: Refusal | None = None
+    """The last message of the server that the client refused."""
     broken: list[Broken] = field(default_factory=list)
     largest: int = 0
     """Bytes of the client's largest packet before the last one."""
@@ -146,10 +170,18 @@ class Story:
     latest_kind: int | None = None
     asked: LastPublish | None = None
     """What the client's last packet asks for, where it is a PUBLISH."""
+    got: LastPublish | None = None
+    """The server's last packet, where it is a PUBLISH."""
+    sent: int = 0
+    """Bytes of the server's last packet, those that never came among them."""
+    taken: int = 0
+    """Bytes of its largest packet before that."""
     borne: set[str] = field(default_factory=set)
     """What the server has acknowledged on this connection, as in `LastPublish.features`."""
     cut: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     """The packet in which a side stopped: its type, the bytes that came, and those that its length says."""
+    stray: Stray | None = None
+    """What the server first sent that is no whole packet, after one that was."""
     misread: dict[str, Misread] = field(default_factory=dict)
     odd: Moment | None = None
     """The server's last packet, where it has a form that some clients cannot read, which ``what`` names."""
@@ -267,6 +299,9 @@ class Story:
         self._note(moment)
         if side == "server":
             self.odd = self._oddity(found, moment)
+            self._sent(len(found.raw) + found.missing)
+            if type(found) is packets.Publish:
+                self.got = _message(event, found, self.sent)
             if self.connack is not None and self.connack.code and kind != PacketType.DISCONNECT:
                 # A refusal may be sent twice.
                 self.lived_on |= kind != PacketType.CONNACK or not getattr(found, "reason_code", 0)
@@ -276,7 +311,7 @@ class Story:
             if kind == PacketType.PINGREQ:
                 self.ping = self.ping or moment
             elif isinstance(found, packets.Publish):
-                self.asked = LastPublish(event.topic or "", self.latest, found.qos, bool(found.retain))
+                self.asked = _message(event, found, self.latest)
                 if found.qos and found.packet_identifier is not None:
                     self._request(found.packet_identifier, f"the message to {describe.topic_of(event)}")
                     self.unproven[found.packet_identifier] = self.asked
@@ -284,6 +319,16 @@ class Story:
                 hidden = event.connection.doubtful
                 names = [describe.name(row.topic_filter) for row in (found.subscriptions or ())[:MAX_REFUSALS]]
                 self._request(found.packet_identifier, "\n".join("(hidden)" if hidden else one for one in names))
+            elif kind in (PacketType.PUBACK, PacketType.PUBREC) and (getattr(found, "reason_code", None) or 0) >= 0x80:
+                count = event.connection.server_side.in_flight
+                self.declined = Refusal(
+                    event.timestamp_ns,
+                    event.frame,
+                    "a message of the broker",
+                    found.reason_code or 0,  # type: ignore[attr-defined]
+                    kind,
+                    count,
+                )
         elif kind == PacketType.PINGRESP:
             self.ping = None
         self._few(event, side, moment)
@@ -304,12 +349,22 @@ class Story:
                 (event.type or "packet").upper(), (bad.raw + bad.after)[:MAX_MISREAD_BYTES], event.connection.version,
                 event.frame, event.timestamp_ns, event.stream_offset,
             )  # fmt: skip
+        if side == "server" and self.stray is None and self.last[side] and event.stream_offset >= 0:
+            self.stray = _stray(event, self.last[side][-1])
         self._note(Moment(event.timestamp_ns, event.frame, side, describe.damaged(event), event.capture))
+        if side == "client":
+            self.asked = None
+        else:
+            self._sent(0)
         if isinstance(event, UnparsedEvent):
             is_cut = event.unparsed.reason in ENDS
             self.gaps.setdefault(side, "cut" if is_cut else "unread")
             if is_cut and event.unparsed.packet_type is not None:
                 self._stopped(side, event.unparsed.packet_type, event.unparsed.raw, event.unparsed.length)
+                begun = truncated(event.unparsed.raw, event.connection.version).packet
+                if side == "server" and isinstance(begun, packets.Publish):
+                    self._sent(announced(event.unparsed.raw))
+                    self.got = LastPublish(begun.topic_name or "", self.sent, begun.qos, bool(begun.retain), 0)
         elif event.malformed.packet_type is not None and event.malformed.missing:
             self._stopped(side, event.malformed.packet_type, event.malformed.raw, len(event.malformed.raw))
         if side == "client":
@@ -351,7 +406,28 @@ class Story:
         return tuple(sorted(moments, key=lambda one: (one.timestamp_ns, one.frame)))
 
     def last_of(self, side: str) -> Moment | None:
-        return next((one for one in reversed(self.last[side]) if self.is_before(one, side)), None)
+        """The last packet of a side before the end."""
+        for moment in reversed(self.last[side]):
+            if self.is_before(moment, side):
+                return moment
+        return None
+
+    def ended_on(self, by: str | None) -> LastPublish | None:
+        """The message that a side had received last, if it closed within a second."""
+        sender = "client" if by == "server" else "server"
+        message, last = self.asked if by == "server" else self.got, self.last_of(sender)
+        if message is None or last is None or last is not self.last[sender][-1]:
+            return None
+        waited = self.until_end(last)
+        return message if waited is not None and waited <= BORNE_NS else None
+
+    @property
+    def took(self) -> int:
+        """Bytes of the largest packet after which the client sent more, or had others, or was there for a second."""
+        last, answer = self.last_of("server"), self.last_of("client")
+        is_taken = last is not None and answer is not None and answer.timestamp_ns > last.timestamp_ns
+        is_taken = is_taken or (self.ended and self.ended_on("client") is None and "server" not in self.cut)
+        return max(self.taken, self.sent) if is_taken else self.taken
 
     @property
     def refusal(self) -> Said | None:
@@ -404,6 +480,9 @@ class Story:
         total = announced(raw)
         if total > length:
             self.cut[side] = kind, length, total
+
+    def _sent(self, size: int) -> None:
+        self.taken, self.sent, self.got = max(self.taken, self.sent), size, None
 
     def _size(self, size: int, kind: int | None) -> None:
         self.largest = max(self.largest, self.latest)
@@ -461,14 +540,27 @@ class Story:
             answers = [(what or "a message", code)]
         for asked, code in answers:
             if code >= 0x80:
-                self.refusals.append(Refusal(moment.timestamp_ns, moment.frame, asked, code, found.packet_type))
+                count = event.connection.client_side.in_flight
+                self.refusals.append(Refusal(moment.timestamp_ns, moment.frame, asked, code, found.packet_type, count))
         del self.refusals[:-MAX_REFUSALS]
+
+
+def _stray(event: MalformedEvent | UnparsedEvent, before: Moment) -> Stray:
+    if isinstance(event, UnparsedEvent):
+        return Stray(before, event.unparsed.raw[:MAX_STRAY], event.stream_offset, True)
+    bad = event.malformed
+    is_beginning = bad.reason is MalformedReason.TRUNCATED and bool(bad.packet_type)
+    return Stray(before, (bad.raw + bad.after)[:MAX_STRAY], event.stream_offset, is_beginning)
+
+
+def _message(event: PacketEvent, found: packets.Publish, size: int) -> LastPublish:
+    return LastPublish(event.topic or "", size, found.qos, bool(found.retain), zlib.crc32(found.payload))
 
 
 def _oddity(found: ControlPacket) -> str:
     """What is unusual about the form of a packet; empty where nothing is."""
     kind = found.packet_type.name
-    if len(found.raw) > 2 and _length_bytes(found.raw) > _length_bytes_needed(found.raw):
+    if len(found.raw) > 2 and found.raw[1] >= 0x80 and _length_bytes(found.raw) > _length_bytes_needed(found.raw):
         return f"{kind} with a Remaining Length in {_length_bytes(found.raw)} bytes, which needs fewer"
     if isinstance(found, packets.Publish) and found.dup:
         return f"{kind} with DUP"

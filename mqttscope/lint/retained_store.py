@@ -284,7 +284,13 @@ class RetainedStore(Watch):
             if row.no_local or not _asks_for_retained(row, at):
                 continue
             for topic, kept in self.matching(row.topic_filter, now, at):
-                event = at.event
+                event, before = at.event, waiting.get(topic)
+                if (
+                    before is not None
+                    and before.kept_by == kept.packet
+                    and before.topic_filter == topic != row.topic_filter
+                ):
+                    continue  # the topic itself proves more: of a wildcard a client may not be allowed to read all
                 waiting[topic] = Expected(row.topic_filter, at.number, event.frame, now, kept.packet)
         self._wait_no_more(at.key)
         if waiting and len(waiting) <= MAX_EXPECTED and len(self.waiting) < MAX_WAITING:

@@ -118,8 +118,11 @@ class Reading:
         if served:
             yield f"the server sent frame {served[0].frame} after its refusal"
         if candidate.cause is Cause.UNSUPPORTED_VERSION:
-            others = [other for other in self._accepted(line) if self._asked(other) == self._asked(line)]
-            yield from (f"#{other.connection.number} has that version" for other in others[:1])
+            yield from self._unsupported_version(line, end, candidate)
+
+    def _unsupported_version(self, line: Line, end: Explanation, candidate: Candidate) -> Iterator[str]:
+        others = [other for other in self._accepted(line) if self._asked(other) == self._asked(line)]
+        yield from (f"#{other.connection.number} has that version" for other in others[:1])
 
     def _asked(self, line: Line) -> object:
         return next((p.body.version for p in line.talk if isinstance(p.body, packets.Connect)), None)
@@ -185,6 +188,28 @@ class Reading:
             identifier = getattr(body, "packet_identifier", None)
             if is_same and identifier in answered and identifier != last.packet_identifier:
                 yield f"frame {packet.frame} to that topic was acknowledged"
+
+    def _protocol_violation(self, line: Line, end: Explanation, candidate: Candidate) -> Iterator[str]:
+        places = [one.frame for one in candidate.reasons if one.frame and one.frame != end.ended_frame]
+        if "had used WebSocket" not in candidate.headline or not places:
+            return
+        closer = candidate.headline.startswith("The client")
+        answers = [p for p in line.sent(end.ended_ns, client=closer) if p.frame > places[0]]
+        yield from (f"frame {p.frame} answers it" for p in answers[:1])
+
+    def _packet_too_large(self, line: Line, end: Explanation, candidate: Candidate) -> Iterator[str]:
+        if not candidate.headline.startswith("The client closed"):
+            return
+        sent = [p for p in line.sent(end.ended_ns, client=False) if isinstance(p.body, packets.Publish)]
+        size = len(sent[-1].body.raw) if sent and isinstance(sent[-1].body, packets.Publish) else 1 << 30
+        for other in (line, *self._others(line)):
+            if other.connection.client_identifier != line.connection.client_identifier:
+                continue
+            until = end.ended_ns if other is line else 1 << 62
+            asked = other.sent(until, client=True)
+            large = [p for p in other.sent(until, client=False) if p.body and len(getattr(p.body, "raw", b"")) >= size]
+            if large and asked and asked[-1].at > large[0].at:
+                yield f"the client took frame {large[0].frame} of #{other.connection.number}"
 
     def _no_connack(self, line: Line, end: Explanation, candidate: Candidate) -> Iterator[str]:
         answers = [p for p in line.sent(end.ended_ns, client=False) if p.body is not None]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
+import pytest
+
+from mqttscope.explain import messages
 from mqttscope.explain.deliveries import likeness
 from mqttscope.explain.fates import QUEUE, Fate
 from tests.each import each
@@ -42,6 +45,26 @@ def test_what_was_delivered_before_and_after_excludes_access_rules(arrive: tuple
 
     assert said in missed.said
     assert any("access rules" in told for told in missed.advice) is ("no access rule" not in said)
+
+
+def test_a_queue_that_may_be_full_comes_before_access_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(messages, "MAX_SHOWN", 100)
+    resumes = "opened client=reader resume session_expiry_interval=60"
+    away = f"{resumes}; > subscribe 1 {TOPIC}:1; < suback 1 1; > disconnect; > fin; {WRITER}"
+    backlog = "; ".join(sent(number, False) for number in range(1, 21))
+    waits = sent(2, True).removesuffix("; > puback 2")
+    waited, queued, plain = (
+        next(one for one in traced(TOPIC, *steps_of(text)).messages[-1].deliveries if one.is_trouble)
+        for text in (
+            f"{READER}; {WRITER}; {sent(1, True)}; {waits}; {sent(3, False)}; > puback 2; {LATER}",
+            f"{away}; {backlog}; @2 {resumes} < present; {sent(21, False)}; +1.1 @2 > pingreq",
+            f"{READER}; {WRITER}; {sent(1, True)}; {sent(2, False)}; {LATER}",
+        )
+    )
+
+    assert waited.said.endswith("; it had not acknowledged 1 message of the broker then")
+    assert queued.said.endswith("; 20 messages for it from when it was away have not been sent either")
+    assert ["full queue" in missed.advice[0] for missed in (waited, queued, plain)] == [True, True, False]
 
 
 FULL = f"opened client=reader receive_maximum=1; > subscribe 1 {TOPIC}:2; < suback 1 2; {WRITER}"

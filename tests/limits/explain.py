@@ -218,6 +218,11 @@ def misread(count: int) -> bool:
     return "plain number" in end.first.headline + " ".join(evidence.text for evidence in end.first.reasons)
 
 
+def stray_headline(count: int) -> str:
+    """What is said of so many bytes after a PINGRESP."""
+    return explanations(talk(f"opened; > pingreq; silent < raw d0 00 {'00' * count}; > fin"))[0].first.headline
+
+
 def reason_read(length: int) -> str:
     """What is understood of a line of a log with so many bytes, of which the last ones have the reason."""
     line = "2026-01-02T03:04:05: Client c disconnected, {} idle"
@@ -313,6 +318,14 @@ def knocks(count: int) -> list[Segment]:
 def limits(*lines: str) -> list[str]:
     """What the fate of messages says about limits."""
     return [line for line in traced("t", *steps_of(*lines)).told if line.startswith("limit: ")]
+
+
+def forgotten_wills(count: int) -> list[str]:
+    """What is said about limits when a reader gets so many wills with Will Retain 1."""
+    opens = "@0 opened client=r; @0 > subscribe 1 #:0; @0 < suback 1 0"
+    each = "@{n} opened client=c{n} will=w/{n} will_payload=x will_retain; @{n} > reset; @0 < publish w/{n} x"
+    told = traced("#", *steps_of(opens, f"for 1..{count}: {each}")).told
+    return [line for line in told if line.startswith("limit: ")]
 
 
 def subscribes(count: int) -> str:

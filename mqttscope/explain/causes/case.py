@@ -25,6 +25,7 @@ DISORDER_NS = 200_000
 """So much may frames of a capture be out of order: a takeover comes before the end that it causes."""
 RETURN_NS = 120 * SECOND
 """So long after an end its client may come back because of it."""
+RECEIVE_MAXIMUM_EXCEEDED, QUOTA_EXCEEDED = 0x93, 0x97
 MEANING = {"client": "the client", "server": "the broker"}
 
 
@@ -36,6 +37,8 @@ class Case:
     book: Book
     watch: SegmentWatch
     _together: list[End] | None = None
+    _by: tuple[str | None] | None = None
+    _halves: dict[str, Half | None] | None = None
 
     @property
     def connection(self) -> Connection:
@@ -44,11 +47,16 @@ class Case:
     @property
     def by(self) -> str | None:
         """Who closed first; ``None`` where the capture has one direction, which does not show that."""
+        if self._by is None:
+            self._by = (self._closed_by(),)
+        return self._by[0]
+
+    def _closed_by(self) -> str | None:
         if self.connection.one_sided:
             return None
-        if self.answered is not None:
+        if self.answered is not None or self.goodbye is not None:
             return other_side(self.connection.closed_by or "")
-        return "client" if self.goodbye is not None else self.connection.closed_by
+        return self.connection.closed_by
 
     @property
     def answered(self) -> Evidence | None:
@@ -69,15 +77,16 @@ class Case:
 
     @property
     def goodbye(self) -> Evidence | None:
-        """What shows that the client ended what wraps MQTT, which the FIN of the server answered."""
-        connection = self.connection
+        """What shows that a side ended what wraps MQTT, which the FIN of the other side answered."""
+        connection, history, by = self.connection, self.connection.history, self.connection.closed_by or ""
         client = self.half("client")
-        if connection.closed_by != "server" or connection.closed_how != "fin" or client is None:
+        if not by or connection.closed_how != "fin" or client is None:
             return None
-        history = connection.history
-        if history is not None and 0 < history.client.closing_ns <= (history.server.closing_ns or self.ended_ns):
-            return Evidence("the client sent a Close frame", None, history.client.closing_ns)
-        if not connection.decrypted:
+        if history is not None:
+            own, other = (history.client, history.server) if by == "client" else (history.server, history.client)
+            if 0 < other.closing_ns <= (own.closing_ns or self.ended_ns):
+                return Evidence(f"{MEANING[other_side(by)]} sent a Close frame", None, other.closing_ns)
+        if not connection.decrypted or by != "server":
             return None
         last = self.story.last_of("client")
         sent = [one for one in client.recent if one.length and one.timestamp_ns <= self.ended_ns]
@@ -135,7 +144,9 @@ class Case:
 
     def half(self, side: str) -> Half | None:
         """What TCP shows of what a side sent."""
-        return self.story.half(side)
+        if self._halves is None:
+            self._halves = {side: self.story.half(side) for side in MEANING}
+        return self._halves.get(side)
 
     def closing(self) -> Evidence:
         """How the transport ended, as a sentence."""
@@ -283,6 +294,43 @@ def framed(case: Case, sender: str) -> list[Evidence]:
             " fails here"
         )
     ]
+
+
+def exceeded(case: Case, owner: str, code: int, in_flight: int | None = None) -> str:
+    """Who has exceeded whose limit by a reason code of its owner, ``client`` or ``server``; empty for other codes.
+
+    ``in_flight``: messages without a final answer then, by default the most that there were.
+    """
+    connection = case.connection
+    sides = connection.client_side, connection.server_side
+    own, other = sides if owner == "client" else sides[::-1]
+    who, whose = MEANING[other_side(owner)], MEANING[owner]
+    count = other.in_flight_peak if in_flight is None else in_flight
+    if code == RECEIVE_MAXIMUM_EXCEEDED:
+        text = (
+            f"{who} had more messages unacknowledged than {whose}'s Receive Maximum of {own.receive_maximum:,} allows"
+        )
+        is_seen = count > own.receive_maximum or case.lacks_bytes or connection.one_sided
+        return text if is_seen else f"{text}, although the capture shows at most {count:,}"
+    if code == QUOTA_EXCEEDED:
+        if in_flight is None:
+            return f"a quota of {whose} was used up"
+        most = f"{counted(count, 'message')} unacknowledged and a Receive Maximum of {own.receive_maximum:,}"
+        return f"{who} has exceeded a quota of {whose}, with {most}"
+    shown = {0x94: f"a Topic Alias of {who} was 0 or above the maximum of {whose}, {own.topic_alias_maximum:,}",
+             0x95: f"{who} sent a packet that is larger than {whose} accepts",
+             0x96: f"{who} sent messages faster than {whose} allows"}  # fmt: skip
+    return shown.get(code, "")
+
+
+def declined(case: Case) -> list[Evidence]:
+    """The last message of the broker that the client refused."""
+    refusal, version = case.story.declined, case.connection.version
+    if refusal is None or not case.story.is_before(refusal, "client"):
+        return []
+    who = exceeded(case, "client", refusal.code, refusal.in_flight)
+    text = f"the client refused {refusal.what}: {describe.reason(refusal.kind, refusal.code, version)}"
+    return [Evidence(f"{text}; {who}" if who else text, refusal.frame, refusal.timestamp_ns)]
 
 
 def code_of(found: Broken) -> int | None:

@@ -107,6 +107,12 @@ def was_accepted_before(case: Case) -> bool:
     return asked is not None and not case.story.refusals and asked.topic in known
 
 
+def took_as_large(case: Case) -> bool:
+    """The client took a packet at least as large as the one on which it closed on another connection."""
+    message = case.story.ended_on("client") if case.by == "client" else None
+    return message is not None and case.book.took(case.story) >= message.size
+
+
 def has_pingresp(case: Case) -> bool:
     """No PINGREQ waits for an answer, in packets that can be read."""
     return case.story.ping is None and sum(case.story.counts.values()) > 0
@@ -230,7 +236,7 @@ DECLARATIONS: dict[Cause, Declaration] = {
     Cause.NO_CONNACK: Declaration(LIKELY, "", (is_open, server_answered, lacks_bytes)),
     Cause.KEEP_ALIVE: Declaration(LIKELY, "server", (*SILENT, client_spoke)),
     Cause.TAKEN_OVER: Declaration(LIKELY, "server", (has_disconnect, was_refused, has_no_twin, served_beside_twin)),
-    Cause.PACKET_TOO_LARGE: OF_CONNACK,
+    Cause.PACKET_TOO_LARGE: Declaration(LIKELY, "", (*SILENT, took_as_large)),
     Cause.RECEIVE_MAXIMUM: OF_CONNACK,
     Cause.TOPIC_ALIAS: OF_CONNACK,
     Cause.NOT_SUPPORTED: OF_CONNACK,

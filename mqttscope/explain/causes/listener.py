@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mqttscope.explain.causes.case import Case, candidate
+from mqttscope.explain.causes.case import AT_ONCE_NS, MEANING, Case, advice_of, candidate, other_side
 from mqttscope.explain.model import Candidate, Cause, Certainty, Evidence
 from mqttscope.explain.segments import Half
+from mqttscope.lint.shared_checks import NOT_OFFERED, problem, problems
+from mqttscope.mqtt.constants import ProtocolVersion
 
 NOT_MQTT = "ENC109"
 """The rule of the linter about answers in another protocol."""
@@ -41,6 +43,23 @@ _OF_STATUS = {
     504: (Cause.SERVER_UNAVAILABLE, "the broker that it forwards to did not answer in time", _BACK_END),
 }
 """What a status of HTTP means for a WebSocket (RFC 9110 section 15): the cause, a few words, and what to change."""
+_OF_REQUEST = frozenset(
+    ("request_not_get", "websocket_version_wrong", "key_missing", "key_invalid", "upgrade_header_missing", *NOT_OFFERED)
+)
+"""Faults of a request for a WebSocket (`net.http_upgrade`) for which a server refuses or closes."""
+_OF_ANSWER = frozenset(("accept_missing", "accept_wrong", "subprotocol_missing", "subprotocol_wrong"))
+"""Faults of an answer for which a client closes."""
+_OF_FRAMES = frozenset(
+    (
+        "text_frame", "unmasked_client_frame", "masked_server_frame", "reserved_bits", "reserved_opcode",
+        "length_too_large", "length_not_minimal", "fragmented_control_frame", "control_too_long",
+        "continuation_without_start", "message_interrupted", "deflate_assumed", "inflate_error",
+    )
+)  # fmt: skip
+"""Faults of frames for which a receiver closes (RFC 6455 section 7.1.7, MQTT-6.0.0-1)."""
+_FRAMES = (
+    "Send MQTT in binary messages of frames as RFC 6455 has them: a client masks its frames, a server does not.",
+)
 _PLAIN_HERE = ("Switch TLS off for this port, or connect to the broker's port for TLS (usually 8883).",)
 
 
@@ -127,20 +146,65 @@ def _web_to_a_plain_port(case: Case, server: Half) -> Iterator[Candidate]:
 def refused_upgrade(case: Case) -> Iterator[Candidate]:
     """The server answered the request for a WebSocket with another status than 101."""
     web = case.connection.websocket or {}
-    status, problems = web.get("status"), web.get("problems")
+    status = web.get("status")
     if not isinstance(status, int) or any(case.story.counts.values()):
         return
-    places = [problem["frame"] for problem in problems or () if problem["reason"] == "not_upgraded"]  # type: ignore[attr-defined]
+    places = [each["frame"] for each in problems(case.connection) if each["reason"] == "not_upgraded"]
     cause, meaning, advice = _OF_STATUS.get(status, (Cause.CONNECT_REFUSED, "", ""))
     yield candidate(
         cause, Certainty.CERTAIN,
         f"The server refused the WebSocket with HTTP status {status}{meaning and f' ({meaning})'}.",
         [
             Evidence("the client sent an HTTP request for a WebSocket"),
+            *(Evidence(each["detail"]) for each in problems(case.connection) if each["reason"] in _OF_REQUEST),
             Evidence(f"the server answered with status {status}", places[-1] if places else None), case.closing(),
         ],
         advice=(advice or "Look in the log of the web server or proxy for the reason of the refusal.",), usual=False,
         weight=110, stated_by="HTTP",
+    )  # fmt: skip
+
+
+def broken_websocket(case: Case) -> Iterator[Candidate]:
+    """A side used WebSocket in a wrong way, and the other one closed at once, without an answer in MQTT to that."""
+    story, connection, by = case.story, case.connection, case.by
+    half = None if by is None or not problems(connection) else case.half(other_side(by))
+    if by is None or half is None or not case.is_closed or connection.gaps:
+        return
+    sent = [seen for seen in half.recent if seen.length and 0 <= case.ended_ns - seen.timestamp_ns <= AT_ONCE_NS]
+    places, last = {seen.frame for seen in sent}, story.last_of(by)
+    minded = set(_OF_FRAMES)
+    if last is None:
+        minded |= _OF_REQUEST if by == "server" else _OF_ANSWER
+    if by == "server":
+        minded -= case.book.borne_faults(connection.server)
+    if story.version == ProtocolVersion.V3_1:
+        minded.discard("subprotocol_old")
+    if problem(connection, *NOT_OFFERED):
+        minded -= {"subprotocol_missing", "subprotocol_wrong"}  # the client did not offer the right one
+    faults = [
+        fault
+        for fault in problems(connection)
+        if fault["reason"] in minded
+        and fault["from_client"] is (by == "server")
+        and (fault["reason"] not in _OF_FRAMES or fault["frame"] in places)
+        and (last is None or last.frame < fault["frame"])
+    ]
+    if not sent or not faults:
+        return
+    blamed, detail = MEANING[other_side(by)], faults[0]["detail"]
+    broken = [rule for rule in story.broken if rule.rule.startswith("WSK2") and rule.by == other_side(by)]
+    yield candidate(
+        Cause.PROTOCOL_VIOLATION, Certainty.LIKELY,
+        f"{MEANING[by].capitalize()} closed {case.apart(sent[-1].timestamp_ns)}after {blamed} had used WebSocket in a"
+        f" wrong way: {detail}.",
+        [
+            *(
+                Evidence(f"{blamed}: {fault['detail']}", fault["frame"] if fault["reason"] in _OF_FRAMES else None)
+                for fault in faults[:3]
+            ),
+            Evidence(f"{MEANING[by]} sent no packet of MQTT after that"), case.closing(),
+        ],
+        broken=broken, advice=advice_of(broken[0]) if broken else _FRAMES, usual=False, weight=95,
     )  # fmt: skip
 
 

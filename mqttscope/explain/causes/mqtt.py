@@ -16,13 +16,16 @@ from mqttscope.explain.causes.case import (
     advice_of,
     candidate,
     code_of,
+    exceeded,
     other_side,
     ran_on,
     twin,
     twin_sentence,
 )
 from mqttscope.explain.model import Broken, Candidate, Cause, Certainty, Evidence
+from mqttscope.explain.story import MAX_STRAY
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
+from mqttscope.mqtt.wire import counted
 
 LARGE = 16_384
 """Bytes of a packet that may be over a limit although it is hardly larger than one before."""
@@ -41,7 +44,7 @@ _LENGTH_ADVICE = (
     "Write the Remaining Length as a Variable Byte Integer: seven bits a byte, the lowest first, with the highest bit"
     " set in all but the last byte."
 )
-NO_CAUSE = ("KAL", "PRF")
+NO_CAUSE = ("KAL", "PRF", "WSK")
 """Families of rules that other detectors look at."""
 OF_PROFILE = {
     "PRF102": Cause.PACKET_TOO_LARGE,
@@ -177,6 +180,44 @@ def wrong_length(case: Case) -> Iterator[Candidate]:
         return
 
 
+def stray_bytes(case: Case) -> Iterator[Candidate]:
+    """The broker sent bytes after a whole packet that are none, nothing more came, and the client gave up."""
+    story, server, stray = case.story, case.half("server"), case.story.stray
+    connection = case.connection
+    if case.by != "client" or stray is None or server is None or connection.transport != "tcp":
+        return
+    if connection.gaps or connection.unseen_bytes or connection.one_sided:
+        return
+    sent = [seen for seen in server.recent if seen.length and seen.timestamp_ns <= case.ended_ns]
+    answer = story.last_of("client")
+    if not sent or sent[-1].frame != stray.before.frame or sent[-1].capture != stray.before.capture:
+        return  # the bytes came in another segment than the packet before them, or others came after them
+    if answer is not None and answer.timestamp_ns > sent[-1].timestamp_ns:
+        return
+    length = connection.server_side.stream_offset - stray.offset
+    most = 1 if stray.is_beginning or connection.doubtful else MAX_STRAY
+    many = f"{counted(length, 'byte')} ({stray.data[:most].hex(' ')}{' …' if length > most else ''})"
+    kind = stray.before.what.split(" ")[0]
+    at_once = case.ended_ns - sent[-1].timestamp_ns <= AT_ONCE_NS
+    doubts = []
+    if stray.is_beginning:
+        doubts.append(Evidence("they may be the beginning of a packet of which the rest was not sent"))
+    if not at_once:
+        doubts.append(Evidence(f"{case.apart(sent[-1].timestamp_ns)}passed until the client closed"))
+    yield candidate(
+        Cause.PROTOCOL_VIOLATION, Certainty.HYPOTHESIS if doubts else Certainty.LIKELY,
+        f"The client closed {case.apart(sent[-1].timestamp_ns)}after the broker had sent {many} outside of any"
+        f" whole packet after its {kind}.",
+        [
+            Evidence.at(f"the broker sent {stray.before.what}, and after it {many}", sent[-1]),
+            Evidence("no more came before the client closed"), case.closing(),
+        ],
+        doubts, [broken for broken in case.violations("server") if broken.rule in FRAMING],
+        advice=(f"Look where the broker, or a proxy before it, adds bytes to its {kind}.",), usual=False,
+        weight=50 if stray.is_beginning else 92,
+    )  # fmt: skip
+
+
 def not_authorized(case: Case) -> Iterator[Candidate]:
     """Something was refused shortly before the end."""
     story = case.story
@@ -188,7 +229,8 @@ def not_authorized(case: Case) -> Iterator[Candidate]:
         return
     version = case.connection.version
     text = describe.reason(last.kind, last.code, version)
-    cause = Cause.QUOTA_EXCEEDED if last.code in (0x96, 0x97) else Cause.NOT_AUTHORIZED
+    limit = exceeded(case, "server", last.code, None if last.kind == PacketType.SUBACK else last.in_flight)
+    cause = Cause.QUOTA_EXCEEDED if limit else Cause.NOT_AUTHORIZED
     denied = last.code in (0x80, 0x87, 0x97)
     certainty = Certainty.LIKELY if apart <= AT_ONCE_NS and denied else Certainty.HYPOTHESIS
     who = MEANING.get(case.by or "", "one side").capitalize()
@@ -204,7 +246,8 @@ def not_authorized(case: Case) -> Iterator[Candidate]:
     if last.code == 0x80:
         doubts.append(Evidence("the code says only that it failed; the usual reason is an access rule"))
     yield candidate(
-        cause, certainty, f"{who} closed {describe.span(apart)} after the broker had refused {last.what}: {text}.",
+        cause, certainty, f"{who} closed {describe.span(apart)} after the broker had refused {last.what}: {text}"
+        + (f"; {limit}." if limit else "."),
         [*reasons, case.closing()], doubts, weight=70, reason_code=last.code,
     )  # fmt: skip
 
@@ -212,8 +255,8 @@ def not_authorized(case: Case) -> Iterator[Candidate]:
 def closed_on_packet(case: Case) -> Iterator[Candidate]:
     """The server closed right after a packet of the client, without a word: its size, or what it asks for."""
     story = case.story
-    last = story.last_of("client")
-    if case.by != "server" or last is None or story.connack is None or case.ended_ns - last.timestamp_ns > AT_ONCE_NS:
+    last = story.last_of("client") if case.by == "server" else None
+    if last is None or story.connack is None or case.ended_ns - last.timestamp_ns > AT_ONCE_NS:
         return
     answered = story.last_of("server")
     is_answered = answered is not None and answered.timestamp_ns > last.timestamp_ns
@@ -223,8 +266,9 @@ def closed_on_packet(case: Case) -> Iterator[Candidate]:
         return
     seen = story.evidence(last, f"the client's last packet: {last.what}")
     apart = case.apart(last.timestamp_ns)
+    repeated, often = again(case)
     about: list[Evidence | None] = [
-        seen, *_again(case), Evidence(f"the broker closed {apart}later, and sent nothing before"), case.closing(),
+        seen, *repeated, Evidence(f"the broker closed {apart}later, and sent nothing before"), case.closing(),
     ]  # fmt: skip
     if story.latest_kind == PacketType.PUBLISH:
         yield from _too_large(case, about)
@@ -235,8 +279,9 @@ def closed_on_packet(case: Case) -> Iterator[Candidate]:
     asks = story.latest_kind == PacketType.SUBSCRIBE or last.what.startswith(("PUBLISH q1", "PUBLISH q2"))
     yield candidate(
         Cause.NOT_AUTHORIZED, Certainty.HYPOTHESIS,
-        f"The broker closed {apart}after {last.what.split(' (')[0]}: it may not be allowed for this client.",
-        about, doubts, weight=60 if asks else 40,
+        f"The broker closed {apart}after {last.what if often else last.what.split(' (')[0]}{often}: it may not be"
+        " allowed for this client.",
+        about, doubts, weight=60 if asks or often else 40,
     )  # fmt: skip
 
 
@@ -329,24 +374,23 @@ def _unsaid(case: Case) -> str:
     return "nothing in the capture says so" + (": before 5.0 a broker cannot refuse a PUBLISH" if old else "")
 
 
-def _again(case: Case) -> list[Evidence]:
-    """That the client sends the same message on each connection, and the server ends each."""
-    numbers = case.book.same_again(case.story)
-    if len(numbers) < LEAST_AGAIN or case.story.asked is None:
-        return []
+def again(case: Case) -> tuple[list[Evidence], str]:
+    """That one side sends the same message on each connection, and the other side ends each; and how often."""
+    numbers, message = case.book.same_again(case.story, case.by), case.story.ended_on(case.by)
+    if len(numbers) < LEAST_AGAIN or message is None:
+        return [], ""
     shown = ", ".join(f"#{one}" for one in numbers[:8]) + (", …" if len(numbers) > 8 else "")
-    return [
-        Evidence(
-            f"the client sent the same message on {len(numbers)} connections ({shown}), and each ended in this way:"
-            f" {len(numbers) * case.story.asked.size:,} bytes so far"
-        )
-    ]
+    text = (
+        f"{MEANING[other_side(case.by or '')]} sent the same message on {len(numbers)} connections ({shown}), and each"
+        f" ended in this way: {len(numbers) * message.size:,} bytes so far"
+    )
+    return [Evidence(text)], f", the same on each of {len(numbers)} connections"
 
 
 def server_restart(case: Case) -> Iterator[Candidate]:
     """The server ended several connections together, or refused new ones afterwards."""
     story, server = case.story, case.connection.server
-    if case.how not in ("fin", "reset") or story.own:
+    if case.by != "server" or case.how not in ("fin", "reset") or story.own:
         return
     # With bytes missing it may have had a DISCONNECT of the client to answer, as it has all day.
     unclear = case.connection.client_side.gapped

@@ -6,12 +6,17 @@ from collections.abc import Iterator
 
 from mqttscope.explain import describe
 from mqttscope.explain.advice import OF_DISCONNECT, OF_REFUSED_CONNECT, refused
+from mqttscope.explain.book import host
 from mqttscope.explain.causes.case import (
+    AT_ONCE_NS,
     MEANING,
+    RETURN_NS,
     Case,
     advice_of,
     candidate,
     code_of,
+    declined,
+    exceeded,
     framed,
     other_side,
     twin,
@@ -53,10 +58,12 @@ def normal(case: Case) -> Iterator[Candidate]:
     cause, meaning = OF_DISCONNECT.get(said.code, (Cause.CLIENT_DISCONNECT, "the client names its reason"))
     if cause in (Cause.SERVER_RESTART, Cause.TAKEN_OVER, Cause.KEEP_ALIVE, Cause.ADMINISTRATIVE_ACTION):
         cause = Cause.CLIENT_DISCONNECT
+    broken = _of_code(case, "server", said.code)
+    meaning = broken[0].message if broken else exceeded(case, "client", said.code) or meaning
     yield candidate(
         cause, Certainty.CERTAIN, f"The client ended the connection with {text}: {meaning}.",
-        [*case.last_packet("server"), sent, case.closing()],
-        broken=_of_code(case, "server", said.code), weight=100, reason_code=said.code, stated_by="DISCONNECT",
+        [*case.last_packet("server"), *declined(case), sent, case.closing()],
+        broken=broken, weight=100, reason_code=said.code, stated_by="DISCONNECT",
         advice=_OF_THE_CLIENT if said.code == 0x95 else (), usual=said.code != 0x95,
     )  # fmt: skip
 
@@ -95,6 +102,7 @@ def server_disconnect(case: Case) -> Iterator[Candidate]:
             reasons = [twin_sentence(case, other), sent]
     else:
         reasons = [*case.last_packet("client"), *_refusals(case), sent]
+    meaning = exceeded(case, "server", said.code) or meaning
     if broken:
         meaning = broken[0].message
         advice = advice_of(broken[0])
@@ -182,6 +190,37 @@ def no_connack(case: Case) -> Iterator[Candidate]:
             Evidence(f"no packet of the broker was captured before {who} closed"), case.closing(),
         ],
         broken=broken, advice=tuple(advice for _, advice in unusual if advice), weight=85,
+    )  # fmt: skip
+
+
+def other_version(case: Case) -> Iterator[Candidate]:
+    """The server closed at once on a CONNECT of one version, and accepted another version from the same host."""
+    story, connect, version = case.story, case.story.connect, case.story.version
+    if connect is None or version is None or story.counts["server"] or case.by != "server":
+        return
+    if not case.is_closed or not 0 <= case.ended_ns - connect.timestamp_ns <= AT_ONCE_NS:
+        return
+    near = case.book.begun_in(case.connection.server, case.ended_ns - RETURN_NS, case.ended_ns + RETURN_NS)
+    others = [
+        other
+        for other in near
+        if other.version not in (None, version) and host(other.client) == host(case.connection.client)
+    ]
+    if not others:
+        return
+    other = next((each for each in others if each.timestamp_ns > case.ended_ns), others[-1])
+    spoken = "" if other.version is None else other.version.text
+    doubts = [Evidence(text) for text, _ in story.unusual]
+    yield candidate(
+        Cause.UNSUPPORTED_VERSION, Certainty.HYPOTHESIS if doubts else Certainty.LIKELY,
+        f"The broker closed {case.apart(connect.timestamp_ns)}after a CONNECT of MQTT {version.text}, and accepted MQTT"
+        f" {spoken} from the same host: it most probably does not speak {version.text}.",
+        [
+            *case.sent_connect(), case.closing(),
+            Evidence.at(f"the broker accepted MQTT {spoken} from this host, as connection #{other.connection}", other),
+            Evidence(f"it accepted no CONNECT of MQTT {version.text} in the capture"),
+        ],
+        doubts, broken=case.violations("client"), weight=88,
     )  # fmt: skip
 
 

@@ -6,8 +6,19 @@ from collections.abc import Iterator
 
 from mqttscope.explain import describe
 from mqttscope.explain.book import host
-from mqttscope.explain.causes.case import MEANING, RETURN_NS, SECOND, Case, candidate, framed, other_side, ran_on, twin
-from mqttscope.explain.causes.mqtt import not_all
+from mqttscope.explain.causes.case import (
+    MEANING,
+    RETURN_NS,
+    SECOND,
+    Case,
+    candidate,
+    declined,
+    framed,
+    other_side,
+    ran_on,
+    twin,
+)
+from mqttscope.explain.causes.mqtt import again, not_all
 from mqttscope.explain.model import Candidate, Cause, Certainty, Evidence, Moment
 from mqttscope.explain.segments import MAX_SEEN, Half, Seen, Unanswered
 from mqttscope.mqtt.constants import PacketType
@@ -442,6 +453,41 @@ def _weak_oddities(sender: Half, reset: Seen) -> Iterator[str]:
         yield f"its window {reset.window:,} is not the one of the other segments ({next(iter(windows)):,})"
 
 
+_BUFFER = (
+    "Raise the buffer of the client for packets (PubSubClient: setBufferSize, esp-mqtt: buffer.size).",
+    "Send it smaller messages; where the message is retained, replace or remove it.",
+    "In 5.0 announce a Maximum Packet Size: the broker does not send what exceeds it.",
+)
+
+
+def closed_on_delivery(case: Case) -> Iterator[Candidate]:
+    """The client closed right after a PUBLISH that is much larger than all that it took before, without a word."""
+    story, message, last = case.story, case.story.ended_on("client"), case.story.last_of("server")
+    answer, server = story.last_of("client"), case.half("server")
+    if case.by != "client" or message is None or last is None or case.ended_ns - last.timestamp_ns > ODD_NS:
+        return
+    if message.size <= 4 * max(story.taken, 64) or (answer is not None and answer.timestamp_ns > last.timestamp_ns):
+        return
+    left = 0 if server is None else server.outstanding_bytes
+    is_part = "server" in story.cut or 0 < left < message.size
+    taken = max(story.taken, case.book.took(story))
+    size = f"it has {message.size:,} bytes; the largest other packet that the client took has {taken:,}"
+    repeated, often = again(case)
+    limit = case.connection.client_side.maximum_packet_size
+    doubts = [] if is_part else [Evidence("the client's TCP acknowledged all of it")]
+    if limit is not None and message.size <= limit:
+        doubts.append(Evidence(f"the client announced to take {limit:,} bytes"))
+    part = Evidence("the client did not take all of it before it closed") if is_part else None
+    yield candidate(
+        Cause.PACKET_TOO_LARGE, Certainty.LIKELY if often and not doubts else Certainty.HYPOTHESIS,
+        f"The client closed {case.apart(last.timestamp_ns)}after a PUBLISH of {message.size:,} bytes, by far the"
+        f" largest that it was sent{often}: it may be larger than its buffer.",
+        [story.evidence(last, f"the broker's last packet: {last.what}"), Evidence(size), part, *repeated,
+         case.closing()],
+        doubts, advice=_BUFFER, usual=False, weight=62,
+    )  # fmt: skip
+
+
 def plain_end(case: Case) -> Iterator[Candidate]:
     """The explanation where nothing shows a cause."""
     story, connection = case.story, case.connection
@@ -478,6 +524,10 @@ def _plain(case: Case) -> Candidate:
     before = filter(None, (case.goodbye, case.answered))
     reasons = [*case.last_packet("client"), *case.last_packet("server"), *before, case.closing()]
     connection = case.connection
+    repeated, often = again(case)
+    reasons[-1:-1] = [*declined(case), *repeated]
+    message = case.story.last_of(other_side(case.by or "client"))
+    after = f" {case.apart(message.timestamp_ns)}after {message.what}{often}" if often and message is not None else ""
     if connection.one_sided == "server_to_client":
         return candidate(
             Cause.NOT_SHOWN, Certainty.CERTAIN,
@@ -491,10 +541,10 @@ def _plain(case: Case) -> Candidate:
         )
         return candidate(cause, Certainty.HYPOTHESIS, headline, reasons, weight=10)
     if case.by == "server":
-        headline = "The broker closed the connection, and nothing in the capture says why."
+        headline = f"The broker closed the connection{after}, and nothing in the capture says why."
         cause = Cause.SERVER_CLOSED
         if case.how == "reset":
-            headline = "The broker reset the connection (RST), and nothing in the capture says why."
+            headline = f"The broker reset the connection (RST){after}, and nothing in the capture says why."
             cause = Cause.SERVER_RESET
         return candidate(cause, Certainty.HYPOTHESIS, headline, [*reasons, *not_all(case)], [unknown], weight=10)
     sure = Certainty.LIKELY
@@ -516,17 +566,17 @@ def _plain(case: Case) -> Candidate:
     elif odd is not None:
         headline = f"{did} {case.apart(odd.timestamp_ns)}after a {odd.what}, without a DISCONNECT."
         reasons.insert(-1, story.evidence(odd, f"the broker sent a {odd.what}, which some clients do not expect"))
-        again = case.book.odd_again(story)
-        if len(again) > 1:
-            shown = ", ".join(f"#{one}" for one in again[:8])
-            reasons.insert(-1, Evidence(f"{len(again)} connections of the client ended after the same ({shown})"))
+        numbers = case.book.odd_again(story)
+        if len(numbers) > 1:
+            shown = ", ".join(f"#{one}" for one in numbers[:8])
+            reasons.insert(-1, Evidence(f"{len(numbers)} connections of the client ended after the same ({shown})"))
         advice = (f"Look what the client does with a {odd.what}.",)
         if "had not used" in odd.what:
             advice = (
                 "Let the client store its QoS 2 state over restarts, or connect with Clean Start when it is lost.",
             )
     else:
-        headline = f"{did} without a DISCONNECT."
+        headline = f"{did}{after}{',' if after else ''} without a DISCONNECT."
     reasons[-1:-1] = framed(case, "server")
     if unknown is not None:
         sure, headline = Certainty.HYPOTHESIS, f"{did}; no DISCONNECT was captured."

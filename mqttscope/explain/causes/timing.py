@@ -56,7 +56,7 @@ def keep_alive(case: Case) -> Iterator[Candidate]:
     """The server closed when the client had been silent for one and a half times the Keep Alive."""
     story, limit_s = case.story, case.connection.keep_alive
     silent = story.silent_ns
-    if not limit_s or silent is None:
+    if not limit_s or silent is None or case.by != "server" or not case.is_closed:
         return
     limit = limit_s * SECOND * 3 // 2
     slack = LATE_NS + limit_s * SECOND // 4

@@ -85,6 +85,49 @@ def test_a_websocket_that_is_refused_with_a_status(status: int, cause: Cause) ->
     assert f"HTTP status {status}" in one.first.headline
 
 
+UNNAMED = "upgraded offered=none selected=none"
+ANSWERED = "> frame connect; < frame connack"
+
+
+@each(
+    "text, fault",
+    [
+        (f"{UNNAMED}; < fin", "the request offers no subprotocol"),
+        ("upgraded offered=mqttv3.1 selected=none; > frame connect; < fin", "the request offers mqttv3.1"),
+        ("upgraded selected=none; > fin", "the response selects no subprotocol"),
+        ("upgraded; > frame text connect; < fin", "a text message carries MQTT"),
+        (f"upgraded; {ANSWERED}; > frame text pingreq; silent < frame close raw 03eb; > fin", "a text message carries"),
+        (f"upgraded; {ANSWERED}; silent > raw 82 02 c000; < fin", "a client's frame is not masked"),
+    ],
+)
+def test_a_websocket_that_is_used_in_a_wrong_way(text: str, fault: str) -> None:
+    one = ending(text)
+
+    assert (one.cause, one.first.certainty) == (Cause.PROTOCOL_VIOLATION, Certainty.LIKELY)
+    assert f"had used WebSocket in a wrong way: {fault}" in one.first.headline
+
+
+@each(
+    "text",
+    [
+        "upgraded; > frame connect; < fin",
+        # It is old, and the right one in its version.
+        "upgraded offered=mqttv3.1 selected=mqttv3.1; > frame connect 3.1; < fin",
+        # The other side has used the connection since, or closed long after it.
+        f"upgraded selected=none; {ANSWERED}; > fin",
+        f"{UNNAMED}; {ANSWERED}; < fin",
+        "upgraded; > frame text connect; < frame connack; > frame text pingreq; < fin",
+        f"upgraded; {ANSWERED}; > frame text pingreq; +2 < fin",
+        # No answer is right where nothing was offered.
+        f"{UNNAMED}; > fin",
+        # The server serves another client that does the same.
+        f"{UNNAMED}; < fin; @1 {UNNAMED}; @1 > frame connect; @1 < frame connack",
+    ],
+)
+def test_a_fault_of_a_websocket_that_is_not_the_cause(text: str) -> None:
+    assert Cause.PROTOCOL_VIOLATION not in [one.cause for one in ending(text).candidates]
+
+
 @each(
     "before, end, cause, certainty",
     [

@@ -50,6 +50,90 @@ def test_a_violation_that_the_other_side_closes_on(text: str, cause: Cause) -> N
     assert one.first.advice[0].startswith("Instead, ")
 
 
+PINGED = "opened 3.1.1; > pingreq; silent < raw d0 00"
+
+
+@each(
+    "text, certainty, said",
+    [
+        (f"{PINGED} 00; > fin", Certainty.LIKELY, "1 byte (00)"),
+        (f"{PINGED} 0d 0a; > reset", Certainty.LIKELY, "2 bytes (0d 0a)"),
+        (f"{PINGED} 00 00; +5 > fin", Certainty.HYPOTHESIS, "2 bytes (00 00)"),
+    ],
+)
+def test_bytes_after_a_packet_that_are_none(text: str, certainty: Certainty, said: str) -> None:
+    one = ending(text)
+
+    assert (one.cause, one.first.certainty) == (Cause.PROTOCOL_VIOLATION, certainty)
+    assert f"after the broker had sent {said} outside of any whole packet after its PINGRESP" in one.first.headline
+
+
+def test_bytes_after_a_packet_that_are_not_the_cause() -> None:
+    for text in (f"{PINGED} 00; > pingreq; > fin", f"{PINGED} 00; < fin", f"{PINGED}; > fin", f"{PINGED} 90; > fin"):
+        assert "outside of any" not in ending(text).first.headline
+    assert "5 bytes (30 …)" in ending(f"{PINGED} 30 7f 00 01 61; > reset").candidates[1].headline
+
+
+BIG = '< publish big "x"*2000'
+ASKED = "> subscribe 1 big:0; < suback 1 0"
+TWICE = "for 0..1: +1 @{{n}} opened 3.1.1 client=dev; @{{n}} {}; @{{n}} {}"
+
+
+@each(
+    "text, certainty, often",
+    [
+        (f"opened 3.1.1; {ASKED}; {BIG}; > reset", Certainty.HYPOTHESIS, ""),
+        (TWICE.format(BIG, "> reset"), Certainty.HYPOTHESIS, ", the same on each of 2 connections"),
+        (TWICE.format("silent < raw 30 d00f 0003 626967 78", "> reset"), Certainty.LIKELY, ", the same on each of 2"),
+    ],
+)
+def test_a_client_that_has_no_room_for_a_message(text: str, certainty: Certainty, often: str) -> None:
+    one = ending(text)
+
+    assert (one.cause, one.first.certainty) == (Cause.PACKET_TOO_LARGE, certainty)
+    assert f"bytes, by far the largest that it was sent{often}" in one.first.headline
+
+
+@each(
+    "text",
+    [
+        # It has taken one as large, here or on another connection, or has answered.
+        f"opened 3.1.1; {BIG}; {BIG}; > reset",
+        f"@1 opened 3.1.1; @1 {BIG}; @1 > pingreq; opened 3.1.1; {BIG}; > reset",
+        f"opened 3.1.1; {BIG}; > pingreq; > reset",
+        f"opened 3.1.1; {BIG} qos=1 id=1; > puback 1; > reset",
+        f"opened 3.1.1; {BIG}; +0.3 > reset",
+        f"opened 3.1.1; {BIG}; < fin",
+        f"opened 3.1.1; {BIG}; > disconnect; > fin",
+        "opened 3.1.1; < publish small x; > reset",
+    ],
+)
+def test_a_client_that_had_room_for_a_message(text: str) -> None:
+    assert all(
+        Cause.PACKET_TOO_LARGE not in [one.cause for one in end.candidates] for end in explained(*steps_of(text))
+    )
+
+
+@each(
+    "text, said",
+    [
+        (
+            TWICE.format("< publish q hello", "> fin"),
+            "after PUBLISH q0 q (10 bytes), the same on each of 2 connections",
+        ),
+        (
+            TWICE.format("> publish q hello", "< fin"),
+            "after PUBLISH q0 q (10 bytes), the same on each of 2 connections",
+        ),
+        # Another payload, or an end that came later.
+        (TWICE.format("< publish q h{n}", "> fin"), ""),
+        (TWICE.format("< publish q hello", "> nothing; +1.1 @{n} > fin"), ""),
+    ],
+)
+def test_the_same_message_before_each_end(text: str, said: str) -> None:
+    assert all(((said or "the same on") in end.first.headline) is bool(said) for end in explained(*steps_of(text)))
+
+
 def test_a_violation_that_was_answered_is_not_the_cause() -> None:
     one = ending("opened; > publish a/+; > pingreq; +1 < pingresp; +1 < fin")
 

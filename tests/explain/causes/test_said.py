@@ -54,6 +54,59 @@ def test_what_a_client_says_and_a_refusal_are_certain(text: str, cause: str) -> 
     assert (ending(text).cause, ending(text).first.certainty) == (cause, Certainty.CERTAIN)
 
 
+@each(
+    "text, certainty",
+    [
+        ("> connect 3.1.1; < fin; +1 @1 opened 3.1", Certainty.LIKELY),
+        ("> connect 3.1; < reset; +1 @1 opened 3.1.1", Certainty.LIKELY),
+        ("> connect; < fin; +1 @1 opened 3.1.1 client=c2", Certainty.LIKELY),
+        # Something else of the CONNECT may be the reason.
+        ("> connect 3.1.1 will=w will_retain; < fin; +1 @1 opened 3.1", Certainty.HYPOTHESIS),
+        # The broker speaks both, waits, or the client closes; or no version was accepted.
+        ("> connect 3.1.1; < fin; +1 @1 opened 3.1; @2 opened 3.1.1 client=c2", None),
+        ("> connect 3.1.1; +2 < fin; +1 @1 opened 3.1", None),
+        ("> connect 3.1.1; > fin; +1 @1 opened 3.1", None),
+        ("> connect 3.1.1; < fin; +1 @1 > connect 3.1; @1 < fin", None),
+        ("> connect 3.1.1; < fin; +121 @1 opened 3.1", None),
+    ],
+)
+def test_a_version_that_is_not_accepted(text: str, certainty: Certainty | None) -> None:
+    found = [one.certainty for one in ending(text).candidates if one.cause is Cause.UNSUPPORTED_VERSION]
+
+    assert found == ([] if certainty is None else [certainty])
+    if certainty is Certainty.LIKELY:
+        assert ending(text).cause is Cause.UNSUPPORTED_VERSION
+
+
+@each(
+    "text, said",
+    [
+        ("opened receive_maximum=5; < publish a 1 qos=1 id=1; > disconnect code=0x93; > fin",
+         "than the client's Receive Maximum of 5 allows, although the capture shows at most 1"),
+        ("opened receive_maximum=1; < publish a 1 qos=1 id=1; < publish a 2 qos=1 id=2; > disconnect code=0x93; > fin",
+         "server has 2 QoS 1 and 2 messages unacknowledged, the client's Receive Maximum is 1"),
+        ("opened < receive_maximum=5; lost > publish a 1 qos=1 id=1; > pingreq; < disconnect code=0x93; < fin",
+         "the client had more messages unacknowledged than the broker's Receive Maximum of 5 allows."),
+        ("opened; < disconnect code=0x97; < fin", "a quota of the broker was used up."),
+        ("opened; > disconnect code=0x97; > fin", "a quota of the client was used up."),
+        ("opened; < publish a 1; > disconnect code=0x95; > fin", "broker sent a packet that is larger than the client"),
+        ("opened < receive_maximum=9; > publish a 1 qos=2 id=1; < pubrec 1 code=0x97; > fin",
+         "the client has exceeded a quota of the broker, with 1 message unacknowledged and a Receive Maximum of 9."),
+    ],
+)  # fmt: skip
+def test_who_has_exceeded_whose_limit(text: str, said: str) -> None:
+    assert said in ending(text).first.headline
+
+
+def test_a_message_that_the_client_refused_is_named_with_its_end() -> None:
+    refused = (
+        "the client refused a message of the broker: 0x97 Quota exceeded; the broker has exceeded a quota of the client"
+    )
+    for end in ("> reset", "> disconnect code=0x80; > fin"):
+        one = ending(f"opened; < publish a 1 qos=2 id=1; > pubrec 1 code=0x97; {end}")
+        assert any(reason.text.startswith(refused) for reason in one.first.reasons)
+
+
 def test_a_client_names_its_reason_too() -> None:
     one = ending("opened; > disconnect code=0x95; > fin")
 

@@ -14,7 +14,8 @@ class RetainFlagMissingOnInitial(DeliveryRule):
     The flag tells the subscriber that this is the state so far and not something that has just happened; without it
     an old event is taken for a new one.  Reported where the message has the content of the retained one, comes within
     ``window`` seconds of the SUBSCRIBE and well after it was stored (``grace`` seconds), and where the capture shows
-    nobody who sent the same again.
+    nobody who sent the same again.  It is an error while a connection that is open all the time proves that the server
+    did not restart, after which clients publish their state again; else a warning.
 
     Instead, set RETAIN in every message that is sent because of a new subscription.
     """
@@ -44,6 +45,10 @@ class RetainFlagMissingOnInitial(DeliveryRule):
         the message itself, which was slow
             opened 3.1.1; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; +0.1 @1 > subscribe 1 a:0
             @1 < suback 1 0; @1 < publish a 21
+        the publisher has left, and another client with a will of the same content after it
+            opened 3.1.1; > publish a 21 qos=1 retain id=1; < puback 1; > disconnect; > fin
+            @2 opened client=c3 will=a will_payload=21; +10 @2 > reset; @1 opened client=c2; @1 > subscribe 1 a:0
+            @1 < suback 1 0; @1 < publish a 21
         much later than the SUBSCRIBE
             opened 3.1.1; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; +10 @1 > subscribe 1 a:0
             @1 < suback 1 0; +20 @1 < publish a 21
@@ -58,6 +63,9 @@ class RetainFlagMissingOnInitial(DeliveryRule):
         in 5.0, with QoS 1
             opened; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; +10 @1 > subscribe 1 a:0
             @1 < suback 1 0; @1 < publish a 21 qos=1 id=1 !retain
+        the publisher has left: only a warning
+            opened 3.1.1; > publish a 21 qos=1 retain id=1; < puback 1; > disconnect; > fin; @1 opened client=c2
+            +10 @1 > subscribe 1 a:0; @1 < suback 1 0; @1 < publish a 21 !retain
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
@@ -75,9 +83,10 @@ class RetainFlagMissingOnInitial(DeliveryRule):
         if at.timestamp_ns - one.timestamp_ns > window_ns or one.timestamp_ns < kept.accepted_ns + grace_ns:
             return None
         asked = askers(topic, at)
-        if asked is None or len(asked) > 1 or store.hides(topic) or not store.witnessed(kept.timestamp_ns):
+        witnessed = store.witnessed(kept.timestamp_ns)
+        if asked is None or len(asked) > 1 or store.hides(topic):
             return None
-        if store.waits_behind_a_hole(at):
+        if store.waits_behind_a_hole(at) or (at.is_apart(kept.capture) and not witnessed):
             return None
         if store.heard_since(topic, kept.checksum, max(one.timestamp_ns - grace_ns, kept.accepted_ns), at):
             return None
@@ -86,5 +95,5 @@ class RetainFlagMissingOnInitial(DeliveryRule):
             f"PUBLISH {topic!r} to {at.client_name!r} answers SUBSCRIBE {one.topic_filter!r} with the retained message "
             "and has RETAIN 0",
             related=(Related.to("the SUBSCRIBE", one), kept.related),
-            **doubt(at, doubtful=store.is_torn(at)),
+            **doubt(at, doubtful=store.is_torn(at) or not witnessed),
         )

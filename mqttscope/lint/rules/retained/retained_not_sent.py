@@ -95,6 +95,12 @@ class RetainedNotSent(WaitingRule):
         larger than the client takes
             opened; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2 maximum_packet_size=20
             @1 > subscribe 1 a:0; @1 < suback 1 0; +31 @1 > pingreq
+        one copy for a topic and a wildcard
+            opened; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; @1 > subscribe 1 a:0 +:0
+            @1 < suback 1 0 0; @1 < publish a 21 retain; +31 @1 > pingreq
+        the subscription to the topic has ended, and the wildcard may be forbidden
+            opened; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; @1 > subscribe 1 a:0 +:0
+            @1 < suback 1 0 0; @1 > unsubscribe 2 a; @1 < unsuback 2 0; +31 @1 > pingreq
         the connection ends too early
             opened; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; @1 > subscribe 1 a:0
             @1 < suback 1 0; @1 > fin; +31 > pingreq
@@ -113,6 +119,12 @@ class RetainedNotSent(WaitingRule):
         by a client that has got nothing of the topic yet: only a warning
             opened; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; @1 > subscribe 1 a:0
             @1 < suback 1 0; +31 @1 > pingreq !!
+        beside a wildcard that matches as well, in one SUBSCRIBE: only a warning
+            opened; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; @1 > subscribe 1 a:0 +:0
+            @1 < suback 1 0 0; +31 @1 > pingreq !!
+        beside a wildcard that matches as well, asked for later: only a warning
+            opened; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; @1 > subscribe 1 a:0
+            @1 < suback 1 0; @1 > subscribe 2 +:0; @1 < suback 2 0; +31 @1 > pingreq !!
         of a wildcard, by a client that got the topic live on the connection before: only a warning
             @1 opened client=c2; @1 > subscribe 1 +:0; @1 < suback 1 0; opened; +2 > nothing
             > publish a 21 qos=1 retain id=1; < puback 1; @1 < publish a 21; @1 > disconnect; @1 > fin
