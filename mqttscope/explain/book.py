@@ -104,6 +104,8 @@ class ServerTimes:
     """The first connection on which it answered in TLS."""
     web: Arrival | None = None
     """The first CONNECT over WebSocket that it accepted."""
+    headed: Arrival | None = None
+    """The first connection with a PROXY protocol header on which it answered; the three above have none."""
     versions: dict[ProtocolVersion, Arrival] = field(default_factory=dict)
     """The first CONNECT of each version that it accepted."""
     witnesses: Witnesses | None = None
@@ -210,12 +212,14 @@ class Book:
             )
             server = self._server(connection.server)
             self._remember(server.accepted, made, "accepted connections")
-            if connection.transport == "tcp" and server.plain is None:
-                server.plain = made
-            if connection.transport == "tls" and server.secure is None:
-                server.secure = made
-            if connection.transport == "websocket" and server.web is None:
-                server.web = made
+            if story.header is not None:
+                server.headed = server.headed or made
+            elif connection.transport == "tcp":
+                server.plain = server.plain or made
+            elif connection.transport == "tls":
+                server.secure = server.secure or made
+            elif connection.transport == "websocket":
+                server.web = server.web or made
             if story.version is not None:
                 server.versions.setdefault(story.version, made)
 
@@ -230,8 +234,10 @@ class Book:
         """A connection has ended; ``explained``: something of its own is known that ended it."""
         connection = story.connection
         server = self._server(connection.server)
-        if connection.details.get("server_hello") and server.secure is None:
-            server.secure = _beginning(connection)
+        if connection.details.get("server_hello") and story.header is not None:
+            server.headed = server.headed or _beginning(connection)
+        elif connection.details.get("server_hello"):
+            server.secure = server.secure or _beginning(connection)
         if story.finished:
             return
         if by == "server" and story.asked is not None and connection.client_identifier:

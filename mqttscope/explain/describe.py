@@ -126,6 +126,8 @@ def damaged(event: MalformedEvent | UnparsedEvent) -> str:
         missing = f", {counted(found.missing, 'byte')} never came" if found.missing else ""
         return f"malformed {title} ({str(found.reason).replace('_', ' ')}{missing})"
     left = event.unparsed
+    if left.reason == "proxy_header":
+        return f"PROXY protocol header ({counted(left.length, 'byte')})"
     title = "bytes" if left.packet_type is None else f"beginning of a {_type(left.packet_type)}"
     return f"{title} ({counted(left.length, 'byte')}) that were not read as a packet"
 

@@ -36,7 +36,7 @@ Detector = Callable[[Case], Iterator[Candidate]]
 DETECTORS: tuple[Detector, ...] = (
     tcp.without_packets,
     listener.answered_in_another_protocol, listener.refused_upgrade, listener.to_a_plain_port,
-    listener.plain_to_a_tls_port,
+    listener.plain_to_a_tls_port, listener.proxy_header,
     said.normal, said.server_disconnect, said.connack_refusal, said.no_connack, said.tls_alert, timing.keep_alive,
     timing.no_ping_response, mqtt.taken_over, mqtt.wrong_length, mqtt.violation, mqtt.not_authorized,
     mqtt.beyond_profile, mqtt.closed_on_packet, mqtt.server_restart, timing.idle_timeout, tcp.half_open,

@@ -151,6 +151,8 @@ class Story:
     cut: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     """The packet in which a side stopped: its type, the bytes that came, and those that its length says."""
     misread: dict[str, Misread] = field(default_factory=dict)
+    header: Moment | None = None
+    """The PROXY protocol header before the client's bytes."""
     odd: Moment | None = None
     """The server's last packet, where it has a form that some clients cannot read, which ``what`` names."""
     requests: dict[int, str] = field(default_factory=dict)
@@ -305,6 +307,9 @@ class Story:
                 event.frame, event.timestamp_ns, event.stream_offset,
             )  # fmt: skip
         self._note(Moment(event.timestamp_ns, event.frame, side, describe.damaged(event), event.capture))
+        if isinstance(event, UnparsedEvent) and event.unparsed.reason == "proxy_header":
+            self.header = self.last[side][-1]
+            return
         if isinstance(event, UnparsedEvent):
             is_cut = event.unparsed.reason in ENDS
             self.gaps.setdefault(side, "cut" if is_cut else "unread")
