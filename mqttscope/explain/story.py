@@ -13,6 +13,7 @@ from mqttscope.explain.model import Broken, Evidence, Moment
 from mqttscope.explain.segments import FlowFacts, Half
 from mqttscope.lint.finding import Finding, Severity
 from mqttscope.mqtt import Direction, PacketType, ProtocolVersion, packets
+from mqttscope.mqtt.codec import truncated
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.repair import Repair, repairs
 from mqttscope.net.segment import ACK, distance
@@ -144,6 +145,8 @@ class Story:
     latest: int = 0
     """Bytes of its last packet, those that never came among them."""
     latest_kind: int | None = None
+    latest_offset: int = -1
+    """Place of its first byte in what the client sent."""
     asked: LastPublish | None = None
     """What the client's last packet asks for, where it is a PUBLISH."""
     borne: set[str] = field(default_factory=set)
@@ -274,7 +277,7 @@ class Story:
                 self.lived_on |= kind != PacketType.CONNACK or not getattr(found, "reason_code", 0)
         if side == "client":
             self.asked = None
-            self._size(len(found.raw) + found.missing, kind)
+            self._size(len(found.raw) + found.missing, kind, event.stream_offset)
             if kind == PacketType.PINGREQ:
                 self.ping = self.ping or moment
             elif isinstance(found, packets.Publish):
@@ -318,10 +321,18 @@ class Story:
         elif event.malformed.packet_type is not None and event.malformed.missing:
             self._stopped(side, event.malformed.packet_type, event.malformed.raw, len(event.malformed.raw))
         if side == "client":
+            self.asked, begun = None, None
             if isinstance(event, MalformedEvent):
-                self._size(len(event.malformed.raw) + event.malformed.missing, event.malformed.packet_type)
-            elif event.unparsed.packet_type is not None:
-                self._size(max(event.unparsed.length, announced(event.unparsed.raw)), event.unparsed.packet_type)
+                bad = event.malformed
+                begun, size, kind = bad.packet, len(bad.raw) + bad.missing, bad.packet_type
+            else:
+                left = event.unparsed
+                size, kind = max(left.length, announced(left.raw)), left.packet_type
+                begun = None if kind is None else truncated(left.raw, event.connection.version).packet
+            if kind is not None or isinstance(event, MalformedEvent):
+                self._size(size, kind, event.stream_offset)
+            if isinstance(begun, packets.Publish) and "client" in self.cut:
+                self.asked = LastPublish(begun.topic_name or "", self.latest, begun.qos, bool(begun.retain))
 
     def gap(self, direction: Direction) -> None:
         self.gaps["client" if direction is C2S else "server"] = "missing"
@@ -410,9 +421,9 @@ class Story:
         if total > length:
             self.cut[side] = kind, length, total
 
-    def _size(self, size: int, kind: int | None) -> None:
+    def _size(self, size: int, kind: int | None, offset: int) -> None:
         self.largest = max(self.largest, self.latest)
-        self.latest, self.latest_kind = size, kind
+        self.latest, self.latest_kind, self.latest_offset = size, kind, offset
 
     def _request(self, identifier: int, what: str) -> None:
         if len(self.requests) >= MAX_WAITING and identifier not in self.requests:

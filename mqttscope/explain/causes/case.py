@@ -137,6 +137,25 @@ class Case:
         """What TCP shows of what a side sent."""
         return self.story.half(side)
 
+    @property
+    def arrived(self) -> int:
+        """Bytes of the client's last packet that the server's host had at the end; 0 if it had all or none, or unknown.
+
+        The rest may have been on its way then: such a packet is complete only after the end.
+        """
+        client, server, sent = self.half("client"), self.half("server"), self.connection.client_side
+        is_known = not sent.gapped or self.story.gaps.get("client") == "cut"
+        if client is None or server is None or not is_known or self.connection.transport != "tcp":
+            return 0
+        last = server.finished if self.how == "fin" else next(iter(server.resets), None)
+        if last is None or not last.flags & ACK:
+            last = next((one for one in reversed(server.recent) if one.timestamp_ns < self.ended_ns), None)
+        if last is None or self.story.latest_offset < 0:
+            return 0
+        left = distance(last.acknowledgment, client.end) - bool(client.finished)
+        count = sent.stream_offset - left - self.story.latest_offset
+        return count if 0 < count < self.story.latest else 0
+
     def closing(self) -> Evidence:
         """How the transport ended, as a sentence."""
         story = self.story

@@ -213,6 +213,12 @@ def closed_on_packet(case: Case) -> Iterator[Candidate]:
     """The server closed right after a packet of the client, without a word: its size, or what it asks for."""
     story = case.story
     last = story.last_of("client")
+    if case.by == "server" and last is not None and story.connack is not None and case.arrived:
+        if story.latest_kind == PacketType.PUBLISH and story.idle_ns is not None and story.idle_ns <= AT_ONCE_NS:
+            seen = story.last["client"][-1]
+            about = [story.evidence(seen, f"the client sent {seen.what}"), *_again(case), case.closing()]
+            yield from _too_large(case, about)
+        return
     if case.by != "server" or last is None or story.connack is None or case.ended_ns - last.timestamp_ns > AT_ONCE_NS:
         return
     answered = story.last_of("server")
@@ -270,8 +276,9 @@ def _too_large(case: Case, about: list[Evidence | None]) -> Iterator[Candidate]:
             )  # fmt: skip
         return
     size = f"it has {story.latest:,} bytes; the largest one before it had {story.largest:,}"
-    if "client" in story.cut:
-        size += f"; the broker closed when {story.cut['client'][1]:,} bytes of it had come"
+    arrived, keep_alive = case.arrived, case.connection.keep_alive
+    if arrived:
+        size += f"; the broker closed when {arrived:,} bytes of it had come"
     doubts = []
     if limit is not None and story.latest <= limit:
         doubts.append(Evidence(f"the broker announced to take {limit:,} bytes"))
@@ -279,11 +286,17 @@ def _too_large(case: Case, about: list[Evidence | None]) -> Iterator[Candidate]:
         doubts.append(Evidence("this broker has acknowledged a message of this size or a larger one"))
     elif story.latest < LEAST_LIMIT:
         doubts.append(Evidence("few brokers have a limit as low as that"))
+    silent = case.ended_ns - list(story.last["client"])[-2:][0].timestamp_ns
+    if arrived and keep_alive and silent >= keep_alive * SECOND:
+        doubts.append(Evidence(f"no whole packet had come for {describe.span(silent)}, longer than the Keep Alive"))
+    is_single = arrived and not doubts and not _again(case)
+    if is_single:
+        doubts.append(Evidence("a broker that stops may close in the middle of a packet, too"))
     yield candidate(
         Cause.PACKET_TOO_LARGE, Certainty.HYPOTHESIS if doubts else Certainty.LIKELY,
-        f"The broker closed on a PUBLISH of {story.latest:,} bytes, by far the largest of this client: "
-        + ("it may be" if doubts else "most probably it is") + " over the broker's limit.",
-        [*about, Evidence(size)], doubts, weight=45 if doubts else 64,
+        f"The broker closed {'inside' if arrived else 'on'} a PUBLISH of {story.latest:,} bytes, by far the largest of"
+        f" this client: {'it may be' if doubts else 'most probably it is'} over the broker's limit.",
+        [*about, Evidence(size)], doubts, weight=61 if is_single else 45 if doubts else 64,
     )  # fmt: skip
 
 

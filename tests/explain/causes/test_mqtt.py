@@ -7,7 +7,7 @@ from mqttscope.explain.model import Explanation
 from mqttscope.lint.profile import parse, rules_of
 from mqttscope.mqtt.packets import Connack, Connect, Publish
 from tests.dissect.conversations import CLIENT, SERVER, Conversation, numbered
-from tests.dissect.talk import Tape
+from tests.dissect.talk import Talk, Tape
 from tests.each import each
 from tests.explain.running import ending, explained, of_segments
 from tests.lint.lint_help import steps_of
@@ -307,3 +307,48 @@ def test_a_host_that_acknowledges_has_not_stopped(acknowledges: bool) -> None:
     found = [end.cause for end in of_segments(numbered(tape.segments))]
 
     assert (Cause.SERVER_RESTART in found) is not acknowledges
+
+
+HALF = '> raw 32 e0 5d 00 01 61 00 05 "{x}"'
+"""The beginning of a PUBLISH of 12,003 bytes to the topic a."""
+
+
+@each("end", ["< fin", "< reset"])
+@each(
+    "count, before, waits, certainty",
+    [
+        (3, "", "", Certainty.LIKELY),
+        (1, "", "", Certainty.HYPOTHESIS),
+        # The broker takes messages of this size, the client stopped in the middle, or its Keep Alive had passed.
+        (3, '@9 opened 3.1.1 client=c9; @9 > publish b "x"*13000 qos=1 id=1; @9 < puback 1', "", None),
+        (3, "", "+2", None),
+        (3, "", "+7", None),
+    ],
+)
+def test_a_server_that_closes_inside_the_largest_packet(
+    end: str, count: int, before: str, waits: str, certainty: Certainty | None
+) -> None:
+    ends = f"@{{n}} opened 3.1.1; @{{n}} {HALF.replace('{x}', 'x' * 60)}; {waits} @{{n}} {end}"
+    found = explained(*steps_of(before, f"for 0..{count - 1}: {ends}"))
+    one = next(each for each in found if each.client_identifier == "c1")
+
+    first = one.first if one.cause is Cause.PACKET_TOO_LARGE else None
+    assert (None if first is None else first.certainty) is certainty
+    assert first is None or "inside a PUBLISH of 12,003 bytes" in first.headline
+    assert Cause.NOT_AUTHORIZED not in causes(one)
+
+
+def test_what_was_on_its_way_at_the_end_is_told_from_what_had_arrived() -> None:
+    tape, raw = Tape(), bytes.fromhex("32e05d000161 0005") + b"x" * 11_995
+    for number in range(2):
+        talk = Talk(tape, client_port=50_001 + number).handshake()
+        talk.client(Connect(client_identifier="c"))
+        talk.server(Connack(reason_code=0))
+        talk.client(raw[:8_000])
+        talk.fin("server")
+        talk.client(raw[8_000:])
+        talk.fin("client")
+    one = of_segments(tape.segments)[0]
+
+    assert (one.cause, one.first.certainty) == (Cause.PACKET_TOO_LARGE, Certainty.LIKELY)
+    assert any("the broker closed when 8,000 bytes of it had come" in reason.text for reason in one.first.reasons)
