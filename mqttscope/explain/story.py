@@ -37,6 +37,8 @@ MAX_WAITING = 64
 """Maximum number of messages and subscriptions without an answer whose topics are remembered."""
 MAX_MISREAD_BYTES = 65_536
 """Bytes of a malformed packet that are read again with other lengths."""
+ODD_TEXT = {"ENC103": "a control character", "ENC104": "a code point that is no character"}
+"""Rules about texts for which a receiver may close, and what they find."""
 _ACKNOWLEDGEMENTS = (PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBREL, PacketType.PUBCOMP)
 _PLAIN_ACKNOWLEDGEMENT = 4
 """Bytes of one without a Reason Code, the only form before 5.0."""
@@ -158,6 +160,8 @@ class Story:
     """The PROXY protocol header before the client's bytes."""
     odd: Moment | None = None
     """The server's last packet, where it has a form that some clients cannot read, which ``what`` names."""
+    borne_odd: set[str] = field(default_factory=set)
+    """What was unusual about packets of the server a second after which the connection was in use."""
     requests: dict[int, str] = field(default_factory=dict)
     """What the client asked for or sent with a packet identifier, until it is answered."""
     borne_bytes: int = 0
@@ -270,6 +274,8 @@ class Story:
         ):
             self.borne_topics.add(self.asked.topic)
         self._note(moment)
+        if self.odd is not None and moment.timestamp_ns - self.odd.timestamp_ns >= BORNE_NS:
+            self.borne_odd.add(self.odd.what)
         if side == "server":
             self.odd = self._oddity(found, moment)
             if self.connack is not None and self.connack.code and kind != PacketType.DISCONNECT:
@@ -343,6 +349,8 @@ class Story:
 
     def finding(self, finding: Finding) -> None:
         """Take note of what a rule reports about it."""
+        if finding.rule in ODD_TEXT and finding.blamed == "server":
+            self._odd_text(finding)
         if finding.severity is not Severity.ERROR:
             return
         shown = conceal(finding, Hiding())
@@ -415,6 +423,13 @@ class Story:
             what = f"{found.packet_type.name} for identifier {identifier}, which the client had not used on this"
             what += " connection"
         return Moment(moment.timestamp_ns, moment.frame, moment.by, what, moment.capture) if what else None
+
+    def _odd_text(self, finding: Finding) -> None:
+        """A character in the server's last packet for which its client may close (5.0 1.5.4, 3.1.1 1.5.3)."""
+        last = self.last["server"][-1] if self.last["server"] else None
+        if last is not None and last.frame == finding.frame and finding.packet_type == "publish":
+            what = f"PUBLISH with {ODD_TEXT[finding.rule]} in its {finding.field}"
+            self.odd = Moment(last.timestamp_ns, last.frame, last.by, what, last.capture)
 
     def _stopped(self, side: str, kind: int, raw: bytes, length: int) -> None:
         total = announced(raw)
