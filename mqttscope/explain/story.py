@@ -13,9 +13,9 @@ from mqttscope.explain.model import Broken, Evidence, Moment
 from mqttscope.explain.segments import FlowFacts, Half
 from mqttscope.lint.finding import Finding, Severity
 from mqttscope.mqtt import Direction, PacketType, ProtocolVersion, packets
-from mqttscope.mqtt.codec import truncated
+from mqttscope.mqtt.codec import packet_end, truncated
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.repair import Repair, repairs
+from mqttscope.mqtt.repair import Intruder, Repair, intruder, repairs
 from mqttscope.net.segment import ACK, distance
 from mqttscope.secrets.findings import Hiding, conceal
 from mqttscope.session.capture_time import captured
@@ -94,11 +94,23 @@ class Misread:
     timestamp_ns: int
     offset: int
     """Of its first byte in what the side sent."""
+    before: bytes = b""
+    """The packet before it."""
+    before_moment: Moment | None = None
 
     def repair(self, sent: int) -> Repair | None:
         """The length with which it fits; ``sent``: all bytes of MQTT that the side sent."""
         found = repairs(self.data, self.version)
         return next((one for one in found if one.is_proven or self.offset + one.end == sent), None)
+
+    def intruder(self) -> tuple[Intruder | None, Moment]:
+        """The packet that begins inside this one or the one before it, and that one."""
+        own = Moment(self.timestamp_ns, self.frame, "", self.kind)
+        size = packet_end(self.data, 0, len(self.data))[1]
+        inside = intruder(self.data[:size], self.data[size:], self.version) if size > 0 else None
+        if inside is None and self.before_moment is not None:
+            return intruder(self.before, self.data, self.version), self.before_moment
+        return inside, own
 
 
 @dataclass(slots=True)
@@ -156,6 +168,8 @@ class Story:
     cut: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     """The packet in which a side stopped: its type, the bytes that came, and those that its length says."""
     misread: dict[str, Misread] = field(default_factory=dict)
+    whole: dict[str, bytes] = field(default_factory=dict)
+    """The last packet of each side that was read, empty if it is too large to keep; while the connection is open."""
     header: Moment | None = None
     """The PROXY protocol header before the client's bytes."""
     odd: Moment | None = None
@@ -206,6 +220,7 @@ class Story:
         self._clock(timestamp_ns, frame, capture)
         self.ended_ns, self.ended_frame, self.ended_capture, self.ended = timestamp_ns, frame, capture, True
         self.ahead = self._ahead()
+        self.whole.clear()
         self.disconnects = {by: one for by, one in self.disconnects.items() if self.is_before(one, by)}
         self.refusals = [one for one in self.refusals if self.is_before(one, "server")]
         if self.ping is not None and not self.is_before(self.ping, "client"):
@@ -274,6 +289,7 @@ class Story:
         ):
             self.borne_topics.add(self.asked.topic)
         self._note(moment)
+        self.whole[side] = found.raw if len(found.raw) <= MAX_MISREAD_BYTES else b""
         if self.odd is not None and moment.timestamp_ns - self.odd.timestamp_ns >= BORNE_NS:
             self.borne_odd.add(self.odd.what)
         if side == "server":
@@ -313,7 +329,8 @@ class Story:
             bad = event.malformed
             self.misread[side] = Misread(
                 (event.type or "packet").upper(), (bad.raw + bad.after)[:MAX_MISREAD_BYTES], event.connection.version,
-                event.frame, event.timestamp_ns, event.stream_offset,
+                event.frame, event.timestamp_ns, event.stream_offset, self.whole.get(side, b""),
+                self.last[side][-1] if side in self.whole else None,
             )  # fmt: skip
         self._note(Moment(event.timestamp_ns, event.frame, side, describe.damaged(event), event.capture))
         if isinstance(event, UnparsedEvent) and event.unparsed.reason == "proxy_header":

@@ -22,6 +22,7 @@ from mqttscope.explain.causes.case import (
     twin_sentence,
 )
 from mqttscope.explain.model import Broken, Candidate, Cause, Certainty, Evidence
+from mqttscope.explain.story import Misread
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 
 LARGE = 16_384
@@ -159,6 +160,11 @@ def wrong_length(case: Case) -> Iterator[Candidate]:
     story, connection = case.story, case.connection
     for side, other in (("client", "server"), ("server", "client")):
         misread = story.misread.get(side)
+        if misread is not None:
+            intruding = list(_intruder(case, misread, side))
+            if intruding:
+                yield from intruding
+                return
         sent = connection.client_side if side == "client" else connection.server_side
         repair = None if misread is None else misread.repair(-1 if sent.gapped else sent.stream_offset)
         if misread is None or repair is None:
@@ -175,6 +181,33 @@ def wrong_length(case: Case) -> Iterator[Candidate]:
             advice=(_LENGTH_ADVICE,), usual=False, weight=95,
         )  # fmt: skip
         return
+
+
+def _intruder(case: Case, misread: Misread, side: str) -> Iterator[Candidate]:
+    """A packet that begins inside another one: another thread wrote it there, or the rest of the other was lost."""
+    found, place = misread.intruder()
+    sent = case.connection.client_side if side == "client" else case.connection.server_side
+    if found is None or (sent.gapped and case.story.gaps.get(side) == "missing"):
+        return
+    who, kind = MEANING[side], PacketType(found.raw[0] >> 4).name
+    if found.is_inserted:
+        identifier = int.from_bytes(found.raw[2:4], "big")
+        peer = case.connection.server_side if side == "client" else case.connection.client_side
+        owed = f" for identifier {identifier}, which it owed," if identifier in peer.exchanges else ""
+        what = f"{who} wrote a {kind}{owed} into the middle of a PUBLISH, after {found.at:,} of its bytes"
+        advice = "Let one thread write at a time: lock the connection from the first byte of a packet to its last."
+    else:
+        what = f"a PUBLISH of {who} was cut short and swallows the next packet: after {found.at:,} of its"
+        what += f" {found.size:,} bytes a {kind} begins"
+        advice = "Send packets whole: look where bytes are lost, as when a buffer or a write takes a part of them only."
+    reasons = [case.story.evidence(place, f"{what}; read so, whole packets fill all bytes"), case.closing()]
+    if place.frame != misread.frame or not found.is_inserted:
+        reader, at = MEANING[other_side(side)], (misread.frame, misread.timestamp_ns)
+        reasons.append(Evidence(f"{reader} read the rest of these bytes as a {misread.kind}, which nobody sent", *at))
+    yield candidate(
+        Cause.PROTOCOL_VIOLATION, Certainty.LIKELY, f"{what[0].upper()}{what[1:]}.", reasons, advice=(advice,),
+        usual=False, weight=96,
+    )  # fmt: skip
 
 
 def not_authorized(case: Case) -> Iterator[Candidate]:

@@ -352,3 +352,25 @@ def test_what_was_on_its_way_at_the_end_is_told_from_what_had_arrived() -> None:
 
     assert (one.cause, one.first.certainty) == (Cause.PACKET_TOO_LARGE, Certainty.LIKELY)
     assert any("the broker closed when 8,000 bytes of it had come" in reason.text for reason in one.first.reasons)
+
+
+HEAD = '30 13 0003 612f62 "12345678901234"'
+
+
+@each(
+    "sent, headline",
+    [
+        (f'> raw 30 13 0003 612f62 "1234" {HEAD}', "after 11 of its 21 bytes a PUBLISH begins"),
+        (f'> raw 30 13 0003 612f62 "1234" 4002 0007 "5678901234" {HEAD}', "a PUBACK for identifier 7, which it owed,"),
+        (f'> raw 30 13 0003 612f62 "1234" 4002 0008 "5678901234" {HEAD}', "wrote a PUBACK into the middle"),
+        (f'> raw {HEAD} 30 13 0003 61 40020007 2f62 "12345678901234"', "after 5 of its bytes"),
+    ],
+)
+def test_a_packet_inside_another_comes_before_what_was_read_out_of_its_bytes(sent: str, headline: str) -> None:
+    before = "opened 3.1.1; > subscribe 1 x:1; < suback 1 1; < publish x q qos=1 id=7"
+    one, other = (ending(before, f"{sent}{rest}", "< fin") for rest in ("", " ff ff"))
+
+    assert (one.cause, one.first.certainty, one.first.broken) == (Cause.PROTOCOL_VIOLATION, Certainty.LIKELY, ())
+    assert headline in one.first.headline
+    # Of these bytes nothing is proven.
+    assert not any(headline in candidate.headline for candidate in other.candidates)
