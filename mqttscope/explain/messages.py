@@ -29,6 +29,7 @@ from mqttscope.explain.fates import (
     held_by,
     is_loss,
 )
+from mqttscope.explain.loops import LoopWatch
 from mqttscope.explain.model import Evidence
 from mqttscope.mqtt import PacketType, ProtocolVersion, packets
 from mqttscope.mqtt.codec import truncated
@@ -100,6 +101,7 @@ class MessageWatch:
         """The first CONNECT packets with a will for the topics that were asked for."""
         self._begun: list[Evidence] = []
         """The first messages for these topics of which the beginning alone was sent."""
+        self._loops = LoopWatch()
         self._willed: OrderedDict[tuple[Any, int], list[tuple[Connection, int]]] = OrderedDict()
         """Connections and the frames of their CONNECT, by server and topic, and checksum of the will."""
         self._origins: dict[str, tuple[int, str]] = {}
@@ -161,6 +163,7 @@ class MessageWatch:
             if found.qos and not from_client:
                 self._fill(event)
             if event.topic and matches(self.topic_filter, event.topic):
+                self._loops.feed(event, found, self._client(event.connection))
                 if from_client:
                     self._publish(event, found)
                 else:
@@ -173,6 +176,8 @@ class MessageWatch:
             return
         kind = found.packet_type
         if isinstance(found, packets.Connect) and from_client:
+            if found.bridge:
+                self._loops.begin(event.connection.number)
             self._announced(event, found)
         elif kind in (PacketType.PUBACK, PacketType.PUBREC) and not from_client:
             self._acknowledged(event)
@@ -613,6 +618,7 @@ class MessageWatch:
         elif not self.unknown and not self._origins:
             told.append(f"The capture contains no message to {shape}.")
             told += self._instead()
+        told += self._loops.sentences()
         if len(worth) > MAX_SHOWN:
             told.append(f"{len(worth) - MAX_SHOWN:,} more of them {_are(len(worth) - MAX_SHOWN)} not shown.")
         folded = len(troubled) + len(idle) - len(worth)
