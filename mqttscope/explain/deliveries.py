@@ -35,6 +35,10 @@ _KEEP = (
     "Connect without Clean Start and, in 5.0, with a Session Expiry Interval; subscribe after each CONNACK with Session"
     " Present 0."
 )
+_AGAIN = (
+    "Subscribe after each CONNACK with Session Present 0.",
+    "The client asked to keep its session: look whether the broker stores sessions over restarts, and for how long.",
+)
 EXACTLY_ONCE = 2
 
 
@@ -134,8 +138,8 @@ class Deliveries:
             if wanted.with_session:
                 return made(
                     Fate.SESSION_GONE, f"its subscription to {name} had ended with its session {ago} before (Session"
-                    " Present 0), and it had not subscribed again", _KEEP, frame=wanted.ended_frame,
-                    now=wanted.ended_ns,
+                    " Present 0), and it had not subscribed again", *(_AGAIN if held.keeps else (_KEEP,)),
+                    frame=wanted.ended_frame, now=wanted.ended_ns,
                 )  # fmt: skip
             return made(
                 Fate.UNSUBSCRIBED, f"had ended its subscription to {name} {ago} before", frame=wanted.ended_frame,
@@ -173,6 +177,16 @@ class Deliveries:
             return made(
                 Fate.NOT_RECEIVED, "nothing shows that the broker received the message", frame=one.frame,
                 now=one.timestamp_ns,
+            )  # fmt: skip
+        parts = [
+            part for part in client.parts.get(one.topic, ()) if part[0] >= one.timestamp_ns and one.is_like(part[2])
+        ]
+        if parts:
+            often = "" if len(parts) == 1 else f" {len(parts)} times"
+            return made(
+                Fate.CONNECTION_ENDED, f"was sent the beginning of it{often}, and the connection ended before the rest",
+                "Look why the connection ended inside the message: it may be larger than the client takes.",
+                frame=parts[0][1], now=parts[0][0],
             )  # fmt: skip
         ended_ns, ended_frame = client.ends.get(held.number, (0, 0))
         if held.online and 0 < ended_ns <= one.timestamp_ns:
@@ -259,7 +273,7 @@ class Deliveries:
 
     def _offline(self, one: Published, client: Subscriber, held: Held, wanted: Wanted, made: _Making) -> Delivery:
         back = next((each for each in client.returns if each[0] > one.timestamp_ns), None)
-        was = "was not connected"
+        was, name = "was not connected", describe.name(wanted.topic_filter)
         if held.left_ns:
             was += f" (since {describe.span(one.timestamp_ns - held.left_ns)})"
         place = {"frame": held.left_frame, "now": held.left_ns}
@@ -270,13 +284,14 @@ class Deliveries:
         if back is not None and not back[2]:
             return made(
                 Fate.SESSION_GONE, f"{was}, and came back as #{back[3]} without its session (Session Present 0)",
-_KEEP, **place,
+                *(_AGAIN if client.number == back[3] and client.resumes else (_KEEP,)), **place,
             )  # fmt: skip
         if min(one.qos, wanted.qos) == 0:
+            whose = f"its subscription to {name} has QoS 0" if one.qos else "the message has QoS 0"
+            which = "Subscribe" if one.qos else "Publish" if wanted.qos else "Publish and subscribe"
             return made(
-                Fate.OFFLINE, f"{was}; brokers need not keep messages of QoS 0 for it",
-                "Publish and subscribe with QoS 1, so that the broker keeps messages for clients that are away.",
-                **place,
+                Fate.OFFLINE, f"{was}; {whose}, and brokers need not keep messages of QoS 0 for it",
+                f"{which} with QoS 1, so that the broker keeps messages for clients that are away.", **place,
             )  # fmt: skip
         if back is None:
             return made(Fate.OFFLINE, f"{was}, and did not come back in the capture", **place)
@@ -333,7 +348,7 @@ _KEEP, **place,
 
     def _without(self, one: Published, client: Subscriber) -> Delivery | None:
         """Nothing matched when it was published: something did later, or something is like it."""
-        for wanted in client.filters.values():
+        for wanted in sorted(client.filters.values(), key=lambda each: bool(each.share)):
             if not matches(wanted.plain_filter, one.topic, shared=False):
                 continue
             first = wanted.first_after(one.timestamp_ns)
@@ -355,9 +370,13 @@ _KEEP, **place,
                         "; with RETAIN and an empty payload the message removes the retained one of its topic, so that"
                         " later subscribers rightly get none (3.3.1.3)"
                     )
+                elif one.retain and wanted.share:
+                    said += ": a new Shared Subscription is not sent retained messages (5.0 4.8.2)"
                 return Delivery(
                     client.name, client.number, Fate.SUBSCRIBED_LATER, said, wanted.frame, wanted.asked_ns,
                     wanted.capture, () if one.is_removal else (
+                        "Subscribe to the topic without $share, too: an ordinary subscription gets retained messages.",
+                    ) if one.retain and wanted.share else (
                         "It was published with RETAIN: look whether the broker keeps retained messages.",
                     ) if one.retain else (
                         "Subscribe before publishing, or publish with RETAIN what later subscribers need.",

@@ -128,8 +128,10 @@ def damaged(event: MalformedEvent | UnparsedEvent) -> str:
     left = event.unparsed
     if left.reason == "proxy_header":
         return f"PROXY protocol header ({counted(left.length, 'byte')})"
-    title = "bytes" if left.packet_type is None else f"beginning of a {_type(left.packet_type)}"
-    return f"{title} ({counted(left.length, 'byte')}) that were not read as a packet"
+    size = counted(left.length, "byte")
+    if left.packet_type is None:
+        return f"bytes ({size}) that were not read as a packet"
+    return f"beginning of a {_type(left.packet_type)} ({size}), which was not read as a packet"
 
 
 def _type(number: int) -> str:

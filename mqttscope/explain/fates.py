@@ -173,6 +173,10 @@ class Subscriber:
     full: list[tuple[int, int]] = field(default_factory=list)
     """From when to when its Receive Maximum was used up, `NEVER` for the end of what lasts."""
 
+    resumes: bool = False
+    """Whether the CONNECT of its last connection has Clean Start 0."""
+    parts: dict[str, list[tuple[int, int, int]]] = field(default_factory=dict)
+    """Time, frame and announced size of messages of which it was sent the beginning alone, by topic."""
     most_in_flight: int = 0
     """How many messages the broker had in flight to it at a time, over all its connections."""
 
@@ -359,6 +363,10 @@ class Published:
     def is_with_share(self, share: str) -> bool:
         """Whether a member of a share got its copy, and had not left it unacknowledged when its session ended."""
         return any(share in copies and not copies[share].is_abandoned for copies in self.got.values())
+
+    def is_like(self, size: int) -> bool:
+        """Whether a copy of it may have this many bytes: its properties and its identifier may differ."""
+        return abs(size - self.size) * 8 <= self.size
 
     def is_due(self, key: tuple[str, str], client: Subscriber) -> bool:
         """Whether a client had a subscription for it when it was published, and a session that lasts until now."""

@@ -31,6 +31,7 @@ from mqttscope.explain.fates import (
 )
 from mqttscope.explain.loops import LoopWatch
 from mqttscope.explain.model import Evidence
+from mqttscope.explain.story import announced
 from mqttscope.mqtt import PacketType, ProtocolVersion, packets
 from mqttscope.mqtt.codec import truncated
 from mqttscope.mqtt.properties import SUBSCRIPTION_IDENTIFIER
@@ -249,6 +250,7 @@ class MessageWatch:
         for one in known.filters.values():
             if one.connection == connection.number:
                 one.since_ns = event.timestamp_ns
+        known.resumes = connection.clean_start is False
         if before:
             if len(known.returns) < MAX_FILTERS:
                 known.returns.append((event.timestamp_ns, event.frame, present, connection.number))
@@ -433,13 +435,19 @@ class MessageWatch:
         retained = next((self.published[one] for one in numbers if found.retain and self.published[one].retain), None)
         if retained is not None:
             of = f"{retained.client} published that in frame {retained.frame}"
-        for connection, frame in reversed(self._willed.get(((known.server, topic), checksum), ())):
-            is_goodbye = connection.disconnect_by == "client" and not connection.disconnect_reason
-            is_over = 0 < connection.closed_ns <= event.timestamp_ns and connection.connack_packet is not None
-            if not of and is_over and not is_goodbye:
-                name = describe.name(connection.client_identifier) or connection.client
-                kind = "a will whose connection had ended"
-                of = f"{name} announced that in frame {frame}, and its #{connection.number} had ended"
+        ended = [
+            pair
+            for pair in reversed(self._willed.get(((known.server, topic), checksum), ()))
+            if pair[0].connack_packet is not None
+            and (_said_goodbye(pair[0]) or 0 < pair[0].closed_ns <= event.timestamp_ns)
+        ]
+        # A will that is due goes before one that DISCONNECT has discarded.
+        for connection, frame in sorted(ended, key=lambda pair: _said_goodbye(pair[0]))[: not of]:
+            kind, ends = "a will whose connection had ended", f", and its #{connection.number} had ended"
+            if _said_goodbye(connection):
+                kind, ends = "a will whose client had sent DISCONNECT, after which no will is due", ""
+            client = describe.name(connection.client_identifier) or connection.client
+            of = f"{client} announced that in frame {frame}{ends}"
         if of:
             count, first = self._origins.get(
                 kind, (0, f"{describe.name(topic)} to {known.name}, frame {event.frame}; {of}")
@@ -540,16 +548,20 @@ class MessageWatch:
 
     def _unfinished(self, event: MalformedEvent | UnparsedEvent) -> None:
         """The beginning of a PUBLISH of which the rest never came."""
-        if event.direction is not C2S:
-            return
         known = self.clients.get(_key(event.connection))
-        if known is not None:
+        if known is not None and event.direction is C2S:
             known.garbled_ns = event.timestamp_ns
+        raw = event.malformed.raw if isinstance(event, MalformedEvent) else event.unparsed.raw
         found = event.malformed.packet if isinstance(event, MalformedEvent) else None
         if isinstance(event, UnparsedEvent) and event.unparsed.packet_type == PacketType.PUBLISH:
             found = truncated(event.unparsed.raw, event.connection.version).packet
         topic = getattr(found, "topic_name", None)
-        if isinstance(topic, str) and topic and matches(self.topic_filter, topic):
+        if not isinstance(topic, str) or not topic or not matches(self.topic_filter, topic):
+            return
+        if event.direction is not C2S:
+            if known is not None and len(known.parts.setdefault(topic, [])) < MAX_TOLD:
+                known.parts[topic].append((event.timestamp_ns, event.frame, announced(raw)))
+        else:
             client = describe.name(event.connection.client_identifier) or event.connection.client
             self._note(self._begun, f"{client} sent the beginning of a message to {describe.name(topic)}", event)
 
@@ -761,6 +773,11 @@ def _room(table: OrderedDict[tuple[Any, int], Any]) -> None:
     """Forget the oldest entry of a full table."""
     if len(table) >= MAX_PENDING:
         table.popitem(last=False)
+
+
+def _said_goodbye(connection: Connection) -> bool:
+    """Whether its client sent DISCONNECT, which discards the will."""
+    return connection.disconnect_by == "client" and not connection.disconnect_reason
 
 
 def _are(count: int) -> str:

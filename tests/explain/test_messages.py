@@ -399,9 +399,16 @@ IS_UNKNOWN = "*whose publishing is not in the capture*"
         ),
         ((READER, WILL, "@1 > disconnect code=4; @1 > fin", GONE), "One delivery has * a will whose connection *"),
         ((READER, WILL, "@1 > reset", GONE, GONE), "2 deliveries have * of a will whose connection had ended; *"),
-        # The connection is open, ended with a goodbye, or was not accepted; or the payload is another one.
+        (
+            (READER, WILL, "@1 > disconnect; @1 > fin", GONE),
+            "One delivery has * a will whose client had sent DISCONNECT, after which no will is due; * in frame *.",
+        ),
+        (
+            (READER, WILL, "@1 > reset", WILL.replace("@1", "@2"), "@2 > disconnect", GONE),
+            "*whose connection had ended*",
+        ),
+        # The connection is open, or was not accepted; or the payload is another one.
         ((READER, WILL, GONE, "@1 > reset"), IS_UNKNOWN),
-        ((READER, WILL, "@1 > disconnect; @1 > fin", GONE), IS_UNKNOWN),
         ((READER, WILL.replace("opened", "> connect"), "@1 > reset", GONE), IS_UNKNOWN),
         ((READER, WILL, "@1 > reset", GONE.replace("gone", "lost")), IS_UNKNOWN),
         (

@@ -270,7 +270,7 @@ def closed_on_packet(case: Case) -> Iterator[Candidate]:
         yield from _unsupported(case, about)
     if any(one.certainty.rank for one in violation(case)):
         return
-    doubts = [Evidence(_unsaid(case))]
+    doubts = [Evidence(_unsaid(case, story.latest_kind or PacketType.PUBLISH))]
     asks = story.latest_kind == PacketType.SUBSCRIBE or last.what.startswith(("PUBLISH q1", "PUBLISH q2"))
     yield candidate(
         Cause.NOT_AUTHORIZED, Certainty.HYPOTHESIS,
@@ -370,9 +370,14 @@ def _unsupported(case: Case, about: list[Evidence | None]) -> Iterator[Candidate
     )  # fmt: skip
 
 
-def _unsaid(case: Case) -> str:
-    old = case.connection.version != ProtocolVersion.V5
-    return "nothing in the capture says so" + (": before 5.0 a broker cannot refuse a PUBLISH" if old else "")
+def _unsaid(case: Case, kind: int = PacketType.PUBLISH) -> str:
+    """That no packet says so; ``kind``: what may have been refused."""
+    text, version = "nothing in the capture says so", case.connection.version
+    if kind == PacketType.SUBSCRIBE:
+        if version == ProtocolVersion.V3_1:
+            return f"{text}: in 3.1 a broker cannot refuse a SUBSCRIBE"
+        return f"{text}, and a SUBACK could have refused the subscription"
+    return text + (": before 5.0 a broker cannot refuse a PUBLISH" if version != ProtocolVersion.V5 else "")
 
 
 def _again(case: Case) -> list[Evidence]:

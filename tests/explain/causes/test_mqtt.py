@@ -374,3 +374,14 @@ def test_a_packet_inside_another_comes_before_what_was_read_out_of_its_bytes(sen
     assert headline in one.first.headline
     # Of these bytes nothing is proven.
     assert not any(headline in candidate.headline for candidate in other.candidates)
+
+
+@each(
+    "version, doubt",
+    [("3.1", "in 3.1 a broker cannot"), ("3.1.1", "a SUBACK could have"), ("5.0", "a SUBACK could have")],
+)
+def test_a_subscription_can_be_refused_where_a_message_cannot(version: str, doubt: str) -> None:
+    one = ending(f"opened {version}; > subscribe 1 a:0; < fin")
+
+    (authorized,) = (each for each in one.candidates if each.cause is Cause.NOT_AUTHORIZED)
+    assert doubt in authorized.doubts[0].text
