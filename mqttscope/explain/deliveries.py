@@ -138,7 +138,7 @@ class Deliveries:
             if wanted.with_session:
                 return made(
                     Fate.SESSION_GONE, f"its subscription to {name} had ended with its session {ago} before (Session"
-                    " Present 0), and it had not subscribed again", *(_AGAIN if held.keeps else (_KEEP,)),
+                    " Present 0), and it had not subscribed again", *(_AGAIN if wanted.is_lost else (_KEEP,)),
                     frame=wanted.ended_frame, now=wanted.ended_ns,
                 )  # fmt: skip
             return made(
@@ -181,7 +181,11 @@ class Deliveries:
         parts = [
             part for part in client.parts.get(one.topic, ()) if part[0] >= one.timestamp_ns and one.is_like(part[2])
         ]
-        if parts:
+        # Of several messages nobody can tell which one it is the beginning of.
+        if parts and not any(
+            other is not one and other.topic == one.topic and other.is_like(parts[0][2]) and key not in other.got
+            for other in self._watch.published.values()
+        ):
             often = "" if len(parts) == 1 else f" {len(parts)} times"
             return made(
                 Fate.CONNECTION_ENDED, f"was sent the beginning of it{often}, and the connection ended before the rest",

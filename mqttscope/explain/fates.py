@@ -115,6 +115,8 @@ class Wanted:
     ended_frame: int = 0
     with_session: bool = False
     """Whether it ended with its session, and not by UNSUBSCRIBE."""
+    is_lost: bool = False
+    """Whether that session was to be kept, and its client asked for it (Clean Start 0)."""
     begun: Wanted | None = None
     """The first of those that it replaced without an end."""
     before: Wanted | None = None

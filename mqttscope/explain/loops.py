@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
+from typing import cast
 
 from mqttscope.events import PacketEvent
 from mqttscope.explain import describe
@@ -45,13 +46,13 @@ class LoopWatch:
         loops = self._followed.get(number)
         if loops is None or found.dup:
             return
-        pause_ns = MessageLoop.settings["seconds"] * SECOND
+        rounds, pause_ns = _setting("rounds"), _setting("seconds") * SECOND
         loop = loops.feed(topic, found.payload, event.timestamp_ns, pause_ns, from_client=event.direction is C2S)
-        if loop.rounds < MessageLoop.settings["rounds"] or (number, topic) in self._found:
+        if loop.rounds < rounds or (number, topic) in self._found:
             return
         if len(self._found) < MAX_LOOPS:
             self._found[number, topic] = client.name, loop, event.frame
-        elif loop.rounds == MessageLoop.settings["rounds"]:
+        elif loop.rounds == rounds:
             self._left_out += 1
 
     def sentences(self) -> Iterator[str]:
@@ -67,3 +68,8 @@ class LoopWatch:
             yield f"limit: {MAX_LOOPS:,} messages that circulate are shown; further ones: {self._left_out:,}."
         if self._forgotten:
             yield f"limit: {MAX_FOLLOWED:,} connections of bridges are followed; forgotten: {self._forgotten:,}."
+
+
+def _setting(name: str) -> int:
+    """A threshold of the rule."""
+    return cast(int, MessageLoop.settings[name])

@@ -261,6 +261,7 @@ class MessageWatch:
                 # A client need not wait for CONNACK before it subscribes.
                 if one.ended_ns is None and one.connection != connection.number:
                     one.ended_ns, one.ended_frame, one.with_session = event.timestamp_ns, event.frame, True
+                    one.is_lost = known.resumes and known.keeps
             known.complete = True
         elif not before:
             known.complete = False
@@ -559,7 +560,8 @@ class MessageWatch:
         if not isinstance(topic, str) or not topic or not matches(self.topic_filter, topic):
             return
         if event.direction is not C2S:
-            if known is not None and len(known.parts.setdefault(topic, [])) < MAX_TOLD:
+            is_over = isinstance(event, MalformedEvent) or event.unparsed.reason != "capture_end"
+            if known is not None and is_over and len(known.parts.setdefault(topic, [])) < MAX_TOLD:
                 known.parts[topic].append((event.timestamp_ns, event.frame, announced(raw)))
         else:
             client = describe.name(event.connection.client_identifier) or event.connection.client

@@ -348,6 +348,10 @@ PART = '< raw 32 c1 01 000d "plant/7/alarm" 0001 00 "mmm"'
             "session_gone", "its subscription to * had ended with its session *", "Subscribe after each CONNACK *",
         ),
         (
+            (LOST, COMES_BACK.format(""), sent(1, False), LATER),
+            "session_gone", "its subscription to * had ended with its session *", "Connect without Clean Start *",
+        ),
+        (
             (LOST, sent(1, False), COMES_BACK.format(" resume"), LATER),
             "session_gone", "*came back as #2 without its session*", "Subscribe after each CONNACK *",
         ),
@@ -372,3 +376,10 @@ def test_what_the_fate_and_its_advice_say(texts: tuple[str, ...], fate: str, sai
 
     assert (str(missed.fate), fnmatchcase(missed.said, said)) == (fate, True), missed.said
     assert fnmatchcase(next(iter(missed.advice), ""), advice), missed.advice
+
+
+def test_a_beginning_that_may_be_of_several_messages_is_of_none() -> None:
+    sends = "; ".join(f"@1 > publish {TOPIC} {letter * 180} qos=1 id=1; @1 < puback 1" for letter in "mn")
+    found = traced(TOPIC, *steps_of(READER, WRITER, sends, PART, "> fin", LATER)).messages
+
+    assert not any("beginning" in each.said for message in found for each in message.deliveries)

@@ -248,9 +248,10 @@ def closed_on_packet(case: Case) -> Iterator[Candidate]:
     last = story.last_of("client")
     if case.by == "server" and last is not None and story.connack is not None and case.arrived:
         if story.latest_kind == PacketType.PUBLISH and story.idle_ns is not None and story.idle_ns <= AT_ONCE_NS:
-            seen = story.last["client"][-1]
-            about = [story.evidence(seen, f"the client sent {seen.what}"), *_again(case), case.closing()]
-            yield from _too_large(case, about)
+            begun = story.last["client"][-1]
+            yield from _too_large(
+                case, [story.evidence(begun, f"the client sent {begun.what}"), *_again(case), case.closing()]
+            )
         return
     if case.by != "server" or last is None or story.connack is None or case.ended_ns - last.timestamp_ns > AT_ONCE_NS:
         return
