@@ -14,7 +14,7 @@ from typing import Any
 from mqttscope.events import ConnectionClosed, Event, GapEvent, MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.explain import describe
 from mqttscope.explain.book import host
-from mqttscope.explain.deliveries import EXACTLY_ONCE, Deliveries, likeness
+from mqttscope.explain.deliveries import EXACTLY_ONCE, Deliveries, LoopWatch, likeness
 from mqttscope.explain.fates import (
     NEVER,
     Delivery,
@@ -29,7 +29,6 @@ from mqttscope.explain.fates import (
     held_by,
     is_loss,
 )
-from mqttscope.explain.loops import LoopWatch
 from mqttscope.explain.model import Evidence
 from mqttscope.explain.story import announced
 from mqttscope.mqtt import PacketType, ProtocolVersion, packets

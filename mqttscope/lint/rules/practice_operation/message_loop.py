@@ -28,7 +28,7 @@ class Loops:
     messages: dict[tuple[str, int], Loop] = field(default_factory=dict)
 
     def feed(self, topic: str, payload: bytes, now_ns: int, pause_ns: int, *, from_client: bool) -> Loop:
-        """Take a message, which begins anew if it does not come back from the other side within a pause."""
+        """Count a round if a message comes from the other side within a pause of the time before."""
         key = topic, crc32(payload)
         loop = self.messages.get(key)
         if loop is None or loop.from_client is from_client or now_ns - loop.last_ns > pause_ns:
