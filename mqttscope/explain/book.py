@@ -113,6 +113,8 @@ class ServerTimes:
     """The first connection on which it answered in TLS."""
     web: Arrival | None = None
     """The first CONNECT over WebSocket that it accepted."""
+    headed: Arrival | None = None
+    """The first connection with a PROXY protocol header on which it answered; the three above have none."""
     versions: dict[ProtocolVersion, Arrival] = field(default_factory=dict)
     """The first CONNECT of each version that it accepted."""
     witnesses: Witnesses | None = None
@@ -226,12 +228,14 @@ class Book:
             )
             server = self._server(connection.server)
             self._remember(server.accepted, made, "accepted connections")
-            if connection.transport == "tcp" and server.plain is None:
-                server.plain = made
-            if connection.transport == "tls" and server.secure is None:
-                server.secure = made
-            if connection.transport == "websocket" and server.web is None:
-                server.web = made
+            if story.header is not None:
+                server.headed = server.headed or made
+            elif connection.transport == "tcp":
+                server.plain = server.plain or made
+            elif connection.transport == "tls":
+                server.secure = server.secure or made
+            elif connection.transport == "websocket":
+                server.web = server.web or made
             if story.version is not None:
                 server.versions.setdefault(story.version, made)
 
@@ -242,16 +246,17 @@ class Book:
         if connection.handshake_seen:
             self._remember(self._server(connection.server).answered_syns, _beginning(connection), "answered SYNs")
 
-    def ended(self, story: Story, by: str | None, *, explained: bool) -> None:
-        """A connection has ended; ``explained``: something of its own is known that ended it."""
+    def ended(self, story: Story, by: str | None, message: LastPublish | None, *, explained: bool) -> None:
+        """A connection has ended on a message; ``explained``: something of its own is known that ended it."""
         connection = story.connection
         server = self._server(connection.server)
-        if connection.details.get("server_hello") and server.secure is None:
-            server.secure = _beginning(connection)
+        if connection.details.get("server_hello") and story.header is not None:
+            server.headed = server.headed or _beginning(connection)
+        elif connection.details.get("server_hello"):
+            server.secure = server.secure or _beginning(connection)
         server.borne_faults |= _borne_faults(story)
         if story.finished:
             return
-        message = story.ended_on(by) if by is not None else None
         if message is not None and by is not None:
             self._ended_on(_client(connection), by, connection.number, message)
         if by == "client" and story.odd is not None:
@@ -293,9 +298,9 @@ class Book:
         known.append((number, message))
         del known[:-MAX_CONNECTS]
 
-    def same_again(self, story: Story, by: str | None) -> list[int]:
-        """Numbers of the connections that a side ended within a second after the same message."""
-        known, message = self.last_messages.get((*_client(story.connection), by or ""), ()), story.ended_on(by)
+    def same_again(self, story: Story, by: str | None, message: LastPublish | None) -> list[int]:
+        """Numbers of the connections of the client that a side ended on this message."""
+        known = self.last_messages.get((*_client(story.connection), by or ""), ())
         return [number for number, other in known if other == message]
 
     def took(self, story: Story) -> int:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import replace
 from difflib import SequenceMatcher
-from typing import Protocol
+from typing import Protocol, cast
 
+from mqttscope.events import PacketEvent
 from mqttscope.explain import describe
 from mqttscope.explain.fates import (
     MANY,
@@ -23,8 +25,11 @@ from mqttscope.explain.fates import (
     due_ns,
     suspects,
 )
+from mqttscope.lint.rules.practice_operation.message_loop import Loop, Loops, MessageLoop
+from mqttscope.mqtt import packets
 from mqttscope.mqtt.topics import matches
 from mqttscope.mqtt.wire import counted
+from mqttscope.session.connection import C2S
 from mqttscope.session.matching import FAILURE
 
 MAX_COMPARED = 500_000
@@ -37,7 +42,15 @@ _KEEP = (
     "Connect without Clean Start and, in 5.0, with a Session Expiry Interval; subscribe after each CONNACK with Session"
     " Present 0."
 )
+_AGAIN = (
+    "Subscribe after each CONNACK with Session Present 0.",
+    "The client asked to keep its session: look whether the broker stores sessions over restarts, and for how long.",
+)
 EXACTLY_ONCE = 2
+MAX_FOLLOWED = 1_000
+"""Maximum number of connections of bridges and of clients with No Local that are followed, the latest ones."""
+MAX_LOOPS = 10
+"""Maximum number of loops that are reported."""
 
 
 class _Making(Protocol):
@@ -136,8 +149,8 @@ class Deliveries:
             if wanted.with_session:
                 return made(
                     Fate.SESSION_GONE, f"its subscription to {name} had ended with its session {ago} before (Session"
-                    " Present 0), and it had not subscribed again", _KEEP, frame=wanted.ended_frame,
-                    now=wanted.ended_ns,
+                    " Present 0), and it had not subscribed again", *(_AGAIN if wanted.is_lost else (_KEEP,)),
+                    frame=wanted.ended_frame, now=wanted.ended_ns,
                 )  # fmt: skip
             return made(
                 Fate.UNSUBSCRIBED, f"had ended its subscription to {name} {ago} before", frame=wanted.ended_frame,
@@ -175,6 +188,20 @@ class Deliveries:
             return made(
                 Fate.NOT_RECEIVED, "nothing shows that the broker received the message", frame=one.frame,
                 now=one.timestamp_ns,
+            )  # fmt: skip
+        parts = [
+            part for part in client.parts.get(one.topic, ()) if part[0] >= one.timestamp_ns and one.is_like(part[2])
+        ]
+        # Of several messages nobody can tell which one it is the beginning of.
+        if parts and not any(
+            other is not one and other.topic == one.topic and other.is_like(parts[0][2]) and key not in other.got
+            for other in self._watch.published.values()
+        ):
+            often = "" if len(parts) == 1 else f" {len(parts)} times"
+            return made(
+                Fate.CONNECTION_ENDED, f"was sent the beginning of it{often}, and the connection ended before the rest",
+                "Look why the connection ended inside the message: it may be larger than the client takes.",
+                frame=parts[0][1], now=parts[0][0],
             )  # fmt: skip
         ended_ns, ended_frame = client.ends.get(held.number, (0, 0))
         if held.online and 0 < ended_ns <= one.timestamp_ns:
@@ -276,7 +303,7 @@ class Deliveries:
 
     def _offline(self, one: Published, client: Subscriber, held: Held, wanted: Wanted, made: _Making) -> Delivery:
         back = next((each for each in client.returns if each[0] > one.timestamp_ns), None)
-        was = "was not connected"
+        was, name = "was not connected", describe.name(wanted.topic_filter)
         if held.left_ns:
             was += f" (since {describe.span(one.timestamp_ns - held.left_ns)})"
         place = {"frame": held.left_frame, "now": held.left_ns}
@@ -287,13 +314,14 @@ class Deliveries:
         if back is not None and not back[2]:
             return made(
                 Fate.SESSION_GONE, f"{was}, and came back as #{back[3]} without its session (Session Present 0)",
-_KEEP, **place,
+                *(_AGAIN if client.number == back[3] and client.resumes else (_KEEP,)), **place,
             )  # fmt: skip
         if min(one.qos, wanted.qos) == 0:
+            whose = f"its subscription to {name} has QoS 0" if one.qos else "the message has QoS 0"
+            which = "Subscribe" if one.qos else "Publish" if wanted.qos else "Publish and subscribe"
             return made(
-                Fate.OFFLINE, f"{was}; brokers need not keep messages of QoS 0 for it",
-                "Publish and subscribe with QoS 1, so that the broker keeps messages for clients that are away.",
-                **place,
+                Fate.OFFLINE, f"{was}; {whose}, and brokers need not keep messages of QoS 0 for it",
+                f"{which} with QoS 1, so that the broker keeps messages for clients that are away.", **place,
             )  # fmt: skip
         if back is None:
             return made(Fate.OFFLINE, f"{was}, and did not come back in the capture", **place)
@@ -350,7 +378,7 @@ _KEEP, **place,
 
     def _without(self, one: Published, client: Subscriber) -> Delivery | None:
         """Nothing matched when it was published: something did later, or something is like it."""
-        for wanted in client.filters.values():
+        for wanted in sorted(client.filters.values(), key=lambda each: bool(each.share)):
             if not matches(wanted.plain_filter, one.topic, shared=False):
                 continue
             first = wanted.first_after(one.timestamp_ns)
@@ -372,9 +400,13 @@ _KEEP, **place,
                         "; with RETAIN and an empty payload the message removes the retained one of its topic, so that"
                         " later subscribers rightly get none (3.3.1.3)"
                     )
+                elif one.retain and wanted.share:
+                    said += ": a new Shared Subscription is not sent retained messages (5.0 4.8.2)"
                 return Delivery(
                     client.name, client.number, Fate.SUBSCRIBED_LATER, said, wanted.frame, wanted.asked_ns,
                     wanted.capture, () if one.is_removal else (
+                        "Subscribe to the topic without $share, too: an ordinary subscription gets retained messages.",
+                    ) if one.retain and wanted.share else (
                         "It was published with RETAIN: look whether the broker keeps retained messages.",
                     ) if one.retain else (
                         "Subscribe before publishing, or publish with RETAIN what later subscribers need.",
@@ -411,6 +443,61 @@ _KEEP, **place,
     def _ends_after(self, moment_ns: int, moment: str) -> str:
         after = describe.span(self._watch.now_ns - moment_ns)
         return f"the capture ends {after} after {moment}: the message may have come later"
+
+
+class LoopWatch:
+    """Follows messages to clients to which a broker does not send by itself what they have published."""
+
+    def __init__(self) -> None:
+        self._followed: OrderedDict[int, Loops] = OrderedDict()
+        """By connection: those whose CONNECT has the bridge bit from there on, others from a message on."""
+        self._found: dict[tuple[int, str], tuple[str, Loop, int]] = {}
+        """Client, loop and frame of the last round that is needed for a report, by connection and topic."""
+        self._forgotten = self._left_out = 0
+
+    def begin(self, number: int) -> None:
+        """Follow the messages of a connection."""
+        if number not in self._followed:
+            if len(self._followed) >= MAX_FOLLOWED:
+                self._followed.popitem(last=False)
+                self._forgotten += 1
+            self._followed[number] = Loops()
+
+    def feed(self, event: PacketEvent, found: packets.Publish, client: Subscriber) -> None:
+        """Take a message that the client sent or was sent."""
+        number, topic = event.connection.number, event.topic or ""
+        if any(one.no_local and matches(one.plain_filter, topic) for one in client.filters.values()):
+            self.begin(number)
+        loops = self._followed.get(number)
+        if loops is None or found.dup:
+            return
+        rounds, pause_ns = _setting("rounds"), _setting("seconds") * SECOND
+        loop = loops.feed(topic, found.payload, event.timestamp_ns, pause_ns, from_client=event.direction is C2S)
+        if loop.rounds < rounds or (number, topic) in self._found:
+            return
+        if len(self._found) < MAX_LOOPS:
+            self._found[number, topic] = client.name, loop, event.frame
+        elif loop.rounds == rounds:
+            self._left_out += 1
+
+    def sentences(self) -> Iterator[str]:
+        """One sentence for each loop."""
+        for (number, topic), (name, loop, frame) in self._found.items():
+            yield (
+                f"The same message to {describe.name(topic)} came back to {name} (#{number}) {loop.rounds:,} times"
+                f" within {describe.span(loop.last_ns - loop.began_ns)} (frame {frame}), and its broker does not send"
+                " it what it published itself: most probably the message circulates between brokers. Forward each topic"
+                " in one direction only."
+            )
+        if self._left_out:
+            yield f"limit: {MAX_LOOPS:,} messages that circulate are shown; further ones: {self._left_out:,}."
+        if self._forgotten:
+            yield f"limit: {MAX_FOLLOWED:,} connections of bridges are followed; forgotten: {self._forgotten:,}."
+
+
+def _setting(name: str) -> int:
+    """A threshold of the rule."""
+    return cast(int, MessageLoop.settings[name])
 
 
 def likeness(topic: str, plain: str) -> tuple[float, str] | None:

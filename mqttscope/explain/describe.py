@@ -126,8 +126,12 @@ def damaged(event: MalformedEvent | UnparsedEvent) -> str:
         missing = f", {counted(found.missing, 'byte')} never came" if found.missing else ""
         return f"malformed {title} ({str(found.reason).replace('_', ' ')}{missing})"
     left = event.unparsed
-    title = "bytes" if left.packet_type is None else f"beginning of a {_type(left.packet_type)}"
-    return f"{title} ({counted(left.length, 'byte')}) that were not read as a packet"
+    if left.reason == "proxy_header":
+        return f"PROXY protocol header ({counted(left.length, 'byte')})"
+    size = counted(left.length, "byte")
+    if left.packet_type is None:
+        return f"bytes ({size}) that were not read as a packet"
+    return f"beginning of a {_type(left.packet_type)} ({size}), which was not read as a packet"
 
 
 def _type(number: int) -> str:

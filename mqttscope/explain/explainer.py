@@ -39,7 +39,7 @@ Detector = Callable[[Case], Iterator[Candidate]]
 DETECTORS: tuple[Detector, ...] = (
     tcp.without_packets,
     listener.answered_in_another_protocol, listener.refused_upgrade, listener.to_a_plain_port,
-    listener.broken_websocket, listener.plain_to_a_tls_port,
+    listener.broken_websocket, listener.plain_to_a_tls_port, listener.proxy_header,
     said.normal, said.server_disconnect, said.connack_refusal, said.no_connack, said.other_version, said.tls_alert,
     timing.keep_alive, timing.no_ping_response, mqtt.taken_over, mqtt.wrong_length, mqtt.stray_bytes, mqtt.violation,
     mqtt.not_authorized, mqtt.beyond_profile, mqtt.closed_on_packet, mqtt.server_restart, timing.idle_timeout,
@@ -194,7 +194,8 @@ class Explainer:
         if not story.disconnects and not story.finished and case.by == "server":
             story.own = any(one.certainty.rank for one in candidates(case, OWN))
             story.special = any(one.certainty.rank for one in candidates(case, SPECIAL))
-        self.book.ended(story, case.by, explained=story.own or story.special or client_spoke_last(case))
+        explained = story.own or story.special or client_spoke_last(case)
+        self.book.ended(story, case.by, case.ended_on, explained=explained)
         self._waiting[connection.number] = story
         self._waiting.move_to_end(connection.number)
 

@@ -123,6 +123,8 @@ class Wanted:
     ended_frame: int = 0
     with_session: bool = False
     """Whether it ended with its session, and not by UNSUBSCRIBE."""
+    is_lost: bool = False
+    """Whether that session was to be kept, and its client asked for it (Clean Start 0)."""
     begun: Wanted | None = None
     """The first of those that it replaced without an end."""
     before: Wanted | None = None
@@ -181,6 +183,10 @@ class Subscriber:
     full: list[tuple[int, int]] = field(default_factory=list)
     """From when to when its Receive Maximum was used up, `NEVER` for the end of what lasts."""
 
+    resumes: bool = False
+    """Whether the CONNECT of its last connection has Clean Start 0."""
+    parts: dict[str, list[tuple[int, int, int]]] = field(default_factory=dict)
+    """Time, frame and announced size of messages of which it was sent the beginning alone, by topic."""
     most_in_flight: int = 0
     """How many messages the broker had in flight to it at a time, over all its connections."""
 
@@ -369,6 +375,10 @@ class Published:
     def is_with_share(self, share: str) -> bool:
         """Whether a member of a share got its copy, and had not left it unacknowledged when its session ended."""
         return any(share in copies and not copies[share].is_abandoned for copies in self.got.values())
+
+    def is_like(self, size: int) -> bool:
+        """Whether a copy of it may have this many bytes: its properties and its identifier may differ."""
+        return abs(size - self.size) * 8 <= self.size
 
     def is_due(self, key: tuple[str, str], client: Subscriber) -> bool:
         """Whether a client had a subscription for it when it was published, and a session that lasts until now."""
@@ -573,3 +583,14 @@ def suspects(one: Published, *, queued: bool = False) -> Iterator[str]:
         yield "Look whether the broker's access rules let the client read this topic; a SUBACK need not refuse that."
     if not queued:
         yield QUEUE
+
+
+def said_goodbye(connection: Connection) -> bool:
+    """Whether its client sent DISCONNECT, which discards the will."""
+    return connection.disconnect_by == "client" and not connection.disconnect_reason
+
+
+def shown_order(delivery: Delivery) -> tuple[int, str]:
+    """Clients that missed a message first, then those with a similar filter, those that got it, and all others."""
+    places = {Fate.NO_SUBSCRIPTION: 1, Fate.DELIVERED: 2, Fate.NOT_CONCERNED: 3}
+    return places.get(delivery.fate, 0), delivery.client

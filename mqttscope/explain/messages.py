@@ -14,7 +14,7 @@ from typing import Any
 from mqttscope.events import ConnectionClosed, Event, GapEvent, MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.explain import describe
 from mqttscope.explain.book import host
-from mqttscope.explain.deliveries import EXACTLY_ONCE, Deliveries, likeness
+from mqttscope.explain.deliveries import EXACTLY_ONCE, Deliveries, LoopWatch, likeness
 from mqttscope.explain.fates import (
     NEVER,
     Delivery,
@@ -29,8 +29,11 @@ from mqttscope.explain.fates import (
     Wanted,
     held_by,
     is_loss,
+    said_goodbye,
+    shown_order,
 )
 from mqttscope.explain.model import Evidence
+from mqttscope.explain.story import announced
 from mqttscope.mqtt import PacketType, ProtocolVersion, packets
 from mqttscope.mqtt.codec import truncated
 from mqttscope.mqtt.parts import Will
@@ -102,6 +105,7 @@ class MessageWatch:
         """The first CONNECT packets with a will for the topics that were asked for."""
         self._begun: list[Evidence] = []
         """The first messages for these topics of which the beginning alone was sent."""
+        self._loops = LoopWatch()
         self._willed: OrderedDict[tuple[Any, int], list[tuple[Connection, int, Will]]] = OrderedDict()
         """Connections, the frames of their CONNECT and wills, by server and topic, and checksum of the will."""
         self._retained_wills = RetainedWills()
@@ -164,6 +168,7 @@ class MessageWatch:
             if found.qos and not from_client:
                 self._fill(event)
             if event.topic and matches(self.topic_filter, event.topic):
+                self._loops.feed(event, found, self._client(event.connection))
                 if from_client:
                     self._publish(event, found)
                 else:
@@ -176,6 +181,8 @@ class MessageWatch:
             return
         kind = found.packet_type
         if isinstance(found, packets.Connect) and from_client:
+            if found.bridge:
+                self._loops.begin(event.connection.number)
             self._announced(event, found)
         elif kind in (PacketType.PUBACK, PacketType.PUBREC) and not from_client:
             self._acknowledged(event)
@@ -247,6 +254,7 @@ class MessageWatch:
         for one in known.filters.values():
             if one.connection == connection.number:
                 one.since_ns = event.timestamp_ns
+        known.resumes = connection.clean_start is False
         if before:
             if len(known.returns) < MAX_FILTERS:
                 known.returns.append((event.timestamp_ns, event.frame, present, connection.number))
@@ -257,6 +265,7 @@ class MessageWatch:
                 # A client need not wait for CONNACK before it subscribes.
                 if one.ended_ns is None and one.connection != connection.number:
                     one.ended_ns, one.ended_frame, one.with_session = event.timestamp_ns, event.frame, True
+                    one.is_lost = known.resumes and known.keeps
             known.complete = True
         elif not before:
             known.complete = False
@@ -436,14 +445,21 @@ class MessageWatch:
         retained = next((self.published[one] for one in numbers if found.retain and self.published[one].retain), None)
         if retained is not None:
             of = f"{retained.client} published that in frame {retained.frame}"
-        for connection, frame, will in reversed(self._willed.get(((known.server, topic), checksum), ())):
-            is_goodbye = connection.disconnect_by == "client" and not connection.disconnect_reason
-            is_over = 0 < connection.closed_ns <= event.timestamp_ns and connection.connack_packet is not None
-            if not of and is_over and not is_goodbye:
-                name = describe.name(connection.client_identifier) or connection.client
-                kind = "a will whose connection had ended"
-                of = f"{name} announced that in frame {frame}, and its #{connection.number} had ended"
+        ended = [
+            row
+            for row in reversed(self._willed.get(((known.server, topic), checksum), ()))
+            if row[0].connack_packet is not None
+            and (said_goodbye(row[0]) or 0 < row[0].closed_ns <= event.timestamp_ns)
+        ]
+        # A will that is due goes before one that DISCONNECT has discarded.
+        for connection, frame, will in sorted(ended, key=lambda row: said_goodbye(row[0]))[: not of]:
+            kind, ends = "a will whose connection had ended", f", and its #{connection.number} had ended"
+            if said_goodbye(connection):
+                kind, ends = "a will whose client had sent DISCONNECT, after which no will is due", ""
+            else:
                 self._retained_wills.publish((known.server, topic), will, checksum, connection, event)
+            client = describe.name(connection.client_identifier) or connection.client
+            of = f"{client} announced that in frame {frame}{ends}"
         if of:
             count, first = self._origins.get(
                 kind, (0, f"{describe.name(topic)} to {known.name}, frame {event.frame}; {of}")
@@ -545,16 +561,21 @@ class MessageWatch:
 
     def _unfinished(self, event: MalformedEvent | UnparsedEvent) -> None:
         """The beginning of a PUBLISH of which the rest never came."""
-        if event.direction is not C2S:
-            return
         known = self.clients.get(_key(event.connection))
-        if known is not None:
+        if known is not None and event.direction is C2S:
             known.garbled_ns = event.timestamp_ns
+        raw = event.malformed.raw if isinstance(event, MalformedEvent) else event.unparsed.raw
         found = event.malformed.packet if isinstance(event, MalformedEvent) else None
         if isinstance(event, UnparsedEvent) and event.unparsed.packet_type == PacketType.PUBLISH:
             found = truncated(event.unparsed.raw, event.connection.version).packet
         topic = getattr(found, "topic_name", None)
-        if isinstance(topic, str) and topic and matches(self.topic_filter, topic):
+        if not isinstance(topic, str) or not topic or not matches(self.topic_filter, topic):
+            return
+        if event.direction is not C2S:
+            is_over = isinstance(event, MalformedEvent) or event.unparsed.reason != "capture_end"
+            if known is not None and is_over and len(known.parts.setdefault(topic, [])) < MAX_TOLD:
+                known.parts[topic].append((event.timestamp_ns, event.frame, announced(raw)))
+        else:
             client = describe.name(event.connection.client_identifier) or event.connection.client
             self._note(self._begun, f"{client} sent the beginning of a message to {describe.name(topic)}", event)
 
@@ -623,6 +644,7 @@ class MessageWatch:
         elif not self.unknown and not self._origins:
             told.append(f"The capture contains no message to {shape}.")
             told += self._instead()
+        told += self._loops.sentences()
         if len(worth) > MAX_SHOWN:
             told.append(f"{len(worth) - MAX_SHOWN:,} more of them {_are(len(worth) - MAX_SHOWN)} not shown.")
         folded = len(troubled) + len(idle) - len(worth)
@@ -688,7 +710,7 @@ class MessageWatch:
                         continue
                     self._named.add((one.topic, key))
                 deliveries.append(made)
-        deliveries.sort(key=_told_first)
+        deliveries.sort(key=shown_order)
         missed = {each.client for each in deliveries if each.is_trouble}
         reached = {each.client for each in deliveries if each.fate is Fate.DELIVERED}
         trouble, got, partly = len(missed - reached), len(reached), len(missed & reached)
@@ -774,9 +796,3 @@ def _are(count: int) -> str:
 
 def _key(connection: Connection) -> tuple[str, str]:
     return host(connection.server), connection.client_identifier or connection.client
-
-
-def _told_first(one: Delivery) -> tuple[int, str]:
-    """Those who missed a message come before those whose filters come near, who got it, and whom it is not for."""
-    places = {Fate.NO_SUBSCRIPTION: 1, Fate.DELIVERED: 2, Fate.NOT_CONCERNED: 3}
-    return places.get(one.fate, 0), one.client

@@ -14,10 +14,10 @@ from mqttscope.explain.model import Broken, Evidence, Moment
 from mqttscope.explain.segments import FlowFacts, Half
 from mqttscope.lint.finding import Finding, Severity
 from mqttscope.mqtt import Direction, PacketType, ProtocolVersion, packets
-from mqttscope.mqtt.codec import truncated
+from mqttscope.mqtt.codec import packet_end, truncated
 from mqttscope.mqtt.constants import MalformedReason
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.repair import Repair, repairs
+from mqttscope.mqtt.repair import Intruder, Repair, intruder, repairs
 from mqttscope.net.segment import ACK, distance
 from mqttscope.secrets.findings import Hiding, conceal
 from mqttscope.session.capture_time import captured
@@ -41,6 +41,8 @@ MAX_STRAY = 4
 """Maximum number of bytes after a packet that are shown."""
 MAX_MISREAD_BYTES = 65_536
 """Bytes of a malformed packet that are read again with other lengths."""
+ODD_TEXT = {"ENC103": "a control character", "ENC104": "a code point that is no character"}
+"""Rules about texts for which a receiver may close, and what they find."""
 _ACKNOWLEDGEMENTS = (PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBREL, PacketType.PUBCOMP)
 _PLAIN_ACKNOWLEDGEMENT = 4
 """Bytes of one without a Reason Code, the only form before 5.0."""
@@ -98,11 +100,23 @@ class Misread:
     timestamp_ns: int
     offset: int
     """Of its first byte in what the side sent."""
+    before: bytes = b""
+    """The packet before it."""
+    before_moment: Moment | None = None
 
     def repair(self, sent: int) -> Repair | None:
         """The length with which it fits; ``sent``: all bytes of MQTT that the side sent."""
         found = repairs(self.data, self.version)
         return next((one for one in found if one.is_proven or self.offset + one.end == sent), None)
+
+    def intruder(self) -> tuple[Intruder | None, Moment]:
+        """The packet that begins inside this one or the one before it, and that one."""
+        own = Moment(self.timestamp_ns, self.frame, "", self.kind)
+        size = packet_end(self.data, 0, len(self.data))[1]
+        inside = intruder(self.data[:size], self.data[size:], self.version) if size > 0 else None
+        if inside is None and self.before_moment is not None:
+            return intruder(self.before, self.data, self.version), self.before_moment
+        return inside, own
 
 
 @dataclass(slots=True)
@@ -168,6 +182,8 @@ class Story:
     latest: int = 0
     """Bytes of its last packet, those that never came among them."""
     latest_kind: int | None = None
+    latest_offset: int = -1
+    """Place of its first byte in what the client sent."""
     asked: LastPublish | None = None
     """What the client's last packet asks for, where it is a PUBLISH."""
     got: LastPublish | None = None
@@ -183,8 +199,14 @@ class Story:
     stray: Stray | None = None
     """What the server first sent that is no whole packet, after one that was."""
     misread: dict[str, Misread] = field(default_factory=dict)
+    whole: dict[str, bytes] = field(default_factory=dict)
+    """The last packet of each side that was read, empty if it is too large to keep; while the connection is open."""
+    header: Moment | None = None
+    """The PROXY protocol header before the client's bytes."""
     odd: Moment | None = None
     """The server's last packet, where it has a form that some clients cannot read, which ``what`` names."""
+    borne_odd: set[str] = field(default_factory=set)
+    """What was unusual about packets of the server a second after which the connection was in use."""
     requests: dict[int, str] = field(default_factory=dict)
     """What the client asked for or sent with a packet identifier, until it is answered."""
     borne_bytes: int = 0
@@ -229,6 +251,7 @@ class Story:
         self._clock(timestamp_ns, frame, capture)
         self.ended_ns, self.ended_frame, self.ended_capture, self.ended = timestamp_ns, frame, capture, True
         self.ahead = self._ahead()
+        self.whole.clear()
         self.disconnects = {by: one for by, one in self.disconnects.items() if self.is_before(one, by)}
         self.refusals = [one for one in self.refusals if self.is_before(one, "server")]
         if self.ping is not None and not self.is_before(self.ping, "client"):
@@ -297,6 +320,9 @@ class Story:
         ):
             self.borne_topics.add(self.asked.topic)
         self._note(moment)
+        self.whole[side] = found.raw if len(found.raw) <= MAX_MISREAD_BYTES else b""
+        if self.odd is not None and moment.timestamp_ns - self.odd.timestamp_ns >= BORNE_NS:
+            self.borne_odd.add(self.odd.what)
         if side == "server":
             self.odd = self._oddity(found, moment)
             self._sent(len(found.raw) + found.missing)
@@ -307,7 +333,7 @@ class Story:
                 self.lived_on |= kind != PacketType.CONNACK or not getattr(found, "reason_code", 0)
         if side == "client":
             self.asked = None
-            self._size(len(found.raw) + found.missing, kind)
+            self._size(len(found.raw) + found.missing, kind, event.stream_offset)
             if kind == PacketType.PINGREQ:
                 self.ping = self.ping or moment
             elif isinstance(found, packets.Publish):
@@ -347,14 +373,16 @@ class Story:
             bad = event.malformed
             self.misread[side] = Misread(
                 (event.type or "packet").upper(), (bad.raw + bad.after)[:MAX_MISREAD_BYTES], event.connection.version,
-                event.frame, event.timestamp_ns, event.stream_offset,
+                event.frame, event.timestamp_ns, event.stream_offset, self.whole.get(side, b""),
+                self.last[side][-1] if side in self.whole else None,
             )  # fmt: skip
         if side == "server" and self.stray is None and self.last[side] and event.stream_offset >= 0:
             self.stray = _stray(event, self.last[side][-1])
         self._note(Moment(event.timestamp_ns, event.frame, side, describe.damaged(event), event.capture))
-        if side == "client":
-            self.asked = None
-        else:
+        if isinstance(event, UnparsedEvent) and event.unparsed.reason == "proxy_header":
+            self.header = self.last[side][-1]
+            return
+        if side == "server":
             self._sent(0)
         if isinstance(event, UnparsedEvent):
             is_cut = event.unparsed.reason in ENDS
@@ -368,10 +396,18 @@ class Story:
         elif event.malformed.packet_type is not None and event.malformed.missing:
             self._stopped(side, event.malformed.packet_type, event.malformed.raw, len(event.malformed.raw))
         if side == "client":
+            self.asked, begun = None, None
             if isinstance(event, MalformedEvent):
-                self._size(len(event.malformed.raw) + event.malformed.missing, event.malformed.packet_type)
-            elif event.unparsed.packet_type is not None:
-                self._size(max(event.unparsed.length, announced(event.unparsed.raw)), event.unparsed.packet_type)
+                bad = event.malformed
+                begun, size, kind = bad.packet, len(bad.raw) + bad.missing, bad.packet_type
+            else:
+                left = event.unparsed
+                size, kind = max(left.length, announced(left.raw)), left.packet_type
+                begun = None if kind is None else truncated(left.raw, event.connection.version).packet
+            if kind is not None or isinstance(event, MalformedEvent):
+                self._size(size, kind, event.stream_offset)
+            if isinstance(begun, packets.Publish) and "client" in self.cut:
+                self.asked = LastPublish(begun.topic_name or "", self.latest, begun.qos, bool(begun.retain), 0)
 
     def gap(self, direction: Direction) -> None:
         self.gaps["client" if direction is C2S else "server"] = "missing"
@@ -382,6 +418,8 @@ class Story:
 
     def finding(self, finding: Finding) -> None:
         """Take note of what a rule reports about it."""
+        if finding.rule in ODD_TEXT and finding.blamed == "server":
+            self._odd_text(finding)
         if finding.severity is not Severity.ERROR:
             return
         shown = conceal(finding, Hiding())
@@ -413,9 +451,11 @@ class Story:
         return None
 
     def ended_on(self, by: str | None) -> LastPublish | None:
-        """The message that a side had received last, if it closed within a second."""
+        """The message that a side had received last, if it closed within a second, or inside the message."""
         sender = "client" if by == "server" else "server"
         message, last = self.asked if by == "server" else self.got, self.last_of(sender)
+        if message is not None and sender in self.cut:
+            return message
         if message is None or last is None or last is not self.last[sender][-1]:
             return None
         waited = self.until_end(last)
@@ -476,6 +516,13 @@ class Story:
             what += " connection"
         return Moment(moment.timestamp_ns, moment.frame, moment.by, what, moment.capture) if what else None
 
+    def _odd_text(self, finding: Finding) -> None:
+        """A character in the server's last packet for which its client may close (5.0 1.5.4, 3.1.1 1.5.3)."""
+        last = self.last["server"][-1] if self.last["server"] else None
+        if last is not None and last.frame == finding.frame and finding.packet_type == "publish":
+            what = f"PUBLISH with {ODD_TEXT[finding.rule]} in its {finding.field}"
+            self.odd = Moment(last.timestamp_ns, last.frame, last.by, what, last.capture)
+
     def _stopped(self, side: str, kind: int, raw: bytes, length: int) -> None:
         total = announced(raw)
         if total > length:
@@ -484,9 +531,9 @@ class Story:
     def _sent(self, size: int) -> None:
         self.taken, self.sent, self.got = max(self.taken, self.sent), size, None
 
-    def _size(self, size: int, kind: int | None) -> None:
+    def _size(self, size: int, kind: int | None, offset: int) -> None:
         self.largest = max(self.largest, self.latest)
-        self.latest, self.latest_kind = size, kind
+        self.latest, self.latest_kind, self.latest_offset = size, kind, offset
 
     def _request(self, identifier: int, what: str) -> None:
         if len(self.requests) >= MAX_WAITING and identifier not in self.requests:

@@ -7,6 +7,7 @@ reading with another length that fits all bytes is a proof: nothing else makes t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -18,6 +19,8 @@ from mqttscope.mqtt.wire import MAX_VARIABLE_BYTE_INTEGER, write_variable_byte_i
 
 _PUBLISH: Final = PacketType.PUBLISH
 _LENGTH_BYTES: Final = 4
+_SHORT: Final = re.compile(rb"[\x40\x50\x70]\x02..|\x62\x02..|[\xc0\xd0]\x00", re.DOTALL)
+"""Acknowledgements without a reason code, and pings."""
 _LEFT_OVER: Final = (MalformedReason.TRAILING_BYTES, MalformedReason.CONNECT_PAYLOAD_MISMATCH)
 
 
@@ -33,6 +36,46 @@ class Repair:
     """What is wrong with the length as written."""
     is_proven: bool
     """Whether the bytes at hand show it: the packet is read to its end, and nothing or whole packets follow."""
+
+
+@dataclass(slots=True, frozen=True)
+class Intruder:
+    """A packet that begins inside another one."""
+
+    at: int
+    """Place of its first byte in the other packet."""
+    size: int
+    """Bytes of the other packet by its own length."""
+    raw: bytes
+    is_inserted: bool
+    """Whether the other packet continues after it; else the rest of the other packet is missing."""
+
+
+def intruder(packet: bytes, rest: bytes, version: ProtocolVersion) -> Intruder | None:
+    """A packet that begins inside a PUBLISH, as its bytes and those after it prove: with it, whole packets fill them.
+
+    ``rest``: what follows the PUBLISH by its own length, and cannot be read.
+    """
+    data, own = packet + rest, len(packet)
+    if not packet or packet[0] >> 4 != _PUBLISH:
+        return None
+    for found in _SHORT.finditer(packet, 2):
+        left = data[: found.start()] + data[found.end() :]
+        if packet_end(left, 0, len(left))[1] > found.start() and _is_whole(left, 0, version):
+            return Intruder(found.start(), own, found[0], is_inserted=True)
+    for at in range(2, own):
+        body, end = packet_end(data, at, len(data))
+        if body > 0 and own < end <= len(data) and _may_begin(data[at], version) and _is_whole(data, at, version):
+            return Intruder(at, own, data[at:end], is_inserted=False)
+    return None
+
+
+def _is_whole(data: bytes, at: int, version: ProtocolVersion) -> bool:
+    """Whether a whole packet begins at a place, and others after it (`_ends_well`)."""
+    end = packet_end(data, at, len(data))[1]
+    if not at < end <= len(data) or isinstance(decode(data[at:end], version), Malformed):
+        return False
+    return _ends_well(data, end, version)
 
 
 def repairs(data: bytes, version: ProtocolVersion) -> Iterator[Repair]:

@@ -156,7 +156,8 @@ def concealed(finding: FindingT, hiding: Hiding) -> Concealed[FindingT]:
     runs = _runs(finding, places)
     if runs:
         message = _without_runs(message, runs)
-        name, topic = (None if one is None else _without_runs(one, runs) for one in (name, topic))
+        # The Client Identifier is that of the CONNECT, which is shown with it whatever follows.
+        topic = None if topic is None else _without_runs(topic, runs)
         related = tuple(_changed(one, message=_without_runs(one.message, runs)) for one in related)
     said = message, name, topic, related
     if (

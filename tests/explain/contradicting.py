@@ -219,8 +219,16 @@ class Reading:
         mine = line.connection.transport
         if any(one.payload for one in line.side(client=False)):
             return
-        same = [other for other in self._accepted(line) if other.connection.transport == mine]
+        same = [
+            other for other in self._accepted(line)
+            if other.connection.transport == mine and self._is_headed(other) == self._is_headed(line)
+        ]  # fmt: skip
         yield from (f"#{other.connection.number} was served in {mine}" for other in same[:1])
+
+    def _is_headed(self, line: Line) -> bool:
+        """Whether a PROXY protocol header comes before what the client sends."""
+        sent = [one.payload for one in line.side(client=True) if one.payload]
+        return bool(sent) and bytes(sent[0]).startswith((b"PROXY ", b"\r\n\r\n\0\r\nQUIT"))
 
     def _server_restart(self, line: Line, end: Explanation, candidate: Candidate) -> Iterator[str]:
         for other in self._others(line):

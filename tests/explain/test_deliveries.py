@@ -332,3 +332,77 @@ def test_what_the_broker_may_have_done_with_a_message(version: str, publishes: s
 
     assert [any(word in told for told in missed.advice) for word in ("may publish", "with DUP")] == suspects
     assert missed.advice[-1] == QUEUE
+
+
+LEAVES = (
+    f"opened client=reader resume session_expiry_interval=60; > subscribe 1 {TOPIC}:{{qos}}; < suback 1 {{qos}}; > fin"
+)
+RETAINS = f"@1 > publish {TOPIC} x qos=1 id=1 retain; @1 < puback 1"
+LOST = f"{READER.replace('reader', 'reader resume session_expiry_interval=60')}; > fin; {WRITER}"
+COMES_BACK = "+1 @2 opened client=reader{} session_expiry_interval=60"
+PART = '< raw 32 c1 01 000d "plant/7/alarm" 0001 00 "mmm"'
+
+
+@each(
+    "texts, fate, said, advice",
+    [
+        # Retained messages, and a Shared Subscription.
+        (
+            (WRITER, RETAINS, f"+1 opened client=reader; > subscribe 1 $share/g/{TOPIC}:1; < suback 1 1", LATER),
+            "subscribed_later", "*a new Shared Subscription is not sent retained messages (5.0 4.8.2)",
+            "*without $share*",
+        ),
+        (
+            (WRITER, RETAINS, f"+1 {READER}", LATER),
+            "subscribed_later", "subscribed to * later", "*keeps retained messages*",
+        ),
+        # Whose QoS is 0.
+        (
+            (LEAVES.format(qos=0), WRITER, sent(1, False), LATER),
+            "offline", "*; its subscription to * has QoS 0, and *", "Subscribe with QoS 1*",
+        ),
+        (
+            (LEAVES.format(qos=1), WRITER, QOS_0, LATER),
+            "offline", "*; the message has QoS 0, and *", "Publish with QoS 1*",
+        ),
+        # A client that asked for its session, and one that did not.
+        (
+            (LOST, COMES_BACK.format(" resume"), sent(1, False), LATER),
+            "session_gone", "its subscription to * had ended with its session *", "Subscribe after each CONNACK *",
+        ),
+        (
+            (LOST, COMES_BACK.format(""), sent(1, False), LATER),
+            "session_gone", "its subscription to * had ended with its session *", "Connect without Clean Start *",
+        ),
+        (
+            (LOST, sent(1, False), COMES_BACK.format(" resume"), LATER),
+            "session_gone", "*came back as #2 without its session*", "Subscribe after each CONNACK *",
+        ),
+        (
+            (LOST, sent(1, False), COMES_BACK.format(""), LATER),
+            "session_gone", "*came back as #2 without its session*", "Connect without Clean Start *",
+        ),
+        # The connection ended inside the message, or inside another one of the topic.
+        (
+            (READER, WRITER, f"@1 > publish {TOPIC} {'m' * 180} qos=1 id=1; @1 < puback 1", PART, "> fin", LATER),
+            "connection_ended", "was sent the beginning of it, and the connection ended before the rest", "Look why *",
+        ),
+        (
+            (READER, WRITER, f"@1 > publish {TOPIC} {'m' * 20} qos=1 id=1; @1 < puback 1", PART, "> fin", LATER),
+            "connection_ended", "its connection ended *", "",
+        ),
+    ],
+)  # fmt: skip
+def test_what_the_fate_and_its_advice_say(texts: tuple[str, ...], fate: str, said: str, advice: str) -> None:
+    (message,) = traced(TOPIC, *steps_of(*texts)).messages
+    (missed,) = (one for one in message.deliveries if one.client == "reader")
+
+    assert (str(missed.fate), fnmatchcase(missed.said, said)) == (fate, True), missed.said
+    assert fnmatchcase(next(iter(missed.advice), ""), advice), missed.advice
+
+
+def test_a_beginning_that_may_be_of_several_messages_is_of_none() -> None:
+    sends = "; ".join(f"@1 > publish {TOPIC} {letter * 180} qos=1 id=1; @1 < puback 1" for letter in "mn")
+    found = traced(TOPIC, *steps_of(READER, WRITER, sends, PART, "> fin", LATER)).messages
+
+    assert not any("beginning" in each.said for message in found for each in message.deliveries)

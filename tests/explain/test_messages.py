@@ -399,9 +399,16 @@ IS_UNKNOWN = "*whose publishing is not in the capture*"
         ),
         ((READER, WILL, "@1 > disconnect code=4; @1 > fin", GONE), "One delivery has * a will whose connection *"),
         ((READER, WILL, "@1 > reset", GONE, GONE), "2 deliveries have * of a will whose connection had ended; *"),
-        # The connection is open, ended with a goodbye, or was not accepted; or the payload is another one.
+        (
+            (READER, WILL, "@1 > disconnect; @1 > fin", GONE),
+            "One delivery has * a will whose client had sent DISCONNECT, after which no will is due; * in frame *.",
+        ),
+        (
+            (READER, WILL, "@1 > reset", WILL.replace("@1", "@2"), "@2 > disconnect", GONE),
+            "*whose connection had ended*",
+        ),
+        # The connection is open, or was not accepted; or the payload is another one.
         ((READER, WILL, GONE, "@1 > reset"), IS_UNKNOWN),
-        ((READER, WILL, "@1 > disconnect; @1 > fin", GONE), IS_UNKNOWN),
         ((READER, WILL.replace("opened", "> connect"), "@1 > reset", GONE), IS_UNKNOWN),
         ((READER, WILL, "@1 > reset", GONE.replace("gone", "lost")), IS_UNKNOWN),
         (
@@ -609,3 +616,20 @@ def test_a_pubrel_may_come_after_the_end_of_the_capture() -> None:
 
     assert fates[0] is not Fate.NOT_RELEASED
     assert fates[1] is Fate.NOT_RELEASED
+
+
+@each(
+    "connect, asks, rounds, is_named",
+    [
+        ("opened 3.1.1 protocol_level=0x84", "> subscribe 1 {}:1", 20, True),
+        ("opened", "> subscribe 1 {}:1,no_local", 20, True),
+        ("opened 3.1.1 protocol_level=0x84", "> subscribe 1 {}:1", 19, False),
+        # The broker sends the client what it publishes itself.
+        ("opened 3.1.1", "> subscribe 1 {}:1", 20, False),
+    ],
+)
+def test_a_message_that_circulates_between_brokers(connect: str, asks: str, rounds: int, is_named: bool) -> None:
+    loop = f"for 1..{rounds}: > publish {TOPIC} x; < publish {TOPIC} x"
+    told = traced("#", *steps_of(f"{connect}; {asks.format(TOPIC)}; {GRANTS}", loop)).told
+
+    assert any("came back to c1 (#0) 20 times" in text for text in told) is is_named

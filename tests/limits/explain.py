@@ -328,6 +328,18 @@ def forgotten_wills(count: int) -> list[str]:
     return [line for line in told if line.startswith("limit: ")]
 
 
+def bridges(count: int) -> str:
+    """So many bridges connect."""
+    return f"for 1..{count}: @{{n}} opened 3.1.1 client=b{{n}} protocol_level=0x84"
+
+
+def circulating(count: int) -> Iterator[str]:
+    """A message comes back to each of so many bridges."""
+    yield bridges(count)
+    for number in range(1, count + 1):
+        yield f"for 1..20: @{number} > publish t x; @{number} < publish t x"
+
+
 def subscribes(count: int) -> str:
     """A client subscribes to so many filters and publishes what none of them matches."""
     filters = " ".join(f"f/{number}" for number in range(count))

@@ -81,6 +81,10 @@ OPS223 topics
     settings per_minute=2; opened
     for 1..{N}: > publish a{n} qos=2 id={n}
     > publish a1 qos=2 id=100
+OPS230
+    settings rounds=1; opened 3.1.1 protocol_level=0x84
+    for 1..{N}: > publish a{n} x
+    < publish a1 x
 OPS426 minute
     settings per_minute=1; opened keep_alive=0; > publish a x retain; {N} > publish a x retain
 OPS426 topics

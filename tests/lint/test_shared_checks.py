@@ -185,3 +185,10 @@ def test_an_upgrade_that_is_refused_selects_no_subprotocol(status: str, codes: s
     found = linted(*steps_of(f'{UPGRADE}; silent < raw "{answer}"; > fin'), codes=("WSK203",))
 
     assert {one.rule for one in found} == codes
+
+
+@each("raw, is_named", [('40 05 6d22 "abc"', False), ("40 04 6d220000", True), ("40 02 6d22", True)])
+def test_what_was_read_out_of_other_bytes_acknowledges_nothing(raw: str, is_named: bool) -> None:
+    found = linted(*steps_of(f"opened 3.1.1; > raw {raw}"), codes=("ACK203",))
+
+    assert bool(found) is is_named

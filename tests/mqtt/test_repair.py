@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mqttscope.mqtt import ProtocolVersion
 from mqttscope.mqtt.codec import encode
-from mqttscope.mqtt.repair import repairs
+from mqttscope.mqtt.repair import intruder, repairs
 from tests.each import each
 from tests.packets import packet
 
@@ -51,3 +51,38 @@ def test_a_right_length_needs_no_other(made: bytes) -> None:
 @each("data", [b"", b"\x10", b"\x10\xd4", with_length(CONNECT, "d4")[:-1], with_length(CONNECT, "d4") + b"\xff\xff"])
 def test_what_does_not_fit_to_its_end_proves_nothing(data: bytes) -> None:
     assert told(data) == []
+
+
+HEAD = encode(packet(f"publish a/b {'D' * 60}", V3), V3)
+
+
+@each("rest", [b"", PING, HEAD[:9]])
+@each("at", [8, 20, 60])
+def test_a_packet_that_a_short_one_swallows(at: int, rest: bytes) -> None:
+    sent = HEAD[:at] + HEAD + rest
+    found = intruder(sent[: len(HEAD)], sent[len(HEAD) :], V3)
+
+    assert found is not None
+    assert (found.at, found.raw, found.is_inserted) == (at, HEAD, False)
+
+
+@each("short", [bytes.fromhex(shown) for shown in ("40020003", "50020003", "62020003", "70020003", "c000")])
+@each("at", [3, 20, 60])
+def test_a_packet_in_the_middle_of_another(short: bytes, at: int) -> None:
+    sent = HEAD[:at] + short + HEAD[at:] + HEAD
+    found = intruder(sent[: len(HEAD)], sent[len(HEAD) :], V3)
+
+    assert found is not None
+    assert (found.at, found.raw, found.is_inserted) == (at, short, True)
+
+
+@each("sent", [HEAD + HEAD[:30] + HEAD[40:], HEAD[:20] + HEAD[:30], HEAD[:20] + HEAD + b"\xff\xff", PING + HEAD[3:]])
+def test_bytes_that_no_packet_fills_prove_no_intruder(sent: bytes) -> None:
+    assert intruder(sent[: len(HEAD)], sent[len(HEAD) :], V3) is None
+
+
+def test_a_packet_in_a_payload_is_none_if_whole_packets_follow() -> None:
+    holds = encode(packet(f"publish a/b {'D' * 200}", V3), V3)
+    holds = holds[:20] + HEAD + holds[20 + len(HEAD) :]
+
+    assert intruder(holds, b"", V3) is intruder(holds, PING, V3) is None

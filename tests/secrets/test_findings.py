@@ -156,6 +156,16 @@ def test_a_message_that_is_cut_or_escaped_tells_nothing() -> None:
         assert "horse" not in shown
 
 
+def test_the_client_identifier_of_the_connect_is_shown_whatever_a_damaged_packet_hides() -> None:
+    finding = about(
+        Publish(topic_name="a"), "of esp-office, hidden", client_identifier="esp-office", topic="t/esp-office"
+    )
+    shown = conceal(replace(finding, withheld=(b"esp-office-and-more",)), Hiding())
+
+    assert shown.client_identifier == "esp-office"
+    assert "esp-office" not in shown.message + (shown.topic or "")
+
+
 def test_ordinary_findings_stay_what_they_are() -> None:
     packet = Publish(topic_name="plant/line1/temperature", properties=by_name("unit", "C"), payload=b"21.5")
     finding = about(packet, "PUBLISH topic name 'plant/line1/temperature' is wrong", topic="plant/line1/temperature")

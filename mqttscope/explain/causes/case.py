@@ -10,7 +10,7 @@ from mqttscope.explain.advice import ADVICE
 from mqttscope.explain.book import MOMENT_NS, Arrival, Book, End
 from mqttscope.explain.model import Broken, Candidate, Cause, Certainty, Evidence
 from mqttscope.explain.segments import Half, SegmentWatch
-from mqttscope.explain.story import Story
+from mqttscope.explain.story import LastPublish, Story
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.segment import ACK, distance
@@ -147,6 +147,33 @@ class Case:
         if self._halves is None:
             self._halves = {side: self.story.half(side) for side in MEANING}
         return self._halves.get(side)
+
+    @property
+    def arrived(self) -> int:
+        """Bytes of the client's last packet that the server's host had at the end; 0 if it had all or none, or unknown.
+
+        The rest may have been on its way then: such a packet is complete only after the end.
+        """
+        client, server, sent = self.half("client"), self.half("server"), self.connection.client_side
+        is_known = not sent.gapped or self.story.gaps.get("client") == "cut"
+        if client is None or server is None or not is_known or self.connection.transport != "tcp":
+            return 0
+        last = server.finished if self.how == "fin" else next(iter(server.resets), None)
+        if last is None or not last.flags & ACK:
+            last = next((one for one in reversed(server.recent) if one.timestamp_ns < self.ended_ns), None)
+        if last is None or self.story.latest_offset < 0:
+            return 0
+        left = distance(last.acknowledgment, client.end) - bool(client.finished)
+        count = sent.stream_offset - left - self.story.latest_offset
+        return count if 0 < count < self.story.latest else 0
+
+    @property
+    def ended_on(self) -> LastPublish | None:
+        """The message on which a side closed: one that it had received within the last second, or a part of it."""
+        if self.by is None:
+            return None
+        is_cut = self.by == "server" and self.arrived
+        return self.story.ended_on(self.by) or (self.story.asked if is_cut else None)
 
     def closing(self) -> Evidence:
         """How the transport ended, as a sentence."""

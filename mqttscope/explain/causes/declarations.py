@@ -136,6 +136,8 @@ def server_answered(case: Case) -> bool:
 def port_serves(case: Case) -> bool:
     """The server speaks with others on this port what the client spoke."""
     known, transport = case.book.of(case.connection.server), case.connection.transport
+    if case.story.header is not None:
+        return known.headed is not None
     if transport == "tcp":
         return known.plain is not None and server_answered(case) is False
     return (known.secure if transport == "tls" else known.web) is not None

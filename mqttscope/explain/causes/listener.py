@@ -60,6 +60,12 @@ _OF_FRAMES = frozenset(
 _FRAMES = (
     "Send MQTT in binary messages of frames as RFC 6455 has them: a client masks its frames, a server does not.",
 )
+_HEADER = (
+    (
+        "Let both agree on the PROXY protocol: switch it off in the load balancer (HAProxy: send-proxy, send-proxy-v2)"
+        " or on in the listener of the broker."
+    ),
+)
 _PLAIN_HERE = ("Switch TLS off for this port, or connect to the broker's port for TLS (usually 8883).",)
 
 
@@ -68,7 +74,8 @@ def answered_in_another_protocol(case: Case) -> Iterator[Candidate]:
     found = next((one for one in case.story.broken if one.rule == NOT_MQTT), None)
     if found is None:
         return
-    plain = case.book.of(case.connection.server).plain
+    known = case.book.of(case.connection.server)
+    plain = known.plain or known.headed
     if plain is not None:
         what = found.message.partition(", not in MQTT")[0]
         yield candidate(
@@ -226,4 +233,39 @@ def plain_to_a_tls_port(case: Case) -> Iterator[Candidate]:
             case.closing(),
         ],
         advice=_TLS_HERE, usual=False, weight=115,
+    )  # fmt: skip
+
+
+def proxy_header(case: Case) -> Iterator[Candidate]:
+    """The server closed without an answer after a PROXY protocol header, or without one where others have one."""
+    connection, story, header = case.connection, case.story, case.story.header
+    known, last, server = case.book.of(connection.server), story.last_of("client"), case.half("server")
+    if case.by != "server" or not case.is_closed or case.lacks_bytes or last is None:
+        return
+    if server is None or server.data:
+        return
+    if header is None:
+        if known.headed is None or story.connect is None:
+            return
+        yield candidate(
+            Cause.WRONG_LISTENER, Certainty.HYPOTHESIS,
+            "The broker closed on a connection without a PROXY protocol header, which it may expect.",
+            [
+                *case.sent_connect(),
+                Evidence.at(f"connection #{known.headed.connection} to this port has such a header", known.headed),
+                case.closing(),
+            ],
+            advice=_HEADER, usual=False, weight=60,
+        )  # fmt: skip
+        return
+    served = known.secure if connection.transport == "tls" else known.plain
+    is_sure = served is not None and case.ended_ns - last.timestamp_ns <= AT_ONCE_NS
+    reasons = [story.evidence(header, f"the client's connection begins with a {header.what}"), case.closing()]
+    if served is not None:
+        reasons.append(Evidence.at(f"it served connection #{served.connection} to this port, which has none", served))
+    yield candidate(
+        Cause.WRONG_LISTENER, Certainty.LIKELY if is_sure else Certainty.HYPOTHESIS,
+        f"The broker closed {case.apart(last.timestamp_ns)}after a PROXY protocol header of a load balancer, which it "
+        + ("most probably" if is_sure else "perhaps") + " does not expect, and answered nothing.",
+        reasons, advice=_HEADER, usual=False, weight=90,
     )  # fmt: skip

@@ -23,7 +23,7 @@ from mqttscope.explain.causes.case import (
     twin_sentence,
 )
 from mqttscope.explain.model import Broken, Candidate, Cause, Certainty, Evidence
-from mqttscope.explain.story import MAX_STRAY
+from mqttscope.explain.story import MAX_STRAY, Misread
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.wire import counted
 
@@ -162,6 +162,11 @@ def wrong_length(case: Case) -> Iterator[Candidate]:
     story, connection = case.story, case.connection
     for side, other in (("client", "server"), ("server", "client")):
         misread = story.misread.get(side)
+        if misread is not None:
+            intruding = list(_intruder(case, misread, side))
+            if intruding:
+                yield from intruding
+                return
         sent = connection.client_side if side == "client" else connection.server_side
         repair = None if misread is None else misread.repair(-1 if sent.gapped else sent.stream_offset)
         if misread is None or repair is None:
@@ -218,6 +223,33 @@ def stray_bytes(case: Case) -> Iterator[Candidate]:
     )  # fmt: skip
 
 
+def _intruder(case: Case, misread: Misread, side: str) -> Iterator[Candidate]:
+    """A packet that begins inside another one: another thread wrote it there, or the rest of the other was lost."""
+    found, place = misread.intruder()
+    sent = case.connection.client_side if side == "client" else case.connection.server_side
+    if found is None or (sent.gapped and case.story.gaps.get(side) == "missing"):
+        return
+    who, kind = MEANING[side], PacketType(found.raw[0] >> 4).name
+    if found.is_inserted:
+        identifier = int.from_bytes(found.raw[2:4], "big")
+        peer = case.connection.server_side if side == "client" else case.connection.client_side
+        owed = f" for identifier {identifier}, which it owed," if identifier in peer.exchanges else ""
+        what = f"{who} wrote a {kind}{owed} into the middle of a PUBLISH, after {found.at:,} of its bytes"
+        advice = "Let one thread write at a time: lock the connection from the first byte of a packet to its last."
+    else:
+        what = f"a PUBLISH of {who} was cut short and swallows the next packet: after {found.at:,} of its"
+        what += f" {found.size:,} bytes a {kind} begins"
+        advice = "Send packets whole: look where bytes are lost, as when a buffer or a write takes a part of them only."
+    reasons = [case.story.evidence(place, f"{what}; read so, whole packets fill all bytes"), case.closing()]
+    if place.frame != misread.frame or not found.is_inserted:
+        reader, at = MEANING[other_side(side)], (misread.frame, misread.timestamp_ns)
+        reasons.append(Evidence(f"{reader} read the rest of these bytes as a {misread.kind}, which nobody sent", *at))
+    yield candidate(
+        Cause.PROTOCOL_VIOLATION, Certainty.LIKELY, f"{what[0].upper()}{what[1:]}.", reasons, advice=(advice,),
+        usual=False, weight=96,
+    )  # fmt: skip
+
+
 def not_authorized(case: Case) -> Iterator[Candidate]:
     """Something was refused shortly before the end."""
     story = case.story
@@ -255,8 +287,15 @@ def not_authorized(case: Case) -> Iterator[Candidate]:
 def closed_on_packet(case: Case) -> Iterator[Candidate]:
     """The server closed right after a packet of the client, without a word: its size, or what it asks for."""
     story = case.story
-    last = story.last_of("client") if case.by == "server" else None
-    if last is None or story.connack is None or case.ended_ns - last.timestamp_ns > AT_ONCE_NS:
+    last = story.last_of("client")
+    if case.by == "server" and last is not None and story.connack is not None and case.arrived:
+        if story.latest_kind == PacketType.PUBLISH and story.idle_ns is not None and story.idle_ns <= AT_ONCE_NS:
+            begun = story.last["client"][-1]
+            yield from _too_large(
+                case, [story.evidence(begun, f"the client sent {begun.what}"), *again(case)[0], case.closing()]
+            )
+        return
+    if case.by != "server" or last is None or story.connack is None or case.ended_ns - last.timestamp_ns > AT_ONCE_NS:
         return
     answered = story.last_of("server")
     is_answered = answered is not None and answered.timestamp_ns > last.timestamp_ns
@@ -275,7 +314,7 @@ def closed_on_packet(case: Case) -> Iterator[Candidate]:
         yield from _unsupported(case, about)
     if any(one.certainty.rank for one in violation(case)):
         return
-    doubts = [Evidence(_unsaid(case))]
+    doubts = [Evidence(_unsaid(case, story.latest_kind or PacketType.PUBLISH))]
     asks = story.latest_kind == PacketType.SUBSCRIBE or last.what.startswith(("PUBLISH q1", "PUBLISH q2"))
     yield candidate(
         Cause.NOT_AUTHORIZED, Certainty.HYPOTHESIS,
@@ -315,8 +354,9 @@ def _too_large(case: Case, about: list[Evidence | None]) -> Iterator[Candidate]:
             )  # fmt: skip
         return
     size = f"it has {story.latest:,} bytes; the largest one before it had {story.largest:,}"
-    if "client" in story.cut:
-        size += f"; the broker closed when {story.cut['client'][1]:,} bytes of it had come"
+    arrived, keep_alive = case.arrived, case.connection.keep_alive
+    if arrived:
+        size += f"; the broker closed when {arrived:,} bytes of it had come"
     doubts = []
     if limit is not None and story.latest <= limit:
         doubts.append(Evidence(f"the broker announced to take {limit:,} bytes"))
@@ -324,11 +364,17 @@ def _too_large(case: Case, about: list[Evidence | None]) -> Iterator[Candidate]:
         doubts.append(Evidence("this broker has acknowledged a message of this size or a larger one"))
     elif story.latest < LEAST_LIMIT:
         doubts.append(Evidence("few brokers have a limit as low as that"))
+    silent = case.ended_ns - list(story.last["client"])[-2:][0].timestamp_ns
+    if arrived and keep_alive and silent >= keep_alive * SECOND:
+        doubts.append(Evidence(f"no whole packet had come for {describe.span(silent)}, longer than the Keep Alive"))
+    is_single = arrived and not doubts and not again(case)[0]
+    if is_single:
+        doubts.append(Evidence("a broker that stops may close in the middle of a packet, too"))
     yield candidate(
         Cause.PACKET_TOO_LARGE, Certainty.HYPOTHESIS if doubts else Certainty.LIKELY,
-        f"The broker closed on a PUBLISH of {story.latest:,} bytes, by far the largest of this client: "
-        + ("it may be" if doubts else "most probably it is") + " over the broker's limit.",
-        [*about, Evidence(size)], doubts, weight=45 if doubts else 64,
+        f"The broker closed {'inside' if arrived else 'on'} a PUBLISH of {story.latest:,} bytes, by far the largest of"
+        f" this client: {'it may be' if doubts else 'most probably it is'} over the broker's limit.",
+        [*about, Evidence(size)], doubts, weight=61 if is_single else 45 if doubts else 64,
     )  # fmt: skip
 
 
@@ -369,14 +415,20 @@ def _unsupported(case: Case, about: list[Evidence | None]) -> Iterator[Candidate
     )  # fmt: skip
 
 
-def _unsaid(case: Case) -> str:
-    old = case.connection.version != ProtocolVersion.V5
-    return "nothing in the capture says so" + (": before 5.0 a broker cannot refuse a PUBLISH" if old else "")
+def _unsaid(case: Case, kind: int = PacketType.PUBLISH) -> str:
+    """That no packet says so; ``kind``: what may have been refused."""
+    text, version = "nothing in the capture says so", case.connection.version
+    if kind == PacketType.SUBSCRIBE:
+        if version == ProtocolVersion.V3_1:
+            return f"{text}: in 3.1 a broker cannot refuse a SUBSCRIBE"
+        return f"{text}, and a SUBACK could have refused the subscription"
+    return text + (": before 5.0 a broker cannot refuse a PUBLISH" if version != ProtocolVersion.V5 else "")
 
 
 def again(case: Case) -> tuple[list[Evidence], str]:
     """That one side sends the same message on each connection, and the other side ends each; and how often."""
-    numbers, message = case.book.same_again(case.story, case.by), case.story.ended_on(case.by)
+    message = case.ended_on
+    numbers = case.book.same_again(case.story, case.by, message)
     if len(numbers) < LEAST_AGAIN or message is None:
         return [], ""
     shown = ", ".join(f"#{one}" for one in numbers[:8]) + (", …" if len(numbers) > 8 else "")

@@ -59,12 +59,15 @@ def normal(case: Case) -> Iterator[Candidate]:
     if cause in (Cause.SERVER_RESTART, Cause.TAKEN_OVER, Cause.KEEP_ALIVE, Cause.ADMINISTRATIVE_ACTION):
         cause = Cause.CLIENT_DISCONNECT
     broken = _of_code(case, "server", said.code)
+    advice = _OF_THE_CLIENT if said.code == 0x95 else ()
+    if broken and broken[0].confidence == "certain":
+        advice = (f"The broker has to correct its packet in frame {broken[0].frame}: see {broken[0].rule}.", *advice)
     meaning = broken[0].message if broken else exceeded(case, "client", said.code) or meaning
     yield candidate(
         cause, Certainty.CERTAIN, f"The client ended the connection with {text}: {meaning}.",
         [*case.last_packet("server"), *declined(case), sent, case.closing()],
-        broken=broken, weight=100, reason_code=said.code, stated_by="DISCONNECT",
-        advice=_OF_THE_CLIENT if said.code == 0x95 else (), usual=said.code != 0x95,
+        broken=broken, weight=100, reason_code=said.code, stated_by="DISCONNECT", advice=advice,
+        usual=said.code != 0x95,
     )  # fmt: skip
 
 

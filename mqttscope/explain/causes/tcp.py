@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mqttscope.explain import describe
+from mqttscope.explain.advice import ADVICE
 from mqttscope.explain.book import host
 from mqttscope.explain.causes.case import (
     MEANING,
@@ -571,6 +572,8 @@ def _plain(case: Case) -> Candidate:
             shown = ", ".join(f"#{one}" for one in numbers[:8])
             reasons.insert(-1, Evidence(f"{len(numbers)} connections of the client ended after the same ({shown})"))
         advice = (f"Look what the client does with a {odd.what}.",)
+        if odd.what.endswith("topic_name"):
+            advice += ("Look who publishes to that topic, and use names without such characters.", *ADVICE[cause])
         if "had not used" in odd.what:
             advice = (
                 "Let the client store its QoS 2 state over restarts, or connect with Clean Start when it is lost.",
@@ -592,7 +595,9 @@ def _plain(case: Case) -> Candidate:
 def _closed_on(case: Case) -> Moment | None:
     """An unusual packet of the server, after which the client closed at once."""
     odd = case.story.odd
-    if odd is None or not 0 <= case.ended_ns - odd.timestamp_ns <= ODD_NS or case.story.last_of("server") is None:
+    if odd is None or odd.what in case.story.borne_odd or case.story.last_of("server") is None:
+        return None
+    if not 0 <= case.ended_ns - odd.timestamp_ns <= ODD_NS:
         return None
     last = case.story.last_of("client")
     return None if last is not None and last.timestamp_ns > odd.timestamp_ns else odd

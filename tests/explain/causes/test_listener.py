@@ -145,3 +145,31 @@ def test_a_request_for_a_websocket_to_a_port_for_plain_mqtt(
     one = next(each for each in found if each.transport == "websocket")
 
     assert (one.cause, one.first.certainty) == (cause, certainty)
+
+
+HEADER = 'silent > raw "PROXY TCP4 10.0.0.4 10.0.0.2 51234 1883\\r\\n"'
+
+
+@each(
+    "text, certainty",
+    [
+        (f"opened; @1 {HEADER}; @1 < fin", Certainty.LIKELY),
+        (f"opened; @1 {HEADER}; @1 > connect client=c2; @1 < fin", Certainty.LIKELY),
+        (f"opened; @1 {HEADER}; +2 @1 < fin", Certainty.HYPOTHESIS),
+        (f"@1 {HEADER}; @1 < fin", Certainty.HYPOTHESIS),
+        # The broker expects such headers, or answers, or did not close.
+        (f"@2 {HEADER}; @2 opened client=c3; opened; @1 {HEADER}; @1 < fin", None),
+        (f"opened; @1 {HEADER}; @1 > connect client=c2; @1 < connack code=0x87; @1 < fin", None),
+        (f"opened; @1 {HEADER}; @1 > fin", None),
+        # One without a header where others have one.
+        (f"@2 {HEADER}; @2 opened client=c3; @1 > connect client=c2; @1 < fin", Certainty.HYPOTHESIS),
+        (f"@2 {HEADER}; @2 opened client=c3; opened; @1 > connect client=c2; @1 < fin", None),
+    ],
+)
+def test_a_proxy_protocol_header_that_the_broker_does_not_expect(text: str, certainty: Certainty | None) -> None:
+    found = explained(*steps_of(text))
+    ended = next(end for end in found if end.ended_how == "fin")
+    headers = [one for one in ended.candidates if one.cause is Cause.WRONG_LISTENER]
+
+    assert [one.certainty for one in headers] == ([] if certainty is None else [certainty])
+    assert certainty is not Certainty.LIKELY or ended.cause is Cause.WRONG_LISTENER

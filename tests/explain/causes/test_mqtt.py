@@ -7,7 +7,7 @@ from mqttscope.explain.model import Explanation
 from mqttscope.lint.profile import parse, rules_of
 from mqttscope.mqtt.packets import Connack, Connect, Publish
 from tests.dissect.conversations import CLIENT, SERVER, Conversation, numbered
-from tests.dissect.talk import Tape
+from tests.dissect.talk import Talk, Tape
 from tests.each import each
 from tests.explain.running import ending, explained, of_segments
 from tests.lint.lint_help import steps_of
@@ -391,3 +391,81 @@ def test_a_host_that_acknowledges_has_not_stopped(acknowledges: bool) -> None:
     found = [end.cause for end in of_segments(numbered(tape.segments))]
 
     assert (Cause.SERVER_RESTART in found) is not acknowledges
+
+
+HALF = '> raw 32 e0 5d 00 01 61 00 05 "{x}"'
+"""The beginning of a PUBLISH of 12,003 bytes to the topic a."""
+
+
+@each("end", ["< fin", "< reset"])
+@each(
+    "count, before, waits, certainty",
+    [
+        (3, "", "", Certainty.LIKELY),
+        (1, "", "", Certainty.HYPOTHESIS),
+        # The broker takes messages of this size, the client stopped in the middle, or its Keep Alive had passed.
+        (3, '@9 opened 3.1.1 client=c9; @9 > publish b "x"*13000 qos=1 id=1; @9 < puback 1', "", None),
+        (3, "", "+2", None),
+        (3, "", "+7", None),
+    ],
+)
+def test_a_server_that_closes_inside_the_largest_packet(
+    end: str, count: int, before: str, waits: str, certainty: Certainty | None
+) -> None:
+    ends = f"@{{n}} opened 3.1.1; @{{n}} {HALF.replace('{x}', 'x' * 60)}; {waits} @{{n}} {end}"
+    found = explained(*steps_of(before, f"for 0..{count - 1}: {ends}"))
+    one = next(each for each in found if each.client_identifier == "c1")
+
+    first = one.first if one.cause is Cause.PACKET_TOO_LARGE else None
+    assert (None if first is None else first.certainty) is certainty
+    assert first is None or "inside a PUBLISH of 12,003 bytes" in first.headline
+    assert Cause.NOT_AUTHORIZED not in causes(one)
+
+
+def test_what_was_on_its_way_at_the_end_is_told_from_what_had_arrived() -> None:
+    tape, raw = Tape(), bytes.fromhex("32e05d000161 0005") + b"x" * 11_995
+    for number in range(2):
+        talk = Talk(tape, client_port=50_001 + number).handshake()
+        talk.client(Connect(client_identifier="c"))
+        talk.server(Connack(reason_code=0))
+        talk.client(raw[:8_000])
+        talk.fin("server")
+        talk.client(raw[8_000:])
+        talk.fin("client")
+    one = of_segments(tape.segments)[0]
+
+    assert (one.cause, one.first.certainty) == (Cause.PACKET_TOO_LARGE, Certainty.LIKELY)
+    assert any("the broker closed when 8,000 bytes of it had come" in reason.text for reason in one.first.reasons)
+
+
+HEAD = '30 13 0003 612f62 "12345678901234"'
+
+
+@each(
+    "sent, headline",
+    [
+        (f'> raw 30 13 0003 612f62 "1234" {HEAD}', "after 11 of its 21 bytes a PUBLISH begins"),
+        (f'> raw 30 13 0003 612f62 "1234" 4002 0007 "5678901234" {HEAD}', "a PUBACK for identifier 7, which it owed,"),
+        (f'> raw 30 13 0003 612f62 "1234" 4002 0008 "5678901234" {HEAD}', "wrote a PUBACK into the middle"),
+        (f'> raw {HEAD} 30 13 0003 61 40020007 2f62 "12345678901234"', "after 5 of its bytes"),
+    ],
+)
+def test_a_packet_inside_another_comes_before_what_was_read_out_of_its_bytes(sent: str, headline: str) -> None:
+    before = "opened 3.1.1; > subscribe 1 x:1; < suback 1 1; < publish x q qos=1 id=7"
+    one, other = (ending(before, f"{sent}{rest}", "< fin") for rest in ("", " ff ff"))
+
+    assert (one.cause, one.first.certainty, one.first.broken) == (Cause.PROTOCOL_VIOLATION, Certainty.LIKELY, ())
+    assert headline in one.first.headline
+    # Of these bytes nothing is proven.
+    assert not any(headline in candidate.headline for candidate in other.candidates)
+
+
+@each(
+    "version, doubt",
+    [("3.1", "in 3.1 a broker cannot"), ("3.1.1", "a SUBACK could have"), ("5.0", "a SUBACK could have")],
+)
+def test_a_subscription_can_be_refused_where_a_message_cannot(version: str, doubt: str) -> None:
+    one = ending(f"opened {version}; > subscribe 1 a:0; < fin")
+
+    (authorized,) = (each for each in one.candidates if each.cause is Cause.NOT_AUTHORIZED)
+    assert doubt in authorized.doubts[0].text

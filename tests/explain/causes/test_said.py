@@ -178,3 +178,23 @@ def test_a_client_that_got_too_large_a_packet_is_not_told_to_send_smaller_ones()
 
     assert one.cause is Cause.PACKET_TOO_LARGE
     assert "the broker must not send what exceeds it" in one.first.advice[0]
+
+
+@each(
+    "text, headline",
+    [
+        (
+            "< publish a topic_alias=0; > disconnect code=0x94",
+            "with 0x94 Topic Alias invalid: PUBLISH 'a' has Topic Alias 0.",
+        ),
+        (
+            "< publish a; > disconnect code=0x94",
+            "a Topic Alias of the broker was 0 or above the maximum of the client, 5.",
+        ),
+    ],
+)
+def test_a_client_that_names_its_reason_names_what_the_server_broke(text: str, headline: str) -> None:
+    one = ending(f"opened topic_alias_maximum=5; > subscribe 1 #:0; < suback 1 0; {text}; > fin")
+
+    assert one.first.headline.endswith(headline)
+    assert one.first.advice[0].startswith("The broker has to correct its packet") is bool(one.first.broken)

@@ -384,6 +384,8 @@ def test_two_resets_are_of_a_device_between_unless_one_answers_what_came_late(fl
         ("< pubrec 5", "PUBREC for identifier 5, which the client had not used on this connection"),
         ("< raw 20 8200 0000", "CONNACK with a Remaining Length in 2 bytes, which needs fewer"),
         ("< puback 5 code=0x10", "PUBACK of 5 bytes, with a Reason Code"),
+        (r'< publish "a\u000eb"', "PUBLISH with a control character in its topic_name"),
+        (r'< publish "a\uffff"', "PUBLISH with a code point that is no character in its topic_name"),
     ],
 )
 @pytest.mark.parametrize(("waits", "is_named"), [("+0.2", True), ("+0.3", False)])
@@ -402,6 +404,14 @@ def test_the_same_unusual_packet_on_each_connection_is_told() -> None:
 
     assert any("3 connections of the client ended after the same (#0, #1, #2)" in each.text
                for each in found[0].first.reasons)  # fmt: skip
+
+
+@pytest.mark.parametrize("pause", [0.5, 1.5])
+def test_an_unusual_packet_that_the_client_took_before_is_no_reason(pause: float) -> None:
+    odd = r'< publish "a\u000eb"'
+    one = ending(f"opened 3.1.1; > subscribe 1 #:0; < suback 1 0; {odd}; +{pause} {odd}; > fin")
+
+    assert ("after a PUBLISH with a control character" in one.first.headline) is (pause < 1)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
+from mqttscope.events import MalformedEvent
 from mqttscope.lint.examples import examples
 from mqttscope.lint.rules import V3_1, V3_1_1, V5, Confidence, Findings, Needs, Rule, RuleContext, Severity, packet_name
+from mqttscope.lint.shared_checks import other_layout
 from mqttscope.mqtt import ControlPacket, PacketType, Puback, Pubcomp, Pubrec, Pubrel, Suback, Unsuback
 
 
@@ -66,6 +68,8 @@ class AckUnknownPacketId(Rule):
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         """Look for what it may answer; a second answer, or one of the wrong kind, is for other rules."""
+        if isinstance(at.event, MalformedEvent) and other_layout(at.event.malformed, at.version) is None:
+            return None  # what follows a packet that was cut short can look like an acknowledgement
         identifier: int = packet.packet_identifier  # type: ignore[attr-defined]
         kind = packet.packet_type
         if kind == PacketType.PUBREL:
