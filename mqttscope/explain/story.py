@@ -10,7 +10,7 @@ from itertools import chain, repeat
 from mqttscope.events import ClockStep, MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.explain import describe
 from mqttscope.explain.model import Broken, Evidence, Moment
-from mqttscope.explain.segments import FlowFacts, Half
+from mqttscope.explain.segments import LEAST_REPEATS, FlowFacts, Half
 from mqttscope.lint.finding import Finding, Severity
 from mqttscope.mqtt import Direction, PacketType, ProtocolVersion, packets
 from mqttscope.mqtt.declare import ControlPacket
@@ -354,6 +354,27 @@ class Story:
         return next((one for one in reversed(self.last[side]) if self.is_before(one, side)), None)
 
     @property
+    def lost_ns(self) -> int | None:
+        """Since when nothing that the client sent arrived, as the number that the server's FIN acknowledges proves."""
+        client, server = self.half("client"), self.half("server")
+        if client is None or server is None or server.finished is None or self.clock_set:
+            return None
+        if client.acknowledged != server.finished.acknowledgment:
+            return None
+        lost = client.missed
+        if lost is not None and lost.repeats >= LEAST_REPEATS and lost.is_whole:
+            return lost.since_ns
+        return None if client.hole is None else client.hole.timestamp_ns
+
+    @property
+    def last_arrived(self) -> Moment | None:
+        """The client's last packet before the end, without those that did not reach the server."""
+        lost_ns, last = self.lost_ns, self.last_of("client")
+        if lost_ns is None or last is None or last.timestamp_ns < lost_ns:
+            return last
+        return next((one for one in reversed(self.last["client"]) if one.timestamp_ns < lost_ns), None)
+
+    @property
     def refusal(self) -> Said | None:
         """The CONNACK that refused the client, unless the server served it after that."""
         return self.connack if self.connack is not None and self.connack.code and not self.lived_on else None
@@ -368,8 +389,8 @@ class Story:
 
     @property
     def silent_ns(self) -> int | None:
-        """Time between the client's last packet, its DISCONNECT included, and the end; ``None`` where unknown."""
-        before = self.last_of("client")
+        """Time between the client's last packet that arrived, its DISCONNECT included, and the end, where known."""
+        before = self.last_arrived
         return None if before is None else self.until_end(before)
 
     def evidence(self, moment: Moment, text: str = "") -> Evidence:

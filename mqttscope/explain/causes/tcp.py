@@ -9,13 +9,13 @@ from mqttscope.explain.book import host
 from mqttscope.explain.causes.case import MEANING, RETURN_NS, SECOND, Case, candidate, framed, other_side, ran_on, twin
 from mqttscope.explain.causes.mqtt import not_all
 from mqttscope.explain.model import Candidate, Cause, Certainty, Evidence, Moment
-from mqttscope.explain.segments import MAX_SEEN, Half, Seen, Unanswered
+from mqttscope.explain.segments import LEAST_REPEATS, MAX_SEEN, Half, Seen, Unanswered
 from mqttscope.mqtt.constants import PacketType
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.segment import ACK, FIN, RST, SYN, distance
 
-LEAST_REPEATS = 2
-"""Segments that come again without an answer so often show that the path is lost."""
+LEAST_LARGE = 537
+"""Bytes of a segment that some paths do not carry: all carry 536 (RFC 9293, 3.7.1)."""
 LEAST_PROBES = 3
 """TCP keep-alive probes without an answer that show the same; networks lose one or two."""
 SILENCE_NS = 3 * SECOND
@@ -100,9 +100,15 @@ def half_open(case: Case) -> Iterator[Candidate]:
             heard = [one for one in silent.recent if lost.since_ns < one.timestamp_ns <= case.story.ended_ns]
             if case.by == other_side(side):
                 heard += [one for one in silent.resets[:1] if one.flags & ACK and one.frame == case.story.ended_frame]
-            if any(not one.length and not one.flags & (FIN | RST) for one in heard):
-                continue  # its TCP answers something: a part of what was sent has arrived
-            yield _half_open(case, side, lost, silent, heard[0] if heard else None)
+            bare = [one for one in heard if not one.length and not one.flags & (FIN | RST)]
+            if bare and (lost.duplicate is None or not all(one.window for one in bare)):
+                continue  # its TCP answers something: a part of what was sent has arrived, or it has no room
+            heard = [one for one in heard if one not in bare]
+            yield _half_open(case, side, lost, silent, heard[0] if heard else lost.duplicate)
+            return
+        missing = _swallowed(case, side)
+        if missing is not None:
+            yield missing
             return
     probed = _probed(case)
     if probed is not None:
@@ -151,6 +157,10 @@ def _half_open(case: Case, side: str, lost: Unanswered, silent: Half, heard: See
                 last,
             )
         )
+    size = _too_long(lost, sender)
+    if size:
+        reasons.append(_carried(side, size, sender))
+    reasons.append(_consequence(case, side))
     resets = [one for one in silent.resets if one.timestamp_ns > began]
     late = None
     if resets:
@@ -182,12 +192,90 @@ def _half_open(case: Case, side: str, lost: Unanswered, silent: Half, heard: See
             f"The path from {MEANING[side]} to {MEANING[other]} was lost: {MEANING[side]} sent {what} again"
             f" {_times(lost.repeats)}, and {when} it had not arrived."
         )
+        if size:
+            headline = (
+                f"The path loses large segments: {MEANING[side]} sent one of {size:,} bytes {lost.repeats + 1} times,"
+                f" and {MEANING[other]}'s TCP answered shorter ones and never acknowledged it (most probably the MTU)."
+            )
     weight = 78 if case.by != "server" or proofs else 70
-    return candidate(Cause.HALF_OPEN, certainty, headline, reasons, doubts, weight=weight + 2 * proofs)
+    return candidate(
+        Cause.HALF_OPEN, certainty, headline, reasons, doubts, advice=_OF_MTU if size else (), usual=not size,
+        weight=weight + 2 * proofs,
+    )  # fmt: skip
+
+
+_OF_MTU = (
+    (
+        "Find the largest packet that the path carries (ping with “do not fragment” in several sizes), and set the MTU"
+        " or MSS of the VPN, tunnel or router to it."
+    ),
+    "Let ICMP “fragmentation needed” (IPv6: “packet too big”) pass the firewalls on the path.",
+)
+
+
+def _too_long(lost: Unanswered, sender: Half) -> int:
+    """Length of a segment that came again and again, while only shorter ones ever arrived; 0 for others."""
+    last, duplicate = lost.last, lost.duplicate
+    if duplicate is None or last.sequence != duplicate.acknowledgment or last.length < LEAST_LARGE:
+        return 0
+    return last.length if 0 < sender.carried < last.length else 0
+
+
+def _carried(side: str, size: int, sender: Half) -> Evidence:
+    return Evidence(
+        f"the longest segment of {MEANING[side]} that is known to have arrived has {counted(sender.carried, 'byte')},"
+        f" and this one {size:,}"
+    )
+
+
+def _consequence(case: Case, side: str) -> Evidence | None:
+    """That the Keep Alive ran out because nothing of the client arrived."""
+    client, keep_alive = case.half("client"), case.connection.keep_alive
+    if side != "client" or case.by != "server" or client is None or not keep_alive or not client.advanced_ns:
+        return None
+    waited = case.ended_ns - client.advanced_ns
+    if waited < keep_alive * SECOND * 3 // 2 - SECOND // 2:
+        return None
+    return Evidence(
+        f"the broker acknowledged nothing new for {describe.span(waited)}, which is its limit: 1.5 × the Keep Alive of"
+        f" {keep_alive} s"
+    )
+
+
+def _swallowed(case: Case, side: str) -> Candidate | None:
+    """What a side sent last arrived without what came before it, and the other side still waited for that."""
+    sender, silent = case.half(side) or Half(), case.half(other_side(side)) or Half()
+    hole = sender.hole
+    if hole is None or case.story.clock_set:
+        return None
+    waits = [
+        seen
+        for seen in silent.recent
+        if seen.acknowledgment == sender.acknowledged and seen.timestamp_ns - hole.timestamp_ns >= SILENCE_NS
+    ]
+    if not waits or waits[0].timestamp_ns > case.ended_ns:
+        return None
+    size = distance(sender.acknowledged, hole.sequence)
+    who, other = MEANING[side], MEANING[other_side(side)]
+    waited = describe.span(waits[0].timestamp_ns - hole.timestamp_ns)
+    is_large = sender.carried < size >= LEAST_LARGE
+    return candidate(
+        Cause.HALF_OPEN, Certainty.LIKELY,
+        f"The path lost {size:,} bytes of {who}: {other} got what {who} sent after them, and {waited} later its TCP"
+        " still waited for them.",
+        [
+            Evidence.at(f"{who} sent {_segment(hole)} after {size:,} bytes that are not in the capture", hole),
+            Evidence.at(f"{other} still acknowledged only what came before them: it had not got them either", waits[0]),
+            _carried(side, size, sender) if is_large else None, _consequence(case, side), case.closing(),
+        ],
+        advice=_OF_MTU if is_large else (), usual=not is_large, weight=80,
+    )  # fmt: skip
 
 
 def _segment(seen: Seen) -> str:
-    return "FIN" if seen.flags & FIN else "RST" if seen.flags & RST else counted(seen.length, "byte")
+    if seen.flags & (FIN | RST):
+        return "FIN" if seen.flags & FIN else "RST"
+    return counted(seen.length, "byte") if seen.length else "an acknowledgment"
 
 
 def _times(count: int) -> str:

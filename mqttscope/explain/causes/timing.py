@@ -32,7 +32,7 @@ PATIENT_NS = 2 * SECOND
 def keep_alive_sentences(case: Case, ended_ns: int) -> list[Evidence]:
     """The arithmetic of the Keep Alive; empty where there is none."""
     story, keep_alive = case.story, case.connection.keep_alive
-    last = story.last_of("client")
+    last = story.last_arrived
     if not keep_alive or last is None:
         return []
     if story.server_keep_alive is not None:
@@ -47,7 +47,9 @@ def keep_alive_sentences(case: Case, ended_ns: int) -> list[Evidence]:
     after = f"{describe.span(ended_ns - last.timestamp_ns)} after it " if last.frame >= story.clock_set else ""
     return [
         Evidence(f"{said}: the broker waits 1.5 × {keep_alive} s = {limit} for a packet of the client", *where),
-        story.evidence(last, f"the client's last packet: {last.what}"),
+        story.evidence(
+            last, f"the client's last packet{'' if last is story.last_of('client') else ' that arrived'}: {last.what}"
+        ),
         Evidence(f"the broker ended the connection {after}(limit {limit})", story.ended_frame, ended_ns),
     ]
 
@@ -79,7 +81,11 @@ def keep_alive(case: Case) -> Iterator[Candidate]:
         certainty, weight = Certainty.HYPOTHESIS, 60
         late = describe.span(silent - limit)
         doubts.append(Evidence(f"the broker closed {late} later than the limit, which few brokers do"))
-    if case.connection.client_side.gapped:
+    is_lost = story.lost_ns is not None
+    if is_lost:
+        weight -= 30
+        told = told.replace("the client sent nothing", "nothing of the client arrived")
+    elif case.connection.client_side.gapped:
         certainty = Certainty.HYPOTHESIS
         doubts.append(case.unknown("a packet may have been"))
     client, last = case.half("client"), story.last_of("client")
@@ -88,14 +94,14 @@ def keep_alive(case: Case) -> Iterator[Candidate]:
         if client is None or last is None
         else [one for one in client.recent if one.length and last.timestamp_ns < one.timestamp_ns <= case.ended_ns]
     )
-    if sent and client is not None and not client.repeats:
+    if sent and client is not None and not client.repeats and not is_lost:
         certainty, told = Certainty.HYPOTHESIS, told.replace("sent nothing for", "sent no complete packet for")
         doubts.append(Evidence.at("it sent bytes of a packet that never was complete", sent[-1]))
     other = twin(case)
     if other is not None:
         weight -= 30
         doubts.append(twin_sentence(case, other))
-    link, advice = _of_the_link(case)
+    link, advice = (["what it had sent was lost"], (_PATH,)) if is_lost else _of_the_link(case)
     headline = told + (f"; {link[0]}." if link else ".")
     reasons += [one for one in link if isinstance(one, Evidence)]
     yield candidate(

@@ -476,3 +476,60 @@ def test_a_reset_after_the_end_was_acknowledged_is_one_of_the_program(acknowledg
     one = of_segments(talk.tape.segments)[0]
 
     assert (one.cause, said in one.first.headline) == (Cause.KEEP_ALIVE, True)
+
+
+BULKY = Publish(topic_name="a", payload=bytes(1300))
+
+
+@pytest.mark.parametrize(
+    ("answers", "carries", "cause", "said"),
+    [
+        ("duplicate", False, Cause.HALF_OPEN, "The path loses large segments: the client sent one of 1,306 bytes 4"),
+        ("duplicate", True, Cause.HALF_OPEN, "The path from the client to the broker was lost"),
+        ("full", False, Cause.SERVER_CLOSED, "nothing in the capture says why"),
+        ("new", False, Cause.SERVER_CLOSED, "nothing in the capture says why"),
+    ],
+)  # fmt: skip
+def test_a_segment_that_is_too_large_for_the_path(answers: str, carries: bool, cause: Cause, said: str) -> None:
+    """The other side answers what is shorter; it has no room for more (``full``), or acknowledges all in the end."""
+    talk = Conversation().open().whole()
+    if carries:
+        talk.say(CLIENT, BULKY)
+    talk.ack(SERVER)
+    before = talk.stacks[CLIENT].next
+    (sent,) = talk.wait(1).say(CLIENT, BULKY)
+    for pause in (0.3, 0.6, 1.2):
+        talk.wait(pause).repeat(sent)
+    talk.say(CLIENT, Pingreq())
+    talk.ack(SERVER, acknowledges=before)
+    if answers == "full":
+        talk.tape.segments[-1].window = 0
+    talk.wait(5).fin(SERVER, acknowledges=None if answers == "new" else before)
+    talk.ack(CLIENT)
+    first = of_segments(numbered(talk.tape.segments))[0].first
+
+    assert first.cause is cause
+    assert said in first.headline
+    assert any("do not fragment" in text for text in first.advice) is (answers == "duplicate" and not carries)
+
+
+@pytest.mark.parametrize(("arrives", "waits"), [(False, 8), (True, 8), (False, 2)])
+def test_bytes_that_never_came_to_the_broker(arrives: bool, waits: float) -> None:
+    """Where the capture is at the broker, it lacks them as well: its TCP acknowledges what came before them alone."""
+    talk = Conversation().open()
+    talk.begin(replace(connect(), keep_alive=10))
+    talk.say(SERVER, CONNACK)
+    talk.live().ack(CLIENT).ack(SERVER)
+    before = talk.stacks[CLIENT].next
+    talk.skip(CLIENT, 1300).wait(15 - waits).say(CLIENT, Pingreq())
+    talk.ack(SERVER, acknowledges=None if arrives else before)
+    talk.wait(waits).fin(SERVER, acknowledges=None if arrives else before)
+    talk.ack(CLIENT)
+    one = of_segments(numbered(talk.tape.segments))[0]
+
+    is_lost = not arrives and waits > 3
+    assert (one.first.headline.startswith("The path lost 1,300 bytes of the client")) is is_lost
+    if is_lost:
+        assert [each.cause for each in one.candidates] == [Cause.HALF_OPEN, Cause.KEEP_ALIVE]
+        assert "nothing of the client arrived for 15.0" in one.candidates[1].headline
+        assert any("1.5 × the Keep Alive of 10 s" in each.text for each in one.first.reasons)
