@@ -88,8 +88,8 @@ def keep_alive_after_connect(case: Case) -> bool:
 
 
 def has_no_twin(case: Case) -> bool:
-    """No other connection used the Client Identifier at that time."""
-    return twin(case) is None
+    """No other connection used the Client Identifier at that time, if it can be read."""
+    return twin(case) is None and (case.connection.transport != "tls" or case.connection.decrypted)
 
 
 def served_beside_twin(case: Case) -> bool:

@@ -563,6 +563,8 @@ def plain_end(case: Case) -> Iterator[Candidate]:
 
 def _plain(case: Case) -> Candidate:
     unknown = case.unknown("its DISCONNECT may be")
+    if case.connection.transport == "tls" and not case.connection.decrypted:
+        unknown = Evidence("what the client sent is encrypted: its DISCONNECT may be among it")
     before = filter(None, (case.goodbye, case.answered))
     reasons = [*case.last_packet("client"), *case.last_packet("server"), *before, case.closing()]
     connection = case.connection
