@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from mqttscope.explain.causes.case import SECOND, Case, ran_on, twin
+from mqttscope.explain.causes.case import SECOND, Case, ran_on, served_beside_twin, took_over, twin
 from mqttscope.explain.causes.tcp import SILENCE_NS
 from mqttscope.explain.causes.timing import ALIKE, EARLY_NS, silence_repeated
 from mqttscope.explain.model import PLAIN, Candidate, Cause, Certainty
@@ -38,6 +38,11 @@ def is_open(case: Case) -> bool:
 def has_disconnect(case: Case) -> bool:
     """A DISCONNECT before the end says why."""
     return bool(case.story.disconnects)
+
+
+def has_other_disconnect(case: Case) -> bool:
+    """A DISCONNECT before the end says something else than a takeover."""
+    return has_disconnect(case) and took_over(case) is None
 
 
 def was_refused(case: Case) -> bool:
@@ -90,14 +95,6 @@ def keep_alive_after_connect(case: Case) -> bool:
 def has_no_twin(case: Case) -> bool:
     """No other connection used the Client Identifier at that time, if it can be read."""
     return twin(case) is None and (case.connection.transport != "tls" or case.connection.decrypted)
-
-
-def served_beside_twin(case: Case) -> bool:
-    """The server read and answered the older connection after the newer one had begun."""
-    other, asked, answered = twin(case), case.story.last_of("client"), case.story.last_of("server")
-    if other is None or asked is None or answered is None:
-        return False
-    return other.timestamp_ns < asked.timestamp_ns < answered.timestamp_ns
 
 
 def was_accepted_before(case: Case) -> bool:
@@ -229,7 +226,9 @@ DECLARATIONS: dict[Cause, Declaration] = {
     Cause.WRONG_LISTENER: Declaration(CERTAIN, "", (port_serves,)),
     Cause.NO_CONNACK: Declaration(LIKELY, "", (is_open, server_answered, lacks_bytes)),
     Cause.KEEP_ALIVE: Declaration(LIKELY, "server", (*SILENT, client_spoke)),
-    Cause.TAKEN_OVER: Declaration(LIKELY, "server", (has_disconnect, was_refused, has_no_twin, served_beside_twin)),
+    Cause.TAKEN_OVER: Declaration(
+        LIKELY, "server", (has_other_disconnect, was_refused, has_no_twin, served_beside_twin)
+    ),
     Cause.PACKET_TOO_LARGE: OF_CONNACK,
     Cause.RECEIVE_MAXIMUM: OF_CONNACK,
     Cause.TOPIC_ALIAS: OF_CONNACK,

@@ -101,6 +101,11 @@ def taken_over(case: Case) -> Iterator[Candidate]:
         reasons.append(
             Evidence(f"this Client Identifier connected {many} times within two minutes: they displace each other")
         )
+    said = story.disconnects.get("server")
+    if said is not None:
+        code = describe.reason(PacketType.DISCONNECT, said.code, case.connection.version)
+        text = f"the broker sent DISCONNECT {code}, which names no reason; 5.0 has 0x8E for this [5.0 MQTT-3.1.4-3]"
+        reasons.append(Evidence(text, said.frame, said.timestamp_ns))
     reasons.append(case.closing())
     yield candidate(Cause.TAKEN_OVER, certainty, headline, reasons, doubts, advice=advice, weight=90)
 

@@ -14,6 +14,7 @@ from mqttscope.explain.causes.case import (
     code_of,
     framed,
     other_side,
+    took_over,
     twin,
     twin_sentence,
 )
@@ -69,6 +70,8 @@ def server_disconnect(case: Case) -> Iterator[Candidate]:
     before = case.story.disconnects.get("client")
     if before is not None and before.timestamp_ns < said.timestamp_ns:
         return
+    if took_over(case) is not None:
+        return  # as `mqtt.taken_over` says
     if case.connection.version != ProtocolVersion.V5:
         yield candidate(
             Cause.SERVER_DISCONNECT, Certainty.CERTAIN,
