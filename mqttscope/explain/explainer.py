@@ -187,6 +187,7 @@ class Explainer:
         story.end(event.timestamp_ns, event.frame, event.capture)
         story.finished = connection.closed_how == "capture_end"
         case = Case(story, self.book, self.watch)
+        tcp.note_origin(case)
         if not story.disconnects:
             story.own = any(one.certainty.rank for one in candidates(case, OWN))
             story.special = any(one.certainty.rank for one in candidates(case, SPECIAL))

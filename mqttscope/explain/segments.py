@@ -264,9 +264,14 @@ class SegmentWatch:
 
     def last_of(self, key: bytes, first: Place, endpoint: str) -> Seen | None:
         """The last segment of an endpoint on a connection that is open, resets aside; ``first``: as in `facts`."""
+        facts = self.open_facts(key, first)
+        return None if facts is None else facts.half(endpoint).last
+
+    def open_facts(self, key: bytes, first: Place) -> FlowFacts | None:
+        """The facts of a connection that is open, of which segments may still be undecided; ``first`` as in `facts`."""
         known = self.flows.get(flow_key(plain_key(key))) if key else None
         facts = next((one for one in known or () if (one.first_frame, one.capture) == first), None)
-        return None if facts is None or facts.is_mixed else facts.half(endpoint).last
+        return None if facts is None or facts.is_mixed else facts
 
     def begin(self, key: bytes, opened_ns: int, frame: int, capture: str) -> None:
         """Begin new facts at the first frame of a connection that the dissector has found, unless a SYN did that.

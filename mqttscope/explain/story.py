@@ -188,6 +188,10 @@ class Story:
     """What it asked for last may explain its end: a packet that is refused, or too large."""
     finished: bool = False
     """The capture ended, and the connection had not."""
+    origin: int | None = None
+    """Number of the connection whose segments this one continues from another port."""
+    moved: Evidence | None = None
+    """The connection that so continues this one."""
 
     def __post_init__(self) -> None:
         self.last_ns, self.last_frame = self.connection.opened_ns, self.connection.frame

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mqttscope.explain import describe
-from mqttscope.explain.advice import BY_VIOLATION
+from mqttscope.explain.advice import ADVICE, BY_VIOLATION
 from mqttscope.explain.book import host
 from mqttscope.explain.causes.case import (
     AT_ONCE_NS,
@@ -22,6 +22,7 @@ from mqttscope.explain.causes.case import (
     twin_sentence,
 )
 from mqttscope.explain.model import Broken, Candidate, Cause, Certainty, Evidence
+from mqttscope.explain.segments import LEAST_REPEATS
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 
 LARGE = 16_384
@@ -79,6 +80,12 @@ def taken_over(case: Case) -> Iterator[Candidate]:
         doubts.append(Evidence(f"it went to another port of the broker: {other.server}"))
     advice: tuple[str, ...] = ()
     silent = story.silent_ns or 0
+    server = case.half("server")
+    lost = None if server is None else server.missed or server.unanswered
+    is_lost = same_host and lost is not None and lost.repeats >= LEAST_REPEATS
+    is_lost = is_lost and lost is not None and other.timestamp_ns - lost.since_ns >= SECOND
+    if is_lost:
+        advice = ADVICE[Cause.TAKEN_OVER][1:]
     if not same_host:
         headline = (
             f"The session was taken over: another host, {other.client}, connected with the same Client Identifier."
@@ -107,7 +114,10 @@ def taken_over(case: Case) -> Iterator[Candidate]:
         text = f"the broker sent DISCONNECT {code}, which names no reason; 5.0 has 0x8E for this [5.0 MQTT-3.1.4-3]"
         reasons.append(Evidence(text, said.frame, said.timestamp_ns))
     reasons.append(case.closing())
-    yield candidate(Cause.TAKEN_OVER, certainty, headline, reasons, doubts, advice=advice, weight=90)
+    yield candidate(
+        Cause.TAKEN_OVER, certainty, headline, reasons, doubts, advice=advice, usual=not is_lost,
+        weight=70 if is_lost else 90,
+    )  # fmt: skip
 
 
 def violation(case: Case) -> Iterator[Candidate]:

@@ -86,8 +86,39 @@ def without_packets(case: Case) -> Iterator[Candidate]:
         )  # fmt: skip
 
 
+def note_origin(case: Case) -> None:
+    """Note the open connection whose numbers a connection without a SYN continues from another port of its client."""
+    mine, client = case.connection, case.half("client")
+    if client is None or case.by != "server" or case.how != "reset" or client.segments > MAX_SEEN or not client.recent:
+        return
+    first = client.recent[0]
+    if first.flags & SYN or not first.flags & ACK:
+        return
+    for other in case.book.open.get(mine.server, {}).values():
+        its = other.connection
+        if its.number == mine.number or host(its.client) != host(mine.client):
+            continue
+        facts = case.watch.open_facts(its.flow_key, (its.frame, its.capture))
+        if facts is None or not _continues(facts.half(its.client), facts.half(its.server), first):
+            continue
+        case.story.origin = its.number
+        text = f"the client continued from another port as #{mine.number} ({mine.client}), and the broker answered with"
+        other.moved = Evidence.at(f"{text} RST: a NAT had changed its port", first)
+        return
+
+
+def _continues(own: Half, answers: Half, seen: Seen) -> bool:
+    """Whether a segment has the next number of a side, and acknowledges what the other side has sent."""
+    if not own.begun or own.end != seen.sequence or not answers.is_acknowledged:
+        return False
+    return distance(answers.acknowledged, seen.acknowledgment) >= 0 <= distance(seen.acknowledgment, answers.end)
+
+
 def half_open(case: Case) -> Iterator[Candidate]:
     """One side sent again and again, and the other one acknowledged nothing of it any more."""
+    if case.story.origin is not None:
+        yield _moved(case, case.story.origin)
+        return
     for side in ("server", "client"):
         sender, silent = case.half(side), case.half(other_side(side))
         if sender is None or silent is None or not silent.segments or case.connection.one_sided:
@@ -168,8 +199,8 @@ def _half_open(case: Case, side: str, lost: Unanswered, silent: Half, heard: See
             f"{MEANING[other]} answered at last with RST: it did not know the connection any more", resets[0]
         )
         reasons.append(late)
-    back = _returned(case, began)
-    reasons.append(back)
+    back = case.story.moved or _returned(case, began)
+    reasons += [case.story.moved, _returned(case, began)]
     reasons.append(case.closing())
     proofs = bool(back) + bool(late) + bool(heard)
     certainty = Certainty.LIKELY if proofs or lost.repeats >= 4 else Certainty.HYPOTHESIS
@@ -269,6 +300,21 @@ def _swallowed(case: Case, side: str) -> Candidate | None:
             _carried(side, size, sender) if is_large else None, _consequence(case, side), case.closing(),
         ],
         advice=_OF_MTU if is_large else (), usual=not is_large, weight=80,
+    )  # fmt: skip
+
+
+def _moved(case: Case, origin: int) -> Candidate:
+    """A connection that a NAT has given another port, of which the server knows nothing."""
+    first = (case.half("client") or Half()).recent[0]
+    return candidate(
+        Cause.HALF_OPEN, Certainty.LIKELY,
+        f"This is connection #{origin} through another port: a NAT on the path had forgotten it and chose a new one,"
+        " and the broker, which has no connection with that port, answered with RST.",
+        [
+            Evidence.at(f"the first segment continues the numbers of both sides of connection #{origin}", first),
+            case.closing(),
+        ],
+        weight=88,
     )  # fmt: skip
 
 

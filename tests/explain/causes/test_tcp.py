@@ -533,3 +533,50 @@ def test_bytes_that_never_came_to_the_broker(arrives: bool, waits: float) -> Non
         assert [each.cause for each in one.candidates] == [Cause.HALF_OPEN, Cause.KEEP_ALIVE]
         assert "nothing of the client arrived for 15.0" in one.candidates[1].headline
         assert any("1.5 × the Keep Alive of 10 s" in each.text for each in one.first.reasons)
+
+
+@pytest.mark.parametrize("changed", ["", "sequence", "acknowledges", "host"])
+def test_a_nat_that_gives_a_connection_another_port(changed: str) -> None:
+    """The next segment of the client comes from a port that the broker has never seen."""
+    talk = Conversation().quiet().ack(CLIENT).ack(SERVER)
+    (sent,) = talk.wait(300).say(SERVER, LATE)
+    for pause in (1, 2, 4):
+        talk.wait(pause).repeat(sent)
+    moved = Conversation(talk.tape, client="192.0.2.9" if changed == "host" else "192.0.2.4")
+    moved.keys = Talk(client_port=50_007, client=moved.client).keys
+    moved.stacks[CLIENT].next = talk.stacks[CLIENT].next + (changed == "sequence")
+    # It has not got what the broker sent since.
+    heard = sent.sequence - (changed == "acknowledges")
+    moved.wait(60).say(CLIENT, Pingreq(), acknowledges=heard)
+    moved.put(SERVER, RST, sequence=heard)
+    back = Conversation(talk.tape, (70_000, 90_000))
+    back.keys = Talk(client_port=50_008).keys
+    back.wait(2).open().whole()
+    talk.fin(SERVER)
+    old, new, _ = of_segments(numbered(talk.tape.segments))
+
+    is_moved = new.cause is Cause.HALF_OPEN
+    assert is_moved is (changed == "")
+    assert any("continued from another port as #1" in each.text for each in old.first.reasons) is is_moved
+    assert old.cause is Cause.HALF_OPEN
+    assert "through another port" in new.first.headline or not is_moved
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_takeover_after_a_lost_path_is_its_consequence(lost: bool) -> None:
+    talk = Conversation().quiet().ack(CLIENT)
+    (sent,) = talk.wait(20).say(SERVER, LATE)
+    if lost:
+        for pause in (1, 2, 4):
+            talk.wait(pause).repeat(sent)
+    else:
+        talk.ack(CLIENT)
+    back = Conversation(talk.tape, (70_000, 90_000))
+    back.keys = Talk(client_port=50_008).keys
+    back.wait(2).open().whole()
+    talk.fin(SERVER)
+    causes = [each.cause for each in of_segments(numbered(talk.tape.segments))[0].candidates]
+    first = of_segments(numbered(talk.tape.segments))[0]
+
+    assert causes == ([Cause.HALF_OPEN, Cause.TAKEN_OVER] if lost else [Cause.TAKEN_OVER])
+    assert any("copied" in text for each in first.candidates for text in each.advice) is not lost
