@@ -68,6 +68,11 @@ class End:
     """Whether it has a reason of its own: a packet, a Keep Alive, a takeover, a violation, a lost path."""
     opened_ns: int
     life: Life | None = None
+    keep_alive: int = 0
+    silent_ns: int | None = None
+    """As in `Story`."""
+    quiet_ns: int | None = None
+    """As in `Story`."""
 
 
 @dataclass(slots=True)
@@ -89,6 +94,10 @@ class ServerTimes:
     accepted: deque[Arrival] = field(default_factory=deque)
     answered_syns: deque[Arrival] = field(default_factory=deque)
     """Connections whose SYN its host has answered."""
+    bears_silence: bool = False
+    """As `Story.is_borne`, of a connection that has ended."""
+    counts_publish: bool = False
+    """As in `Story`."""
     idle: deque[tuple[int, int]] = field(default_factory=deque)
     """Connections that it ended in silence, and how long nothing had been sent."""
     pause_ns: int = 0
@@ -232,6 +241,8 @@ class Book:
         server = self._server(connection.server)
         if connection.details.get("server_hello") and server.secure is None:
             server.secure = _beginning(connection)
+        server.bears_silence |= story.is_borne
+        server.counts_publish |= story.counts_publish
         if story.finished:
             return
         if by == "server" and story.asked is not None and connection.client_identifier:
@@ -249,7 +260,8 @@ class Book:
         said = said or connection.client_side.gapped  # a DISCONNECT may be among the missing bytes
         end = End(
             connection.number, connection.client, connection.client_identifier, story.ended_ns, story.ended_frame,
-            by, said or explained, connection.opened_ns, _life(story),
+            by, said or explained, connection.opened_ns, _life(story), connection.keep_alive or 0, story.silent_ns,
+            story.quiet_ns,
         )  # fmt: skip
         self._note_silence(server, story, by, explained=end.explained)
         self._remember(server.ends, end, "ends")

@@ -32,6 +32,8 @@ ENDS = frozenset(("reset", "port_reused", "idle", "evicted", "capture_end"))
 """Reasons of bytes that were not read (`mqtt.stream.Unparsed`), if the end of the connection cut their packet."""
 BORNE_NS = 1_000_000_000
 """A client that sends more so long after a message was not closed because of that."""
+ALIKE = 50
+"""Silences that differ by less than this part are the same."""
 MAX_WAITING = 64
 """Maximum number of messages and subscriptions without an answer whose topics are remembered."""
 MAX_MISREAD_BYTES = 65_536
@@ -188,6 +190,12 @@ class Story:
     """What it asked for last may explain its end: a packet that is refused, or too large."""
     finished: bool = False
     """The capture ended, and the connection had not."""
+    other_ns: int = 0
+    """When the client sent its last packet other than PUBLISH."""
+    is_borne: bool = False
+    """Whether the client went on after a silence that was longer than its Keep Alive."""
+    counts_publish: bool = False
+    """Whether it went on, with PUBLISH alone, for longer than one and a half times its Keep Alive."""
     origin: int | None = None
     """Number of the connection whose segments this one continues from another port."""
     moved: Evidence | None = None
@@ -268,6 +276,8 @@ class Story:
             and len(self.borne_topics) < MAX_WAITING
         ):
             self.borne_topics.add(self.asked.topic)
+        if side == "client":
+            self._silence(moment.timestamp_ns, kind)
         self._note(moment)
         if side == "server":
             self.odd = self._oddity(found, moment)
@@ -397,6 +407,11 @@ class Story:
         before = self.last_arrived
         return None if before is None else self.until_end(before)
 
+    @property
+    def quiet_ns(self) -> int | None:
+        """Time between the client's last packet other than PUBLISH and the end; ``None`` where unknown."""
+        return self.ended_ns - self.other_ns if self.other_ns and self.silent_ns is not None else None
+
     def evidence(self, moment: Moment, text: str = "") -> Evidence:
         return Evidence(text or moment.what, moment.frame, moment.timestamp_ns, moment.capture or None)
 
@@ -424,6 +439,16 @@ class Story:
             what = f"{found.packet_type.name} for identifier {identifier}, which the client had not used on this"
             what += " connection"
         return Moment(moment.timestamp_ns, moment.frame, moment.by, what, moment.capture) if what else None
+
+    def _silence(self, now_ns: int, kind: int) -> None:
+        """Take note of a silence that the server bore."""
+        limit_ns = (self.connection.keep_alive or 0) * 1_000_000_000
+        if limit_ns and self.last["client"]:
+            silent_ns, quiet_ns = now_ns - self.last["client"][-1].timestamp_ns, now_ns - self.other_ns
+            self.is_borne |= silent_ns > limit_ns + limit_ns // ALIKE
+            self.counts_publish |= (quiet_ns - limit_ns // ALIKE) * 2 > limit_ns * 3
+        if kind != PacketType.PUBLISH:
+            self.other_ns = now_ns
 
     def _stopped(self, side: str, kind: int, raw: bytes, length: int) -> None:
         total = announced(raw)

@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 
 from mqttscope.explain.causes.case import SECOND, Case, ran_on, served_beside_twin, took_over, twin
 from mqttscope.explain.causes.tcp import SILENCE_NS
-from mqttscope.explain.causes.timing import ALIKE, EARLY_NS, silence_repeated
+from mqttscope.explain.causes.timing import EARLY_NS, is_counted_once, silence_repeated
 from mqttscope.explain.model import PLAIN, Candidate, Cause, Certainty
+from mqttscope.explain.story import ALIKE
 from mqttscope.net.segment import distance
 from mqttscope.net.tcp_clock import NO_STAMP, SLACK_NS
 
@@ -236,7 +237,7 @@ DECLARATIONS: dict[Cause, Declaration] = {
     Cause.PROTOCOL_VIOLATION: OF_CONNACK,
     Cause.ADMINISTRATIVE_ACTION: OF_CONNACK,
     Cause.SERVER_RESTART: Declaration(
-        LIKELY, "server", (has_disconnect, silence_repeated, server_ran_on, client_spoke_last)
+        LIKELY, "server", (has_disconnect, silence_repeated, is_counted_once, server_ran_on, client_spoke_last)
     ),
     Cause.SERVER_DISCONNECT: OF_CONNACK,
     Cause.TLS_FAILURE: Declaration(CERTAIN),

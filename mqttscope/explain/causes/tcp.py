@@ -8,6 +8,7 @@ from mqttscope.explain import describe
 from mqttscope.explain.book import host
 from mqttscope.explain.causes.case import MEANING, RETURN_NS, SECOND, Case, candidate, framed, other_side, ran_on, twin
 from mqttscope.explain.causes.mqtt import not_all
+from mqttscope.explain.causes.timing import numbers_of, publish_uncounted
 from mqttscope.explain.model import Candidate, Cause, Certainty, Evidence, Moment
 from mqttscope.explain.segments import LEAST_REPEATS, MAX_SEEN, Half, Seen, Unanswered
 from mqttscope.mqtt.constants import PacketType
@@ -632,6 +633,14 @@ def _plain(case: Case) -> Candidate:
         if case.how == "reset":
             headline = "The broker reset the connection (RST), and nothing in the capture says why."
             cause = Cause.SERVER_RESET
+        uncounted, keep_alive = publish_uncounted(case), connection.keep_alive or 0
+        if uncounted:
+            quiet = describe.span(case.story.quiet_ns or 0)
+            headline = (
+                f"The broker may not count PUBLISH for the Keep Alive: it closed {quiet} (1.5 × {keep_alive} s) after"
+                f" the client's last packet of another kind, so on {len(uncounted)} connections"
+                f" ({numbers_of(uncounted)})."
+            )
         return candidate(cause, Certainty.HYPOTHESIS, headline, [*reasons, *not_all(case)], [unknown], weight=10)
     sure = Certainty.LIKELY
     if case.how == "reset":

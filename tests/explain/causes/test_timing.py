@@ -111,3 +111,55 @@ def test_bytes_of_a_packet_that_never_was_complete_are_not_silence() -> None:
 
     (found,) = (each for each in one.candidates if each.cause is Cause.KEEP_ALIVE)
     assert (found.certainty, "no complete packet" in found.headline) == (Certainty.HYPOTHESIS, True)
+
+
+@each(
+    "line, cause, certainty",
+    [
+        # Clients with different Keep Alives, or messages of the broker in between: no fixed time ends them.
+        ("@{n} opened 3.1.1 client=c{n} keep_alive={n}5; +{n}5.01 @{n} < fin", "keep_alive", Certainty.LIKELY),
+        (
+            "@{n} opened 3.1.1 client=c{n} keep_alive=15; +5 @{n} < publish a; +10.01 @{n} < fin",
+            "keep_alive", Certainty.LIKELY,
+        ),
+        ("@{n} opened 3.1.1 client=c{n} keep_alive=15; +15.01 @{n} < fin", "keep_alive", Certainty.HYPOTHESIS),
+        # The broker bore a longer silence of another client, or of this one.
+        (
+            "@{n} opened 3.1.1 client=c{n} keep_alive={n}5; +{n}6 @{n} > pingreq; +{n}5.01 @{n} < fin",
+            "server_closed", Certainty.HYPOTHESIS,
+        ),
+        ("@{n} opened 3.1.1 client=c{n} keep_alive={n}5; +{n}8 @{n} < fin", "server_closed", Certainty.HYPOTHESIS),
+    ],
+)  # fmt: skip
+def test_a_broker_that_counts_the_keep_alive_once(line: str, cause: str, certainty: Certainty) -> None:
+    first = explained(*steps_of(f"for 1..4: {line}"))[-1].first
+
+    assert (first.cause, first.certainty) == (cause, certainty)
+    assert ("the Keep Alive once" in first.headline) is (cause == "keep_alive")
+
+
+def test_ends_that_each_follow_a_keep_alive_are_no_restart() -> None:
+    """The last of them come within a second."""
+    opens = [f"{'+0.4 ' if n else ''}@{n} opened 3.1.1 client=c{n} keep_alive=20" for n in range(3)]
+    found = explained(*steps_of(*opens, "+19.2 @0 < fin; +0.4 @1 < fin; +0.4 @2 < fin"))
+
+    assert Cause.SERVER_RESTART not in [each_one.cause for end in found for each_one in end.candidates]
+
+
+@each(
+    "line, is_named",
+    [
+        ("+10 @{n} > publish a; +9.99 @{n} > publish a; +10 @{n} < fin", True),
+        ("+10 @{n} > publish a; +9.99 @{n} > pingreq; +10 @{n} < fin", False),
+        ("+10 @{n} > publish a; +9.99 @{n} > publish a; +14 @{n} < fin", False),
+        ("+10 @{n} > publish a; +9.99 @{n} > publish a; +10 @{n} < fin; +1 @9 > publish a", True),
+        ("+10 @{n} > publish a; +9.99 @{n} > publish a; +10 @{n} < fin; +40 @9 > publish a", False),
+    ],
+)
+def test_a_broker_that_counts_no_publish(line: str, is_named: bool) -> None:
+    """Unless another client could publish for longer without anything else."""
+    opens = "@9 opened client=x keep_alive=100; @{n} opened 3.1.1 client=c{n} keep_alive=20"
+    first = explained(*steps_of(f"for 1..4: {opens}; {line}"))[1].first
+
+    assert (first.cause, first.certainty) == (Cause.SERVER_CLOSED, Certainty.HYPOTHESIS)
+    assert ("may not count PUBLISH" in first.headline) is is_named
