@@ -167,3 +167,32 @@ def test_a_reset_in_tls_shows_no_missing_disconnect() -> None:
 
     assert (first.cause, first.certainty) == (Cause.CLIENT_RESET, Certainty.HYPOTHESIS)
     assert "without a DISCONNECT" not in first.headline
+
+
+@each(
+    "by, alert, says",
+    [
+        ("client", 48, "Give the device the certificate of the authority that signed the broker's"),
+        ("server", 48, "Give the broker the certificate of the authority that signed the client's"),
+        ("client", 42, "Give the device the certificate"),
+        ("server", 42, "Give the broker the certificate"),
+        ("client", 45, "Renew the certificate of the broker"),
+        ("server", 45, "Renew the certificate of the client"),
+        ("client", 44, "Give the broker a new certificate"),
+        ("server", 44, "Give the device a new certificate"),
+        ("server", 116, "Give the device a client certificate"),
+        ("client", 116, "Check the certificates"),
+        ("client", 51, "the key of the broker"),
+        ("server", 51, "the key of the device"),
+        ("server", 40, "may ask for a client certificate"),
+        ("client", 40, "Allow a cipher suite that both sides have."),
+        ("client", 80, "Check the certificates"),
+    ],
+)
+def test_what_an_alert_asks_for_depends_on_its_sender(by: str, alert: int, says: str) -> None:
+    talk = shaken()
+    (talk.client if by == "client" else talk.server)(record(21, bytes([2, alert])))
+    first = ended(talk, 0.01, by).first
+
+    assert (first.cause, first.certainty) == (Cause.TLS_FAILURE, Certainty.CERTAIN)
+    assert says in first.advice[0]
