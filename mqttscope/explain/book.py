@@ -174,8 +174,8 @@ class Book:
     """By endpoint."""
     last_asked: OrderedDict[tuple[str, str], list[tuple[int, LastPublish]]] = field(default_factory=OrderedDict)
     """The last PUBLISH of a client on connections that its server ended, with their numbers, by server and client."""
-    odd: OrderedDict[tuple[str, str, str], list[int]] = field(default_factory=OrderedDict)
-    """Connections that a client ended right after the same unusual packet, by server, client and that packet."""
+    triggers: OrderedDict[tuple[str, str], list[tuple[int, str]]] = field(default_factory=OrderedDict)
+    """The last connections of a client, by server and client: number, and the packet right after which it ended."""
     open: dict[str, dict[int, Story]] = field(default_factory=dict)
     """Open connections of a server in the order of their beginning, those that are open where the capture ends too."""
     wills: dict[int, Evidence] = field(default_factory=dict)
@@ -247,11 +247,7 @@ class Book:
             return
         if by == "server" and story.asked is not None and connection.client_identifier:
             self._asked_last(host(connection.server), connection.client_identifier, connection.number, story.asked)
-        if by == "client" and story.odd is not None:
-            key = host(connection.server), connection.client_identifier or "", story.odd.what
-            if key in self.odd or len(self.odd) < MAX_CLIENTS:
-                self.odd.setdefault(key, []).append(connection.number)
-                del self.odd[key][:-MAX_CONNECTS]
+        self._triggered(host(connection.server), connection.client_identifier or "", connection.number, story.trigger)
         known = self.open.get(connection.server, {})
         known.pop(connection.number, None)
         if not known:
@@ -292,12 +288,25 @@ class Book:
         known = self.last_asked.get((host(connection.server), connection.client_identifier or ""), ())
         return [number for number, asked in known if asked == story.asked]
 
-    def odd_again(self, story: Story) -> list[int]:
-        """Numbers of the connections that the client ended after the same unusual packet."""
-        if story.odd is None:
-            return []
-        connection = story.connection
-        return self.odd.get((host(connection.server), connection.client_identifier or "", story.odd.what), [])
+    def _triggered(self, server: str, client: str, number: int, trigger: str) -> None:
+        if (server, client) not in self.triggers and len(self.triggers) >= MAX_CLIENTS:
+            self.triggers.popitem(last=False)
+            self.dropped["clients"] += 1
+        known = self.triggers.setdefault((server, client), [])
+        known.append((number, trigger))
+        del known[:-MAX_CONNECTS]
+
+    def triggered_again(self, story: Story) -> list[int]:
+        """Numbers of the client's connections, one after the other, that ended right after the same packet."""
+        connection, run = story.connection, list[int]()
+        for number, trigger in self.triggers.get((host(connection.server), connection.client_identifier or ""), ()):
+            if trigger != story.trigger:
+                if connection.number in run:
+                    break
+                run = []
+            elif trigger:
+                run.append(number)
+        return run if connection.number in run else []
 
     def acknowledged(self, story: Story) -> None:
         """The server has answered a message of the client."""

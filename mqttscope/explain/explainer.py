@@ -188,6 +188,7 @@ class Explainer:
         story.finished = connection.closed_how == "capture_end"
         case = Case(story, self.book, self.watch)
         tcp.note_origin(case)
+        story.trigger = tcp.trigger(case)
         if not story.disconnects:
             story.own = any(one.certainty.rank for one in candidates(case, OWN))
             story.special = any(one.certainty.rank for one in candidates(case, SPECIAL))

@@ -188,6 +188,8 @@ class Story:
     """What the connection did by itself explains its end, most probably."""
     special: bool = False
     """What it asked for last may explain its end: a packet that is refused, or too large."""
+    trigger: str = ""
+    """The packet right after which the other side ended the connection; empty without one."""
     finished: bool = False
     """The capture ended, and the connection had not."""
     other_ns: int = 0

@@ -159,7 +159,13 @@ def violation(case: Case) -> Iterator[Candidate]:
         f"{MEANING[case.by].capitalize()} closed {case.apart(first.timestamp_ns)}after {MEANING[blamed]} had broken the"
         f" protocol: {first.message}."
     )
-    weight = 85 if certainty is Certainty.LIKELY else 45
+    last = story.last_of(blamed)
+    is_trigger = at_once and last is not None and last.frame == first.frame and last.what == story.trigger
+    again = case.book.triggered_again(story) if is_trigger else []
+    if len(again) >= LEAST_TOGETHER and certainty is not Certainty.LIKELY:
+        certainty = Certainty.LIKELY
+        reasons.append(Evidence(f"{len(again)} connections of the client ended right after the same packet"))
+    weight = 85 if certainty is Certainty.LIKELY else 61 if is_trigger else 45
     if certainty is Certainty.LIKELY and story.connack is None and story.connect is not None:
         # What was wrong with the CONNECT itself says more than that it had no answer.
         weight += 5 * (first.frame == story.connect.frame)

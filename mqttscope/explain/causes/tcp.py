@@ -8,7 +8,7 @@ from mqttscope.explain import describe
 from mqttscope.explain.book import host
 from mqttscope.explain.causes.case import MEANING, RETURN_NS, SECOND, Case, candidate, framed, other_side, ran_on, twin
 from mqttscope.explain.causes.mqtt import not_all
-from mqttscope.explain.causes.timing import numbers_of, publish_uncounted
+from mqttscope.explain.causes.timing import LEAST_ALIKE, numbers_of, publish_uncounted
 from mqttscope.explain.model import Candidate, Cause, Certainty, Evidence, Moment
 from mqttscope.explain.segments import LEAST_REPEATS, MAX_SEEN, Half, Seen, Unanswered
 from mqttscope.mqtt.constants import PacketType
@@ -641,7 +641,13 @@ def _plain(case: Case) -> Candidate:
                 f" the client's last packet of another kind, so on {len(uncounted)} connections"
                 f" ({numbers_of(uncounted)})."
             )
-        return candidate(cause, Certainty.HYPOTHESIS, headline, [*reasons, *not_all(case)], [unknown], weight=10)
+        again = case.book.triggered_again(case.story)
+        if len(again) >= LEAST_ALIKE:
+            headline = headline.partition(", and")[0] + f" {_on_each(case, again)}, most probably because of it."
+        return candidate(
+            cause, Certainty.HYPOTHESIS, headline, [*reasons, *not_all(case)], [unknown], weight=10,
+            advice=(_OF_TRIGGER.format("broker", case.story.trigger),) if len(again) >= LEAST_ALIKE else (),
+        )  # fmt: skip
     sure = Certainty.LIKELY
     if case.how == "reset":
         did, cause = "The client reset the connection (RST)", Cause.CLIENT_RESET
@@ -650,6 +656,7 @@ def _plain(case: Case) -> Candidate:
     story = case.story
     cut = story.cut.get("client")
     odd = _closed_on(case)
+    again = case.book.triggered_again(story)
     advice: tuple[str, ...] = ()
     if cut is not None:
         kind, length, total = cut
@@ -661,7 +668,6 @@ def _plain(case: Case) -> Candidate:
     elif odd is not None:
         headline = f"{did} {case.apart(odd.timestamp_ns)}after a {odd.what}, without a DISCONNECT."
         reasons.insert(-1, story.evidence(odd, f"the broker sent a {odd.what}, which some clients do not expect"))
-        again = case.book.odd_again(story)
         if len(again) > 1:
             shown = ", ".join(f"#{one}" for one in again[:8])
             reasons.insert(-1, Evidence(f"{len(again)} connections of the client ended after the same ({shown})"))
@@ -670,6 +676,9 @@ def _plain(case: Case) -> Candidate:
             advice = (
                 "Let the client store its QoS 2 state over restarts, or connect with Clean Start when it is lost.",
             )
+    elif len(again) >= LEAST_ALIKE:
+        headline = f"{did} {_on_each(case, again)}, perhaps because of it, and without a DISCONNECT."
+        advice = (_OF_TRIGGER.format("client", story.trigger),)
     else:
         headline = f"{did} without a DISCONNECT."
     reasons[-1:-1] = framed(case, "server")
@@ -682,6 +691,34 @@ def _plain(case: Case) -> Candidate:
         cause, sure, headline, reasons, [unknown], case.violations("server"), advice=advice, usual=not advice,
         weight=20,
     )  # fmt: skip
+
+
+_OF_TRIGGER = "Look what the {} does with this packet, in its log at that time: {}."
+
+
+def _on_each(case: Case, again: list[int]) -> str:
+    """That connections ended after the same packet."""
+    shown = ", ".join(f"#{number}" for number in again[:8]) + (", …" if len(again) > 8 else "")
+    last = case.story.last_of(other_side(case.by or ""))
+    apart = "" if last is None else case.apart(last.timestamp_ns)
+    return f"{apart}after {case.story.trigger}, as each of {len(again)} connections ({shown})"
+
+
+def trigger(case: Case) -> str:
+    """What the other side sent right before one side ended the connection, without a word since then."""
+    odd, by = _closed_on(case), case.by
+    if by is None or case.story.disconnects or not case.is_closed:
+        return ""
+    if odd is not None and by == "client":
+        return odd.what
+    last, own = case.story.last_of(other_side(by)), case.story.last_of(by)
+    if last is None or own is None or own.timestamp_ns > last.timestamp_ns or last.what.startswith("CONN"):
+        return ""
+    if any(one is not last and one.what == last.what for one in case.story.last[other_side(by)]):
+        return ""  # it comes again and again, and was borne
+    if by == "client" and not last.what.startswith("PUBLISH "):
+        return ""  # an answer, with which the client may have had all that it wanted
+    return last.what if 0 <= case.ended_ns - last.timestamp_ns <= ODD_NS else ""
 
 
 def _closed_on(case: Case) -> Moment | None:

@@ -580,3 +580,36 @@ def test_a_takeover_after_a_lost_path_is_its_consequence(lost: bool) -> None:
 
     assert causes == ([Cause.HALF_OPEN, Cause.TAKEN_OVER] if lost else [Cause.TAKEN_OVER])
     assert any("copied" in text for each in first.candidates for text in each.advice) is not lost
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("opened 3.1.1 resume; > pubrel 7; < fin", "most probably because of it"),
+        ("opened 3.1.1; > subscribe 1 a; < suback 1 0; < publish b; > fin", "perhaps because of it"),
+        # What was answered, later, borne before, or may have been all that the client wanted.
+        ("opened 3.1.1 resume; > pubrel 7; < pubcomp 7; < fin", ""),
+        ("opened 3.1.1 resume; > pubrel 7; +0.3 < fin", ""),
+        ("opened 3.1.1 resume; > pubrel 7; > pubrel 7; < fin", ""),
+        ("opened 3.1.1; > subscribe 1 a; < suback 1 0; > fin", ""),
+        ("opened 3.1.1; > publish a qos=1 id=1; < puback 1; > fin", ""),
+        ("opened 3.1.1 resume; > pubrel {n}; < fin", ""),
+    ],
+)
+def test_the_same_packet_before_the_end_of_each_connection(line: str, named: str) -> None:
+    text = "@{n} " + line.replace("; ", "; @{n} ").replace("@{n} +0.3", "+0.3 @{n}")
+    first, *_ = explained(*steps_of(f"for 1..3: {text}"))
+
+    assert ("as each of 3 connections" in first.first.headline) is bool(named)
+    assert named in first.first.headline
+
+
+@pytest.mark.parametrize(("count", "certainty"), [(1, Certainty.HYPOTHESIS), (3, Certainty.LIKELY)])
+def test_a_violation_that_was_the_last_packet_comes_before_the_bare_end(count: int, certainty: Certainty) -> None:
+    again = "; ".join(
+        f"@{n} opened 3.1.1 resume < present; @{n} < publish a qos=1 id=3; @{n} > fin" for n in range(count)
+    )
+    found = explained(*steps_of("@9 opened 3.1.1 resume; @9 < publish a qos=1 id=3; @9 > fin", again))[1:]
+
+    assert [(one.cause, one.first.certainty) for one in found] == [(Cause.PROTOCOL_VIOLATION, certainty)] * count
+    assert {one.first.broken[0].rule for one in found} == {"PUB311"}
