@@ -18,7 +18,7 @@ from mqttscope.explain.causes.case import (
     twin,
     twin_sentence,
 )
-from mqttscope.explain.causes.timing import keep_alive_sentences
+from mqttscope.explain.causes.timing import OF_UNFINISHED, keep_alive_sentences, unfinished
 from mqttscope.explain.model import Broken, Candidate, Cause, Certainty, Evidence
 from mqttscope.explain.story import Said
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
@@ -90,6 +90,7 @@ def server_disconnect(case: Case) -> Iterator[Candidate]:
     reasons: list[Evidence | None] = [sent]
     broken = _of_code(case, "client", said.code)
     advice: tuple[str, ...] = ()
+    packet = unfinished(case) if cause is Cause.KEEP_ALIVE else ""
     if cause is Cause.KEEP_ALIVE:
         reasons = [*keep_alive_sentences(case, said.timestamp_ns), sent]
     elif cause is Cause.TAKEN_OVER:
@@ -101,10 +102,13 @@ def server_disconnect(case: Case) -> Iterator[Candidate]:
     if broken:
         meaning = broken[0].message
         advice = advice_of(broken[0])
+    if packet:
+        meaning = f"the client was sending a {packet}, and brokers count only complete packets"
+        advice = OF_UNFINISHED
     yield candidate(
         cause, Certainty.CERTAIN, f"The broker disconnected the client with {text}: {meaning}.",
-        [*reasons, case.closing()], broken=broken, advice=advice, weight=100, reason_code=said.code,
-        stated_by="DISCONNECT",
+        [*reasons, case.closing()], broken=broken, advice=advice, usual=not packet, weight=100,
+        reason_code=said.code, stated_by="DISCONNECT",
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from mqttscope.explain.book import End
 from mqttscope.explain.causes.case import SECOND, Case, candidate, twin, twin_sentence
 from mqttscope.explain.model import Candidate, Cause, Certainty, Evidence
 from mqttscope.explain.story import ALIKE
+from mqttscope.mqtt.constants import PacketType
 
 EARLY_NS = SECOND // 2
 """So much earlier than the limit a server may close: its clock is not the capture's, nor its place."""
@@ -124,6 +125,24 @@ def keep_alive_sentences(case: Case, ended_ns: int) -> list[Evidence]:
     ]
 
 
+OF_UNFINISHED = (
+    (
+        "Send smaller messages, or choose a Keep Alive that is longer than the largest one takes on this link: no"
+        " PINGREQ can be sent inside a packet."
+    ),
+)
+
+
+def unfinished(case: Case) -> str:
+    """The packet that the client was sending when the server closed, and that had been arriving; empty without one."""
+    cut, last, client = case.story.cut.get("client"), case.story.last_arrived, case.half("client")
+    if cut is None or last is None or client is None or client.advanced_ns - last.timestamp_ns < SECOND:
+        return ""
+    kind, length, total = cut
+    name = PacketType(kind).name if kind in tuple(PacketType) else "packet"
+    return f"{name} of {total:,} bytes, of which {length:,} were sent"
+
+
 def keep_alive(case: Case) -> Iterator[Candidate]:
     """The server closed when the client had been silent for one and a half times the Keep Alive."""
     story, limit_s = case.story, case.connection.keep_alive
@@ -186,8 +205,11 @@ def keep_alive(case: Case) -> Iterator[Candidate]:
         weight -= 30
         doubts.append(twin_sentence(case, other))
     link, advice = (["what it had sent was lost"], (_PATH,)) if is_lost else _of_the_link(case)
+    packet = unfinished(case)
     if once:
         link, advice = [], _OF_STRICT
+    elif packet:
+        link, advice = [f"it was sending a {packet}, and brokers count only complete packets"], OF_UNFINISHED
     headline = told + (f"; {link[0]}." if link else ".")
     reasons += [one for one in link if isinstance(one, Evidence)]
     yield candidate(

@@ -111,6 +111,17 @@ def test_bytes_of_a_packet_that_never_was_complete_are_not_silence() -> None:
 
     (found,) = (each for each in one.candidates if each.cause is Cause.KEEP_ALIVE)
     assert (found.certainty, "no complete packet" in found.headline) == (Certainty.HYPOTHESIS, True)
+    assert "no PINGREQ can be sent inside a packet" in found.advice[0]
+
+
+@each("piece, is_named", [(f"raw 30ff7f0003612f62; +4 > ack; +4 > raw {'62' * 50}; < ack", True), ("ack", False)])
+def test_a_time_out_inside_a_large_packet(piece: str, is_named: bool) -> None:
+    """The broker counts complete packets; those that arrive in parts are named, and a silent client is not excused."""
+    first = ending("opened keep_alive=10", f"+7 > {piece}; +7.5 < disconnect code=0x8d; < fin").first
+
+    assert (first.cause, first.certainty) == (Cause.KEEP_ALIVE, Certainty.CERTAIN)
+    assert ("was sending a PUBLISH of 16,386 bytes" in first.headline) is is_named
+    assert ("no PINGREQ can be sent" in first.advice[0]) is is_named
 
 
 @each(
