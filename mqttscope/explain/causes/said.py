@@ -150,6 +150,15 @@ def connack_refusal(case: Case) -> Iterator[Candidate]:
         )  # fmt: skip
 
 
+_OF_NO_ANSWER = (
+    (
+        "Look whether the broker itself runs and is ready: a container, proxy or load balancer accepts connections for"
+        " one that is not."
+    ),
+    "Look in the log of the broker whether it waits for something at each CONNECT, such as an authentication service.",
+)
+
+
 def no_connack(case: Case) -> Iterator[Candidate]:
     """The CONNECT was not answered before the end."""
     story, connection = case.story, case.connection
@@ -176,8 +185,12 @@ def no_connack(case: Case) -> Iterator[Candidate]:
         )  # fmt: skip
         return
     headline = f"The broker closed {after} after the CONNECT, without a CONNACK."
+    reached, waits = None, tuple[str, ...]()
     if case.by == "client":
         headline = f"The client gave up {after} after its CONNECT: no CONNACK had come."
+        if client is not None and client.is_acknowledged and client.data and not client.outstanding_bytes:
+            reached = Evidence("TCP acknowledged the CONNECT: it reached the host of the broker, or a proxy before it")
+            waits = _OF_NO_ANSWER
     certainty = Certainty.LIKELY if case.by else Certainty.HYPOTHESIS
     unusual = list(story.unusual) if case.by == "server" else []
     if connection.details.get("proxy"):
@@ -185,10 +198,10 @@ def no_connack(case: Case) -> Iterator[Candidate]:
     yield candidate(
         Cause.NO_CONNACK, certainty, headline,
         [
-            *case.sent_connect(), *(Evidence(text) for text, _ in unusual), *framed(case, "client"),
+            *case.sent_connect(), reached, *(Evidence(text) for text, _ in unusual), *framed(case, "client"),
             Evidence(f"no packet of the broker was captured before {who} closed"), case.closing(),
         ],
-        broken=broken, advice=tuple(advice for _, advice in unusual if advice), weight=85,
+        broken=broken, advice=waits or tuple(advice for _, advice in unusual if advice), usual=not waits, weight=85,
     )  # fmt: skip
 
 

@@ -156,7 +156,8 @@ def _half_open(case: Case, side: str, lost: Unanswered, silent: Half, heard: See
     other = other_side(side)
     began = lost.since_ns
     last = silent.last
-    waiting = "" if lost is sender.missed else f" {sender.outstanding_bytes:,} bytes"
+    waiting = f" {sender.outstanding_bytes:,} bytes" if sender.outstanding_bytes else " its FIN"
+    waiting = "" if lost is sender.missed else waiting
     reasons: list[Evidence | None] = [
         Evidence(
             f"{MEANING[side]} sent segments {lost.repeats} times again for"

@@ -327,6 +327,12 @@ def idle_timeout(case: Case) -> Iterator[Candidate]:
     )  # fmt: skip
 
 
+_OF_SLOW_BROKER = (
+    "Look why the broker did not answer then: load, a blocked thread, or a proxy before it that took the bytes.",
+    "Let the client wait for a PINGRESP longer than the longest delay of the broker.",
+)
+
+
 def no_ping_response(case: Case) -> Iterator[Candidate]:
     """The client closed while it waited for a PINGRESP."""
     story, ping = case.story, case.story.ping
@@ -336,7 +342,7 @@ def no_ping_response(case: Case) -> Iterator[Candidate]:
     if waited < min(PATIENT_NS, (case.connection.keep_alive or PATIENT_NS) * SECOND):
         return
     client = case.half("client")
-    reached = client is not None and client.is_acknowledged and not client.outstanding and not client.repeats
+    reached = client is not None and client.is_acknowledged and not client.outstanding_bytes and not client.repeats
     reasons = [
         story.evidence(ping, "the client sent PINGREQ"),
         Evidence(f"no PINGRESP came in the {describe.span(waited)} until the client closed"),
@@ -350,5 +356,6 @@ def no_ping_response(case: Case) -> Iterator[Candidate]:
     yield candidate(
         Cause.NO_PING_RESPONSE, Certainty.LIKELY,
         f"The client gave the connection up: its PINGREQ had no answer for {describe.span(waited)}.",
-        reasons, broken=case.violations("server"), weight=75 if reached else 65,
+        reasons, broken=case.violations("server"), advice=_OF_SLOW_BROKER if reached else (), usual=not reached,
+        weight=75 if reached else 65,
     )  # fmt: skip

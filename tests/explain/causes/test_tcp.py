@@ -613,3 +613,14 @@ def test_a_violation_that_was_the_last_packet_comes_before_the_bare_end(count: i
 
     assert [(one.cause, one.first.certainty) for one in found] == [(Cause.PROTOCOL_VIOLATION, certainty)] * count
     assert {one.first.broken[0].rule for one in found} == {"PUB311"}
+
+
+def test_a_fin_that_nothing_acknowledges_is_named_as_such() -> None:
+    talk = Conversation().quiet().ack(CLIENT).ack(SERVER)
+    talk.wait(30).fin(SERVER)
+    for pause in (1, 2, 4, 8):
+        talk.wait(pause).put(SERVER, FIN | ACK, sequence=talk.stacks[SERVER].next - 1)
+    candidates = of_segments(numbered(talk.tape.segments))[0].candidates
+
+    (lost,) = (one for one in candidates if one.cause is Cause.HALF_OPEN)
+    assert any(each.text.endswith("nothing acknowledged its FIN") for each in lost.reasons)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from mqttscope.explain import Cause, Certainty
+from tests.dissect.conversations import Conversation, numbered
+from tests.dissect.talk import PINGREQ, connect
 from tests.each import each
-from tests.explain.running import ending, explained
+from tests.explain.running import ending, explained, of_segments
 from tests.lint.lint_help import steps_of
 
 PINGS = "opened 3.1.1 keep_alive=10; > pingreq; < pingresp"
@@ -61,6 +63,35 @@ def test_a_client_that_waits_for_a_ping_response() -> None:
 
     assert one.cause is Cause.NO_PING_RESPONSE
     assert "no answer for 10.0" in one.first.headline
+
+
+@each("arrives, advice", [(True, "Look why the broker did not answer"), (False, "Find out which side lost the other")])
+def test_a_ping_that_arrived_asks_another_question_than_one_that_did_not(arrives: bool, advice: str) -> None:
+    talk = Conversation().open().whole().ack("client")
+    (sent,) = talk.say("client", PINGREQ)
+    if arrives:
+        talk.ack("server")
+    else:
+        talk.wait(1).repeat(sent)
+    talk.wait(5).fin("client")
+    first = next(each_one for each_one in of_segments(numbered(talk.tape.segments))[0].candidates
+                 if each_one.cause is Cause.NO_PING_RESPONSE)  # fmt: skip
+
+    assert first.advice[0].startswith(advice)
+
+
+@each("arrives, says", [(True, "Look whether the broker itself runs"), (False, "")])
+def test_a_connect_that_arrived_and_had_no_answer(arrives: bool, says: str) -> None:
+    talk = Conversation().open()
+    talk.say("client", connect())
+    if arrives:
+        talk.ack("server")
+    talk.wait(10).fin("client")
+    first = of_segments(numbered(talk.tape.segments))[0].first
+
+    assert first.cause is (Cause.NO_CONNACK if arrives else Cause.HALF_OPEN)
+    assert first.advice[0].startswith(says)
+    assert any("TCP acknowledged the CONNECT" in each_one.text for each_one in first.reasons) is arrives
 
 
 @each(
