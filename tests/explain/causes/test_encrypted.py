@@ -140,7 +140,7 @@ def test_an_end_by_the_broker_that_answers_nothing(waits: float, by: str, cause:
 def test_ends_that_each_follow_a_new_connection(client: str, waits: float, cause: Cause) -> None:
     """Each connection of the host is closed just after it opened another one, or each one of another host."""
     tape = Tape()
-    talks = []
+    talks: list[Talk] = []
     for number in range(4):
         talk = Talk(tape, 8883, 50_000 + number, client if number % 2 else "192.0.2.4").handshake()
         talk.client(record(22, message(1, client_hello())))
