@@ -133,10 +133,11 @@ def half_open(case: Case) -> Iterator[Candidate]:
             if case.by == other_side(side):
                 heard += [one for one in silent.resets[:1] if one.flags & ACK and one.frame == case.story.ended_frame]
             bare = [one for one in heard if not one.length and not one.flags & (FIN | RST)]
-            if bare and (lost.duplicate is None or not all(one.window for one in bare)):
+            duplicate = _duplicate(lost)
+            if bare and (duplicate is None or not all(one.window for one in bare)):
                 continue  # its TCP answers something: a part of what was sent has arrived, or it has no room
             heard = [one for one in heard if one not in bare]
-            yield _half_open(case, side, lost, silent, heard[0] if heard else lost.duplicate)
+            yield _half_open(case, side, lost, silent, heard[0] if heard else duplicate)
             return
         missing = _swallowed(case, side)
         if missing is not None:
@@ -246,9 +247,15 @@ _OF_MTU = (
 )
 
 
+def _duplicate(lost: Unanswered) -> Seen | None:
+    """An acknowledgment of nothing new that was not on its way before."""
+    seen = lost.duplicate
+    return None if seen is None or seen.timestamp_ns - lost.since_ns < SECOND // 2 else seen
+
+
 def _too_long(lost: Unanswered, sender: Half) -> int:
     """Length of a segment that came again and again, while only shorter ones ever arrived; 0 for others."""
-    last, duplicate = lost.last, lost.duplicate
+    last, duplicate = lost.last, _duplicate(lost)
     if duplicate is None or last.sequence != duplicate.acknowledgment or last.length < LEAST_LARGE:
         return 0
     return last.length if 0 < sender.carried < last.length else 0
