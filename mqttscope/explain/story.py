@@ -195,9 +195,9 @@ class Story:
     other_ns: int = 0
     """When the client sent its last packet other than PUBLISH."""
     is_borne: bool = False
-    """Whether the client went on after a silence that was longer than its Keep Alive."""
+    """Whether the client continued after a silence that was longer than its Keep Alive."""
     counts_publish: bool = False
-    """Whether it went on, with PUBLISH alone, for longer than one and a half times its Keep Alive."""
+    """Whether it continued with PUBLISH alone for longer than one and a half times its Keep Alive."""
     origin: int | None = None
     """Number of the connection whose segments this one continues from another port."""
     moved: Evidence | None = None
