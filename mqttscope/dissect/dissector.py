@@ -555,7 +555,9 @@ class Dissector:
         beyond = (one.acknowledged - one.offset for one in (flow.initiator, flow.responder))
         connection.unseen_bytes = sum(more for more in beyond if more > 1)
         connection.end_disowned = flow.disowned
-        if not flow.initiator.segments or not flow.responder.segments:
+        both = flow.initiator.segments and flow.responder.segments
+        # A SYN from a port that was in use is answered with where the connection before stands (RFC 5961 section 4).
+        if not both and not any(ended.initiator.segments and ended.responder.segments for ended in flow.past):
             of_client = bool(flow.initiator.segments) is dialogue.client_is_initiator
             connection.one_sided = str(C2S if of_client else S2C)
             self.one_sided += 1

@@ -75,6 +75,11 @@ class End:
     """As in `Story.took`."""
     key: tuple[str, str] = "", ""
     """Of the client."""
+    keep_alive: int = 0
+    silent_ns: int | None = None
+    """As in `Story`."""
+    quiet_ns: int | None = None
+    """As in `Story`."""
 
 
 @dataclass(slots=True)
@@ -96,6 +101,10 @@ class ServerTimes:
     accepted: deque[Arrival] = field(default_factory=deque)
     answered_syns: deque[Arrival] = field(default_factory=deque)
     """Connections whose SYN its host has answered."""
+    bears_silence: bool = False
+    """As `Story.is_borne`, of a connection that has ended."""
+    counts_publish: bool = False
+    """As in `Story`."""
     idle: deque[tuple[int, int]] = field(default_factory=deque)
     """Connections that it ended in silence, and how long nothing had been sent."""
     pause_ns: int = 0
@@ -176,8 +185,8 @@ class Book:
     """By endpoint."""
     last_messages: OrderedDict[tuple[str, str, str], list[tuple[int, LastPublish]]] = field(default_factory=OrderedDict)
     """The last message before connections ended, with their numbers, by server, client, and the side that closed."""
-    odd: OrderedDict[tuple[str, str, str], list[int]] = field(default_factory=OrderedDict)
-    """Connections that a client ended right after the same unusual packet, by server, client and that packet."""
+    triggers: OrderedDict[tuple[str, str], list[tuple[int, str]]] = field(default_factory=OrderedDict)
+    """The last connections of a client, by server and client: number, and the packet right after which it ended."""
     open: dict[str, dict[int, Story]] = field(default_factory=dict)
     """Open connections of a server in the order of their beginning, those that are open where the capture ends too."""
     wills: dict[int, Evidence] = field(default_factory=dict)
@@ -255,15 +264,13 @@ class Book:
         elif connection.details.get("server_hello"):
             server.secure = server.secure or _beginning(connection)
         server.borne_faults |= _borne_faults(story)
+        server.bears_silence |= story.is_borne
+        server.counts_publish |= story.counts_publish
         if story.finished:
             return
         if message is not None and by is not None:
             self._ended_on(_client(connection), by, connection.number, message)
-        if by == "client" and story.odd is not None:
-            key = host(connection.server), connection.client_identifier or "", story.odd.what
-            if key in self.odd or len(self.odd) < MAX_CLIENTS:
-                self.odd.setdefault(key, []).append(connection.number)
-                del self.odd[key][:-MAX_CONNECTS]
+        self._triggered(_client(connection), connection.number, story.trigger)
         known = self.open.get(connection.server, {})
         known.pop(connection.number, None)
         if not known:
@@ -273,6 +280,7 @@ class Book:
         end = End(
             connection.number, connection.client, connection.client_identifier, story.ended_ns, story.ended_frame,
             by, said or explained, connection.opened_ns, _life(story), story.took, _client(connection),
+            connection.keep_alive or 0, story.silent_ns, story.quiet_ns,
         )  # fmt: skip
         self._note_silence(server, story, by, explained=end.explained)
         self._remember(server.ends, end, "ends")
@@ -320,12 +328,25 @@ class Book:
             ]
         )
 
-    def odd_again(self, story: Story) -> list[int]:
-        """Numbers of the connections that the client ended after the same unusual packet."""
-        if story.odd is None:
-            return []
-        connection = story.connection
-        return self.odd.get((host(connection.server), connection.client_identifier or "", story.odd.what), [])
+    def _triggered(self, client: tuple[str, str], number: int, trigger: str) -> None:
+        if client not in self.triggers and len(self.triggers) >= MAX_CLIENTS:
+            self.triggers.popitem(last=False)
+            self.dropped["clients"] += 1
+        known = self.triggers.setdefault(client, [])
+        known.append((number, trigger))
+        del known[:-MAX_CONNECTS]
+
+    def triggered_again(self, story: Story) -> list[int]:
+        """Numbers of the client's connections, one after the other, that ended right after the same packet."""
+        connection, run = story.connection, list[int]()
+        for number, trigger in self.triggers.get(_client(connection), ()):
+            if trigger != story.trigger:
+                if connection.number in run:
+                    break
+                run = []
+            elif trigger:
+                run.append(number)
+        return run if connection.number in run else []
 
     def acknowledged(self, story: Story) -> None:
         """The server has answered a message of the client."""

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from mqttscope import events
 from mqttscope.explain import describe
-from mqttscope.explain.book import Book
+from mqttscope.explain.book import Book, host
 from mqttscope.explain.causes import encrypted, listener, mqtt, said, tcp, timing
-from mqttscope.explain.causes.case import MEANING, RETURN_NS, SECOND, Case, in_frames
+from mqttscope.explain.causes.case import MEANING, RETURN_NS, SECOND, Case, in_frames, twin
 from mqttscope.explain.causes.declarations import client_spoke_last, possible
 from mqttscope.explain.model import PLAIN, QUIET, Candidate, Cause, Evidence, Explanation, Moment, Totals
 from mqttscope.explain.segments import SegmentWatch
@@ -191,6 +191,8 @@ class Explainer:
         story.end(event.timestamp_ns, event.frame, event.capture)
         story.finished = connection.closed_how == "capture_end"
         case = Case(story, self.book, self.watch)
+        tcp.note_origin(case)
+        story.trigger = tcp.trigger(case)
         if not story.disconnects and not story.finished and case.by == "server":
             story.own = any(one.certainty.rank for one in candidates(case, OWN))
             story.special = any(one.certainty.rank for one in candidates(case, SPECIAL))
@@ -278,7 +280,7 @@ class Explainer:
             timeline=tuple(timeline(case)),
             left_out=sum(story.counts.values()) - sum(len(one) for one in story.last.values()),
             afterwards=tuple(self._afterwards(case, found[0].cause)),
-            came_back=_came_back(case) if found[0].cause not in NEVER else None,
+            came_back=_came_back(case, found[0].cause),
             notes=(*notes(case), *_not_shown(found)),
             clock_set=bool(story.clock_set),
             server_name=connection.server_name,
@@ -288,13 +290,16 @@ class Explainer:
         will = self.book.wills.get(case.connection.number)
         if will is not None:
             yield will
-        back = _came_back(case)
-        if back is not None and cause not in NEVER:
+        back = _came_back(case, cause)
+        if back is not None:
             yield back
 
 
-def _came_back(case: Case) -> Evidence | None:
-    back = case.came_back()
+def _came_back(case: Case, cause: Cause) -> Evidence | None:
+    back = None if cause in NEVER else case.came_back()
+    other = twin(case) if cause is Cause.TAKEN_OVER else None
+    if other is not None and host(other.client) == host(case.connection.client):
+        return Evidence.at(f"the client continued with connection #{other.connection} ({other.client})", other)
     if back is None:
         return None
     after = describe.span(back.timestamp_ns - case.ended_ns)

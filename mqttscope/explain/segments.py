@@ -32,6 +32,8 @@ MAX_FRAMES = 4_096
 the capture is looked at ahead."""
 MAX_KNOCKS = 256
 """Maximum number of refused connections to one server that are remembered, and of such servers."""
+LEAST_REPEATS = 2
+"""Segments that come again without an answer so often show that the path is lost."""
 LATELY_NS = 180_000_000_000
 """An end is explained 120 s after it, with what happened from 60 s before it on."""
 
@@ -67,6 +69,10 @@ class Unanswered:
     since_ns: int
     since_frame: int
     last: Seen
+    duplicate: Seen | None = None
+    """The last segment of the other one that acknowledged nothing new meanwhile: it was there, and had not got it."""
+    is_whole: bool = True
+    """Whether nothing that was sent since then was acknowledged."""
 
 
 @dataclass(slots=True)
@@ -90,6 +96,16 @@ class Half:
     repeats: int = 0
     """Segments that came again since then."""
     last_repeat: Seen | None = None
+    duplicate: Seen | None = None
+    """As in `Unanswered`."""
+    advanced_ns: int = 0
+    """When the other side last acknowledged something new."""
+    longest: int = 0
+    """Bytes of the largest segment since everything was acknowledged."""
+    carried: int = 0
+    """Bytes of the largest segment of which all bytes had arrived."""
+    hole: Seen | None = None
+    """The first segment after bytes that neither the capture nor the other side has."""
     probes: int = 0
     """TCP keep-alive probes since the other side's last segment."""
     first_probe: Seen | None = None
@@ -118,7 +134,10 @@ class Half:
         """What was sent again and waits for an acknowledgement."""
         if self.last_repeat is None or self.unanswered_ns is None:
             return None
-        return Unanswered(self.repeats, self.unanswered_ns, self.unanswered_frame, self.last_repeat)
+        return Unanswered(
+            self.repeats, self.unanswered_ns, self.unanswered_frame, self.last_repeat, self.duplicate,
+            self.advanced_ns <= self.unanswered_ns,
+        )  # fmt: skip
 
     @property
     def outstanding_bytes(self) -> int:
@@ -245,9 +264,14 @@ class SegmentWatch:
 
     def last_of(self, key: bytes, first: Place, endpoint: str) -> Seen | None:
         """The last segment of an endpoint on a connection that is open, resets aside; ``first``: as in `facts`."""
+        facts = self.open_facts(key, first)
+        return None if facts is None else facts.half(endpoint).last
+
+    def open_facts(self, key: bytes, first: Place) -> FlowFacts | None:
+        """The facts of a connection that is open, of which segments may still be undecided; ``first`` as in `facts`."""
         known = self.flows.get(flow_key(plain_key(key))) if key else None
         facts = next((one for one in known or () if (one.first_frame, one.capture) == first), None)
-        return None if facts is None or facts.is_mixed else facts.half(endpoint).last
+        return None if facts is None or facts.is_mixed else facts
 
     def begin(self, key: bytes, opened_ns: int, frame: int, capture: str) -> None:
         """Begin new facts at the first frame of a connection that the dissector has found, unless a SYN did that.
@@ -441,6 +465,11 @@ def _move_on(own: Half, other: Half, seen: Seen) -> None:
     elif _is_probe(own, seen):
         own.probes += 1
         own.first_probe, own.last_probe = own.first_probe or seen, seen
+    elif seen.length and own.is_acknowledged and distance(own.acknowledged, seen.sequence) <= 0:
+        own.hole = None
+    elif seen.length and own.is_acknowledged and own.acknowledged == own.end:
+        own.hole = seen
+    own.longest = max(own.longest, seen.length)
     new = distance(own.end, end)
     if new > 0:
         own.end = end
@@ -456,9 +485,13 @@ def _move_on(own: Half, other: Half, seen: Seen) -> None:
         gained = distance(other.acknowledged, seen.acknowledgment) if other.is_acknowledged else 1
         if gained > 0:
             other.acknowledged, other.is_acknowledged = seen.acknowledgment, True
-            other.repeats, other.last_repeat = 0, None
+            other.repeats, other.last_repeat, other.duplicate, other.hole = 0, None, None, None
+            other.advanced_ns = seen.timestamp_ns
             if distance(seen.acknowledgment, other.end) <= 0:
                 other.unanswered_ns = None
+                other.carried, other.longest = max(other.carried, other.longest), 0
+        elif not gained and not size and other.repeats and seen.window:
+            other.duplicate = seen
     if is_first_fin:
         other.missed = other.unanswered
 

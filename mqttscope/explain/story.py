@@ -11,7 +11,7 @@ from itertools import chain, repeat
 from mqttscope.events import ClockStep, MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.explain import describe
 from mqttscope.explain.model import Broken, Evidence, Moment
-from mqttscope.explain.segments import FlowFacts, Half
+from mqttscope.explain.segments import LEAST_REPEATS, FlowFacts, Half
 from mqttscope.lint.finding import Finding, Severity
 from mqttscope.mqtt import Direction, PacketType, ProtocolVersion, packets
 from mqttscope.mqtt.codec import packet_end, truncated
@@ -35,6 +35,8 @@ ENDS = frozenset(("reset", "port_reused", "idle", "evicted", "capture_end"))
 """Reasons of bytes that were not read (`mqtt.stream.Unparsed`), if the end of the connection cut their packet."""
 BORNE_NS = 1_000_000_000
 """A client that sends more so long after a message was not closed because of that."""
+ALIKE = 50
+"""Silences that differ by less than this part are the same."""
 MAX_WAITING = 64
 """Maximum number of messages and subscriptions without an answer whose topics are remembered."""
 MAX_STRAY = 4
@@ -240,8 +242,20 @@ class Story:
     """What the connection did by itself explains its end, most probably."""
     special: bool = False
     """What it asked for last may explain its end: a packet that is refused, or too large."""
+    trigger: str = ""
+    """The packet right after which the other side ended the connection; empty without one."""
     finished: bool = False
     """The capture ended, and the connection had not."""
+    other_ns: int = 0
+    """When the client sent its last packet other than PUBLISH."""
+    is_borne: bool = False
+    """Whether the client continued after a silence that was longer than its Keep Alive."""
+    counts_publish: bool = False
+    """Whether it continued with PUBLISH alone for longer than one and a half times its Keep Alive."""
+    origin: int | None = None
+    """Number of the connection whose segments this one continues from another port."""
+    moved: Evidence | None = None
+    """The connection that so continues this one."""
 
     def __post_init__(self) -> None:
         self.last_ns, self.last_frame = self.connection.opened_ns, self.connection.frame
@@ -319,6 +333,8 @@ class Story:
             and len(self.borne_topics) < MAX_WAITING
         ):
             self.borne_topics.add(self.asked.topic)
+        if side == "client":
+            self._silence(moment.timestamp_ns, kind)
         self._note(moment)
         self.whole[side] = found.raw if len(found.raw) <= MAX_MISREAD_BYTES else b""
         if self.odd is not None and moment.timestamp_ns - self.odd.timestamp_ns >= BORNE_NS:
@@ -470,6 +486,27 @@ class Story:
         return max(self.taken, self.sent) if is_taken else self.taken
 
     @property
+    def lost_ns(self) -> int | None:
+        """Since when nothing that the client sent arrived, as the number that the server's FIN acknowledges proves."""
+        client, server = self.half("client"), self.half("server")
+        if client is None or server is None or server.finished is None or self.clock_set:
+            return None
+        if client.acknowledged != server.finished.acknowledgment:
+            return None
+        lost = client.missed
+        if lost is not None and lost.repeats >= LEAST_REPEATS and lost.is_whole:
+            return lost.since_ns
+        return None if client.hole is None else client.hole.timestamp_ns
+
+    @property
+    def last_arrived(self) -> Moment | None:
+        """The client's last packet before the end, without those that did not reach the server."""
+        lost_ns, last = self.lost_ns, self.last_of("client")
+        if lost_ns is None or last is None or last.timestamp_ns < lost_ns:
+            return last
+        return next((one for one in reversed(self.last["client"]) if one.timestamp_ns < lost_ns), None)
+
+    @property
     def refusal(self) -> Said | None:
         """The CONNACK that refused the client, unless the server served it after that."""
         return self.connack if self.connack is not None and self.connack.code and not self.lived_on else None
@@ -484,9 +521,14 @@ class Story:
 
     @property
     def silent_ns(self) -> int | None:
-        """Time between the client's last packet, its DISCONNECT included, and the end; ``None`` where unknown."""
-        before = self.last_of("client")
+        """Time between the client's last packet that arrived, its DISCONNECT included, and the end, where known."""
+        before = self.last_arrived
         return None if before is None else self.until_end(before)
+
+    @property
+    def quiet_ns(self) -> int | None:
+        """Time between the client's last packet other than PUBLISH and the end; ``None`` where unknown."""
+        return self.ended_ns - self.other_ns if self.other_ns and self.silent_ns is not None else None
 
     def evidence(self, moment: Moment, text: str = "") -> Evidence:
         return Evidence(text or moment.what, moment.frame, moment.timestamp_ns, moment.capture or None)
@@ -522,6 +564,16 @@ class Story:
         if last is not None and last.frame == finding.frame and finding.packet_type == "publish":
             what = f"PUBLISH with {ODD_TEXT[finding.rule]} in its {finding.field}"
             self.odd = Moment(last.timestamp_ns, last.frame, last.by, what, last.capture)
+
+    def _silence(self, now_ns: int, kind: int) -> None:
+        """Take note of a silence that the server bore."""
+        limit_ns = (self.connection.keep_alive or 0) * 1_000_000_000
+        if limit_ns and self.last["client"]:
+            silent_ns, quiet_ns = now_ns - self.last["client"][-1].timestamp_ns, now_ns - self.other_ns
+            self.is_borne |= silent_ns > limit_ns + limit_ns // ALIKE
+            self.counts_publish |= (quiet_ns - limit_ns // ALIKE) * 2 > limit_ns * 3
+        if kind != PacketType.PUBLISH:
+            self.other_ns = now_ns
 
     def _stopped(self, side: str, kind: int, raw: bytes, length: int) -> None:
         total = announced(raw)

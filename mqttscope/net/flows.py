@@ -298,7 +298,10 @@ class FlowTable(FlowRegister):
         ended = echoes(flow, segment)
         if ended is None:
             return False
-        self._repeat(ended, flow, half, segment, events)
+        if segment.flags & RST and ended.closed != "reset":
+            half.empty_segments += 1  # nothing reset that connection before: it answers what the other side still sent
+        else:
+            self._repeat(ended, flow, half, segment, events)
         flow.last_frame, flow.last_timestamp_ns, flow.last_capture = place_of(segment)
         return True
 

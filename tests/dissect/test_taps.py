@@ -11,8 +11,9 @@ from mqttscope.cli.advice import counted_of_connections
 from mqttscope.dissect import Dissector, dissect_segments
 from mqttscope.events import ConnectionClosed, DiscardedEvent, Event, PacketEvent, UnparsedEvent
 from mqttscope.mqtt import Puback, Publish
-from mqttscope.net.segment import SYN, Segment, direction_key, group_key
+from mqttscope.net.segment import RST, SYN, Segment, direction_key, group_key
 from tests.conftest import EXHAUSTIVE
+from tests.dissect.conversations import CLIENT, SERVER, Conversation
 from tests.dissect.lives import ENDS, framed, outcome, said
 from tests.dissect.talk import SECOND, Talk, Tape, connect, finish, wire
 from tests.each import some
@@ -443,3 +444,15 @@ def test_a_device_that_says_the_same_after_each_boot_is_heard_each_time(gap: flo
 
     assert len(found.topics) == 4
     assert (found.topics, found.errors, found.copied) == ([found.topics[0]] * 4, [], 0)
+
+
+def test_a_device_that_starts_again_from_its_port_is_no_second_tap() -> None:
+    """The broker answers its SYN with where the old connection stands, and the device answers that with RST."""
+    talk = Conversation(clocks=(None, None)).quiet().ack(CLIENT).ack(SERVER).wait(9)
+    talk.put(CLIENT, SYN, sequence=700_000)
+    talk.ack(SERVER)
+    talk.put(CLIENT, RST)
+    dissector, events = read(numbered(talk.tape.segments))
+
+    assert [one.connection.one_sided for one in events if isinstance(one, ConnectionClosed)] == [None, None]
+    assert (dissector.copied_segments, dissector.one_sided) == (0, 0)

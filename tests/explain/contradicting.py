@@ -168,6 +168,10 @@ class Reading:
             its = other.connection
             if other is line or its.server.rpartition(":")[0] != host or its.client_identifier != name:
                 continue
+            if mine.transport == "tls" and not mine.decrypted:
+                same = its.client.rpartition(":")[0] == mine.client.rpartition(":")[0]
+                if same and mine.opened_ns < its.opened_ns and 0 < end.ended_ns - its.opened_ns <= SECOND:
+                    return
             if any(
                 isinstance(p.body, packets.Connect) and -5 * SECOND <= p.at - end.ended_ns <= SECOND for p in other.talk
             ):

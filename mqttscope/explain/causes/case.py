@@ -12,6 +12,7 @@ from mqttscope.explain.model import Broken, Candidate, Cause, Certainty, Evidenc
 from mqttscope.explain.segments import Half, SegmentWatch
 from mqttscope.explain.story import LastPublish, Story
 from mqttscope.lint.catalogue import all_rules
+from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.segment import ACK, distance
 from mqttscope.session.connection import Connection
@@ -26,6 +27,8 @@ DISORDER_NS = 200_000
 RETURN_NS = 120 * SECOND
 """So long after an end its client may come back because of it."""
 RECEIVE_MAXIMUM_EXCEEDED, QUOTA_EXCEEDED = 0x93, 0x97
+NAMELESS = (0x00, 0x80)
+"""Reason codes of a DISCONNECT that name no reason: Normal disconnection, Unspecified error."""
 MEANING = {"client": "the client", "server": "the broker"}
 
 
@@ -294,6 +297,24 @@ def twin(case: Case) -> Arrival | None:
 def _is_later(case: Case, one: Arrival) -> bool:
     connect = case.story.connect
     return connect is None or one.timestamp_ns > connect.timestamp_ns
+
+
+def took_over(case: Case) -> Arrival | None:
+    """The accepted connection right after whose CONNECT the server sent a DISCONNECT that names no reason."""
+    said, other = case.story.disconnects.get("server"), twin(case)
+    if said is None or other is None or case.connection.version != ProtocolVersion.V5 or said.code not in NAMELESS:
+        return None
+    if not other.accepted or served_beside_twin(case):
+        return None
+    return other if 0 <= said.timestamp_ns - other.timestamp_ns <= AT_ONCE_NS else None
+
+
+def served_beside_twin(case: Case) -> bool:
+    """The server read and answered the older connection after the newer one had begun."""
+    other, asked, answered = twin(case), case.story.last_of("client"), case.story.last_of("server")
+    if other is None or asked is None or answered is None:
+        return False
+    return other.timestamp_ns < asked.timestamp_ns < answered.timestamp_ns
 
 
 def twin_sentence(case: Case, other: Arrival) -> Evidence:

@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from mqttscope.explain.causes.case import SECOND, Case, ran_on, twin
+from mqttscope.explain.causes.case import SECOND, Case, ran_on, served_beside_twin, took_over, twin
 from mqttscope.explain.causes.tcp import SILENCE_NS
-from mqttscope.explain.causes.timing import ALIKE, EARLY_NS, silence_repeated
+from mqttscope.explain.causes.timing import EARLY_NS, is_counted_once, silence_repeated
 from mqttscope.explain.model import PLAIN, Candidate, Cause, Certainty
+from mqttscope.explain.story import ALIKE
 from mqttscope.net.segment import distance
 from mqttscope.net.tcp_clock import NO_STAMP, SLACK_NS
 
@@ -38,6 +39,11 @@ def is_open(case: Case) -> bool:
 def has_disconnect(case: Case) -> bool:
     """A DISCONNECT before the end says why."""
     return bool(case.story.disconnects)
+
+
+def has_other_disconnect(case: Case) -> bool:
+    """A DISCONNECT before the end says something else than a takeover."""
+    return has_disconnect(case) and took_over(case) is None
 
 
 def was_refused(case: Case) -> bool:
@@ -88,16 +94,8 @@ def keep_alive_after_connect(case: Case) -> bool:
 
 
 def has_no_twin(case: Case) -> bool:
-    """No other connection used the Client Identifier at that time."""
-    return twin(case) is None
-
-
-def served_beside_twin(case: Case) -> bool:
-    """The server read and answered the older connection after the newer one had begun."""
-    other, asked, answered = twin(case), case.story.last_of("client"), case.story.last_of("server")
-    if other is None or asked is None or answered is None:
-        return False
-    return other.timestamp_ns < asked.timestamp_ns < answered.timestamp_ns
+    """No other connection used the Client Identifier at that time, if it can be read."""
+    return twin(case) is None and (case.connection.transport != "tls" or case.connection.decrypted)
 
 
 def was_accepted_before(case: Case) -> bool:
@@ -166,7 +164,7 @@ def client_spoke_last(case: Case) -> bool:
 def path_worked(case: Case) -> bool:
     """All that was sent had arrived, and the client had been heard of shortly before."""
     client, server = case.half("client"), case.half("server")
-    if client is None or server is None or client.last is None or case.story.clock_set:
+    if client is None or server is None or client.last is None or case.story.clock_set or case.story.origin is not None:
         return False
     for half in (client, server):
         if half.missed or half.unanswered or half.outstanding_bytes or half.probes:
@@ -237,7 +235,9 @@ DECLARATIONS: dict[Cause, Declaration] = {
     Cause.WRONG_LISTENER: Declaration(CERTAIN, "", (port_serves,)),
     Cause.NO_CONNACK: Declaration(LIKELY, "", (is_open, server_answered, lacks_bytes)),
     Cause.KEEP_ALIVE: Declaration(LIKELY, "server", (*SILENT, client_spoke)),
-    Cause.TAKEN_OVER: Declaration(LIKELY, "server", (has_disconnect, was_refused, has_no_twin, served_beside_twin)),
+    Cause.TAKEN_OVER: Declaration(
+        LIKELY, "server", (has_other_disconnect, was_refused, has_no_twin, served_beside_twin)
+    ),
     Cause.PACKET_TOO_LARGE: Declaration(LIKELY, "", (*SILENT, took_as_large)),
     Cause.RECEIVE_MAXIMUM: OF_CONNACK,
     Cause.TOPIC_ALIAS: OF_CONNACK,
@@ -245,7 +245,7 @@ DECLARATIONS: dict[Cause, Declaration] = {
     Cause.PROTOCOL_VIOLATION: OF_CONNACK,
     Cause.ADMINISTRATIVE_ACTION: OF_CONNACK,
     Cause.SERVER_RESTART: Declaration(
-        LIKELY, "server", (has_disconnect, silence_repeated, server_ran_on, client_spoke_last)
+        LIKELY, "server", (has_disconnect, silence_repeated, is_counted_once, server_ran_on, client_spoke_last)
     ),
     Cause.SERVER_DISCONNECT: OF_CONNACK,
     Cause.TLS_FAILURE: Declaration(CERTAIN),

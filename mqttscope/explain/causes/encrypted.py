@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import pairwise
 
 from mqttscope.explain import describe
+from mqttscope.explain.book import Arrival, End, host
 from mqttscope.explain.causes.case import AT_ONCE_NS, SECOND, Case, candidate
 from mqttscope.explain.model import Candidate, Cause, Certainty, Evidence
 from mqttscope.explain.segments import Half, Seen
@@ -23,6 +25,12 @@ LEAST_INTERVALS = 2
 EVEN = 10
 """Equal: they differ by less than this part."""
 PATIENT_NS = 2 * SECOND
+LEAST_REPLACED = 2
+"""Ends that each follow a new connection of their host."""
+_ADVICE = (
+    "Decrypt with --keylog FILE, or capture where MQTT is not encrypted.",
+    "Look in the log of the broker at that time.",
+)
 INFERRED = "inferred from encrypted traffic"
 
 
@@ -37,6 +45,55 @@ def of_encrypted(case: Case) -> Iterator[Candidate]:
     yield from _silent_client(case, client)
     yield from _no_answer(case, client, server)
     yield from _refused(case, client, server)
+    yield from _closed(case, client)
+
+
+def _closed(case: Case, client: Half) -> Iterator[Candidate]:
+    """The server closed long after the last record of the client, which was not a DISCONNECT then."""
+    sent = [one for one in client.recent if one.length and one.timestamp_ns <= case.ended_ns]
+    if case.by != "server" or case.how != "fin" or not sent or case.ended_ns - sent[-1].timestamp_ns <= AT_ONCE_NS:
+        return
+    last = Evidence.at(
+        f"the last record of the client, {describe.span(case.ended_ns - sent[-1].timestamp_ns)} before the end",
+        sent[-1],
+    )
+    yield candidate(
+        Cause.SERVER_CLOSED, Certainty.HYPOTHESIS,
+        f"The broker closed the connection and not as an answer to the client ({INFERRED}); why cannot be read.",
+        [last, case.closing()], advice=_ADVICE, usual=False, weight=10,
+    )  # fmt: skip
+    replaced = _replaced(case)
+    if len(replaced) < LEAST_REPLACED:
+        return
+    shown = ", ".join(f"#{end.connection} by #{other.connection}" for end, other in replaced[-8:])
+    yield candidate(
+        Cause.TAKEN_OVER, Certainty.HYPOTHESIS,
+        f"The session may have been taken over ({INFERRED}): the broker closed {len(replaced)} connections of this"
+        " host, each just after the host had opened another one.",
+        [last, *(Evidence.at(f"the client opened connection #{other.connection}", other) for end, other in replaced
+                 if end.connection == case.connection.number),
+         case.closing(), Evidence(f"so ended {shown}")],
+        [Evidence("no Client Identifier can be read")], advice=_ADVICE[:1], weight=61,
+    )  # fmt: skip
+
+
+def _replaced(case: Case) -> list[tuple[End, Arrival]]:
+    """Ends of this host's connections by the server, each with a connection that had begun just before it.
+
+    Empty if one of these ends had no such connection.
+    """
+    mine, server = host(case.connection.client), case.book.of(case.connection.server)
+    begun = sorted((one.timestamp_ns, one.connection, one) for one in server.answered_syns if host(one.client) == mine)
+    found = []
+    for end in server.ends:
+        if end.by != "server" or end.explained or host(end.client) != mine:
+            continue
+        at = bisect_left(begun, (end.timestamp_ns, -1))
+        before_ns, number, other = begun[at - 1] if at else (0, end.connection, None)
+        if other is None or number == end.connection or end.timestamp_ns - before_ns > AT_ONCE_NS:
+            return []
+        found.append((end, other))
+    return found
 
 
 def _silent_client(case: Case, client: Half) -> Iterator[Candidate]:

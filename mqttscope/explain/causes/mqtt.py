@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mqttscope.explain import describe
-from mqttscope.explain.advice import BY_VIOLATION
+from mqttscope.explain.advice import ADVICE, BY_VIOLATION
 from mqttscope.explain.book import host
 from mqttscope.explain.causes.case import (
     AT_ONCE_NS,
@@ -23,6 +23,7 @@ from mqttscope.explain.causes.case import (
     twin_sentence,
 )
 from mqttscope.explain.model import Broken, Candidate, Cause, Certainty, Evidence
+from mqttscope.explain.segments import LEAST_REPEATS
 from mqttscope.explain.story import MAX_STRAY, Misread
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.wire import counted
@@ -82,6 +83,12 @@ def taken_over(case: Case) -> Iterator[Candidate]:
         doubts.append(Evidence(f"it went to another port of the broker: {other.server}"))
     advice: tuple[str, ...] = ()
     silent = story.silent_ns or 0
+    server = case.half("server")
+    lost = None if server is None else server.missed or server.unanswered
+    is_lost = same_host and lost is not None and lost.repeats >= LEAST_REPEATS
+    is_lost = is_lost and lost is not None and other.timestamp_ns - lost.since_ns >= SECOND
+    if is_lost:
+        advice = ADVICE[Cause.TAKEN_OVER][1:]
     if not same_host:
         headline = (
             f"The session was taken over: another host, {other.client}, connected with the same Client Identifier."
@@ -104,8 +111,16 @@ def taken_over(case: Case) -> Iterator[Candidate]:
         reasons.append(
             Evidence(f"this Client Identifier connected {many} times within two minutes: they displace each other")
         )
+    said = story.disconnects.get("server")
+    if said is not None:
+        code = describe.reason(PacketType.DISCONNECT, said.code, case.connection.version)
+        text = f"the broker sent DISCONNECT {code}, which names no reason; 5.0 has 0x8E for this [5.0 MQTT-3.1.4-3]"
+        reasons.append(Evidence(text, said.frame, said.timestamp_ns))
     reasons.append(case.closing())
-    yield candidate(Cause.TAKEN_OVER, certainty, headline, reasons, doubts, advice=advice, weight=90)
+    yield candidate(
+        Cause.TAKEN_OVER, certainty, headline, reasons, doubts, advice=advice, usual=not is_lost,
+        weight=70 if is_lost else 90,
+    )  # fmt: skip
 
 
 def violation(case: Case) -> Iterator[Candidate]:
@@ -147,7 +162,13 @@ def violation(case: Case) -> Iterator[Candidate]:
         f"{MEANING[case.by].capitalize()} closed {case.apart(first.timestamp_ns)}after {MEANING[blamed]} had broken the"
         f" protocol: {first.message}."
     )
-    weight = 85 if certainty is Certainty.LIKELY else 45
+    last = story.last_of(blamed)
+    is_trigger = at_once and last is not None and last.frame == first.frame and last.what == story.trigger
+    alike = case.book.triggered_again(story) if is_trigger else []
+    if len(alike) >= LEAST_TOGETHER and certainty is not Certainty.LIKELY:
+        certainty = Certainty.LIKELY
+        reasons.append(Evidence(f"{len(alike)} connections of the client ended right after the same packet"))
+    weight = 85 if certainty is Certainty.LIKELY else 61 if is_trigger else 45
     if certainty is Certainty.LIKELY and story.connack is None and story.connect is not None:
         # What was wrong with the CONNECT itself says more than that it had no answer.
         weight += 5 * (first.frame == story.connect.frame)

@@ -19,10 +19,11 @@ from mqttscope.explain.causes.case import (
     exceeded,
     framed,
     other_side,
+    took_over,
     twin,
     twin_sentence,
 )
-from mqttscope.explain.causes.timing import keep_alive_sentences
+from mqttscope.explain.causes.timing import OF_UNFINISHED, keep_alive_sentences, unfinished
 from mqttscope.explain.model import Broken, Candidate, Cause, Certainty, Evidence
 from mqttscope.explain.story import Said
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
@@ -79,6 +80,8 @@ def server_disconnect(case: Case) -> Iterator[Candidate]:
     before = case.story.disconnects.get("client")
     if before is not None and before.timestamp_ns < said.timestamp_ns:
         return
+    if took_over(case) is not None:
+        return  # as `mqtt.taken_over` says
     if case.connection.version != ProtocolVersion.V5:
         yield candidate(
             Cause.SERVER_DISCONNECT, Certainty.CERTAIN,
@@ -97,6 +100,7 @@ def server_disconnect(case: Case) -> Iterator[Candidate]:
     reasons: list[Evidence | None] = [sent]
     broken = _of_code(case, "client", said.code)
     advice: tuple[str, ...] = ()
+    packet = unfinished(case) if cause is Cause.KEEP_ALIVE else ""
     if cause is Cause.KEEP_ALIVE:
         reasons = [*keep_alive_sentences(case, said.timestamp_ns), sent]
     elif cause is Cause.TAKEN_OVER:
@@ -109,10 +113,13 @@ def server_disconnect(case: Case) -> Iterator[Candidate]:
     if broken:
         meaning = broken[0].message
         advice = advice_of(broken[0])
+    if packet:
+        meaning = f"the client was sending a {packet}, and brokers count only complete packets"
+        advice = OF_UNFINISHED
     yield candidate(
         cause, Certainty.CERTAIN, f"The broker disconnected the client with {text}: {meaning}.",
-        [*reasons, case.closing()], broken=broken, advice=advice, weight=100, reason_code=said.code,
-        stated_by="DISCONNECT",
+        [*reasons, case.closing()], broken=broken, advice=advice, usual=not packet, weight=100,
+        reason_code=said.code, stated_by="DISCONNECT",
     )  # fmt: skip
 
 
@@ -154,6 +161,15 @@ def connack_refusal(case: Case) -> Iterator[Candidate]:
         )  # fmt: skip
 
 
+_OF_NO_ANSWER = (
+    (
+        "Look whether the broker itself runs and is ready: a container, proxy or load balancer accepts connections for"
+        " one that is not."
+    ),
+    "Look in the log of the broker whether it waits for something at each CONNECT, such as an authentication service.",
+)
+
+
 def no_connack(case: Case) -> Iterator[Candidate]:
     """The CONNECT was not answered before the end."""
     story, connection = case.story, case.connection
@@ -180,8 +196,12 @@ def no_connack(case: Case) -> Iterator[Candidate]:
         )  # fmt: skip
         return
     headline = f"The broker closed {after} after the CONNECT, without a CONNACK."
+    reached, waits = None, tuple[str, ...]()
     if case.by == "client":
         headline = f"The client gave up {after} after its CONNECT: no CONNACK had come."
+        if client is not None and client.is_acknowledged and client.data and not client.outstanding_bytes:
+            reached = Evidence("TCP acknowledged the CONNECT: it reached the host of the broker, or a proxy before it")
+            waits = _OF_NO_ANSWER
     certainty = Certainty.LIKELY if case.by else Certainty.HYPOTHESIS
     unusual = list(story.unusual) if case.by == "server" else []
     if connection.details.get("proxy"):
@@ -189,10 +209,10 @@ def no_connack(case: Case) -> Iterator[Candidate]:
     yield candidate(
         Cause.NO_CONNACK, certainty, headline,
         [
-            *case.sent_connect(), *(Evidence(text) for text, _ in unusual), *framed(case, "client"),
+            *case.sent_connect(), reached, *(Evidence(text) for text, _ in unusual), *framed(case, "client"),
             Evidence(f"no packet of the broker was captured before {who} closed"), case.closing(),
         ],
-        broken=broken, advice=tuple(advice for _, advice in unusual if advice), weight=85,
+        broken=broken, advice=waits or tuple(advice for _, advice in unusual if advice), usual=not waits, weight=85,
     )  # fmt: skip
 
 
@@ -239,31 +259,69 @@ def tls_alert(case: Case) -> Iterator[Candidate]:
     last = fatal[-1]
     sender, what = str(last.get("from")), str(last.get("description")).replace("_", " ")
     accused = other_side(sender)
-    advice = _TLS_ADVICE.get(str(last.get("description")), ())
+    meaning, *advices = _TLS_ALERTS.get(str(last.get("description")), ("", "", ""))
+    advice = advices[sender == "server"]
+    meaning = meaning.format(it=MEANING[accused]) or f"it did not accept what {MEANING[accused]} sent"
     yield candidate(
         Cause.TLS_FAILURE, Certainty.CERTAIN,
         f"The TLS handshake failed: {MEANING[sender]} sent the fatal alert “{what}”.",
-        [
-            Evidence(f"{MEANING[sender]} sent the fatal alert “{what}”: it did not accept what"
-                     f" {MEANING[accused]} sent"),
-            case.closing(),
-        ],
-        advice=advice, weight=100, stated_by="alert",
+        [Evidence(f"{MEANING[sender]} sent the fatal alert “{what}”: {meaning}"), case.closing()],
+        advice=(advice,) if advice else (), usual=not advice, weight=100, stated_by="alert",
     )  # fmt: skip
 
 
-_CERTIFICATE = ("Give the device the certificate of the authority that signed the broker's, and check its clock.",)
-_TLS_ADVICE = {
-    "unknown_ca": _CERTIFICATE,
-    "bad_certificate": _CERTIFICATE,
-    "certificate_unknown": _CERTIFICATE,
-    "certificate_expired": ("Renew the certificate, and check the clock of the device.",),
-    "protocol_version": ("Allow a version of TLS that both sides have.",),
-    "handshake_failure": ("Allow a cipher suite that both sides have; the broker may ask for a client certificate.",),
-    "certificate_required": ("Give the device a client certificate: the broker asks for one.",),
-    "unrecognized_name": ("Connect by the name that is in the certificate of the broker.",),
-    "no_application_protocol": ("Set ALPN to what the broker expects, such as mqtt.",),
-}
+_TRUST = "Give the device the certificate of the authority that signed the broker's, and check its clock."
+_TRUST_CLIENT = (
+    "Give the broker the certificate of the authority that signed the client's (mosquitto: cafile), and let the device"
+    " send the intermediate certificates with its own."
+)
+_UNFIT = "it did not accept the certificate of {it}"
+_VERSION = "Allow a version of TLS that both sides have."
+_CIPHERS = "Allow a cipher suite that both sides have"
+_TLS_ALERTS = {
+    "unknown_ca": ("it does not know the authority that signed the certificate of {it}", _TRUST, _TRUST_CLIENT),
+    "bad_certificate": (_UNFIT, _TRUST, _TRUST_CLIENT),
+    "certificate_unknown": (_UNFIT, _TRUST, _TRUST_CLIENT),
+    "unsupported_certificate": (
+        _UNFIT, "Give the broker a certificate with a kind of key and a usage (server) that the device takes.",
+        "Give the device a certificate with a kind of key and a usage (client) that the broker takes.",
+    ),
+    "certificate_expired": (
+        "the certificate of {it} is not valid at the time of its clock",
+        "Renew the certificate of the broker, and check the clock of the device.",
+        "Renew the certificate of the client, and check the clock of the broker.",
+    ),
+    "certificate_revoked": (
+        "the certificate of {it} was revoked", "Give the broker a new certificate.",
+        "Give the device a new certificate.",
+    ),
+    "certificate_required": (
+        "{it} sent no certificate", "", "Give the device a client certificate: the broker asks for one.",
+    ),
+    "access_denied": (
+        "", "", "Look which client certificates the broker lets in, and for which names.",
+    ),
+    "decrypt_error": (
+        "a signature or a key of {it} does not fit", "Look whether the key of the broker belongs to its certificate.",
+        "Look whether the key of the device belongs to its certificate, or is the one that the broker has (PSK).",
+    ),
+    "unknown_psk_identity": (
+        "it does not know this PSK identity", "", "Give the broker the PSK identity and the key of the device.",
+    ),
+    "protocol_version": ("it does not speak the version of TLS of {it}", _VERSION, _VERSION),
+    "insufficient_security": ("", f"{_CIPHERS}, a stronger one.", f"{_CIPHERS}, a stronger one."),
+    "handshake_failure": (
+        "", f"{_CIPHERS}.", f"{_CIPHERS}; the broker may ask for a client certificate.",
+    ),
+    "unrecognized_name": (
+        "it has no certificate for this name", "", "Connect by the name that is in the certificate of the broker.",
+    ),
+    "no_application_protocol": (
+        "it knows none of the protocols that {it} offers (ALPN)", "",
+        "Set ALPN to what the broker expects, such as mqtt.",
+    ),
+}  # fmt: skip
+"""What a fatal alert means (RFC 8446 section 6.2), and what to change if the client or the broker sends it."""
 
 
 def _refusals(case: Case) -> list[Evidence]:

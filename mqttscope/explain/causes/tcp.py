@@ -20,14 +20,15 @@ from mqttscope.explain.causes.case import (
     twin,
 )
 from mqttscope.explain.causes.mqtt import again, not_all
+from mqttscope.explain.causes.timing import LEAST_ALIKE, numbers_of, publish_uncounted
 from mqttscope.explain.model import Candidate, Cause, Certainty, Evidence, Moment
-from mqttscope.explain.segments import MAX_SEEN, Half, Seen, Unanswered
+from mqttscope.explain.segments import LEAST_REPEATS, MAX_SEEN, Half, Seen, Unanswered
 from mqttscope.mqtt.constants import PacketType
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.segment import ACK, FIN, RST, SYN, distance
 
-LEAST_REPEATS = 2
-"""Segments that come again without an answer so often show that the path is lost."""
+LEAST_LARGE = 537
+"""Bytes of a segment that some paths do not carry: all carry 536 (RFC 9293, 3.7.1)."""
 LEAST_PROBES = 3
 """TCP keep-alive probes without an answer that show the same; networks lose one or two."""
 SILENCE_NS = 3 * SECOND
@@ -98,8 +99,39 @@ def without_packets(case: Case) -> Iterator[Candidate]:
         )  # fmt: skip
 
 
+def note_origin(case: Case) -> None:
+    """Note the open connection whose numbers a connection without a SYN continues from another port of its client."""
+    mine, client = case.connection, case.half("client")
+    if client is None or case.by != "server" or case.how != "reset" or client.segments > MAX_SEEN or not client.recent:
+        return
+    first = client.recent[0]
+    if first.flags & SYN or not first.flags & ACK:
+        return
+    for other in case.book.open.get(mine.server, {}).values():
+        its = other.connection
+        if its.number == mine.number or host(its.client) != host(mine.client):
+            continue
+        facts = case.watch.open_facts(its.flow_key, (its.frame, its.capture))
+        if facts is None or not _continues(facts.half(its.client), facts.half(its.server), first):
+            continue
+        case.story.origin = its.number
+        text = f"the client continued from another port as #{mine.number} ({mine.client}), and the broker answered with"
+        other.moved = Evidence.at(f"{text} RST: a NAT had changed its port", first)
+        return
+
+
+def _continues(own: Half, answers: Half, seen: Seen) -> bool:
+    """Whether a segment has the next number of a side, and acknowledges what the other side has sent."""
+    if not own.begun or own.end != seen.sequence or not answers.is_acknowledged:
+        return False
+    return distance(answers.acknowledged, seen.acknowledgment) >= 0 <= distance(seen.acknowledgment, answers.end)
+
+
 def half_open(case: Case) -> Iterator[Candidate]:
     """One side sent again and again, and the other one acknowledged nothing of it any more."""
+    if case.story.origin is not None:
+        yield _moved(case, case.story.origin)
+        return
     for side in ("server", "client"):
         sender, silent = case.half(side), case.half(other_side(side))
         if sender is None or silent is None or not silent.segments or case.connection.one_sided:
@@ -112,9 +144,16 @@ def half_open(case: Case) -> Iterator[Candidate]:
             heard = [one for one in silent.recent if lost.since_ns < one.timestamp_ns <= case.story.ended_ns]
             if case.by == other_side(side):
                 heard += [one for one in silent.resets[:1] if one.flags & ACK and one.frame == case.story.ended_frame]
-            if any(not one.length and not one.flags & (FIN | RST) for one in heard):
-                continue  # its TCP answers something: a part of what was sent has arrived
-            yield _half_open(case, side, lost, silent, heard[0] if heard else None)
+            bare = [one for one in heard if not one.length and not one.flags & (FIN | RST)]
+            duplicate = _duplicate(lost)
+            if bare and (duplicate is None or not all(one.window for one in bare)):
+                continue  # its TCP answers something: a part of what was sent has arrived, or it has no room
+            heard = [one for one in heard if one not in bare]
+            yield _half_open(case, side, lost, silent, heard[0] if heard else duplicate)
+            return
+        missing = _swallowed(case, side)
+        if missing is not None:
+            yield missing
             return
     probed = _probed(case)
     if probed is not None:
@@ -130,7 +169,8 @@ def _half_open(case: Case, side: str, lost: Unanswered, silent: Half, heard: See
     other = other_side(side)
     began = lost.since_ns
     last = silent.last
-    waiting = "" if lost is sender.missed else f" {sender.outstanding_bytes:,} bytes"
+    waiting = f" {sender.outstanding_bytes:,} bytes" if sender.outstanding_bytes else " its FIN"
+    waiting = "" if lost is sender.missed else waiting
     reasons: list[Evidence | None] = [
         Evidence(
             f"{MEANING[side]} sent segments {lost.repeats} times again for"
@@ -163,6 +203,10 @@ def _half_open(case: Case, side: str, lost: Unanswered, silent: Half, heard: See
                 last,
             )
         )
+    size = _too_long(lost, sender)
+    if size:
+        reasons.append(_carried(side, size, sender))
+    reasons.append(_consequence(case, side))
     resets = [one for one in silent.resets if one.timestamp_ns > began]
     late = None
     if resets:
@@ -170,8 +214,8 @@ def _half_open(case: Case, side: str, lost: Unanswered, silent: Half, heard: See
             f"{MEANING[other]} answered at last with RST: it did not know the connection any more", resets[0]
         )
         reasons.append(late)
-    back = _returned(case, began)
-    reasons.append(back)
+    back = case.story.moved or _returned(case, began)
+    reasons += [case.story.moved, _returned(case, began)]
     reasons.append(case.closing())
     proofs = bool(back) + bool(late) + bool(heard)
     certainty = Certainty.LIKELY if proofs or lost.repeats >= 4 else Certainty.HYPOTHESIS
@@ -194,12 +238,111 @@ def _half_open(case: Case, side: str, lost: Unanswered, silent: Half, heard: See
             f"The path from {MEANING[side]} to {MEANING[other]} was lost: {MEANING[side]} sent {what} again"
             f" {_times(lost.repeats)}, and {when} it had not arrived."
         )
+        if size:
+            headline = (
+                f"The path loses large segments: {MEANING[side]} sent one of {size:,} bytes {lost.repeats + 1} times,"
+                f" and {MEANING[other]}'s TCP answered shorter ones and never acknowledged it (most probably the MTU)."
+            )
     weight = 78 if case.by != "server" or proofs else 70
-    return candidate(Cause.HALF_OPEN, certainty, headline, reasons, doubts, weight=weight + 2 * proofs)
+    return candidate(
+        Cause.HALF_OPEN, certainty, headline, reasons, doubts, advice=_OF_MTU if size else (), usual=not size,
+        weight=weight + 2 * proofs,
+    )  # fmt: skip
+
+
+_OF_MTU = (
+    (
+        "Find the largest packet that the path carries (ping with “do not fragment” in several sizes), and set the MTU"
+        " or MSS of the VPN, tunnel or router to it."
+    ),
+    "Let ICMP “fragmentation needed” (IPv6: “packet too big”) pass the firewalls on the path.",
+)
+
+
+def _duplicate(lost: Unanswered) -> Seen | None:
+    """An acknowledgment of nothing new that was not on its way before."""
+    seen = lost.duplicate
+    return None if seen is None or seen.timestamp_ns - lost.since_ns < SECOND // 2 else seen
+
+
+def _too_long(lost: Unanswered, sender: Half) -> int:
+    """Length of a segment that came again and again, while only shorter ones ever arrived; 0 for others."""
+    last, duplicate = lost.last, _duplicate(lost)
+    if duplicate is None or last.sequence != duplicate.acknowledgment or last.length < LEAST_LARGE:
+        return 0
+    return last.length if 0 < sender.carried < last.length else 0
+
+
+def _carried(side: str, size: int, sender: Half) -> Evidence:
+    return Evidence(
+        f"the longest segment of {MEANING[side]} that is known to have arrived has {counted(sender.carried, 'byte')},"
+        f" and this one {size:,}"
+    )
+
+
+def _consequence(case: Case, side: str) -> Evidence | None:
+    """That the Keep Alive ran out because nothing of the client arrived."""
+    client, keep_alive = case.half("client"), case.connection.keep_alive
+    if side != "client" or case.by != "server" or client is None or not keep_alive or not client.advanced_ns:
+        return None
+    waited = case.ended_ns - client.advanced_ns
+    if waited < keep_alive * SECOND * 3 // 2 - SECOND // 2:
+        return None
+    return Evidence(
+        f"the broker acknowledged nothing new for {describe.span(waited)}, which is its limit: 1.5 × the Keep Alive of"
+        f" {keep_alive} s"
+    )
+
+
+def _swallowed(case: Case, side: str) -> Candidate | None:
+    """What a side sent last arrived without what came before it, and the other side still waited for that."""
+    sender, silent = case.half(side) or Half(), case.half(other_side(side)) or Half()
+    hole = sender.hole
+    if hole is None or case.story.clock_set:
+        return None
+    waits = [
+        seen
+        for seen in silent.recent
+        if seen.acknowledgment == sender.acknowledged and seen.timestamp_ns - hole.timestamp_ns >= SILENCE_NS
+    ]
+    if not waits or waits[0].timestamp_ns > case.ended_ns:
+        return None
+    size = distance(sender.acknowledged, hole.sequence)
+    who, other = MEANING[side], MEANING[other_side(side)]
+    waited = describe.span(waits[0].timestamp_ns - hole.timestamp_ns)
+    is_large = sender.carried < size >= LEAST_LARGE
+    return candidate(
+        Cause.HALF_OPEN, Certainty.LIKELY,
+        f"The path lost {size:,} bytes of {who}: {other} got what {who} sent after them, and {waited} later its TCP"
+        " still waited for them.",
+        [
+            Evidence.at(f"{who} sent {_segment(hole)} after {size:,} bytes that are not in the capture", hole),
+            Evidence.at(f"{other} still acknowledged only what came before them: it had not got them either", waits[0]),
+            _carried(side, size, sender) if is_large else None, _consequence(case, side), case.closing(),
+        ],
+        advice=_OF_MTU if is_large else (), usual=not is_large, weight=80,
+    )  # fmt: skip
+
+
+def _moved(case: Case, origin: int) -> Candidate:
+    """A connection that a NAT has given another port, of which the server knows nothing."""
+    first = (case.half("client") or Half()).recent[0]
+    return candidate(
+        Cause.HALF_OPEN, Certainty.LIKELY,
+        f"This is connection #{origin} through another port: a NAT on the path had forgotten it and chose a new one,"
+        " and the broker, which has no connection with that port, answered with RST.",
+        [
+            Evidence.at(f"the first segment continues the numbers of both sides of connection #{origin}", first),
+            case.closing(),
+        ],
+        weight=88,
+    )  # fmt: skip
 
 
 def _segment(seen: Seen) -> str:
-    return "FIN" if seen.flags & FIN else "RST" if seen.flags & RST else counted(seen.length, "byte")
+    if seen.flags & (FIN | RST):
+        return "FIN" if seen.flags & FIN else "RST"
+    return counted(seen.length, "byte") if seen.length else "an acknowledgment"
 
 
 def _times(count: int) -> str:
@@ -522,10 +665,15 @@ def plain_end(case: Case) -> Iterator[Candidate]:
 
 def _plain(case: Case) -> Candidate:
     unknown = case.unknown("its DISCONNECT may be")
+    if case.connection.transport == "tls" and not case.connection.decrypted:
+        unknown = Evidence("what the client sent is encrypted: its DISCONNECT may be among it")
     before = filter(None, (case.goodbye, case.answered))
     reasons = [*case.last_packet("client"), *case.last_packet("server"), *before, case.closing()]
     connection = case.connection
     repeated, often = again(case)
+    alike = case.book.triggered_again(case.story)
+    if len(alike) >= LEAST_ALIKE:
+        often = ""
     reasons[-1:-1] = [*declined(case), *repeated]
     message = case.story.last_of(other_side(case.by or "client"))
     after = f" {case.apart(message.timestamp_ns)}after {message.what}{often}" if often and message is not None else ""
@@ -547,7 +695,20 @@ def _plain(case: Case) -> Candidate:
         if case.how == "reset":
             headline = f"The broker reset the connection (RST){after}, and nothing in the capture says why."
             cause = Cause.SERVER_RESET
-        return candidate(cause, Certainty.HYPOTHESIS, headline, [*reasons, *not_all(case)], [unknown], weight=10)
+        uncounted, keep_alive = publish_uncounted(case), connection.keep_alive or 0
+        if uncounted:
+            quiet = describe.span(case.story.quiet_ns or 0)
+            headline = (
+                f"The broker may not count PUBLISH for the Keep Alive: it closed {quiet} (1.5 × {keep_alive} s) after"
+                f" the client's last packet of another kind, so on {len(uncounted)} connections"
+                f" ({numbers_of(uncounted)})."
+            )
+        if len(alike) >= LEAST_ALIKE:
+            headline = headline.partition(", and")[0] + f" {_on_each(case, alike)}, most probably because of it."
+        return candidate(
+            cause, Certainty.HYPOTHESIS, headline, [*reasons, *not_all(case)], [unknown], weight=10,
+            advice=(_OF_TRIGGER.format("broker", case.story.trigger),) if len(alike) >= LEAST_ALIKE else (),
+        )  # fmt: skip
     sure = Certainty.LIKELY
     if case.how == "reset":
         did, cause = "The client reset the connection (RST)", Cause.CLIENT_RESET
@@ -567,10 +728,9 @@ def _plain(case: Case) -> Candidate:
     elif odd is not None:
         headline = f"{did} {case.apart(odd.timestamp_ns)}after a {odd.what}, without a DISCONNECT."
         reasons.insert(-1, story.evidence(odd, f"the broker sent a {odd.what}, which some clients do not expect"))
-        numbers = case.book.odd_again(story)
-        if len(numbers) > 1:
-            shown = ", ".join(f"#{one}" for one in numbers[:8])
-            reasons.insert(-1, Evidence(f"{len(numbers)} connections of the client ended after the same ({shown})"))
+        if len(alike) > 1:
+            shown = ", ".join(f"#{one}" for one in alike[:8])
+            reasons.insert(-1, Evidence(f"{len(alike)} connections of the client ended after the same ({shown})"))
         advice = (f"Look what the client does with a {odd.what}.",)
         if odd.what.endswith("topic_name"):
             advice += ("Look who publishes to that topic, and use names without such characters.", *ADVICE[cause])
@@ -578,6 +738,9 @@ def _plain(case: Case) -> Candidate:
             advice = (
                 "Let the client store its QoS 2 state over restarts, or connect with Clean Start when it is lost.",
             )
+    elif len(alike) >= LEAST_ALIKE:
+        headline = f"{did} {_on_each(case, alike)}, perhaps because of it, and without a DISCONNECT."
+        advice = (_OF_TRIGGER.format("client", story.trigger),)
     else:
         headline = f"{did}{after}{',' if after else ''} without a DISCONNECT."
     reasons[-1:-1] = framed(case, "server")
@@ -590,6 +753,34 @@ def _plain(case: Case) -> Candidate:
         cause, sure, headline, reasons, [unknown], case.violations("server"), advice=advice, usual=not advice,
         weight=20,
     )  # fmt: skip
+
+
+_OF_TRIGGER = "Look what the {} does with this packet, in its log at that time: {}."
+
+
+def _on_each(case: Case, numbers: list[int]) -> str:
+    """That connections ended after the same packet."""
+    shown = ", ".join(f"#{number}" for number in numbers[:8]) + (", …" if len(numbers) > 8 else "")
+    last = case.story.last_of(other_side(case.by or ""))
+    apart = "" if last is None else case.apart(last.timestamp_ns)
+    return f"{apart}after {case.story.trigger}, as each of {len(numbers)} connections ({shown})"
+
+
+def trigger(case: Case) -> str:
+    """What the other side sent right before one side ended the connection, without a word since then."""
+    odd, by = _closed_on(case), case.by
+    if by is None or case.story.disconnects or not case.is_closed:
+        return ""
+    if odd is not None and by == "client":
+        return odd.what
+    last, own = case.story.last_of(other_side(by)), case.story.last_of(by)
+    if last is None or own is None or own.timestamp_ns > last.timestamp_ns or last.what.startswith("CONN"):
+        return ""
+    if any(one is not last and one.what == last.what for one in case.story.last[other_side(by)]):
+        return ""  # it comes again and again, and was borne
+    if by == "client" and not last.what.startswith("PUBLISH "):
+        return ""  # an answer, with which the client may have had all that it wanted
+    return last.what if 0 <= case.ended_ns - last.timestamp_ns <= ODD_NS else ""
 
 
 def _closed_on(case: Case) -> Moment | None:

@@ -6,8 +6,11 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from mqttscope.explain import describe
+from mqttscope.explain.book import End
 from mqttscope.explain.causes.case import SECOND, Case, candidate, twin, twin_sentence
 from mqttscope.explain.model import Candidate, Cause, Certainty, Evidence
+from mqttscope.explain.story import ALIKE
+from mqttscope.mqtt.constants import PacketType
 
 EARLY_NS = SECOND // 2
 """So much earlier than the limit a server may close: its clock is not the capture's, nor its place."""
@@ -21,18 +24,86 @@ LEAST_IDLE_NS = 5 * SECOND
 """Shorter ones may have another cause that takes its time: then it is a hypothesis."""
 LEAST_ALIKE = 3
 """Connections that ended after the same silence."""
-ALIKE = 50
-"""The same: it differs by less than this part."""
 APART = 4
 """Ends that differ by this many times more than the silences before them follow those."""
 PATIENT_NS = 2 * SECOND
 """A client that closes sooner after its PINGREQ did not do so because of that, unless its Keep Alive is shorter."""
 
 
+def counted_once(case: Case) -> list[End]:
+    """Ends, this one among them, that each came one Keep Alive after the client's last packet.
+
+    Empty if they are few, or if the server bore a longer silence.
+    """
+    if not _is_once(case.connection.keep_alive or 0, case.story.silent_ns):
+        return []
+    known, others = case.book.of(case.connection.server), case.book.open.get(case.connection.server, {})
+    if known.bears_silence or any(story.is_borne for story in others.values()):
+        return []
+    ends = [end for end in known.ends if end.by == "server"]
+    if any(end.keep_alive and (end.silent_ns or 0) > _above(end.keep_alive * SECOND) for end in ends):
+        return []
+    found = [end for end in ends if _is_once(end.keep_alive, end.silent_ns)]
+    return found if len(found) >= LEAST_ALIKE else []
+
+
+def _is_once(keep_alive: int, silent_ns: int | None) -> bool:
+    limit_ns = keep_alive * SECOND
+    return bool(limit_ns and silent_ns is not None and limit_ns - EXACT_NS <= silent_ns <= _above(limit_ns))
+
+
+def _above(limit_ns: int) -> int:
+    return limit_ns + limit_ns // ALIKE
+
+
+def no_proxy_fits(case: Case, ends: list[End]) -> bool:
+    """Whether ends followed the Keep Alive and no fixed time: clients with different ones, or bytes of the server."""
+    known = dict(case.book.of(case.connection.server).idle)
+    apart = [
+        known[end.connection] * ALIKE < (end.silent_ns or 0) * (ALIKE - 1) for end in ends if end.connection in known
+    ]
+    return len({end.keep_alive for end in ends}) > 1 or any(apart)
+
+
+def publish_uncounted(case: Case) -> list[End]:
+    """Ends, this one among them, that came 1.5 times the Keep Alive after the last packet other than PUBLISH.
+
+    Empty if they are few, or if the server bore a longer time with PUBLISH alone.
+    """
+    if not _is_uncounted(case.connection.keep_alive or 0, case.story.silent_ns, case.story.quiet_ns):
+        return []
+    known, others = case.book.of(case.connection.server), case.book.open.get(case.connection.server, {})
+    if known.counts_publish or any(story.counts_publish for story in others.values()):
+        return []
+    found = [
+        end for end in known.ends
+        if end.by == "server" and _is_uncounted(end.keep_alive, end.silent_ns, end.quiet_ns)
+    ]  # fmt: skip
+    return found if len(found) >= LEAST_ALIKE else []
+
+
+def _is_uncounted(keep_alive: int, silent_ns: int | None, quiet_ns: int | None) -> bool:
+    limit_ns = keep_alive * SECOND
+    if silent_ns is None or quiet_ns is None or silent_ns >= limit_ns - EARLY_NS:
+        return False
+    return abs(quiet_ns - limit_ns * 3 // 2) <= limit_ns // ALIKE
+
+
+def numbers_of(ends: list[End]) -> str:
+    """The connections of ends, the first eight of them."""
+    return ", ".join(f"#{end.connection}" for end in ends[:8]) + (", …" if len(ends) > 8 else "")
+
+
+def is_counted_once(case: Case) -> bool:
+    """Each of the ends that came together came one Keep Alive after its client's last packet, as others did."""
+    counted = {end.connection for end in counted_once(case)}
+    return bool(counted) and counted.issuperset(end.connection for end in case.together)
+
+
 def keep_alive_sentences(case: Case, ended_ns: int) -> list[Evidence]:
     """The arithmetic of the Keep Alive; empty where there is none."""
     story, keep_alive = case.story, case.connection.keep_alive
-    last = story.last_of("client")
+    last = story.last_arrived
     if not keep_alive or last is None:
         return []
     if story.server_keep_alive is not None:
@@ -47,9 +118,29 @@ def keep_alive_sentences(case: Case, ended_ns: int) -> list[Evidence]:
     after = f"{describe.span(ended_ns - last.timestamp_ns)} after it " if last.frame >= story.clock_set else ""
     return [
         Evidence(f"{said}: the broker waits 1.5 × {keep_alive} s = {limit} for a packet of the client", *where),
-        story.evidence(last, f"the client's last packet: {last.what}"),
+        story.evidence(
+            last, f"the client's last packet{'' if last is story.last_of('client') else ' that arrived'}: {last.what}"
+        ),
         Evidence(f"the broker ended the connection {after}(limit {limit})", story.ended_frame, ended_ns),
     ]
+
+
+OF_UNFINISHED = (
+    (
+        "Send smaller messages, or choose a Keep Alive that is longer than the largest one takes on this link: no"
+        " PINGREQ can be sent inside a packet."
+    ),
+)
+
+
+def unfinished(case: Case) -> str:
+    """The packet that the client was sending when the server closed, and that had been arriving; empty without one."""
+    cut, last, client = case.story.cut.get("client"), case.story.last_arrived, case.half("client")
+    if cut is None or last is None or client is None or client.advanced_ns - last.timestamp_ns < SECOND:
+        return ""
+    kind, length, total = cut
+    name = PacketType(kind).name if kind in tuple(PacketType) else "packet"
+    return f"{name} of {total:,} bytes, of which {length:,} were sent"
 
 
 def keep_alive(case: Case) -> Iterator[Candidate]:
@@ -65,7 +156,21 @@ def keep_alive(case: Case) -> Iterator[Candidate]:
     certainty, weight = Certainty.LIKELY, 80
     length, allowed = describe.span(silent), describe.seconds(limit_s * 1.5)
     told = f"The Keep Alive ran out: the client sent nothing for {length}, and {allowed} are allowed"
-    if silent < limit - EARLY_NS:
+    once = counted_once(case)
+    if once:
+        is_sure = no_proxy_fits(case, once)
+        certainty = Certainty.LIKELY if is_sure else Certainty.HYPOTHESIS
+        weight = 84
+        told = f"The broker {'counts' if is_sure else 'may count'} the Keep Alive once and not one and a half times: it"
+        told += (
+            f" ended {len(once)} connections when that had passed, this one after {length}, and {allowed} are allowed"
+        )
+        if not is_sure:
+            doubts.append(Evidence("an idle time-out of the same length ends connections in the same way"))
+        reasons.append(
+            Evidence(f"each of these ends came one Keep Alive after the client's last packet: {numbers_of(once)}")
+        )
+    elif silent < limit - EARLY_NS:
         certainty, weight = Certainty.HYPOTHESIS, 55
         told = "The broker may count the Keep Alive in its own way: the client sent nothing for"
         told += f" {length}, less than the {allowed} allowed"
@@ -79,7 +184,11 @@ def keep_alive(case: Case) -> Iterator[Candidate]:
         certainty, weight = Certainty.HYPOTHESIS, 60
         late = describe.span(silent - limit)
         doubts.append(Evidence(f"the broker closed {late} later than the limit, which few brokers do"))
-    if case.connection.client_side.gapped:
+    is_lost = story.lost_ns is not None
+    if is_lost:
+        weight -= 30
+        told = told.replace("the client sent nothing", "nothing of the client arrived")
+    elif case.connection.client_side.gapped:
         certainty = Certainty.HYPOTHESIS
         doubts.append(case.unknown("a packet may have been"))
     client, last = case.half("client"), story.last_of("client")
@@ -88,14 +197,19 @@ def keep_alive(case: Case) -> Iterator[Candidate]:
         if client is None or last is None
         else [one for one in client.recent if one.length and last.timestamp_ns < one.timestamp_ns <= case.ended_ns]
     )
-    if sent and client is not None and not client.repeats:
+    if sent and client is not None and not client.repeats and not is_lost:
         certainty, told = Certainty.HYPOTHESIS, told.replace("sent nothing for", "sent no complete packet for")
         doubts.append(Evidence.at("it sent bytes of a packet that never was complete", sent[-1]))
     other = twin(case)
     if other is not None:
         weight -= 30
         doubts.append(twin_sentence(case, other))
-    link, advice = _of_the_link(case)
+    link, advice = (["what it had sent was lost"], (_PATH,)) if is_lost else _of_the_link(case)
+    packet = unfinished(case)
+    if once:
+        link, advice = [], _OF_STRICT
+    elif packet:
+        link, advice = [f"it was sending a {packet}, and brokers count only complete packets"], OF_UNFINISHED
     headline = told + (f"; {link[0]}." if link else ".")
     reasons += [one for one in link if isinstance(one, Evidence)]
     yield candidate(
@@ -105,6 +219,13 @@ def keep_alive(case: Case) -> Iterator[Candidate]:
     )  # fmt: skip
 
 
+_OF_STRICT = (
+    (
+        "Let the broker wait for one and a half times the Keep Alive (look for a factor or a back-off of the Keep Alive"
+        " in its settings)."
+    ),
+    "Until then let the client send PINGREQ well before its Keep Alive has passed, such as after half of it.",
+)
 _PATH = (
     "Choose a Keep Alive that is shorter than the idle time-out of NAT and firewalls on the path, and longer than the"
     " usual gaps of the link."
@@ -192,17 +313,24 @@ def idle_timeout(case: Case) -> Iterator[Candidate]:
     if 1 + sum(later - earlier > least_ns for earlier, later in pairwise(times)) < LEAST_ALIKE:
         return
     shown = ", ".join(f"#{number}" for number in list(alike)[:8]) + (", …" if len(alike) > 8 else "")
+    same = is_counted_once(case) and (case.connection.transport == "tcp" or no_proxy_fits(case, counted_once(case)))
     kept = f"shorter than the Keep Alive of {keep_alive} s allows" if keep_alive else "and there is no Keep Alive"
     yield candidate(
-        Cause.IDLE_TIMEOUT, Certainty.LIKELY if idle >= LEAST_IDLE_NS else Certainty.HYPOTHESIS,
+        Cause.IDLE_TIMEOUT, Certainty.LIKELY if idle >= LEAST_IDLE_NS and not same else Certainty.HYPOTHESIS,
         f"An idle time-out of {describe.span(idle)} ended the connection, {kept}: a proxy, load balancer or firewall"
         " between the two most probably has it.",
         [
             Evidence(f"{len(alike)} connections ended {describe.span(idle)} after their last byte ({shown})"),
             Evidence("no connection to this server stayed open after a longer silence"), case.closing(),
         ],
-        weight=83,
+        [Evidence("each client had been silent for its Keep Alive")] if same else [], weight=63 if same else 83,
     )  # fmt: skip
+
+
+_OF_SLOW_BROKER = (
+    "Look why the broker did not answer then: load, a blocked thread, or a proxy before it that took the bytes.",
+    "Let the client wait for a PINGRESP longer than the longest delay of the broker.",
+)
 
 
 def no_ping_response(case: Case) -> Iterator[Candidate]:
@@ -214,7 +342,7 @@ def no_ping_response(case: Case) -> Iterator[Candidate]:
     if waited < min(PATIENT_NS, (case.connection.keep_alive or PATIENT_NS) * SECOND):
         return
     client = case.half("client")
-    reached = client is not None and client.is_acknowledged and not client.outstanding and not client.repeats
+    reached = client is not None and client.is_acknowledged and not client.outstanding_bytes and not client.repeats
     reasons = [
         story.evidence(ping, "the client sent PINGREQ"),
         Evidence(f"no PINGRESP came in the {describe.span(waited)} until the client closed"),
@@ -228,5 +356,6 @@ def no_ping_response(case: Case) -> Iterator[Candidate]:
     yield candidate(
         Cause.NO_PING_RESPONSE, Certainty.LIKELY,
         f"The client gave the connection up: its PINGREQ had no answer for {describe.span(waited)}.",
-        reasons, broken=case.violations("server"), weight=75 if reached else 65,
+        reasons, broken=case.violations("server"), advice=_OF_SLOW_BROKER if reached else (), usual=not reached,
+        weight=75 if reached else 65,
     )  # fmt: skip

@@ -209,7 +209,10 @@ class FirstLines:
             return []
         # A server that has stopped refuses what comes: that is no cause of its own.
         refused = Cause.NOT_LISTENING if Cause.SERVER_RESTART in self._kinds else None
-        kinds = sorted(self._kinds.items(), key=lambda one: (one[0] is refused, -len(one[1].clients), -one[1].count))
+        kinds = sorted(
+            self._kinds.items(),
+            key=lambda one: (one[0] is refused, -len(one[1].clients), -one[1].count, -one[1].first.certainty.rank),
+        )
         told = ", ".join(f"{kind.count:,} × {TITLES[cause]}" for cause, kind in kinds[:MAX_TOLD])
         more = "" if len(kinds) <= MAX_TOLD else f", {plural(len(kinds) - MAX_TOLD, 'other cause')}"
         total = sum(kind.count for _, kind in kinds)

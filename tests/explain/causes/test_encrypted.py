@@ -44,10 +44,10 @@ def pinging(*waits: float, answered: bool = True, ping: bytes = PING) -> Talk:
     [
         ((30, 30, 30), 45, Cause.KEEP_ALIVE),
         ((30, 30, 30), 60, Cause.KEEP_ALIVE),
-        ((30, 30, 30), 61, Cause.UNREADABLE),
-        ((30, 30, 30), 40, Cause.UNREADABLE),
-        ((30, 34, 30), 48, Cause.UNREADABLE),
-        ((30, 30), 45, Cause.UNREADABLE),
+        ((30, 30, 30), 61, Cause.SERVER_CLOSED),
+        ((30, 30, 30), 40, Cause.SERVER_CLOSED),
+        ((30, 34, 30), 48, Cause.SERVER_CLOSED),
+        ((30, 30), 45, Cause.SERVER_CLOSED),
         ((0.5, 0.5, 0.5), 0.75, Cause.UNREADABLE),
     ],
 )
@@ -71,7 +71,7 @@ def test_a_record_without_an_answer(answered: bool, waits: float, cause: Cause |
     "answer, waits, cause",
     [
         (record(23, bytes(25)), 0.1, Cause.CONNECT_REFUSED),
-        (record(23, bytes(25)), 1.1, Cause.UNREADABLE),
+        (record(23, bytes(25)), 1.1, Cause.SERVER_CLOSED),
         (record(23, bytes(300)), 0.1, Cause.UNREADABLE),
     ],
 )
@@ -96,7 +96,7 @@ def test_a_client_that_was_served_was_not_refused(again: bool) -> None:
     talk.server(record(23, bytes(20)))
     talk.server(record(23, bytes(19)))
 
-    assert ended(talk, 0.001, "server").cause is Cause.UNREADABLE
+    assert ended(talk, 0.001, "server").cause is Cause.SERVER_CLOSED
 
 
 @each("waits, cause", [(0.09, Cause.UNREADABLE), (0.2, Cause.SERVER_RESTART)])
@@ -119,4 +119,80 @@ def test_what_may_be_a_goodbye_ends_no_server(waits: float, cause: Cause) -> Non
 
 
 def test_large_records_have_no_rhythm() -> None:
-    assert ended(pinging(30, 30, 30, ping=LARGE), 45, "server").cause is Cause.UNREADABLE
+    assert ended(pinging(30, 30, 30, ping=LARGE), 45, "server").cause is Cause.SERVER_CLOSED
+
+
+@each("waits, by, cause", [
+    (1.1, "server", Cause.SERVER_CLOSED), (0.9, "server", Cause.UNREADABLE), (1.1, "client", Cause.UNREADABLE),
+])  # fmt: skip
+def test_an_end_by_the_broker_that_answers_nothing(waits: float, by: str, cause: Cause) -> None:
+    talk = shaken()
+    talk.client(LARGE)
+    talk.server(LARGE)
+
+    assert ended(talk, waits, by).cause is cause
+
+
+@each("client, waits, cause", [
+    ("192.0.2.4", 0.3, Cause.TAKEN_OVER), ("192.0.2.4", 1.1, Cause.SERVER_CLOSED),
+    ("192.0.2.5", 0.3, Cause.SERVER_CLOSED),
+])  # fmt: skip
+def test_ends_that_each_follow_a_new_connection(client: str, waits: float, cause: Cause) -> None:
+    """Each connection of the host is closed just after it opened another one, or each one of another host."""
+    tape = Tape()
+    talks: list[Talk] = []
+    for number in range(4):
+        talk = Talk(tape, 8883, 50_000 + number, client if number % 2 else "192.0.2.4").handshake()
+        talk.client(record(22, message(1, client_hello())))
+        talk.server(record(22, message(2, server_hello())))
+        talk.client(LARGE)
+        talk.server(LARGE)
+        tape.wait(waits)
+        if talks:
+            talks[-1].fin("server")
+            talks[-1].ack("client")
+        talks.append(talk)
+        tape.wait(5 + number)
+    found = of_segments(tape.segments)
+
+    assert {end.cause for end in found[:3]} == {cause}
+    assert {end.first.certainty for end in found[:3]} == {Certainty.HYPOTHESIS}
+
+
+def test_a_reset_in_tls_shows_no_missing_disconnect() -> None:
+    talk = shaken()
+    talk.client(LARGE)
+    talk.reset("client")
+    first = of_segments(talk.tape.segments)[0].first
+
+    assert (first.cause, first.certainty) == (Cause.CLIENT_RESET, Certainty.HYPOTHESIS)
+    assert "without a DISCONNECT" not in first.headline
+
+
+@each(
+    "by, alert, says",
+    [
+        ("client", 48, "Give the device the certificate of the authority that signed the broker's"),
+        ("server", 48, "Give the broker the certificate of the authority that signed the client's"),
+        ("client", 42, "Give the device the certificate"),
+        ("server", 42, "Give the broker the certificate"),
+        ("client", 45, "Renew the certificate of the broker"),
+        ("server", 45, "Renew the certificate of the client"),
+        ("client", 44, "Give the broker a new certificate"),
+        ("server", 44, "Give the device a new certificate"),
+        ("server", 116, "Give the device a client certificate"),
+        ("client", 116, "Check the certificates"),
+        ("client", 51, "the key of the broker"),
+        ("server", 51, "the key of the device"),
+        ("server", 40, "may ask for a client certificate"),
+        ("client", 40, "Allow a cipher suite that both sides have."),
+        ("client", 80, "Check the certificates"),
+    ],
+)
+def test_what_an_alert_asks_for_depends_on_its_sender(by: str, alert: int, says: str) -> None:
+    talk = shaken()
+    (talk.client if by == "client" else talk.server)(record(21, bytes([2, alert])))
+    first = ended(talk, 0.01, by).first
+
+    assert (first.cause, first.certainty) == (Cause.TLS_FAILURE, Certainty.CERTAIN)
+    assert says in first.advice[0]

@@ -198,3 +198,24 @@ def test_a_client_that_names_its_reason_names_what_the_server_broke(text: str, h
 
     assert one.first.headline.endswith(headline)
     assert one.first.advice[0].startswith("The broker has to correct its packet") is bool(one.first.broken)
+
+
+@each(
+    "text, cause",
+    [
+        ("opened; @1 opened; < disconnect; < fin", "taken_over"),
+        ("opened; @1 opened; < disconnect code=0x80; < fin", "taken_over"),
+        ("opened; @1 opened; < disconnect code=0x98; < fin", "administrative_action"),
+        ("opened; < disconnect; @1 opened; < fin", "server_disconnect"),
+        ("opened; @1 opened < code=0x87; < disconnect; < fin", "server_disconnect"),
+        ("opened; @1 opened; +1.1 < disconnect; < fin", "server_disconnect"),
+        ("opened; @1 opened; > pingreq; < pingresp; < disconnect; < fin", "server_disconnect"),
+        ("opened; @1 opened client=c2; < disconnect; < fin", "server_disconnect"),
+    ],
+)
+def test_a_disconnect_that_names_no_reason_may_be_that_of_a_takeover(text: str, cause: str) -> None:
+    one = ending(text)
+
+    assert one.cause == cause
+    assert (one.first.certainty is Certainty.LIKELY) is (cause == "taken_over")
+    assert ("5.0 has 0x8E for this" in repr(one.first.reasons)) is (cause == "taken_over")

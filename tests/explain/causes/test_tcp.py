@@ -486,3 +486,151 @@ def test_a_reset_after_the_end_was_acknowledged_is_one_of_the_program(acknowledg
     one = of_segments(talk.tape.segments)[0]
 
     assert (one.cause, said in one.first.headline) == (Cause.KEEP_ALIVE, True)
+
+
+BULKY = Publish(topic_name="a", payload=bytes(1300))
+
+
+@pytest.mark.parametrize(
+    ("answers", "carries", "cause", "said"),
+    [
+        ("duplicate", False, Cause.HALF_OPEN, "The path loses large segments: the client sent one of 1,306 bytes 4"),
+        ("duplicate", True, Cause.HALF_OPEN, "The path from the client to the broker was lost"),
+        ("full", False, Cause.SERVER_CLOSED, "nothing in the capture says why"),
+        ("new", False, Cause.SERVER_CLOSED, "nothing in the capture says why"),
+    ],
+)  # fmt: skip
+def test_a_segment_that_is_too_large_for_the_path(answers: str, carries: bool, cause: Cause, said: str) -> None:
+    """The other side answers what is shorter; it has no room for more (``full``), or acknowledges all in the end."""
+    talk = Conversation().open().whole()
+    if carries:
+        talk.say(CLIENT, BULKY)
+    talk.ack(SERVER)
+    before = talk.stacks[CLIENT].next
+    (sent,) = talk.wait(1).say(CLIENT, BULKY)
+    for pause in (0.3, 0.6, 1.2):
+        talk.wait(pause).repeat(sent)
+    talk.say(CLIENT, Pingreq())
+    talk.ack(SERVER, acknowledges=before)
+    if answers == "full":
+        talk.tape.segments[-1].window = 0
+    talk.wait(5).fin(SERVER, acknowledges=None if answers == "new" else before)
+    talk.ack(CLIENT)
+    first = of_segments(numbered(talk.tape.segments))[0].first
+
+    assert first.cause is cause
+    assert said in first.headline
+    assert any("do not fragment" in text for text in first.advice) is (answers == "duplicate" and not carries)
+
+
+@pytest.mark.parametrize(("arrives", "waits"), [(False, 8), (True, 8), (False, 2)])
+def test_bytes_that_never_came_to_the_broker(arrives: bool, waits: float) -> None:
+    """Where the capture is at the broker, it lacks them as well: its TCP acknowledges what came before them alone."""
+    talk = Conversation().open()
+    talk.begin(replace(connect(), keep_alive=10))
+    talk.say(SERVER, CONNACK)
+    talk.live().ack(CLIENT).ack(SERVER)
+    before = talk.stacks[CLIENT].next
+    talk.skip(CLIENT, 1300).wait(15 - waits).say(CLIENT, Pingreq())
+    talk.ack(SERVER, acknowledges=None if arrives else before)
+    talk.wait(waits).fin(SERVER, acknowledges=None if arrives else before)
+    talk.ack(CLIENT)
+    one = of_segments(numbered(talk.tape.segments))[0]
+
+    is_lost = not arrives and waits > 3
+    assert (one.first.headline.startswith("The path lost 1,300 bytes of the client")) is is_lost
+    if is_lost:
+        assert [each.cause for each in one.candidates] == [Cause.HALF_OPEN, Cause.KEEP_ALIVE]
+        assert "nothing of the client arrived for 15.0" in one.candidates[1].headline
+        assert any("1.5 × the Keep Alive of 10 s" in each.text for each in one.first.reasons)
+
+
+@pytest.mark.parametrize("changed", ["", "sequence", "acknowledges", "host"])
+def test_a_nat_that_gives_a_connection_another_port(changed: str) -> None:
+    """The next segment of the client comes from a port that the broker has never seen."""
+    talk = Conversation().quiet().ack(CLIENT).ack(SERVER)
+    (sent,) = talk.wait(300).say(SERVER, LATE)
+    for pause in (1, 2, 4):
+        talk.wait(pause).repeat(sent)
+    moved = Conversation(talk.tape, client="192.0.2.9" if changed == "host" else "192.0.2.4")
+    moved.keys = Talk(client_port=50_007, client=moved.client).keys
+    moved.stacks[CLIENT].next = talk.stacks[CLIENT].next + (changed == "sequence")
+    # It has not got what the broker sent since.
+    heard = sent.sequence - (changed == "acknowledges")
+    moved.wait(60).say(CLIENT, Pingreq(), acknowledges=heard)
+    moved.put(SERVER, RST, sequence=heard)
+    back = Conversation(talk.tape, (70_000, 90_000))
+    back.keys = Talk(client_port=50_008).keys
+    back.wait(2).open().whole()
+    talk.fin(SERVER)
+    old, new, _ = of_segments(numbered(talk.tape.segments))
+
+    is_moved = new.cause is Cause.HALF_OPEN
+    assert is_moved is (changed == "")
+    assert any("continued from another port as #1" in each.text for each in old.first.reasons) is is_moved
+    assert old.cause is Cause.HALF_OPEN
+    assert "through another port" in new.first.headline or not is_moved
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_takeover_after_a_lost_path_is_its_consequence(lost: bool) -> None:
+    talk = Conversation().quiet().ack(CLIENT)
+    (sent,) = talk.wait(20).say(SERVER, LATE)
+    if lost:
+        for pause in (1, 2, 4):
+            talk.wait(pause).repeat(sent)
+    else:
+        talk.ack(CLIENT)
+    back = Conversation(talk.tape, (70_000, 90_000))
+    back.keys = Talk(client_port=50_008).keys
+    back.wait(2).open().whole()
+    talk.fin(SERVER)
+    causes = [each.cause for each in of_segments(numbered(talk.tape.segments))[0].candidates]
+    first = of_segments(numbered(talk.tape.segments))[0]
+
+    assert causes == ([Cause.HALF_OPEN, Cause.TAKEN_OVER] if lost else [Cause.TAKEN_OVER])
+    assert any("copied" in text for each in first.candidates for text in each.advice) is not lost
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("opened 3.1.1 resume; > pubrel 7; < fin", "most probably because of it"),
+        ("opened 3.1.1; > subscribe 1 a; < suback 1 0; < publish b; > fin", "perhaps because of it"),
+        # What was answered, later, borne before, or may have been all that the client wanted.
+        ("opened 3.1.1 resume; > pubrel 7; < pubcomp 7; < fin", ""),
+        ("opened 3.1.1 resume; > pubrel 7; +0.3 < fin", ""),
+        ("opened 3.1.1 resume; > pubrel 7; > pubrel 7; < fin", ""),
+        ("opened 3.1.1; > subscribe 1 a; < suback 1 0; > fin", ""),
+        ("opened 3.1.1; > publish a qos=1 id=1; < puback 1; > fin", ""),
+        ("opened 3.1.1 resume; > pubrel {n}; < fin", ""),
+    ],
+)
+def test_the_same_packet_before_the_end_of_each_connection(line: str, named: str) -> None:
+    text = "@{n} " + line.replace("; ", "; @{n} ").replace("@{n} +0.3", "+0.3 @{n}")
+    first, *_ = explained(*steps_of(f"for 1..3: {text}"))
+
+    assert ("as each of 3 connections" in first.first.headline) is bool(named)
+    assert named in first.first.headline
+
+
+@pytest.mark.parametrize(("count", "certainty"), [(1, Certainty.HYPOTHESIS), (3, Certainty.LIKELY)])
+def test_a_violation_that_was_the_last_packet_comes_before_the_bare_end(count: int, certainty: Certainty) -> None:
+    again = "; ".join(
+        f"@{n} opened 3.1.1 resume < present; @{n} < publish a qos=1 id=3; @{n} > fin" for n in range(count)
+    )
+    found = explained(*steps_of("@9 opened 3.1.1 resume; @9 < publish a qos=1 id=3; @9 > fin", again))[1:]
+
+    assert [(one.cause, one.first.certainty) for one in found] == [(Cause.PROTOCOL_VIOLATION, certainty)] * count
+    assert {one.first.broken[0].rule for one in found} == {"PUB311"}
+
+
+def test_a_fin_that_nothing_acknowledges_is_named_as_such() -> None:
+    talk = Conversation().quiet().ack(CLIENT).ack(SERVER)
+    talk.wait(30).fin(SERVER)
+    for pause in (1, 2, 4, 8):
+        talk.wait(pause).put(SERVER, FIN | ACK, sequence=talk.stacks[SERVER].next - 1)
+    candidates = of_segments(numbered(talk.tape.segments))[0].candidates
+
+    (lost,) = (one for one in candidates if one.cause is Cause.HALF_OPEN)
+    assert any(each.text.endswith("nothing acknowledged its FIN") for each in lost.reasons)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from mqttscope.explain import Cause, Certainty
+from tests.dissect.conversations import Conversation, numbered
+from tests.dissect.talk import PINGREQ, connect
 from tests.each import each
-from tests.explain.running import ending, explained
+from tests.explain.running import ending, explained, of_segments
 from tests.lint.lint_help import steps_of
 
 PINGS = "opened 3.1.1 keep_alive=10; > pingreq; < pingresp"
@@ -63,6 +65,35 @@ def test_a_client_that_waits_for_a_ping_response() -> None:
     assert "no answer for 10.0" in one.first.headline
 
 
+@each("arrives, advice", [(True, "Look why the broker did not answer"), (False, "Find out which side lost the other")])
+def test_a_ping_that_arrived_asks_another_question_than_one_that_did_not(arrives: bool, advice: str) -> None:
+    talk = Conversation().open().whole().ack("client")
+    (sent,) = talk.say("client", PINGREQ)
+    if arrives:
+        talk.ack("server")
+    else:
+        talk.wait(1).repeat(sent)
+    talk.wait(5).fin("client")
+    first = next(each_one for each_one in of_segments(numbered(talk.tape.segments))[0].candidates
+                 if each_one.cause is Cause.NO_PING_RESPONSE)  # fmt: skip
+
+    assert first.advice[0].startswith(advice)
+
+
+@each("arrives, says", [(True, "Look whether the broker itself runs"), (False, "")])
+def test_a_connect_that_arrived_and_had_no_answer(arrives: bool, says: str) -> None:
+    talk = Conversation().open()
+    talk.say("client", connect())
+    if arrives:
+        talk.ack("server")
+    talk.wait(10).fin("client")
+    first = of_segments(numbered(talk.tape.segments))[0].first
+
+    assert first.cause is (Cause.NO_CONNACK if arrives else Cause.HALF_OPEN)
+    assert first.advice[0].startswith(says)
+    assert any("TCP acknowledged the CONNECT" in each_one.text for each_one in first.reasons) is arrives
+
+
 @each(
     "lines, is_idle",
     [
@@ -111,3 +142,66 @@ def test_bytes_of_a_packet_that_never_was_complete_are_not_silence() -> None:
 
     (found,) = (each for each in one.candidates if each.cause is Cause.KEEP_ALIVE)
     assert (found.certainty, "no complete packet" in found.headline) == (Certainty.HYPOTHESIS, True)
+    assert "no PINGREQ can be sent inside a packet" in found.advice[0]
+
+
+@each("piece, is_named", [(f"raw 30ff7f0003612f62; +4 > ack; +4 > raw {'62' * 50}; < ack", True), ("ack", False)])
+def test_a_time_out_inside_a_large_packet(piece: str, is_named: bool) -> None:
+    """The broker counts complete packets; those that arrive in parts are named, and a silent client is not excused."""
+    first = ending("opened keep_alive=10", f"+7 > {piece}; +7.5 < disconnect code=0x8d; < fin").first
+
+    assert (first.cause, first.certainty) == (Cause.KEEP_ALIVE, Certainty.CERTAIN)
+    assert ("was sending a PUBLISH of 16,386 bytes" in first.headline) is is_named
+    assert ("no PINGREQ can be sent" in first.advice[0]) is is_named
+
+
+@each(
+    "line, cause, certainty",
+    [
+        # Clients with different Keep Alives, or messages of the broker in between: no fixed time ends them.
+        ("@{n} opened 3.1.1 client=c{n} keep_alive={n}5; +{n}5.01 @{n} < fin", "keep_alive", Certainty.LIKELY),
+        (
+            "@{n} opened 3.1.1 client=c{n} keep_alive=15; +5 @{n} < publish a; +10.01 @{n} < fin",
+            "keep_alive", Certainty.LIKELY,
+        ),
+        ("@{n} opened 3.1.1 client=c{n} keep_alive=15; +15.01 @{n} < fin", "keep_alive", Certainty.HYPOTHESIS),
+        # The broker bore a longer silence of another client, or of this one.
+        (
+            "@{n} opened 3.1.1 client=c{n} keep_alive={n}5; +{n}6 @{n} > pingreq; +{n}5.01 @{n} < fin",
+            "server_closed", Certainty.HYPOTHESIS,
+        ),
+        ("@{n} opened 3.1.1 client=c{n} keep_alive={n}5; +{n}8 @{n} < fin", "server_closed", Certainty.HYPOTHESIS),
+    ],
+)  # fmt: skip
+def test_a_broker_that_counts_the_keep_alive_once(line: str, cause: str, certainty: Certainty) -> None:
+    first = explained(*steps_of(f"for 1..3: {line}"))[-1].first
+
+    assert (first.cause, first.certainty) == (cause, certainty)
+    assert ("the Keep Alive once" in first.headline) is (cause == "keep_alive")
+
+
+def test_ends_that_each_follow_a_keep_alive_are_no_restart() -> None:
+    """The last of them come within a second."""
+    opens = [f"{'+0.4 ' if n else ''}@{n} opened 3.1.1 client=c{n} keep_alive=20" for n in range(3)]
+    found = explained(*steps_of(*opens, "+19.2 @0 < fin; +0.4 @1 < fin; +0.4 @2 < fin"))
+
+    assert Cause.SERVER_RESTART not in [each_one.cause for end in found for each_one in end.candidates]
+
+
+@each(
+    "line, is_named",
+    [
+        ("+10 @{n} > publish a; +9.99 @{n} > publish a; +10 @{n} < fin", True),
+        ("+10 @{n} > publish a; +9.99 @{n} > pingreq; +10 @{n} < fin", False),
+        ("+10 @{n} > publish a; +9.99 @{n} > publish a; +14 @{n} < fin", False),
+        ("+10 @{n} > publish a; +9.99 @{n} > publish a; +10 @{n} < fin; +1 @9 > publish a", True),
+        ("+10 @{n} > publish a; +9.99 @{n} > publish a; +10 @{n} < fin; +40 @9 > publish a", False),
+    ],
+)
+def test_a_broker_that_counts_no_publish(line: str, is_named: bool) -> None:
+    """Unless another client could publish for longer without anything else."""
+    each_one = f"for 1..3: @{{n}} opened 3.1.1 client=c{{n}} keep_alive=20; {line}"
+    first = explained(*steps_of("@9 opened client=x keep_alive=100", each_one))[1].first
+
+    assert (first.cause, first.certainty) == (Cause.SERVER_CLOSED, Certainty.HYPOTHESIS)
+    assert ("may not count PUBLISH" in first.headline) is is_named

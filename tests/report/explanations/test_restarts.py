@@ -17,7 +17,8 @@ from mqttscope.report.escape import cells
 from mqttscope.report.explanations.base import make_reporter
 from mqttscope.report.explanations.restarts import MAX_NAMED, FirstLines, Restarts
 from tests.each import each
-from tests.explain.running import capture, explain
+from tests.explain.running import capture, explain, explained
+from tests.lint.lint_help import steps_of
 from tests.report.explanations.samples import Pages, report
 
 
@@ -119,3 +120,12 @@ def test_what_a_stopped_server_refuses_is_no_cause_of_its_own() -> None:
         told.timestamp_ns or 0 for told in first.afterwards
     )
     assert "1 × broker stopped or restarted, 3 × nothing listened" in dict(overview.lines(str))["What broke"]
+
+
+def test_the_first_lines_show_the_surer_one_of_two_causes() -> None:
+    unsure, sure = explained(*steps_of("opened; < reset", "+5 @1 opened; @1 < disconnect code=0x93; @1 < fin"))
+    overview = FirstLines()
+    overview.add(unsure)
+    overview.add(sure)
+
+    assert dict(overview.lines(str))["Why"].startswith("certain: The broker disconnected the client with 0x93")
