@@ -480,9 +480,11 @@ class Story:
     @property
     def took(self) -> int:
         """Bytes of the largest packet after which the client sent more, or had others, or was there for a second."""
+        if "server" in self.cut:
+            return self.taken
         last, answer = self.last_of("server"), self.last_of("client")
         is_taken = last is not None and answer is not None and answer.timestamp_ns > last.timestamp_ns
-        is_taken = is_taken or (self.ended and self.ended_on("client") is None and "server" not in self.cut)
+        is_taken = is_taken or (self.ended and self.ended_on("client") is None)
         return max(self.taken, self.sent) if is_taken else self.taken
 
     @property

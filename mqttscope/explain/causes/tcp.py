@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from mqttscope.explain import describe
 from mqttscope.explain.advice import ADVICE
@@ -607,13 +608,17 @@ _BUFFER = (
 def closed_on_delivery(case: Case) -> Iterator[Candidate]:
     """The client closed right after a PUBLISH that is much larger than all that it took before, without a word."""
     story, message, last = case.story, case.story.ended_on("client"), case.story.last_of("server")
-    answer, server = story.last_of("client"), case.half("server")
+    answer, server, is_cut = story.last_of("client"), case.half("server"), "server" in story.cut
+    if is_cut and server is not None:  # the end came inside the message, whose last bytes count
+        sent = [seen for seen in server.recent if seen.length and seen.timestamp_ns <= case.ended_ns]
+        last = replace(story.last["server"][-1], timestamp_ns=sent[-1].timestamp_ns) if sent else None
     if case.by != "client" or message is None or last is None or case.ended_ns - last.timestamp_ns > ODD_NS:
         return
-    if message.size <= 4 * max(story.taken, 64) or (answer is not None and answer.timestamp_ns > last.timestamp_ns):
+    is_answered = answer is not None and answer.timestamp_ns > last.timestamp_ns and not is_cut
+    if message.size <= 4 * max(story.taken, 64) or is_answered:
         return
     left = 0 if server is None else server.outstanding_bytes
-    is_part = "server" in story.cut or 0 < left < message.size
+    is_part = is_cut or 0 < left < message.size
     taken = max(story.taken, case.book.took(story))
     size = f"it has {message.size:,} bytes; the largest other packet that the client took has {taken:,}"
     repeated, often = again(case)
@@ -624,8 +629,8 @@ def closed_on_delivery(case: Case) -> Iterator[Candidate]:
     part = Evidence("the client did not take all of it before it closed") if is_part else None
     yield candidate(
         Cause.PACKET_TOO_LARGE, Certainty.LIKELY if often and not doubts else Certainty.HYPOTHESIS,
-        f"The client closed {case.apart(last.timestamp_ns)}after a PUBLISH of {message.size:,} bytes, by far the"
-        f" largest that it was sent{often}: it may be larger than its buffer.",
+        f"The client closed {'inside' if is_cut else case.apart(last.timestamp_ns) + 'after'} a PUBLISH of"
+        f" {message.size:,} bytes, by far the largest that it was sent{often}: it may be larger than its buffer.",
         [story.evidence(last, f"the broker's last packet: {last.what}"), Evidence(size), part, *repeated,
          case.closing()],
         doubts, advice=_BUFFER, usual=False, weight=62,
@@ -676,7 +681,8 @@ def _plain(case: Case) -> Candidate:
         often = ""
     reasons[-1:-1] = [*declined(case), *repeated]
     message = case.story.last_of(other_side(case.by or "client"))
-    after = f" {case.apart(message.timestamp_ns)}after {message.what}{often}" if often and message is not None else ""
+    is_last = message is not None and message is case.story.last[other_side(case.by or "client")][-1]
+    after = f" {case.apart(message.timestamp_ns)}after {message.what}{often}" if often and message and is_last else ""
     if connection.one_sided == "server_to_client":
         return candidate(
             Cause.NOT_SHOWN, Certainty.CERTAIN,

@@ -422,15 +422,33 @@ def test_a_server_that_closes_inside_the_largest_packet(
     assert Cause.NOT_AUTHORIZED not in causes(one)
 
 
-def test_what_was_on_its_way_at_the_end_is_told_from_what_had_arrived() -> None:
-    tape, raw = Tape(), bytes.fromhex("32e05d000161 0005") + b"x" * 11_995
+RAW = bytes.fromhex("32e05d000161 0005") + b"x" * 11_995
+
+
+def test_a_client_closes_inside_a_message_of_which_more_is_on_its_way() -> None:
+    tape = Tape()
     for number in range(2):
         talk = Talk(tape, client_port=50_001 + number).handshake()
         talk.client(Connect(client_identifier="c"))
         talk.server(Connack(reason_code=0))
-        talk.client(raw[:8_000])
+        talk.server(RAW[:8_000])
+        talk.fin("client")
+        talk.server(RAW[8_000:9_000])
+    one = of_segments(tape.segments)[0]
+
+    assert (one.cause, one.first.certainty) == (Cause.PACKET_TOO_LARGE, Certainty.LIKELY)
+    assert one.first.headline.startswith("The client closed inside a PUBLISH of 12,003 bytes")
+
+
+def test_what_was_on_its_way_at_the_end_is_told_from_what_had_arrived() -> None:
+    tape = Tape()
+    for number in range(2):
+        talk = Talk(tape, client_port=50_001 + number).handshake()
+        talk.client(Connect(client_identifier="c"))
+        talk.server(Connack(reason_code=0))
+        talk.client(RAW[:8_000])
         talk.fin("server")
-        talk.client(raw[8_000:])
+        talk.client(RAW[8_000:])
         talk.fin("client")
     one = of_segments(tape.segments)[0]
 
