@@ -204,6 +204,12 @@ def no_connack(case: Case) -> Iterator[Candidate]:
             waits = _OF_NO_ANSWER
     certainty = Certainty.LIKELY if case.by else Certainty.HYPOTHESIS
     unusual = list(story.unusual) if case.by == "server" else []
+    versions = case.book.of(connection.server).versions
+    if case.by == "server" and versions and story.version is not None and story.version not in versions:
+        spoken, version = " and ".join(each.text for each in versions), story.version.text
+        headline = headline[:-1] + f": it may not speak MQTT {version}."
+        text = f"the broker accepted CONNECT packets of MQTT {spoken} from others, and none of {version}"
+        unusual.insert(0, (text, f"Connect with MQTT {spoken}, or switch {version} on in the broker."))
     if connection.details.get("proxy"):
         unusual.append(("a PROXY protocol header came before it, which a broker has to be set to expect", ""))
     yield candidate(

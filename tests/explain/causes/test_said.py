@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from mqttscope.explain import Cause, Certainty
+from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.mqtt.packets import Connack
+from tests.dissect.talk import Talk, Tape, connect
 from tests.each import each
-from tests.explain.running import ending
+from tests.explain.running import ending, of_segments
+
+V3_1, V3_1_1, V5 = ProtocolVersion.V3_1, ProtocolVersion.V3_1_1, ProtocolVersion.V5
 
 DISCONNECTS = {
     0x8D: "keep_alive",
@@ -219,3 +224,29 @@ def test_a_disconnect_that_names_no_reason_may_be_that_of_a_takeover(text: str, 
     assert one.cause == cause
     assert (one.first.certainty is Certainty.LIKELY) is (cause == "taken_over")
     assert ("5.0 has 0x8E for this" in repr(one.first.reasons)) is (cause == "taken_over")
+
+
+@each(
+    "accepted, closes, is_named",
+    [
+        ((V3_1_1,), "server", True),
+        ((V3_1,), "server", True),
+        ((V5, V3_1_1), "server", False),
+        ((V3_1_1,), "client", False),
+        ((), "server", False),
+    ],
+)
+def test_a_version_that_the_broker_accepted_from_nobody(
+    accepted: tuple[ProtocolVersion, ...], closes: str, is_named: bool
+) -> None:
+    tape = Tape()
+    for number, version in enumerate(accepted):
+        other = Talk(tape, client_port=50_001 + number, client=f"192.0.2.{9 + number}").handshake()
+        other.client(connect(version, f"c{number}"), version=version)
+        other.server(Connack(reason_code=0), version=version)
+    talk = Talk(tape).handshake()
+    talk.client(connect(V5), version=V5)
+    talk.fin(closes)
+    one = of_segments(tape.segments)[len(accepted)]
+
+    assert ("it may not speak MQTT 5.0" in one.first.headline) is is_named
