@@ -436,7 +436,9 @@ def idle_timeout(lab: Lab) -> Truth:
     for client in clients:
         closed(lab, client)
     lab.need(proxy.closed >= len(names), "the proxy did not close")
-    return Truth({name: frozenset((Cause.IDLE_TIMEOUT,)) for name in names})
+    # Nothing else says that TLS on such a port goes with MQTT.
+    words = ("--port", f"{front}:tls") if lab.draw.transport == TLS else ()
+    return Truth({name: frozenset((Cause.IDLE_TIMEOUT,)) for name in names}, words=words)
 
 
 @fault(clients=(RAW,))

@@ -25,6 +25,8 @@ ALIKE = 50
 """The same: it differs by less than this part."""
 APART = 4
 """Ends that differ by this many times more than the silences before them follow those."""
+MOMENTS_NS = SECOND // 20
+"""Ends within this time may be of one stop, however alike the silences before them are."""
 PATIENT_NS = 2 * SECOND
 """A client that closes sooner after its PINGREQ did not do so because of that, unless its Keep Alive is shorter."""
 
@@ -171,10 +173,10 @@ def silence_repeated(case: Case) -> bool:
     known = dict(case.book.of(case.connection.server).idle)
     ended = [case.connection.number, *(end.connection for end in case.together)]
     silences = [known[number] for number in ended if number in known]
-    if len(silences) < max(LEAST_ALIKE, len(ended)):
+    if len(silences) < max(2, len(ended)):
         return False
     (first, last), differ = case.first_and_last, max(silences) - min(silences)
-    return differ * ALIKE <= min(silences) and last - first > APART * differ
+    return differ * ALIKE <= min(silences) and last - first > max(APART * differ, MOMENTS_NS)
 
 
 def idle_timeout(case: Case) -> Iterator[Candidate]:
@@ -193,6 +195,8 @@ def idle_timeout(case: Case) -> Iterator[Candidate]:
         return
     shown = ", ".join(f"#{number}" for number in list(alike)[:8]) + (", …" if len(alike) > 8 else "")
     kept = f"shorter than the Keep Alive of {keep_alive} s allows" if keep_alive else "and there is no Keep Alive"
+    if keep_alive is None:
+        kept = "and its Keep Alive is unknown"
     yield candidate(
         Cause.IDLE_TIMEOUT, Certainty.LIKELY if idle >= LEAST_IDLE_NS else Certainty.HYPOTHESIS,
         f"An idle time-out of {describe.span(idle)} ended the connection, {kept}: a proxy, load balancer or firewall"
