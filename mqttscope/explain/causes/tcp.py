@@ -467,7 +467,7 @@ def plain_end(case: Case) -> Iterator[Candidate]:
         how = "capture_end" if story.finished else case.how
         headline = told.get(how, "How the connection ended was not captured.")
         if connection.one_sided and not any(story.counts.values()):
-            headline = "The capture has one direction of the connection, and no packet in it: what came of it is unknown."
+            headline = "The capture has one direction of the connection without a packet: what came of it is unknown."
         yield candidate(Cause.STILL_OPEN, Certainty.CERTAIN, headline, [*last, case.closing()], weight=5)
         return
     yield _plain(case)
