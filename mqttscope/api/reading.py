@@ -218,6 +218,8 @@ class Reading:
         """The message where the keys decrypted nothing."""
         if self._keylog is None or self.records or self._failed:
             return None
+        if self.keys is None:
+            return f"key log {self._keylog} has no keys in it: no TLS record was decrypted"
         return f"no TLS record could be decrypted with the keys in {self._keylog}"
 
     def _frames(
@@ -302,11 +304,11 @@ class Reading:
         except MissingToolError as error:
             raise self.error(str(error)) from None
 
-    def _read_keys(self, path: str) -> bytes:
+    def _read_keys(self, path: str) -> bytes | None:
         from mqttscope.capture.keylog import BadKeysError, read_keys
 
         try:
-            return read_keys(path)
+            return read_keys(path) or None
         except BadKeysError as error:
             raise self.error(str(error)) from None
 

@@ -39,13 +39,16 @@ class BadKeysError(MqttscopeError):
 
 
 def read_keys(path: str) -> bytes:
-    """A key log file (NSS format); `BadKeysError` says why it cannot be one."""
+    """A key log file (NSS format), empty if it has comments alone; `BadKeysError` says why it cannot be one."""
     try:
         data = Path(path).read_bytes()
     except (OSError, ValueError) as error:
         raise _bad(path, error) from None
-    if data.strip() and not _KEY_LINE.search(data):
-        raise _no_lines(path)
+    if not _KEY_LINE.search(data):
+        # OpenSSL writes a comment when a program opens the log.
+        if any(line and not line.startswith(b"#") for line in map(bytes.strip, data.split(b"\n"))):
+            raise _no_lines(path)
+        return b""
     return data if data.endswith(b"\n") else data + b"\n"
 
 

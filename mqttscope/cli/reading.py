@@ -48,9 +48,9 @@ class Reading(reading.Reading):
         variable = os.environ.get(KEYLOG_VARIABLE, "")
         if self.keys is None and os.path.isfile(variable):
             # Set for other programs as well, so that what is wrong with it is no reason to stop.
-            self._keylog = variable
             try:
                 self.keys = self._read_keys(variable)
+                self._keylog = variable
             except CannotReadError as error:
                 warn(f"{error.message} (${KEYLOG_VARIABLE})")
 

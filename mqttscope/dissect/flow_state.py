@@ -443,6 +443,9 @@ class FlowState:
     def _decide(self, options: Options, *, final: bool = False) -> None:
         source, destination = ports(self.flow.key)
         protocol, server_port = options.protocol_of(source, destination)
+        if self.inside and self.connection is not None and protocol != named.WEBSOCKET:
+            # Its port or its ALPN says that this TLS goes with MQTT.
+            protocol = named.MQTT
         if protocol is None and not options.detect:
             self.move(FlowTrigger.NO_MQTT)
             return

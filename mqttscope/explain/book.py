@@ -126,6 +126,8 @@ class ServerTimes:
     """The first connection with a PROXY protocol header on which it answered; the three above have none."""
     versions: dict[ProtocolVersion, Arrival] = field(default_factory=dict)
     """The first CONNECT of each version that it accepted."""
+    unheard: bool = False
+    """Whether a connection had packets of its client, and the capture lacks all that the server sent on it."""
     witnesses: Witnesses | None = None
     """What its open connections showed when somebody last asked."""
 
@@ -145,6 +147,8 @@ class Witnesses:
     """When the host of the server sent its last segment on the connections up to here, and on which."""
     quiet_since_ns: int = 1 << 63
     """When the last packet came on the connection that is silent for longest."""
+    unheard: bool = False
+    """As in `ServerTimes`."""
 
     def add(self, story: Story, watch: SegmentWatch) -> None:
         """The next connection."""
@@ -159,6 +163,7 @@ class Witnesses:
             latest = seen.timestamp_ns, last
         self.segments.append(latest)
         self.quiet_since_ns = min(self.quiet_since_ns, story.last_ns or self.quiet_since_ns)
+        self.unheard = self.unheard or _is_unheard(story)
 
     def before(self, opened_ns: int) -> tuple[Life | None, Life | None]:
         """Of the connections that began before a time: the last packet of the server, and its last segment."""
@@ -266,6 +271,7 @@ class Book:
         server.borne_faults |= _borne_faults(story)
         server.bears_silence |= story.is_borne
         server.counts_publish |= story.counts_publish
+        server.unheard = server.unheard or _is_unheard(story)
         if story.finished:
             return
         if message is not None and by is not None:
@@ -276,7 +282,8 @@ class Book:
         if not known:
             self.open.pop(connection.server, None)
         said = bool(story.disconnects) or story.refusal is not None
-        said = said or connection.client_side.gapped  # a DISCONNECT may be among the missing bytes
+        # A DISCONNECT may be among the missing bytes, and a silence of unknown length may have ended it.
+        said = said or connection.client_side.gapped or story.is_silence_unclear
         end = End(
             connection.number, connection.client, connection.client_identifier, story.ended_ns, story.ended_frame,
             by, said or explained, connection.opened_ns, _life(story), story.took, _client(connection),
@@ -482,6 +489,10 @@ class Book:
             self.dropped["topics of wills"] += 1
         self._armed.setdefault(topic, deque(maxlen=MAX_WILLS_ALIKE))
         self._armed.move_to_end(topic)
+
+
+def _is_unheard(story: Story) -> bool:
+    return story.connection.one_sided == "client_to_server" and story.counts["client"] > 0
 
 
 def _life(story: Story) -> Life | None:

@@ -238,6 +238,8 @@ class Story:
     """Frame at which the clock of the capture had last been set; 0 where it was not."""
     step: str = ""
     """By how much it was set there, where that is known."""
+    step_ns: int = 1 << 63
+    """When that was, where it is known."""
     own: bool = False
     """What the connection did by itself explains its end, most probably."""
     special: bool = False
@@ -430,7 +432,7 @@ class Story:
 
     def clock_step(self, step: ClockStep) -> None:
         """The clock of the capture was set."""
-        self.clock_set, self.step = step.frame, step.message
+        self.clock_set, self.step, self.step_ns = step.frame, step.message, step.timestamp_ns
 
     def finding(self, finding: Finding) -> None:
         """Take note of what a rule reports about it."""
@@ -517,9 +519,14 @@ class Story:
     def idle_ns(self) -> int | None:
         """Time between the last byte of either side and the end; ``None`` where unknown."""
         facts = self.facts
-        if facts is None or facts.is_mixed or not facts.data_ns or self.clock_set or facts.data_ns > self.ended_ns:
+        if facts is None or facts.is_mixed or not facts.data_ns or facts.data_ns > self.ended_ns:
             return None
-        return self.ended_ns - facts.data_ns
+        return None if self.is_silence_unclear else self.ended_ns - facts.data_ns
+
+    @property
+    def is_silence_unclear(self) -> bool:
+        """Whether the clock was set between the last byte of either side and the end."""
+        return bool(self.clock_set) and (self.facts is None or self.facts.data_ns <= self.step_ns)
 
     @property
     def silent_ns(self) -> int | None:
@@ -548,7 +555,7 @@ class Story:
             and frame > self.last_frame
             and capture == self.connection.capture
         ):
-            self.clock_set = frame
+            self.clock_set, self.step_ns = frame, 1 << 63
 
     def _oddity(self, found: ControlPacket, moment: Moment) -> Moment | None:
         """A packet of the server that its client may not expect."""

@@ -55,14 +55,23 @@ def test_checksums_that_are_not_verified_are_not_verified_before_tls_is_decrypte
     assert shown[0] < shown[1] == whole
 
 
-def test_keys_that_open_nothing_are_a_note(tmp_path: Path) -> None:
-    tools.program("tshark")
+@pytest.mark.parametrize(
+    ("content", "note"),
+    [
+        ("", "key log {} has no keys in it: no TLS record was decrypted"),
+        ("# SSL/TLS secrets log file\r\n\n  # another\n", "key log {} has no keys in it: no TLS record was decrypted"),
+        (f"CLIENT_RANDOM {'0' * 64} {'1' * 96}\n", "no TLS record could be decrypted with the keys in {}"),
+    ],
+)
+def test_keys_that_open_nothing_are_a_note(content: str, note: str, tmp_path: Path) -> None:
+    if content.startswith("CLIENT"):
+        tools.program("tshark")
     keys = tmp_path / "keys"
-    keys.write_text("")
+    keys.write_text(content)
     captures = mqttscope.open(capture("v5-qos"), keys=keys)
 
     assert len(list(captures)) == 24
-    assert captures.notes == [f"no TLS record could be decrypted with the keys in {keys}"]
+    assert captures.notes == [note.format(keys)]
 
 
 def test_keys_that_cannot_be_used_are_an_error(tmp_path: Path) -> None:

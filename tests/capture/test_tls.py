@@ -171,6 +171,21 @@ def test_what_is_no_mqtt_inside_is_left_alone(way: Way) -> None:
     assert way(talk, secure) == []
 
 
+@WAYS
+@pytest.mark.parametrize(("port", "alpn"), [(8883, ""), (443, "mqtt")])
+def test_what_does_not_begin_with_connect_is_mqtt_where_the_port_or_the_alpn_says_so(
+    port: int, alpn: str, way: Way
+) -> None:
+    secure, talk = Secure(alpn=alpn), Talk(port=port).handshake()
+    secure.connection(talk).say("client", publish(3))
+    talk.close("server")
+
+    events = way(talk, secure)
+
+    assert [event.type for event in only(events, PacketEvent)] == ["publish"]
+    assert only(events, ConnectionClosed)[0].connection.decrypted
+
+
 @pytest.mark.long
 @VERSIONS
 def test_lost_records_are_a_gap_and_no_packets_are_made_up(version: ssl.TLSVersion, tmp_path: Path) -> None:
@@ -229,7 +244,7 @@ def test_a_missing_tshark_is_named_with_how_to_install_it(monkeypatch: pytest.Mo
         find_tshark()
 
 
-@pytest.mark.parametrize("content", [b"hello\n", b"\x00\x01\x02", b"CLIENT_RANDOM nothing\n"])
+@pytest.mark.parametrize("content", [b"hello\n", b"\x00\x01\x02", b"CLIENT_RANDOM nothing\n", b"# keys\nnone\n"])
 def test_files_that_are_no_key_log(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "keys.txt"
     path.write_bytes(content)

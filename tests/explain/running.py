@@ -30,7 +30,7 @@ def explain(path: Path, explainer: Explainer | None = None) -> list[Explanation]
     """The explanations of a capture, by the number of the connection."""
     running = explainer or Explainer()
     source = segments(running.watch.frames(open_capture([str(path)])), Counter())
-    return _explained(running, running.watch.segments(source))
+    return _explained(running, source)
 
 
 def explained(
@@ -38,14 +38,12 @@ def explained(
 ) -> list[Explanation]:
     """The explanations of a conversation; ``rules`` are further ones of the linter."""
     running = explainer or Explainer()
-    source = running.watch.segments(segments_of(conversation("", *steps, handshake=handshake)))
-    return _explained(running, source, rules)
+    return _explained(running, segments_of(conversation("", *steps, handshake=handshake)), rules)
 
 
 def of_segments(source: Iterable[Segment]) -> list[Explanation]:
     """The explanations of segments."""
-    running = Explainer()
-    return _explained(running, running.watch.segments(source))
+    return _explained(Explainer(), source)
 
 
 def only(*steps: Step) -> Explanation:
@@ -69,7 +67,9 @@ def traced(topic: str, *steps: Step) -> Trace:
 def _explained(explainer: Explainer, source: Iterable[object], rules: Iterable[Rule] = ()) -> list[Explanation]:
     linter = Linter([*(usual_rule(rule) for rule in select().values()), *rules], strict=True)
     found: list[Explanation] = []
-    for event in dissect_segments(source, dissector=Dissector()):  # type: ignore[arg-type]
+    dissector = Dissector()
+    watched = explainer.watch.segments(dissector.clock.follow(source))
+    for event in dissect_segments(watched, dissector=dissector):
         found += explainer.feed(event, linter.feed(event))
     found += explainer.close()
     return sorted(found, key=lambda one: one.connection)

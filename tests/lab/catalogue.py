@@ -40,6 +40,8 @@ class Truth:
     """Sides that really break the protocol: the linter may find errors of them."""
     afterwards: str = ""
     """A word of what came of the first end that was planted."""
+    words: tuple[str, ...] = ()
+    """Arguments without which the commands cannot know what is spoken."""
 
     @classmethod
     def end(cls, name: str, *causes: Cause, also: tuple[Cause, ...] = (), guilty: tuple[str, ...] = ()) -> Truth:

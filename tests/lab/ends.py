@@ -435,8 +435,12 @@ def idle_timeout(lab: Lab) -> Truth:
         time.sleep(0.15)
     for client in clients:
         closed(lab, client)
-    lab.need(proxy.closed >= len(names), "the proxy did not close")
-    return Truth({name: frozenset((Cause.IDLE_TIMEOUT,)) for name in names})
+    silences = sorted(proxy.silences)
+    lab.need(len(silences) == len(names), "the proxy did not close")
+    lab.need(silences[-1] < 1.015 * silences[0], "the proxy was late")
+    # Nothing else says that TLS on such a port goes with MQTT.
+    words = ("--port", f"{front}:tls") if lab.draw.transport == TLS else ()
+    return Truth({name: frozenset((Cause.IDLE_TIMEOUT,)) for name in names}, words=words)
 
 
 @fault(clients=(RAW,))

@@ -75,7 +75,7 @@ def judge(
 ) -> Judgement:  # fmt: skip
     """Compare what is said about a capture with the truth."""
     modest = MODEST if damaged or blind else frozenset[Cause]()
-    judgement = Judgement(RIGHT)
+    judgement, words = Judgement(RIGHT), (*words, *truth.words)
     rows = explained(capture, *words)["explanations"]
     places = places or {}
     judged = set()

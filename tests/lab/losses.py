@@ -233,7 +233,8 @@ def slow_subscriber(lab: Lab) -> Truth:
     sender = lab.connected("sender")
     for _ in range(lab.chance.choice((120, 200))):
         sender.publish("plant/7/level", b"x" * 60_000)
-    time.sleep(0.5)
+    # One segment a round trip, until the receive buffer is full and the window closed.
+    time.sleep(0.5 + 0.12 * lab.draw.delay_ms)
     sender.publish(TOPIC, b"21.5", 1)
     _lost(lab, client)
     return Truth.lost(TOPIC, PUMP, Fate.STALLED)

@@ -147,8 +147,7 @@ class Lab:
     def keys(self) -> Path | None:
         """The key log of the clients; a handshake that failed leaves no more than a comment."""
         path = self.folder / "keys.txt"
-        lines = path.read_text().splitlines() if self.draw.has_keys and path.exists() else []
-        return path if any(not line.startswith("#") for line in lines) else None
+        return path if self.draw.has_keys and path.exists() else None
 
     @property
     def places(self) -> dict[str, str]:
@@ -320,7 +319,8 @@ class IdleProxy:
         self._lab, self._idle_s = lab, idle_s
         with lab.network.on(SERVER):
             self._listener = socket.create_server((lab.network.server_address, port))
-        self.closed = 0
+        self.silences: list[float] = []
+        """Before the connections that it closed."""
         lab.cleanup.append(self._listener.close)
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -339,11 +339,12 @@ class IdleProxy:
             threading.Thread(target=self._pump, args=(source, target, last), daemon=True).start()
         while time.monotonic() - last[0] < self._idle_s:
             time.sleep(0.01)
+        silence = time.monotonic() - last[0]
         for side, _ in pairs:
             with suppress(OSError):
                 side.shutdown(socket.SHUT_RDWR)
             side.close()
-        self.closed += 1
+        self.silences.append(silence)
 
     def _pump(self, source: socket.socket, target: socket.socket, last: list[float]) -> None:
         with suppress(OSError):

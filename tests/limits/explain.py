@@ -22,6 +22,7 @@ from mqttscope.net.segment import ACK, PSH, RST, SYN, Segment
 from tests.dissect.conversations import CLIENT, SERVER, Conversation, numbered
 from tests.dissect.talk import SECOND, Talk, Tape
 from tests.explain.causes.test_encrypted import LARGE, PING, pinging, shaken
+from tests.explain.causes.test_encrypted import decrypted as decrypted
 from tests.explain.running import explained, traced
 from tests.explain.test_segments import OPENED, TO_SERVER, client_of, facts_of, fed, segment
 from tests.lint.lint_help import steps_of
@@ -201,6 +202,12 @@ def closed_on_odd(nanoseconds: int) -> bool:
 def idle_for(nanoseconds: int) -> list[Segment]:
     """A server closes three connections after so long a silence."""
     return talk(f"for 0..2: @{{n}} opened 3.1.1; {after(nanoseconds)} @{{n}} < fin")
+
+
+def alike(nanoseconds: int) -> list[Segment]:
+    """A server closes two connections, so far apart as they were opened."""
+    opens = f"@0 opened 3.1.1 client=a; {after(nanoseconds, 4)} @1 opened 3.1.1 client=b"
+    return talk(f"{opens}; +1 @0 < fin; {after(nanoseconds, 0)} @1 < fin")
 
 
 def borne_beside(nanoseconds: int) -> str:

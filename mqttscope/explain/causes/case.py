@@ -9,7 +9,7 @@ from mqttscope.explain import describe
 from mqttscope.explain.advice import ADVICE
 from mqttscope.explain.book import MOMENT_NS, Arrival, Book, End
 from mqttscope.explain.model import Broken, Candidate, Cause, Certainty, Evidence
-from mqttscope.explain.segments import Half, SegmentWatch
+from mqttscope.explain.segments import Half, Seen, SegmentWatch
 from mqttscope.explain.story import LastPublish, Story
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.mqtt.constants import ProtocolVersion
@@ -29,6 +29,8 @@ RETURN_NS = 120 * SECOND
 RECEIVE_MAXIMUM_EXCEEDED, QUOTA_EXCEEDED = 0x93, 0x97
 NAMELESS = (0x00, 0x80)
 """Reason codes of a DISCONNECT that name no reason: Normal disconnection, Unspecified error."""
+MAX_ALERT_BYTES = 70
+"""Maximum number of bytes of a segment with an alert in a TLS record; session tickets are longer."""
 MEANING = {"client": "the client", "server": "the broker"}
 
 
@@ -80,27 +82,35 @@ class Case:
 
     @property
     def goodbye(self) -> Evidence | None:
-        """What shows that a side ended what wraps MQTT, which the FIN of the other side answered."""
-        connection, history, by = self.connection, self.connection.history, self.connection.closed_by or ""
-        client = self.half("client")
-        if not by or connection.closed_how != "fin" or client is None:
+        """What shows that a side had ended what wraps MQTT, which the first FIN, of the other side, answered."""
+        connection, by, history = self.connection, self.connection.closed_by, self.connection.history
+        if by is None or connection.closed_how != "fin":
             return None
+        other = other_side(by)
         if history is not None:
-            own, other = (history.client, history.server) if by == "client" else (history.server, history.client)
-            if 0 < other.closing_ns <= (own.closing_ns or self.ended_ns):
-                return Evidence(f"{MEANING[other_side(by)]} sent a Close frame", None, other.closing_ns)
-        if not connection.decrypted or by != "server":
+            parties = {"client": history.client, "server": history.server}
+            if 0 < parties[other].closing_ns <= (parties[by].closing_ns or self.ended_ns):
+                return Evidence(f"{MEANING[other]} sent a Close frame", None, parties[other].closing_ns)
+        alert, closing = self._alert(other), self.half(by)
+        answer = self._alert(by) or (None if closing is None else closing.finished)
+        if alert is None or answer is None:
             return None
-        last = self.story.last_of("client")
-        sent = [one for one in client.recent if one.length and one.timestamp_ns <= self.ended_ns]
-        if last is None or not sent or sent[-1].frame <= last.frame:
+        if distance(alert.sequence + alert.length, answer.acknowledgment) < 0:
+            return None  # it was on its way when the side with the FIN ended TLS or the connection
+        return Evidence.at(f"{MEANING[other]} ended TLS (a record without a packet)", alert)
+
+    def _alert(self, side: str) -> Seen | None:
+        """The alert with which a side ended TLS before the first FIN.
+
+        With the keys all packets are known: only an alert has none, and close_notify is the one in good order.
+        """
+        half, last = self.half(side), self.story.last_of(side)
+        if half is None or last is None or not self.connection.decrypted or half.repeats:
             return None
-        if any(one.sequence == sent[-1].sequence for one in sent[:-1]) or client.repeats:
+        sent = [one for one in half.recent if one.length and one.timestamp_ns <= self.ended_ns]
+        if not sent or sent[-1].frame <= last.frame or sent[-1].length > MAX_ALERT_BYTES:
             return None
-        # With the keys all packets are known: only an alert has none, and close_notify is the one in good order.
-        alert = sent[-1]
-        text = "the client ended TLS (a record without a packet)"
-        return Evidence.at(text, alert)
+        return None if any(one.sequence == sent[-1].sequence for one in sent[:-1]) else sent[-1]
 
     @property
     def how(self) -> str:

@@ -141,6 +141,12 @@ def port_serves(case: Case) -> bool:
     return (known.secure if transport == "tls" else known.web) is not None
 
 
+def is_unheard(case: Case) -> bool:
+    """The capture lacks all that the server sent on another connection: its answer may be missing, too."""
+    server = case.connection.server
+    return case.book.of(server).unheard or case.book.witnesses(server, case.watch).unheard
+
+
 def served_others(case: Case) -> bool:
     """A server on this port sent to others before and after."""
     number, at = case.connection.number, case.ended_ns
@@ -230,7 +236,7 @@ DECLARATIONS: dict[Cause, Declaration] = {
     Cause.USE_ANOTHER_SERVER: OF_CONNACK,
     Cause.CONNECT_REFUSED: OF_CONNACK,
     Cause.NOT_LISTENING: Declaration(CERTAIN, "", (served_others,)),
-    Cause.UNREACHABLE: Declaration(LIKELY),
+    Cause.UNREACHABLE: Declaration(LIKELY, "", (is_unheard,)),
     Cause.NO_MQTT: Declaration(CERTAIN, "", (is_open, lacks_bytes)),
     Cause.WRONG_LISTENER: Declaration(CERTAIN, "", (port_serves,)),
     Cause.NO_CONNACK: Declaration(LIKELY, "", (is_open, server_answered, lacks_bytes)),

@@ -466,7 +466,7 @@ def server_restart(case: Case) -> Iterator[Candidate]:
     if case.by != "server" or case.how not in ("fin", "reset") or story.own:
         return
     # With bytes missing it may have had a DISCONNECT of the client to answer, as it has all day.
-    unclear = case.connection.client_side.gapped
+    unclear = case.connection.client_side.gapped or story.is_silence_unclear
     together = [] if unclear else case.together
     refused = case.watch.unanswered(server, case.ended_ns, case.ended_ns + GONE_NS)
     if refused and case.book.begun_in(server, case.ended_ns + 1, refused[0].timestamp_ns):
@@ -497,7 +497,7 @@ def server_restart(case: Case) -> Iterator[Candidate]:
                 back[0],
             )
         )  # fmt: skip
-    reasons.append(case.closing())
+    reasons += [case.goodbye, case.closing()]
     special = story.special and not refused
     sure = (bool(refused) or count >= LEAST_TOGETHER) and not special
     headline = "The broker stopped or restarted: " + (

@@ -660,10 +660,10 @@ def plain_end(case: Case) -> Iterator[Candidate]:
             "evicted": "Too many connections were open to follow this one: whether and how it ended is unknown.",
         }
         how = "capture_end" if story.finished else case.how
-        yield candidate(
-            Cause.STILL_OPEN, Certainty.CERTAIN, told.get(how, "How the connection ended was not captured."),
-            [*last, case.closing()], weight=5,
-        )  # fmt: skip
+        headline = told.get(how, "How the connection ended was not captured.")
+        if connection.one_sided and not any(story.counts.values()):
+            headline = "The capture has one direction of the connection without a packet: what came of it is unknown."
+        yield candidate(Cause.STILL_OPEN, Certainty.CERTAIN, headline, [*last, case.closing()], weight=5)
         return
     yield _plain(case)
 

@@ -24,8 +24,12 @@ LEAST_IDLE_NS = 5 * SECOND
 """Shorter ones may have another cause that takes its time: then it is a hypothesis."""
 LEAST_ALIKE = 3
 """Connections that ended after the same silence."""
+NEAR = 10
+"""The same of a timer that may be late, where the times of ends follow the silences."""
 APART = 4
 """Ends that differ by this many times more than the silences before them follow those."""
+MOMENTS_NS = SECOND // 20
+"""Ends within this time may be of one stop, however alike the silences before them are."""
 PATIENT_NS = 2 * SECOND
 """A client that closes sooner after its PINGREQ did not do so because of that, unless its Keep Alive is shorter."""
 
@@ -288,14 +292,22 @@ def _of_the_link(case: Case) -> tuple[list[str | Evidence], tuple[str, ...]]:
 
 
 def silence_repeated(case: Case) -> bool:
-    """Connections that ended together did so after the same silence each, at times as far apart as their last bytes."""
+    """Each connection ended after the silence of another one, at a time as far from its end as their last bytes."""
     known = dict(case.book.of(case.connection.server).idle)
-    ended = [case.connection.number, *(end.connection for end in case.together)]
-    silences = [known[number] for number in ended if number in known]
-    if len(silences) < max(LEAST_ALIKE, len(ended)):
+    ends = {case.connection.number: case.ended_ns, **{end.connection: end.timestamp_ns for end in case.together}}
+    if not ends.keys() <= known.keys():
         return False
-    (first, last), differ = case.first_and_last, max(silences) - min(silences)
-    return differ * ALIKE <= min(silences) and last - first > APART * differ
+    alike: list[list[tuple[int, int]]] = []
+    for silence, at in sorted((known[number], at) for number, at in ends.items()):
+        if not alike or (silence - alike[-1][0][0]) * NEAR > alike[-1][0][0]:
+            alike.append([])
+        alike[-1].append((silence, at))
+    return all(_apart_ns(rows) > max(APART * (rows[-1][0] - rows[0][0]), MOMENTS_NS) for rows in alike)
+
+
+def _apart_ns(rows: list[tuple[int, int]]) -> int:
+    times = [at for _, at in rows]
+    return max(times) - min(times)
 
 
 def idle_timeout(case: Case) -> Iterator[Candidate]:
@@ -315,6 +327,8 @@ def idle_timeout(case: Case) -> Iterator[Candidate]:
     shown = ", ".join(f"#{number}" for number in list(alike)[:8]) + (", …" if len(alike) > 8 else "")
     same = is_counted_once(case) and (case.connection.transport == "tcp" or no_proxy_fits(case, counted_once(case)))
     kept = f"shorter than the Keep Alive of {keep_alive} s allows" if keep_alive else "and there is no Keep Alive"
+    if keep_alive is None:
+        kept = "and its Keep Alive is unknown"
     yield candidate(
         Cause.IDLE_TIMEOUT, Certainty.LIKELY if idle >= LEAST_IDLE_NS and not same else Certainty.HYPOTHESIS,
         f"An idle time-out of {describe.span(idle)} ended the connection, {kept}: a proxy, load balancer or firewall"
@@ -339,7 +353,7 @@ def no_ping_response(case: Case) -> Iterator[Candidate]:
     if ping is None:
         return
     waited = case.ended_ns - ping.timestamp_ns
-    if waited < min(PATIENT_NS, (case.connection.keep_alive or PATIENT_NS) * SECOND):
+    if waited < min(PATIENT_NS, (case.connection.keep_alive or PATIENT_NS) * SECOND - EXACT_NS):
         return
     client = case.half("client")
     reached = client is not None and client.is_acknowledged and not client.outstanding_bytes and not client.repeats

@@ -47,7 +47,7 @@ def test_every_cause_is_declared_and_has_advice() -> None:
             "for 0..3: @{n} opened 3.1.1 client=c{n}\n  +1 @0 < fin\n  for 1..3: +0.31 @{n} < fin",
             "for 0..3: +0.3 @{n} opened 3.1.1 client=c{n}\n  +0.1 @0 < fin\n  for 1..3: +0.31 @{n} < fin",
         ),
-        (Cause.NO_PING_RESPONSE, "opened keep_alive=1; > pingreq; +1 > fin", "opened; > pingreq; +1 > fin"),
+        (Cause.NO_PING_RESPONSE, "opened keep_alive=1; > pingreq; +0.985 > fin", "opened; > pingreq; +1 > fin"),
         (Cause.BAD_CREDENTIALS, "> connect; < connack code=0x86; < fin",
          "> connect; < connack code=0x86; > pingreq; < pingresp; +9 < fin"),
     ],

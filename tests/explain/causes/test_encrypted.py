@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from mqttscope.explain import Cause, Certainty, Explanation
-from tests.dissect.talk import Talk, Tape
+from mqttscope.net.frame import Plaintext
+from tests.dissect.talk import CONNACK, Talk, Tape, connect, wire
 from tests.each import each
 from tests.explain.running import of_segments
 from tests.net.hellos import client_hello, message, record, server_hello
@@ -196,3 +197,43 @@ def test_what_an_alert_asks_for_depends_on_its_sender(by: str, alert: int, says:
 
     assert (first.cause, first.certainty) == (Cause.TLS_FAILURE, Certainty.CERTAIN)
     assert says in first.advice[0]
+
+
+def decrypted(ends: str) -> Cause:
+    """Why a connection ended: ``server 70`` is a segment with a record that holds no packet, of so many bytes."""
+    talk = shaken()
+    first = talk.tape.segments[0]
+    for who, packet, begun in (("client", connect(), 1001), ("server", CONNACK, 5001)):
+        offset = talk.position[who] - begun
+        getattr(talk, who)(record(23, bytes(60)))
+        last = talk.tape.segments.pop()
+        place = last.frame, last.timestamp_ns, last.capture
+        flow = first.key, first.frame, first.capture
+        talk.tape.segments += [Plaintext(flow, who == "client", wire(packet), offset, *place), last]  # type: ignore[list-item]
+    for step in ends.split(", "):
+        who, what = step.split()
+        if what.isdecimal():
+            getattr(talk, who)(record(23, bytes(int(what) - 5)))
+        else:
+            talk.fin(who)
+            # It was sent before the last segment of the other side had come.
+            talk.tape.segments[-1].acknowledgment -= 24 * (what == "crossing")
+    return of_segments(talk.tape.segments)[0].cause
+
+
+@each(
+    "ends, cause",
+    [
+        ("client fin, server fin", Cause.CLIENT_CLOSED),
+        ("server 24, client fin, server fin", Cause.SERVER_CLOSED),
+        ("server 24, client crossing, server fin", Cause.CLIENT_CLOSED),
+        ("server 24, client 24, client fin, server fin", Cause.SERVER_CLOSED),
+        ("server 71, client fin, server fin", Cause.CLIENT_CLOSED),
+        ("client 24, server fin, client fin", Cause.CLIENT_CLOSED),
+        ("client 24, server 24, client fin, server fin", Cause.CLIENT_CLOSED),
+        ("client 24, server 24, server fin, client fin", Cause.CLIENT_CLOSED),
+        ("server 24, client 24, server fin, client fin", Cause.SERVER_CLOSED),
+    ],
+)
+def test_who_ended_tls(ends: str, cause: Cause) -> None:
+    assert decrypted(ends) is cause

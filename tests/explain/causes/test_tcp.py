@@ -14,7 +14,7 @@ from mqttscope.explain import Cause, Certainty, Explanation
 from mqttscope.lint.examples import client, closes, on, opened, server
 from mqttscope.mqtt.packets import Disconnect, Pingreq, Pingresp, Publish
 from mqttscope.net.frame import Frame
-from mqttscope.net.segment import ACK, FIN, RST, Segment
+from mqttscope.net.segment import ACK, FIN, RST, SYN, Segment
 from tests.dissect.conversations import CLIENT, SERVER, Conversation, numbered
 from tests.dissect.talk import CONNACK, Talk, Tape, connect
 from tests.explain.running import capture, ending, explain, explained, of_segments, only
@@ -453,6 +453,22 @@ def test_a_refused_connection_beside_one_that_is_served(serves: bool) -> None:
     found = of_segments(numbered(tape.segments))[1]
 
     assert found.cause is (Cause.UNREACHABLE if serves else Cause.NOT_LISTENING)
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+@pytest.mark.parametrize("has_server", [False, True])
+def test_an_attempt_where_the_capture_may_lack_the_answer(has_server: bool, is_closed: bool) -> None:
+    tape = Tape()
+    other = Conversation(tape).open().whole()
+    if is_closed:
+        other.put(CLIENT, FIN | ACK)
+        other.put(SERVER, FIN | ACK)
+    Conversation(tape, client="192.0.2.9").put(CLIENT, SYN)
+    shown = [segment for segment in tape.segments if has_server or segment.key != other.keys[SERVER]]
+    found = of_segments(numbered(shown))[1]
+
+    assert found.cause is (Cause.UNREACHABLE if has_server else Cause.STILL_OPEN)
+    assert ("what came of it is unknown" in found.first.headline) is not has_server
 
 
 @pytest.mark.parametrize("lost", [0, 30])

@@ -9,7 +9,9 @@ from mqttscope.lint.examples import Step, client, closes, conversation, crossing
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.packets import Disconnect, Pingreq, Pingresp, Publish
 from mqttscope.net.segment import FIN, RST, Segment
+from tests.each import each
 from tests.explain.running import explained, of_segments, only
+from tests.lint.lint_help import steps_of
 
 V311 = ProtocolVersion.V3_1_1
 SECOND = 1_000_000_000
@@ -88,6 +90,17 @@ def test_a_clock_that_is_set_back_leaves_the_order_of_the_capture() -> None:
     assert [each.frame for each in one.timeline] == sorted(each.frame for each in one.timeline)
     assert one.timeline[0].what.startswith("CONNECT")
     assert not any("-" in text.partition("before the end")[0] for text in sentences(one))
+
+
+@each("is_in_silence", [False, True])
+def test_a_step_of_the_clock_in_the_silence_before_ends(is_in_silence: bool) -> None:
+    """An idle time-out may have ended connections together, and nothing shows how long they were silent."""
+    found = made(*steps_of("for 0..2: @{n} opened 3.1.1 client=c{n}; @{n} > pingreq; @{n} < pingresp",
+                           "+9 @0 < fin", "for 1..2: @{n} < fin"))  # fmt: skip
+    at = next(at for at, one in enumerate(found) if one.flags & FIN) if is_in_silence else 5
+    back = [*found[:at], *(replace(one, timestamp_ns=one.timestamp_ns - 3600 * SECOND) for one in found[at:])]
+
+    assert {end.cause for end in of_segments(back)} == {Cause.SERVER_CLOSED if is_in_silence else Cause.SERVER_RESTART}
 
 
 def test_frames_that_are_a_little_out_of_order_set_no_clock_back() -> None:

@@ -126,6 +126,36 @@ def test_the_same_silence_before_several_ends(lines: list[str], is_idle: bool) -
     assert (Cause.IDLE_TIMEOUT in [each_one.cause for end in found for each_one in end.candidates]) is is_idle
 
 
+@each("opens, kept", [
+    ("opened 3.1.1 keep_alive=60", "shorter than the Keep Alive of 60 s allows"),
+    ("opened 3.1.1 keep_alive=0", "and there is no Keep Alive"),
+    ("> pingreq; < pingresp", "and its Keep Alive is unknown"),
+])  # fmt: skip
+def test_an_idle_time_out_beside_the_keep_alive(opens: str, kept: str) -> None:
+    one = ending(f"for 0..2: @{{n}} {opens.replace('; ', '; @{n} ')}; +7 @{{n}} < fin")
+
+    assert (one.cause, kept in one.first.headline) == (Cause.IDLE_TIMEOUT, True)
+
+
+@each("apart, late, is_stop", [(0.04, 0, True), (0.3, 0, False), (0.3, 0.05, False), (0.3, 0.2, True)])
+def test_two_ends_after_the_same_silence(apart: float, late: float, is_stop: bool) -> None:
+    """What ends silent connections may be late; ends at one time may be a stop."""
+    lines = f"for 0..1: +{apart} @{{n}} opened 3.1.1 client=c{{n}}", f"+{1 - apart} @0 < fin; +{apart + late} @1 < fin"
+    causes = {end.cause for end in explained(*steps_of(*lines))}
+
+    assert causes == {Cause.SERVER_RESTART if is_stop else Cause.SERVER_CLOSED}
+
+
+@each("apart, is_stop", [(0.001, True), (0.21, False)])
+def test_ends_of_two_pairs_that_were_silent_alike(apart: float, is_stop: bool) -> None:
+    """The clock of a capture may have been set without a proof of that, and one silence looks like two."""
+    opens = "for 0..1: +0.2 @{n} opened 3.1.1 client=c{n}", "+30 @2 opened client=c2; +0.2 @3 opened client=c3"
+    ends = f"+0.5 @0 < fin; +{apart} @1 < fin; +{apart} @2 < fin; +{apart} @3 < fin"
+    causes = {end.cause for end in explained(*steps_of(*opens, ends))}
+
+    assert causes == {Cause.SERVER_RESTART if is_stop else Cause.SERVER_CLOSED}
+
+
 @each("waits, is_idle", [((60, 60, 59.8), False), ((50, 50, 50), True)])
 def test_an_end_that_is_due_from_the_connect_is_no_idle_time_out(waits: tuple[float, ...], is_idle: bool) -> None:
     """A server closes 1.5 times the Keep Alive after the CONNECT although pings came, and bore longer silences."""
