@@ -12,8 +12,8 @@ import re
 import shlex
 import signal
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -147,6 +147,21 @@ def is_own(user: int) -> bool:
 
 def signals(*names: str) -> list[signal.Signals]:
     return [getattr(signal, name) for name in names if hasattr(signal, name)]
+
+
+@contextmanager
+def blocked(numbers: Iterable[signal.Signals]) -> Iterator[None]:
+    """Signals wait meanwhile, in this thread and in processes that start in it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def let_through(*numbers: signal.Signals) -> None:
+    """Signals wait no longer."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
 
 
 def alarm_signal() -> signal.Signals | None:

@@ -88,7 +88,7 @@ class Stop:
     def __init__(self) -> None:
         self.asked = False
         signal.signal(signal.SIGINT, self._ask)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT,))
+        system.let_through(signal.SIGINT)
 
     def _ask(self, number: int, frame: object) -> None:
         self.asked = True
@@ -117,11 +117,8 @@ class Crew:
 
     def __enter__(self) -> Crew:
         # No process gets a signal before it has its own answer to it.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-        try:
+        with system.blocked(_SIGNALS):
             self._start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         if self._is_stopping:  # another thread took the signal when not all processes were known
             self.stop()
         return self
@@ -194,7 +191,7 @@ class Crew:
             for each in _SIGNALS:
                 signal.signal(each, signal.SIG_DFL)
             # SIGINT waits for a `Stop`, which may be made later.
-            signal.pthread_sigmask(signal.SIG_SETMASK, (signal.SIGINT,))
+            system.let_through(*(each for each in _SIGNALS if each != signal.SIGINT))
             outlet.send(pickle.dumps(self._work(Share(number, self.count), outlet)), END)
             code = 0
         except IndivisibleError as error:
