@@ -90,7 +90,7 @@ def command(given: TriageOptions) -> int:
     if run.interrupt is not None:
         screen.errors.append(("", "interrupted: the captures were not read to their end"))
     screen.is_read_once |= any(map(_is_fifo, given.captures))
-    screen.other_tls, screen.decrypting = dissector.other_tls, reading.decrypting
+    screen.other_tls, screen.decrypting = dissector.other_tls, given.files.keylog is not None or reading.decrypting
     if not dissector.connections and not triage.errors:
         # TLS has a row of its own.
         screen.no_mqtt = advice.nothing_found(dissector).partition(";")[0]

@@ -31,7 +31,10 @@ def connections(*arguments: str | Path) -> list[int]:
 def test_trouble_is_no_failure_and_without_it_one_sentence_says_so() -> None:
     assert run(capture("keep-alive")).code == 0
     result = run(capture("v311-qos"))
-    assert result.text == "No connection ended in trouble: 2 connections ended with DISCONNECT.\n"
+    assert result.text == (
+        "No connection ended in trouble: 2 connections ended with DISCONNECT.\n"
+        "To see why a message did not arrive, add --message TOPIC.\n"
+    )
 
 
 def test_selections_explain_what_they_name_however_it_ended() -> None:

@@ -114,6 +114,7 @@ def verdict(totals: Totals | None, shown: Counter[Cause], asked: str) -> list[st
         )
     elif not trouble:
         told.append(f"No connection ended in trouble: {others}.")
+        told.append("To see why a message did not arrive, add --message TOPIC.")
     else:
         causes = sorted(shown.items(), key=lambda one: -one[1])
         named = ", ".join(f"{count} × {TITLES[cause]}" for cause, count in causes)

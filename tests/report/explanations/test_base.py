@@ -35,7 +35,8 @@ def test_the_end_in_sentences() -> None:
         (
             "No connection ended in trouble: 2 connections ended with DISCONNECT; 1 connection is still open where the"
             " capture ends."
-        )
+        ),
+        "To see why a message did not arrive, add --message TOPIC.",
     ]
     assert verdict(trouble, Counter({Cause.KEEP_ALIVE: 1}), "") == [
         "1 connection of 5 ended in trouble: 1 × Keep Alive ran out.",
