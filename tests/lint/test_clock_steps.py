@@ -92,6 +92,6 @@ def test_rules_that_measure_durations_are_known_by_their_settings() -> None:
         "maximum_client_identifier_bytes", "maximum_client_identifier_bytes_3x", "maximum_keep_alive",
         "maximum_packet_bytes", "maximum_payload_bytes", "maximum_qos", "maximum_subscriptions_per_packet",
         "maximum_topic_bytes", "maximum_topic_levels", "maximum_will_qos", "messages", "minimum_keep_alive",
-        "packets", "percent", "profile", "refusals", "repeats", "retain_available", "share", "shortest", "takeovers",
-        "topics", "uncounted_topic_prefix", "versions",
+        "packets", "percent", "profile", "refusals", "repeats", "retain_available", "rounds", "share", "shortest",
+        "takeovers", "topics", "uncounted_topic_prefix", "versions",
     }  # fmt: skip

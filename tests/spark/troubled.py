@@ -19,7 +19,8 @@ HOUR_NS = 3600 * 10**9
 def troubled(folder: Path, seed: int, files: int = 3, *, overlap: bool = False, jitter: bool = False) -> list[str]:
     """Captures of some clients and servers in the order of time; their paths.
 
-    ``overlap``: frames around the cuts may be in the one capture or the other.  ``jitter``: times go back sometimes.
+    ``overlap``: frames around the cuts may be in the one capture or the other, the second one after a cut is in the
+    earlier capture.  ``jitter``: times go back sometimes.
     """
     folder.mkdir(parents=True, exist_ok=True)
     chance = random.Random(seed)
@@ -32,7 +33,7 @@ def troubled(folder: Path, seed: int, files: int = 3, *, overlap: bool = False, 
         part = sum(edge <= number for edge in edges)
         # Not over the silence: where times go back by hours, no task knows what the other flows make time out.
         is_near = part > 0 and frame.timestamp_ns - frames[edges[part - 1] - 1].timestamp_ns < HOUR_NS
-        if overlap and is_near and chance.random() < 0.3:
+        if overlap and is_near and (chance.random() < 0.3 or number - 1 in edges) and number not in edges:
             part -= 1
         parts[part].append(frame)
     made = []

@@ -182,7 +182,7 @@ def test_connections_that_come_late_are_counted(tmp_path: Path) -> None:
     assert f"{sum(rows)} connections that came late were judged alone, by no rule of wider scope" in done.err
 
 
-@pytest.mark.parametrize(("count", "parts"), [(6, 2), (12, 6)], ids=["one", "many"])
+@pytest.mark.parametrize(("count", "parts"), [(7, 2), (9, 6)], ids=["one", "many"])
 def test_captures_that_overlap_are_named(count: int, parts: int, tmp_path: Path) -> None:
     names = troubled(tmp_path / "captures", count, parts, overlap=True)
     done = invoke("pipeline", "ingest", *reversed(names), "--lake", tmp_path / "lake", "--format", "json")
