@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from difflib import SequenceMatcher
 from typing import Protocol, cast
@@ -36,6 +36,7 @@ MAX_COMPARED = 500_000
 """Maximum number of comparisons of topics with filters that do not match them."""
 MAX_COMPARED_LENGTH = 256
 """Maximum number of characters of a topic that filters are compared with by their letters."""
+CASE, BLANK = " (upper and lower case differ)", " (only blanks differ)"
 LIKE = 0.75
 """How like the topic a filter has to be to be named, from 0 to 1."""
 _KEEP = (
@@ -105,26 +106,39 @@ class Deliveries:
 
     def _received(self, one: Published, client: Subscriber, share: str, got: Got) -> Delivery:
         """The fate of a copy that the broker sent."""
+        first, got = got, got.best
         after = describe.span(got.timestamp_ns - one.timestamp_ns)
         fate, said, advice = Fate.DELIVERED, f"received it {after} later", tuple[str, ...]()
-        if not got.arrived:
-            fate, said = Fate.NOT_ACKNOWLEDGED, f"was sent it {after} later, and nothing acknowledged it"
-            advice = ("Look at the link of the client at that time: signal, power, NAT.",)
-        elif (
+        sent = f"was sent it {after} later"
+        if got is not first:
+            earlier = describe.span(first.timestamp_ns - one.timestamp_ns)
+            number = got.connection
+            said += f", sent again on #{number}: nothing acknowledged it when it was first sent, {earlier} later"
+            sent = f"was sent it {earlier} later, and again on #{number}, {after} later"
+        is_abandoned = (
             got.is_abandoned
             and client.garbled_ns < got.timestamp_ns
             and (not one.is_with_share(share) if share else got.is_silent)
-        ):
+        )
+        if not got.arrived:
+            fate, said = Fate.NOT_ACKNOWLEDGED, f"{sent}, and nothing acknowledged it"
+            if got.is_left:
+                moment = describe.span(abs(got.reader.closed_ns - got.timestamp_ns))
+                place = "after" if got.reader.closed_ns >= got.timestamp_ns else "before"
+                said += f": it closed its connection itself {moment} {place} that"
+            else:
+                advice = ("Look at the link of the client at that time: signal, power, NAT.",)
+        elif is_abandoned:
             fate = Fate.NOT_ACKNOWLEDGED
-            said = f"was sent it {after} later, and did not acknowledge it before its connection and its session ended"
-            if share and self._watch.now_ns >= got.reader.closed_ns + SECOND:
-                said += (
-                    "; no other captured member of the share got it, to which a server should send it then (5.0 4.8.2)"
-                )
-                advice = ("Look whether the broker sends what a member leaves unacknowledged to another one.",)
-            elif not share:
+            said = f"{sent}, and did not acknowledge it before its connection and its session ended"
+            if not share:
                 said += ": TCP may have brought it, and the broker cannot send it again"
                 advice = ("Let the client keep its session (Session Expiry Interval, or Clean Session 0).",)
+        elif got is not first and not got.is_acknowledged:
+            fate, said = Fate.NOT_CAPTURED, f"{sent}, and the capture does not have an acknowledgment of it"
+        if is_abandoned and share and self._watch.now_ns >= got.reader.closed_ns + SECOND:
+            said += "; no other captured member of the share got it, to which a server should send it then (5.0 4.8.2)"
+            advice = (*advice, "Look whether the broker sends what a member leaves unacknowledged to another one.")
         return Delivery(client.name, got.connection, fate, said, got.frame, got.timestamp_ns, got.capture, advice)
 
     def _missing(self, one: Published, key: tuple[str, str], client: Subscriber, held: Held) -> Delivery:
@@ -445,6 +459,50 @@ class Deliveries:
         return f"the capture ends {after} after {moment}: the message may have come later"
 
 
+def copy_of(
+    event: PacketEvent,
+    client: Subscriber,
+    key: tuple[str, str],
+    alike: list[tuple[int, Published]],
+    identifiers: list[int],
+) -> tuple[int | None, str]:
+    """Which message a delivery to a client is a copy of, the oldest one that lacks it, and for which share, if for one.
+
+    What the broker sends again is the same copy.  Messages that were due to the client go before those for which its
+    subscription or session had ended, and these before those from before it had one.  A share gets one copy of a
+    message, through any of its members.  A client gets one for its other subscriptions, or one for each.
+    """
+    for number, one in alike:
+        for share, copy in one.got.get(key, {}).items():
+            if copy.is_repeated_by(event):
+                return number, share
+    if len(alike) > 1:
+        alike.sort(key=lambda pair: (not pair[1].is_due(key, client), key not in pair[1].held))
+    topic = event.topic or ""
+    matching = [one for one in client.filters.values() if matches(one.plain_filter, topic, shared=False)]
+    named = [one for one in matching if one.identifier in (identifiers or (None,))]
+    shares = [one.share for one in named or matching if one.share]
+    ordinary = [one for one in named or matching if not one.share and one.ended_ns is None]
+    if not shares or ordinary:
+        for number, one in alike:
+            former = one.got.get(key, {}).get("")
+            if former is None or not former.best.arrived:
+                return number, ""
+    for number, one in alike:
+        share = next((name for name in shares if name not in one.shares), "")
+        if share:
+            return number, share
+    for number, one in alike:
+        copies = one.got.get(key, {})
+        # A share may get a message again where the member that had it has not acknowledged it.
+        share = next((name for name in shares if name not in copies), "")
+        if share:
+            return number, share
+        if "" in copies and copies[""].copies < len(ordinary):
+            return number, ""
+    return None, ""
+
+
 class LoopWatch:
     """Follows messages to clients to which a broker does not send by itself what they have published."""
 
@@ -505,7 +563,9 @@ def likeness(topic: str, plain: str) -> tuple[float, str] | None:
     if matches(plain, topic, shared=False):
         return None
     if matches(plain.lower(), topic.lower(), shared=False):
-        return 1.0, " (upper and lower case differ)"
+        return 1.0, CASE
+    if matches("".join(plain.split()), "".join(topic.split()), shared=False):
+        return 1.0, BLANK
     bare = plain.strip("/")
     if bare and matches(bare, topic.strip("/"), shared=False):
         return 1.0, " (a slash at an end is a level of its own)"
@@ -518,3 +578,10 @@ def likeness(topic: str, plain: str) -> tuple[float, str] | None:
         return None
     ratio = pair.ratio()
     return (ratio, "") if ratio >= LIKE else None
+
+
+def nearest(topics: Iterable[str], topic_filter: str) -> list[str]:
+    """Names of the topics that come nearest to a filter; those that differ only by case or blanks are named alone."""
+    near = [(found, topic) for topic in topics if (found := likeness(topic, topic_filter)) is not None]
+    near = [row for row in near if row[0][1] in (CASE, BLANK)] or sorted(near, key=lambda row: -row[0][0])
+    return [f"{describe.name(topic)}{why}" for (_, why), topic in near]

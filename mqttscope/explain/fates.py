@@ -217,6 +217,44 @@ class Got:
     """Whether it came with QoS 1 or 2."""
     copies: int = 1
     """How many copies came: a broker may send one for each overlapping subscription (5.0 and 3.1.1, 3.3.4/3.3.5)."""
+    identifier: int | None = None
+    """Packet Identifier."""
+    again: Got | None = None
+    """The same copy, as it was sent again on a later connection."""
+
+    @property
+    def last(self) -> Got:
+        """The last time that it was sent."""
+        return self if self.again is None else self.again.last
+
+    @property
+    def best(self) -> Got:
+        """The first time that it arrived, else the last time that it was sent."""
+        return self if self.again is None or self.arrived else self.again.best
+
+    def is_repeated_by(self, event: PacketEvent) -> bool:
+        """Whether a PUBLISH to the client is this copy, sent again on a later connection (5.0 and 3.1.1, 4.4)."""
+        last, packet = self.last, event.packet
+        return (
+            bool(getattr(packet, "dup", False))
+            and last.needs_answer
+            and not last.is_answered
+            and last.connection != event.connection.number
+            and last.identifier == getattr(packet, "packet_identifier", None)
+        )
+
+    @property
+    def is_acknowledged(self) -> bool:
+        """Whether the capture has an acknowledgment of the client or of TCP."""
+        reader = self.reader
+        return self.is_answered or self.end <= reader.server_side.stream_offset - reader.server_unacknowledged
+
+    @property
+    def is_left(self) -> bool:
+        """Whether the client closed its connection itself within a second of it, by DISCONNECT or FIN."""
+        reader = self.reader
+        itself = reader.disconnect_by == "client" or (reader.closed_by == "client" and reader.closed_how == "fin")
+        return itself and abs(reader.closed_ns - self.timestamp_ns) <= SECOND
 
     @property
     def arrived(self) -> bool:
@@ -228,7 +266,7 @@ class Got:
         own = tcp.get("server_to_client") if isinstance(tcp, dict) else None
         if reader.closed_how not in ("fin", "reset") and not (own and own["retransmitted_segments"]):
             return True  # the acknowledgment may come after the capture
-        return self.end <= reader.server_side.stream_offset - reader.server_unacknowledged
+        return self.is_acknowledged
 
     @property
     def is_silent(self) -> bool:
@@ -374,7 +412,7 @@ class Published:
 
     def is_with_share(self, share: str) -> bool:
         """Whether a member of a share got its copy, and had not left it unacknowledged when its session ended."""
-        return any(share in copies and not copies[share].is_abandoned for copies in self.got.values())
+        return any(share in copies and not copies[share].best.is_abandoned for copies in self.got.values())
 
     def is_like(self, size: int) -> bool:
         """Whether a copy of it may have this many bytes: its properties and its identifier may differ."""

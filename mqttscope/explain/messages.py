@@ -14,7 +14,7 @@ from typing import Any
 from mqttscope.events import ConnectionClosed, Event, GapEvent, MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.explain import describe
 from mqttscope.explain.book import host
-from mqttscope.explain.deliveries import EXACTLY_ONCE, Deliveries, LoopWatch, likeness
+from mqttscope.explain.deliveries import EXACTLY_ONCE, Deliveries, LoopWatch, copy_of, nearest
 from mqttscope.explain.fates import (
     NEVER,
     Delivery,
@@ -415,7 +415,7 @@ class MessageWatch:
         topic = event.topic or ""
         numbers = self._expected.get((key[0], topic, checksum), {})
         identifiers = [] if found.properties is None else found.properties.all(SUBSCRIPTION_IDENTIFIER)
-        number, share = self._copied(known, key, topic, numbers, identifiers)
+        number, share = copy_of(event, known, key, [(one, self.published[one]) for one in numbers], identifiers)
         if found.retain or number is None:
             self._retained_wills.replace((key[0], topic), None if found.retain else checksum)
         if number is not None:
@@ -467,54 +467,24 @@ class MessageWatch:
             self._origins[kind] = count + 1, first
         return bool(of)
 
-    def _copied(
-        self, known: Subscriber, key: tuple[str, str], topic: str, numbers: Iterable[int], identifiers: list[int]
-    ) -> tuple[int | None, str]:
-        """Which message a delivery is a copy of, the oldest one that lacks it, and for which share, if for one.
-
-        Messages that were due to the client go before those for which its subscription or session had ended, and these
-        before those from before it had one.  A share gets one
-        copy of a message, through any of its members.  A client gets one for its other subscriptions, or one for each.
-        """
-        alike = [(number, self.published[number]) for number in numbers]
-        if len(alike) > 1:
-            alike.sort(key=lambda pair: (not pair[1].is_due(key, known), key not in pair[1].held))
-        matching = [one for one in known.filters.values() if matches(one.plain_filter, topic, shared=False)]
-        named = [one for one in matching if one.identifier in (identifiers or (None,))]
-        shares = [one.share for one in named or matching if one.share]
-        ordinary = [one for one in named or matching if not one.share and one.ended_ns is None]
-        if not shares or ordinary:
-            for number, one in alike:
-                copy = one.got.get(key, {}).get("")
-                if copy is None or not copy.arrived:
-                    return number, ""
-        for number, one in alike:
-            share = next((name for name in shares if name not in one.shares), None)
-            if share is not None:
-                return number, share
-        for number, one in alike:
-            copies = one.got.get(key, {})
-            # A share may get a message again where the member that had it has not acknowledged it.
-            share = next((name for name in shares if name not in copies), None)
-            if share is not None:
-                return number, share
-            if "" in copies and copies[""].copies < len(ordinary):
-                return number, ""
-        return None, ""
-
     def _got(
         self, one: Published, key: tuple[str, str], share: str, event: PacketEvent, found: packets.Publish
     ) -> None:
         """A client was sent a message; what was sent again counts where nothing acknowledged it before."""
         copies = one.got.setdefault(key, {})
         before = copies.get(share)
-        if before is not None and before.arrived:
-            before.copies += 1
-            return
-        got = copies[share] = Got(
+        got = Got(
             event.timestamp_ns, event.frame, event.capture, event.connection.number, event.connection,
             event.stream_offset + len(found.raw) + found.missing, needs_answer=bool(found.qos),
+            identifier=found.packet_identifier,
         )  # fmt: skip
+        if before is not None and before.is_repeated_by(event):
+            before.last.again = got
+        elif before is not None and before.arrived:
+            before.copies += 1
+            return
+        else:
+            copies[share] = got
         if found.packet_identifier is not None:
             if len(self._unanswered) >= MAX_PENDING:
                 self._unanswered.popitem(last=False)[1].needs_answer = False  # its answer is not looked for
@@ -593,9 +563,8 @@ class MessageWatch:
             yield f"{place.text} (frame {place.frame}), and no client was sent it in this capture."
         if self._further:
             yield f"{self._further:,} more of these {_are(self._further)} not shown."
-        near = [(found, one) for one in self._others if (found := likeness(one, self.topic_filter)) is not None]
-        for (_, why), one in sorted(near, key=lambda each: -each[0][0])[:MAX_NEAREST]:
-            yield f"The nearest topic with messages is {describe.name(one)}{why}."
+        for one in nearest(self._others, self.topic_filter)[:MAX_NEAREST]:
+            yield f"The nearest topic with messages is {one}."
         if self._other_topics:
             yield f"limit: the nearest topic is looked for among the first {MAX_OTHERS:,}."
 
