@@ -75,6 +75,8 @@ class Watched(Protocol):
     uncompared: int
     """Topics beyond `MAX_COMPARED`."""
 
+    def is_whole(self, server: str, topic: str) -> bool: ...
+
 
 class Deliveries:
     """Decides what became of messages."""
@@ -95,7 +97,7 @@ class Deliveries:
         ]
         known = [held for held in one.held.get(key, ()) if held.best(one, key).since_ns <= one.timestamp_ns]
         if not fates and not known:
-            nearest = self._without(one, client)
+            nearest = self._without(one, key, client)
             return [] if nearest is None else [(nearest, None)]
         due = [held for held in known if held.best(one, key).applies(one, key)]
         missing = [held for held in due or known if held.share not in copies]
@@ -390,7 +392,7 @@ class Deliveries:
             for copy in other.got[key].values()
         )
 
-    def _without(self, one: Published, client: Subscriber) -> Delivery | None:
+    def _without(self, one: Published, key: tuple[str, str], client: Subscriber) -> Delivery | None:
         """Nothing matched when it was published: something did later, or something is like it."""
         for wanted in sorted(client.filters.values(), key=lambda each: bool(each.share)):
             if not matches(wanted.plain_filter, one.topic, shared=False):
@@ -409,6 +411,13 @@ class Deliveries:
                 early = wanted.asked_ns <= one.timestamp_ns
                 when = f", and its connection was accepted {after} later" if early else f" {after} later"
                 said = f"subscribed to {describe.name(wanted.topic_filter)}{when}"
+                another = wanted.retained and f"sent another one for this SUBSCRIBE (frame {wanted.retained.frame})"
+                if self._is_left_out(one, key, client, wanted):
+                    return Delivery(
+                        client.name, client.number, Fate.NOT_SENT, f"{said}, and the broker did not send it this"
+                        f" retained message: it {another}", wanted.frame, wanted.asked_ns, wanted.capture,
+                        tuple(suspects(one)),
+                    )  # fmt: skip
                 if one.is_removal:
                     said += (
                         "; with RETAIN and an empty payload the message removes the retained one of its topic, so that"
@@ -421,6 +430,8 @@ class Deliveries:
                     wanted.capture, () if one.is_removal else (
                         "Subscribe to the topic without $share, too: an ordinary subscription gets retained messages.",
                     ) if one.retain and wanted.share else (
+                        f"It was published with RETAIN, and the broker {another}: look what became of this one.",
+                    ) if one.retain and another else (
                         "It was published with RETAIN: look whether the broker keeps retained messages.",
                     ) if one.retain else (
                         "Subscribe before publishing, or publish with RETAIN what later subscribers need.",
@@ -437,6 +448,36 @@ class Deliveries:
             f"has no subscription that it matches; the nearest is {name}{why}", wanted.frame, wanted.asked_ns,
             wanted.capture, (f"Subscribe to what is published: {describe.name(one.topic)}.",),
         )  # fmt: skip
+
+    def _is_left_out(self, one: Published, key: tuple[str, str], client: Subscriber, wanted: Wanted) -> bool:
+        """Whether the broker should have answered a SUBSCRIBE with this message, as it did with another one."""
+        another, answered_ns = wanted.retained, None if one.answer is None else one.answer.timestamp_ns
+        if another is None or answered_ns is None or not one.retain or one.is_removal or (one.code or 0) >= FAILURE:
+            return False
+        reader, source, until_ns = another.reader, one.source, another.timestamp_ns + SECOND
+        largest, expires_ns = reader.client_side.maximum_packet_size, one.timestamp_ns + (one.expiry or NEVER) * SECOND
+        is_open = source.closed_how in (None, "capture_end") or source.closed_ns > wanted.asked_ns
+        return (
+            is_open  # so that the broker did not restart
+            and answered_ns <= wanted.asked_ns
+            and (one.qos < EXACTLY_ONCE or one.released)
+            and not (wanted.no_local and key == one.key)
+            and wanted.granted_ns is not None
+            and (wanted.code or 0) < FAILURE
+            and (largest is None or 2 * one.size <= largest)  # a broker may add properties
+            and until_ns < expires_ns
+            and until_ns <= min(self._watch.now_ns, client.ends.get(reader.number, (NEVER, 0))[0])
+            and until_ns <= (wanted.ended_ns or NEVER)
+            and not (reader.one_sided or reader.server_side.gapped or source.client_side.gapped)
+            and not reader.server_side.exchanges
+            and self._watch.is_whole(one.server, one.topic)
+            and not any(
+                other is not one
+                and other.topic == one.topic
+                and (key in other.got or (other.retain and other.latest_ns > one.timestamp_ns - SECOND))
+                for other in self._watch.published.values()
+            )
+        )
 
     def near_of(self, topic: str) -> dict[str, tuple[float, str]]:
         """Filters that are like a topic and do not match it: how much, and the difference in words."""

@@ -10,11 +10,11 @@ from enum import StrEnum
 from mqttscope.events import PacketEvent
 from mqttscope.explain import describe
 from mqttscope.explain.model import Evidence
-from mqttscope.mqtt import ProtocolVersion
+from mqttscope.mqtt import ProtocolVersion, packets
 from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.topics import matches
 from mqttscope.mqtt.wire import counted
-from mqttscope.session.connection import Connection
+from mqttscope.session.connection import C2S, Connection
 from mqttscope.session.matching import FAILURE
 
 SECOND = 1_000_000_000
@@ -132,6 +132,11 @@ class Wanted:
     is_presumed: bool = False
     """Whether its version of MQTT has no Shared Subscriptions, and its filter has the form of one."""
 
+    asks_for_retained: bool = False
+    """Whether its SUBSCRIBE is answered with all retained messages that match: Retain Handling 0, and not shared."""
+    retained: Got | None = None
+    """The first of them."""
+
     def applies(self, message: Published, key: tuple[str, str]) -> bool:
         """Whether the client, with this key, had the subscription for a message when that was published."""
         if self.since_ns > message.timestamp_ns or (self.code or 0) >= FAILURE:
@@ -189,6 +194,9 @@ class Subscriber:
     """Time, frame and announced size of messages of which it was sent the beginning alone, by topic."""
     most_in_flight: int = 0
     """How many messages the broker had in flight to it at a time, over all its connections."""
+
+    keeps_retain: bool = False
+    """Whether RETAIN 1 may be of a live message to it: Retain As Published, or a bridge."""
 
     def has_room(self, now_ns: int) -> None:
         """Note that its Receive Maximum is not used up any more."""
@@ -461,6 +469,33 @@ class Published:
         if source.closed_by == "server" and 0 < source.closed_ns <= self.timestamp_ns:
             return False  # who has closed need not read what its host acknowledges
         return self.end <= source.client_side.stream_offset - source.client_unacknowledged
+
+
+@dataclass(slots=True)
+class AnnouncedWill:
+    """A will that no client was sent."""
+
+    place: Evidence
+    """Its CONNECT."""
+    connection: Connection
+    end: int = 0
+    """Offset of the last byte and one of the DISCONNECT that discards it (3.14.4), in what its client sent."""
+    frame: int = 0
+    """Of that DISCONNECT."""
+
+    def disconnect(self, event: PacketEvent, packet: packets.Disconnect) -> None:
+        """Take a DISCONNECT of any connection; after the end that the broker made it discards nothing."""
+        ended = self.connection.disconnect_by or self.connection.closed_by == "server"
+        if event.connection is self.connection and event.direction is C2S and not packet.reason_code and not ended:
+            self.frame, self.end = event.frame, event.stream_offset + len(packet.raw)
+
+    @property
+    def said(self) -> str:
+        """What became of it, in a sentence."""
+        announced, source = f"{self.place.text} (frame {self.place.frame})", self.connection
+        if self.frame and self.end <= source.client_side.stream_offset - source.client_unacknowledged:
+            return f"{announced}; it sent DISCONNECT (frame {self.frame}), which discards the will."
+        return f"{announced}, and no client was sent it in this capture."
 
 
 @dataclass(slots=True)

@@ -17,6 +17,7 @@ from mqttscope.explain.book import host
 from mqttscope.explain.deliveries import EXACTLY_ONCE, Deliveries, LoopWatch, copy_of, nearest
 from mqttscope.explain.fates import (
     NEVER,
+    AnnouncedWill,
     Delivery,
     Fate,
     Got,
@@ -101,7 +102,7 @@ class MessageWatch:
         """Topics of other messages."""
         self._other_topics = 0
         """Messages to topics beyond `MAX_OTHERS`."""
-        self._wills: list[Evidence] = []
+        self._wills: list[AnnouncedWill] = []
         """The first CONNECT packets with a will for the topics that were asked for."""
         self._begun: list[Evidence] = []
         """The first messages for these topics of which the beginning alone was sent."""
@@ -167,6 +168,8 @@ class MessageWatch:
         if isinstance(found, packets.Publish):
             if found.qos and not from_client:
                 self._fill(event)
+            if found.retain and not found.dup and not from_client:
+                self._note_retained(event, found)
             if event.topic and matches(self.topic_filter, event.topic):
                 self._loops.feed(event, found, self._client(event.connection))
                 if from_client:
@@ -183,6 +186,7 @@ class MessageWatch:
         if isinstance(found, packets.Connect) and from_client:
             if found.bridge:
                 self._loops.begin(event.connection.number)
+                self._client(event.connection).keeps_retain = True
             self._announced(event, found)
         elif kind in (PacketType.PUBACK, PacketType.PUBREC) and not from_client:
             self._acknowledged(event)
@@ -204,6 +208,8 @@ class MessageWatch:
         elif isinstance(found, packets.Disconnect):
             # From here on nothing is sent, however long the transport stays open.
             self._client(event.connection).ends[event.connection.number] = event.timestamp_ns, event.frame
+            for will in self._wills:
+                will.disconnect(event, found)
         elif isinstance(found, packets.Unsubscribe) and from_client:
             known = self._client(event.connection)
             for one in found.topic_filters or ():
@@ -299,7 +305,9 @@ class MessageWatch:
                 bool(row.no_local), identifier, event.timestamp_ns, event.frame, event.capture, event.connection.number,
                 event.timestamp_ns, former.granted_ns if former is not None and lasts else None,
                 is_presumed=share is not None and event.connection.version != ProtocolVersion.V5,
+                asks_for_retained=share is None and not row.retain_handling,
             )  # fmt: skip
+            known.keeps_retain = known.keeps_retain or bool(row.retain_as_published)
             self._retained_wills.ask(known, event.connection, row, wanted, existed=lasts)
             if former is not None and lasts and former.granted_ns is not None and (former.code or 0) < FAILURE:
                 wanted.begun = former.begun or former
@@ -490,6 +498,24 @@ class MessageWatch:
                 self._unanswered.popitem(last=False)[1].needs_answer = False  # its answer is not looked for
             self._unanswered[event.connection.number, found.packet_identifier] = got
 
+    def _note_retained(self, event: PacketEvent, found: packets.Publish) -> None:
+        """The broker answers a SUBSCRIBE with a retained message, if that can be the only reason to send it."""
+        connection, known = event.connection, self.clients.get(_key(event.connection))
+        if known is None or not event.topic or known.keeps_retain or connection.session_present or self.forgotten:
+            return
+        names = [name for name in self._index.match(event.topic) if name in known.filters]
+        wanted = known.filters[names[0]] if len(names) == 1 else None
+        if wanted and wanted.asks_for_retained and wanted.retained is None and wanted.connection == connection.number:
+            wanted.retained = Got(
+                event.timestamp_ns, event.frame, event.capture, connection.number, connection,
+                event.stream_offset + len(found.raw) + found.missing,
+            )  # fmt: skip
+
+    def is_whole(self, server: str, topic: str) -> bool:
+        """Whether all messages are followed, and the capture has no will to a topic nor a message that came unseen."""
+        is_followed = len(self.published) == self._count and self.unknown is None
+        return is_followed and all(place != (server, topic) for place, _ in self._willed)
+
     def _fill(self, event: PacketEvent) -> None:
         """A message of QoS 1 or 2 to a client, which may use its Receive Maximum up."""
         connection, sender = event.connection, event.connection.server_side
@@ -527,7 +553,11 @@ class MessageWatch:
             self._willed.setdefault(key, []).append((event.connection, event.frame, will))
             del self._willed[key][:-MAX_TOLD]
             name = describe.name(found.client_identifier) or event.connection.client
-            self._note(self._wills, f"{name} announced a will to {describe.name(topic)}", event)
+            if len(self._wills) < MAX_NEAREST:
+                place = Evidence.at(f"{name} announced a will to {describe.name(topic)}", event)
+                self._wills.append(AnnouncedWill(place, event.connection))
+            else:
+                self._further += 1
 
     def _unfinished(self, event: MalformedEvent | UnparsedEvent) -> None:
         """The beginning of a PUBLISH of which the rest never came."""
@@ -559,8 +589,8 @@ class MessageWatch:
         """What the capture has where it has no message to the topics that were asked for."""
         for place in self._begun:
             yield f"{place.text}, and not the rest of it (frame {place.frame})."
-        for place in self._wills:
-            yield f"{place.text} (frame {place.frame}), and no client was sent it in this capture."
+        for will in self._wills:
+            yield will.said
         if self._further:
             yield f"{self._further:,} more of these {_are(self._further)} not shown."
         for one in nearest(self._others, self.topic_filter)[:MAX_NEAREST]:

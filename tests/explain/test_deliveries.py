@@ -362,6 +362,54 @@ def test_a_client_that_closes_by_itself_before_anything_is_acknowledged(
     assert bool(missed.advice) is bool(advice)
 
 
+SETS = f"{WRITER}; @1 > publish {TOPIC} m1 qos=1 retain id=1; @1 < puback 1"
+SETS_OTHER = "@1 > publish plant/8/alarm m1 qos=1 retain id=2; @1 < puback 2"
+JOINS = "opened client=reader; > subscribe 1 plant/+/alarm:0; < suback 1 0"
+GETS_OTHER = "< publish plant/8/alarm m1 retain"
+LEFT_OUT = "subscribed to plant/+/alarm * later, and the broker did not send it this retained message: *"
+REPLACES = f"@1 > publish {TOPIC} m2 retain; @1 < ack"
+
+
+@each(
+    "texts, fate",
+    [
+        ((SETS, SETS_OTHER, JOINS, GETS_OTHER, LATER), "not_sent"),
+        ((SETS, SETS_OTHER, "opened 3.1.1 client=reader;" + JOINS.partition(";")[2], GETS_OTHER, LATER), "not_sent"),
+        # The broker may not keep retained messages, or not this one.
+        ((SETS, SETS_OTHER, JOINS, LATER), "subscribed_later"),
+        ((SETS, SETS_OTHER, JOINS, GETS_OTHER.removesuffix(" retain"), LATER), "subscribed_later"),
+        ((SETS.replace(" qos=1 retain id=1; @1 < puback 1", " retain"), SETS_OTHER, JOINS, GETS_OTHER, LATER),
+         "subscribed_later"),
+        ((SETS.replace("< puback 1", "< pingresp"), SETS_OTHER, JOINS, GETS_OTHER, LATER), "subscribed_later"),
+        ((SETS.replace("m1", "m1 message_expiry_interval=1"), "+1 @1 > pingreq", JOINS, GETS_OTHER, LATER),
+         "subscribed_later"),
+        ((SETS.replace("1 retain", "2 retain").replace("puback", "pubrec"), JOINS, GETS_OTHER, LATER),
+         "subscribed_later"),
+        # It may have been replaced, by a message or a will, or the broker may have been restarted.
+        ((SETS, REPLACES, JOINS, GETS_OTHER, LATER), "subscribed_later"),
+        ((SETS, SETS_OTHER, JOINS, GETS_OTHER, REPLACES, LATER), "subscribed_later"),
+        ((f"@2 opened client=other will={TOPIC} will_retain", SETS, JOINS, GETS_OTHER, LATER), "subscribed_later"),
+        ((SETS, "@1 > fin", JOINS, GETS_OTHER, "+2 > pingreq"), "subscribed_later"),
+        # The subscription does not ask for it, or another one asks for what came.
+        ((SETS, JOINS.replace(":0", ":0,retain_handling=2"), GETS_OTHER, LATER), "subscribed_later"),
+        ((SETS, JOINS.replace(":0", ":0,retain_as_published"), GETS_OTHER, LATER), "subscribed_later"),
+        ((SETS, JOINS, "> subscribe 2 plant/8/#:0; < suback 2 0", GETS_OTHER, LATER), "subscribed_later"),
+        # It may come later, or the client may not take it.
+        ((SETS, SETS_OTHER, JOINS, GETS_OTHER), "subscribed_later"),
+        ((SETS, SETS_OTHER, JOINS, GETS_OTHER, "> fin", LATER), "subscribed_later"),
+        ((SETS, JOINS.replace("reader", "reader maximum_packet_size=40"), GETS_OTHER, LATER), "subscribed_later"),
+        ((SETS, JOINS, f"{GETS_OTHER} qos=1 id=1", LATER), "subscribed_later"),
+        ((SETS, JOINS, GETS_OTHER, f"lost < publish {TOPIC} m1 retain; < pingresp", LATER), "subscribed_later"),
+        ((SETS, JOINS, GETS_OTHER, f"< publish {TOPIC} m1 retain", LATER), "delivered"),
+    ],
+)  # fmt: skip
+def test_a_retained_message_that_the_broker_leaves_out(texts: tuple[str, ...], fate: str) -> None:
+    (missed,) = traced(TOPIC, *steps_of(*texts)).messages[0].deliveries
+
+    assert missed.fate == fate
+    assert fnmatchcase(missed.said, LEFT_OUT) is (fate == "not_sent"), missed.said
+
+
 OLD_MEMBER = MEMBER.replace("opened", "opened 3.1.1")
 OLD_SECOND = SECOND_MEMBER.replace("opened", "opened 3.1.1")
 
