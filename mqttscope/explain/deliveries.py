@@ -430,7 +430,7 @@ class Deliveries:
                     wanted.capture, () if one.is_removal else (
                         "Subscribe to the topic without $share, too: an ordinary subscription gets retained messages.",
                     ) if one.retain and wanted.share else (
-                        f"It was published with RETAIN, and the broker {another}: look what became of this one.",
+                        f"It was published with RETAIN; the broker {another}: look whether this one was replaced.",
                     ) if one.retain and another else (
                         "It was published with RETAIN: look whether the broker keeps retained messages.",
                     ) if one.retain else (
@@ -561,6 +561,10 @@ class LoopWatch:
                 self._followed.popitem(last=False)
                 self._forgotten += 1
             self._followed[number] = Loops()
+
+    def follows(self, number: int) -> bool:
+        """Whether the messages of a connection are followed."""
+        return number in self._followed
 
     def feed(self, event: PacketEvent, found: packets.Publish, client: Subscriber) -> None:
         """Take a message that the client sent or was sent."""

@@ -196,7 +196,7 @@ class Subscriber:
     """How many messages the broker had in flight to it at a time, over all its connections."""
 
     keeps_retain: bool = False
-    """Whether RETAIN 1 may be of a live message to it: Retain As Published, or a bridge."""
+    """Whether RETAIN 1 may be of a live message to it: Retain As Published."""
 
     def has_room(self, now_ns: int) -> None:
         """Note that its Receive Maximum is not used up any more."""

@@ -186,7 +186,6 @@ class MessageWatch:
         if isinstance(found, packets.Connect) and from_client:
             if found.bridge:
                 self._loops.begin(event.connection.number)
-                self._client(event.connection).keeps_retain = True
             self._announced(event, found)
         elif kind in (PacketType.PUBACK, PacketType.PUBREC) and not from_client:
             self._acknowledged(event)
@@ -503,6 +502,8 @@ class MessageWatch:
         connection, known = event.connection, self.clients.get(_key(event.connection))
         if known is None or not event.topic or known.keeps_retain or connection.session_present or self.forgotten:
             return
+        if self._loops.follows(connection.number):
+            return  # perhaps a bridge, which gets live messages with RETAIN 1
         names = [name for name in self._index.match(event.topic) if name in known.filters]
         wanted = known.filters[names[0]] if len(names) == 1 else None
         if wanted and wanted.asks_for_retained and wanted.retained is None and wanted.connection == connection.number:

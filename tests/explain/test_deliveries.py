@@ -394,6 +394,7 @@ REPLACES = f"@1 > publish {TOPIC} m2 retain; @1 < ack"
         ((SETS, JOINS.replace(":0", ":0,retain_handling=2"), GETS_OTHER, LATER), "subscribed_later"),
         ((SETS, JOINS.replace(":0", ":0,retain_as_published"), GETS_OTHER, LATER), "subscribed_later"),
         ((SETS, JOINS, "> subscribe 2 plant/8/#:0; < suback 2 0", GETS_OTHER, LATER), "subscribed_later"),
+        ((SETS, JOINS.replace("opened", "opened 3.1.1 protocol_level=0x84"), GETS_OTHER, LATER), "subscribed_later"),
         # It may come later, or the client may not take it.
         ((SETS, SETS_OTHER, JOINS, GETS_OTHER), "subscribed_later"),
         ((SETS, SETS_OTHER, JOINS, GETS_OTHER, "> fin", LATER), "subscribed_later"),
