@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from difflib import SequenceMatcher
 from typing import Protocol, cast
@@ -36,6 +36,7 @@ MAX_COMPARED = 500_000
 """Maximum number of comparisons of topics with filters that do not match them."""
 MAX_COMPARED_LENGTH = 256
 """Maximum number of characters of a topic that filters are compared with by their letters."""
+CASE, BLANK = " (upper and lower case differ)", " (only blanks differ)"
 LIKE = 0.75
 """How like the topic a filter has to be to be named, from 0 to 1."""
 _KEEP = (
@@ -74,6 +75,8 @@ class Watched(Protocol):
     uncompared: int
     """Topics beyond `MAX_COMPARED`."""
 
+    def is_whole(self, server: str, topic: str) -> bool: ...
+
 
 class Deliveries:
     """Decides what became of messages."""
@@ -94,7 +97,7 @@ class Deliveries:
         ]
         known = [held for held in one.held.get(key, ()) if held.best(one, key).since_ns <= one.timestamp_ns]
         if not fates and not known:
-            nearest = self._without(one, client)
+            nearest = self._without(one, key, client)
             return [] if nearest is None else [(nearest, None)]
         due = [held for held in known if held.best(one, key).applies(one, key)]
         missing = [held for held in due or known if held.share not in copies]
@@ -105,26 +108,39 @@ class Deliveries:
 
     def _received(self, one: Published, client: Subscriber, share: str, got: Got) -> Delivery:
         """The fate of a copy that the broker sent."""
+        first, got = got, got.best
         after = describe.span(got.timestamp_ns - one.timestamp_ns)
         fate, said, advice = Fate.DELIVERED, f"received it {after} later", tuple[str, ...]()
-        if not got.arrived:
-            fate, said = Fate.NOT_ACKNOWLEDGED, f"was sent it {after} later, and nothing acknowledged it"
-            advice = ("Look at the link of the client at that time: signal, power, NAT.",)
-        elif (
+        sent = f"was sent it {after} later"
+        if got is not first:
+            earlier = describe.span(first.timestamp_ns - one.timestamp_ns)
+            number = got.connection
+            said += f", sent again on #{number}: nothing acknowledged it when it was first sent, {earlier} later"
+            sent = f"was sent it {earlier} later, and again on #{number}, {after} later"
+        is_abandoned = (
             got.is_abandoned
             and client.garbled_ns < got.timestamp_ns
             and (not one.is_with_share(share) if share else got.is_silent)
-        ):
+        )
+        if not got.arrived:
+            fate, said = Fate.NOT_ACKNOWLEDGED, f"{sent}, and nothing acknowledged it"
+            if got.is_left:
+                moment = describe.span(abs(got.reader.closed_ns - got.timestamp_ns))
+                place = "after" if got.reader.closed_ns >= got.timestamp_ns else "before"
+                said += f": it closed its connection itself {moment} {place} that"
+            else:
+                advice = ("Look at the link of the client at that time: signal, power, NAT.",)
+        elif is_abandoned:
             fate = Fate.NOT_ACKNOWLEDGED
-            said = f"was sent it {after} later, and did not acknowledge it before its connection and its session ended"
-            if share and self._watch.now_ns >= got.reader.closed_ns + SECOND:
-                said += (
-                    "; no other captured member of the share got it, to which a server should send it then (5.0 4.8.2)"
-                )
-                advice = ("Look whether the broker sends what a member leaves unacknowledged to another one.",)
-            elif not share:
+            said = f"{sent}, and did not acknowledge it before its connection and its session ended"
+            if not share:
                 said += ": TCP may have brought it, and the broker cannot send it again"
                 advice = ("Let the client keep its session (Session Expiry Interval, or Clean Session 0).",)
+        elif got is not first and not got.is_acknowledged:
+            fate, said = Fate.NOT_CAPTURED, f"{sent}, and the capture does not have an acknowledgment of it"
+        if is_abandoned and share and self._watch.now_ns >= got.reader.closed_ns + SECOND:
+            said += "; no other captured member of the share got it, to which a server should send it then (5.0 4.8.2)"
+            advice = (*advice, "Look whether the broker sends what a member leaves unacknowledged to another one.")
         return Delivery(client.name, got.connection, fate, said, got.frame, got.timestamp_ns, got.capture, advice)
 
     def _missing(self, one: Published, key: tuple[str, str], client: Subscriber, held: Held) -> Delivery:
@@ -376,7 +392,7 @@ class Deliveries:
             for copy in other.got[key].values()
         )
 
-    def _without(self, one: Published, client: Subscriber) -> Delivery | None:
+    def _without(self, one: Published, key: tuple[str, str], client: Subscriber) -> Delivery | None:
         """Nothing matched when it was published: something did later, or something is like it."""
         for wanted in sorted(client.filters.values(), key=lambda each: bool(each.share)):
             if not matches(wanted.plain_filter, one.topic, shared=False):
@@ -395,6 +411,13 @@ class Deliveries:
                 early = wanted.asked_ns <= one.timestamp_ns
                 when = f", and its connection was accepted {after} later" if early else f" {after} later"
                 said = f"subscribed to {describe.name(wanted.topic_filter)}{when}"
+                another = wanted.retained and f"sent another one for this SUBSCRIBE (frame {wanted.retained.frame})"
+                if self._is_left_out(one, key, client, wanted):
+                    return Delivery(
+                        client.name, client.number, Fate.NOT_SENT, f"{said}, and the broker did not send it this"
+                        f" retained message: it {another}", wanted.frame, wanted.asked_ns, wanted.capture,
+                        tuple(suspects(one)),
+                    )  # fmt: skip
                 if one.is_removal:
                     said += (
                         "; with RETAIN and an empty payload the message removes the retained one of its topic, so that"
@@ -407,6 +430,8 @@ class Deliveries:
                     wanted.capture, () if one.is_removal else (
                         "Subscribe to the topic without $share, too: an ordinary subscription gets retained messages.",
                     ) if one.retain and wanted.share else (
+                        f"It was published with RETAIN; the broker {another}: look whether this one was replaced.",
+                    ) if one.retain and another else (
                         "It was published with RETAIN: look whether the broker keeps retained messages.",
                     ) if one.retain else (
                         "Subscribe before publishing, or publish with RETAIN what later subscribers need.",
@@ -423,6 +448,36 @@ class Deliveries:
             f"has no subscription that it matches; the nearest is {name}{why}", wanted.frame, wanted.asked_ns,
             wanted.capture, (f"Subscribe to what is published: {describe.name(one.topic)}.",),
         )  # fmt: skip
+
+    def _is_left_out(self, one: Published, key: tuple[str, str], client: Subscriber, wanted: Wanted) -> bool:
+        """Whether the broker should have answered a SUBSCRIBE with this message, as it did with another one."""
+        another, answered_ns = wanted.retained, None if one.answer is None else one.answer.timestamp_ns
+        if another is None or answered_ns is None or not one.retain or one.is_removal or (one.code or 0) >= FAILURE:
+            return False
+        reader, source, until_ns = another.reader, one.source, another.timestamp_ns + SECOND
+        largest, expires_ns = reader.client_side.maximum_packet_size, one.timestamp_ns + (one.expiry or NEVER) * SECOND
+        is_open = source.closed_how in (None, "capture_end") or source.closed_ns > wanted.asked_ns
+        return (
+            is_open  # so that the broker did not restart
+            and answered_ns <= wanted.asked_ns
+            and (one.qos < EXACTLY_ONCE or one.released)
+            and not (wanted.no_local and key == one.key)
+            and wanted.granted_ns is not None
+            and (wanted.code or 0) < FAILURE
+            and (largest is None or 2 * one.size <= largest)  # a broker may add properties
+            and until_ns < expires_ns
+            and until_ns <= min(self._watch.now_ns, client.ends.get(reader.number, (NEVER, 0))[0])
+            and until_ns <= (wanted.ended_ns or NEVER)
+            and not (reader.one_sided or reader.server_side.gapped or source.client_side.gapped)
+            and not reader.server_side.exchanges
+            and self._watch.is_whole(one.server, one.topic)
+            and not any(
+                other is not one
+                and other.topic == one.topic
+                and (key in other.got or (other.retain and other.latest_ns > one.timestamp_ns - SECOND))
+                for other in self._watch.published.values()
+            )
+        )
 
     def near_of(self, topic: str) -> dict[str, tuple[float, str]]:
         """Filters that are like a topic and do not match it: how much, and the difference in words."""
@@ -445,6 +500,50 @@ class Deliveries:
         return f"the capture ends {after} after {moment}: the message may have come later"
 
 
+def copy_of(
+    event: PacketEvent,
+    client: Subscriber,
+    key: tuple[str, str],
+    alike: list[tuple[int, Published]],
+    identifiers: list[int],
+) -> tuple[int | None, str]:
+    """Which message a delivery to a client is a copy of, the oldest one that lacks it, and for which share, if for one.
+
+    What the broker sends again is the same copy.  Messages that were due to the client go before those for which its
+    subscription or session had ended, and these before those from before it had one.  A share gets one copy of a
+    message, through any of its members.  A client gets one for its other subscriptions, or one for each.
+    """
+    for number, one in alike:
+        for share, copy in one.got.get(key, {}).items():
+            if copy.is_repeated_by(event):
+                return number, share
+    if len(alike) > 1:
+        alike.sort(key=lambda pair: (not pair[1].is_due(key, client), key not in pair[1].held))
+    topic = event.topic or ""
+    matching = [one for one in client.filters.values() if matches(one.plain_filter, topic, shared=False)]
+    named = [one for one in matching if one.identifier in (identifiers or (None,))]
+    shares = [one.share for one in named or matching if one.share]
+    ordinary = [one for one in named or matching if not one.share and one.ended_ns is None]
+    if not shares or ordinary:
+        for number, one in alike:
+            former = one.got.get(key, {}).get("")
+            if former is None or not former.best.arrived:
+                return number, ""
+    for number, one in alike:
+        share = next((name for name in shares if name not in one.shares), "")
+        if share:
+            return number, share
+    for number, one in alike:
+        copies = one.got.get(key, {})
+        # A share may get a message again where the member that had it has not acknowledged it.
+        share = next((name for name in shares if name not in copies), "")
+        if share:
+            return number, share
+        if "" in copies and copies[""].copies < len(ordinary):
+            return number, ""
+    return None, ""
+
+
 class LoopWatch:
     """Follows messages to clients to which a broker does not send by itself what they have published."""
 
@@ -462,6 +561,10 @@ class LoopWatch:
                 self._followed.popitem(last=False)
                 self._forgotten += 1
             self._followed[number] = Loops()
+
+    def follows(self, number: int) -> bool:
+        """Whether the messages of a connection are followed."""
+        return number in self._followed
 
     def feed(self, event: PacketEvent, found: packets.Publish, client: Subscriber) -> None:
         """Take a message that the client sent or was sent."""
@@ -505,7 +608,9 @@ def likeness(topic: str, plain: str) -> tuple[float, str] | None:
     if matches(plain, topic, shared=False):
         return None
     if matches(plain.lower(), topic.lower(), shared=False):
-        return 1.0, " (upper and lower case differ)"
+        return 1.0, CASE
+    if matches("".join(plain.split()), "".join(topic.split()), shared=False):
+        return 1.0, BLANK
     bare = plain.strip("/")
     if bare and matches(bare, topic.strip("/"), shared=False):
         return 1.0, " (a slash at an end is a level of its own)"
@@ -518,3 +623,10 @@ def likeness(topic: str, plain: str) -> tuple[float, str] | None:
         return None
     ratio = pair.ratio()
     return (ratio, "") if ratio >= LIKE else None
+
+
+def nearest(topics: Iterable[str], topic_filter: str) -> list[str]:
+    """Names of the topics that come nearest to a filter; those that differ only by case or blanks are named alone."""
+    near = [(found, topic) for topic in topics if (found := likeness(topic, topic_filter)) is not None]
+    near = [row for row in near if row[0][1] in (CASE, BLANK)] or sorted(near, key=lambda row: -row[0][0])
+    return [f"{describe.name(topic)}{why}" for (_, why), topic in near]

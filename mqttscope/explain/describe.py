@@ -35,9 +35,14 @@ def seconds(value: float) -> str:
 
 
 def name(text: str | None) -> str:
-    """A name of the wire without what may be a secret, cut where it is long."""
+    """A name of the wire without what may be a secret, cut where it is long, and in quotes where a level has blanks."""
     if not text:
         return "" if text is None else "(empty)"
+    shown = _cut(text)
+    return f'"{shown}"' if any(level != level.strip() for level in text.split("/")) else shown
+
+
+def _cut(text: str) -> str:
     shown = masked(text[: 4 * MAX_NAME])
     return shown if len(shown) <= MAX_NAME else shown[:MAX_NAME] + "…"
 
@@ -57,7 +62,7 @@ def reason(kind: int, value: int, version: ProtocolVersion) -> str:
 def reason_string(block: Properties | None) -> str:
     """The Reason String of a packet, as it may be shown; empty without one."""
     told = None if block is None else block.reason_string
-    return "" if not told else name(told)
+    return "" if not told else _cut(told)
 
 
 def topic_of(event: PacketEvent) -> str:

@@ -10,11 +10,11 @@ from enum import StrEnum
 from mqttscope.events import PacketEvent
 from mqttscope.explain import describe
 from mqttscope.explain.model import Evidence
-from mqttscope.mqtt import ProtocolVersion
+from mqttscope.mqtt import ProtocolVersion, packets
 from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.topics import matches
 from mqttscope.mqtt.wire import counted
-from mqttscope.session.connection import Connection
+from mqttscope.session.connection import C2S, Connection
 from mqttscope.session.matching import FAILURE
 
 SECOND = 1_000_000_000
@@ -132,6 +132,11 @@ class Wanted:
     is_presumed: bool = False
     """Whether its version of MQTT has no Shared Subscriptions, and its filter has the form of one."""
 
+    asks_for_retained: bool = False
+    """Whether its SUBSCRIBE is answered with all retained messages that match: Retain Handling 0, and not shared."""
+    retained: Got | None = None
+    """The first of them."""
+
     def applies(self, message: Published, key: tuple[str, str]) -> bool:
         """Whether the client, with this key, had the subscription for a message when that was published."""
         if self.since_ns > message.timestamp_ns or (self.code or 0) >= FAILURE:
@@ -190,6 +195,9 @@ class Subscriber:
     most_in_flight: int = 0
     """How many messages the broker had in flight to it at a time, over all its connections."""
 
+    keeps_retain: bool = False
+    """Whether RETAIN 1 may be of a live message to it: Retain As Published."""
+
     def has_room(self, now_ns: int) -> None:
         """Note that its Receive Maximum is not used up any more."""
         if self.full and self.full[-1][1] == NEVER:
@@ -217,6 +225,44 @@ class Got:
     """Whether it came with QoS 1 or 2."""
     copies: int = 1
     """How many copies came: a broker may send one for each overlapping subscription (5.0 and 3.1.1, 3.3.4/3.3.5)."""
+    identifier: int | None = None
+    """Packet Identifier."""
+    again: Got | None = None
+    """The same copy, as it was sent again on a later connection."""
+
+    @property
+    def last(self) -> Got:
+        """The last time that it was sent."""
+        return self if self.again is None else self.again.last
+
+    @property
+    def best(self) -> Got:
+        """The first time that it arrived, else the last time that it was sent."""
+        return self if self.again is None or self.arrived else self.again.best
+
+    def is_repeated_by(self, event: PacketEvent) -> bool:
+        """Whether a PUBLISH to the client is this copy, sent again on a later connection (5.0 and 3.1.1, 4.4)."""
+        last, packet = self.last, event.packet
+        return (
+            bool(getattr(packet, "dup", False))
+            and last.needs_answer
+            and not last.is_answered
+            and last.connection != event.connection.number
+            and last.identifier == getattr(packet, "packet_identifier", None)
+        )
+
+    @property
+    def is_acknowledged(self) -> bool:
+        """Whether the capture has an acknowledgment of the client or of TCP."""
+        reader = self.reader
+        return self.is_answered or self.end <= reader.server_side.stream_offset - reader.server_unacknowledged
+
+    @property
+    def is_left(self) -> bool:
+        """Whether the client closed its connection itself within a second of it, by DISCONNECT or FIN."""
+        reader = self.reader
+        itself = reader.disconnect_by == "client" or (reader.closed_by == "client" and reader.closed_how == "fin")
+        return itself and abs(reader.closed_ns - self.timestamp_ns) <= SECOND
 
     @property
     def arrived(self) -> bool:
@@ -228,7 +274,7 @@ class Got:
         own = tcp.get("server_to_client") if isinstance(tcp, dict) else None
         if reader.closed_how not in ("fin", "reset") and not (own and own["retransmitted_segments"]):
             return True  # the acknowledgment may come after the capture
-        return self.end <= reader.server_side.stream_offset - reader.server_unacknowledged
+        return self.is_acknowledged
 
     @property
     def is_silent(self) -> bool:
@@ -374,7 +420,7 @@ class Published:
 
     def is_with_share(self, share: str) -> bool:
         """Whether a member of a share got its copy, and had not left it unacknowledged when its session ended."""
-        return any(share in copies and not copies[share].is_abandoned for copies in self.got.values())
+        return any(share in copies and not copies[share].best.is_abandoned for copies in self.got.values())
 
     def is_like(self, size: int) -> bool:
         """Whether a copy of it may have this many bytes: its properties and its identifier may differ."""
@@ -423,6 +469,33 @@ class Published:
         if source.closed_by == "server" and 0 < source.closed_ns <= self.timestamp_ns:
             return False  # who has closed need not read what its host acknowledges
         return self.end <= source.client_side.stream_offset - source.client_unacknowledged
+
+
+@dataclass(slots=True)
+class AnnouncedWill:
+    """A will that no client was sent."""
+
+    place: Evidence
+    """Its CONNECT."""
+    connection: Connection
+    end: int = 0
+    """Offset of the last byte and one of the DISCONNECT that discards it (3.14.4), in what its client sent."""
+    frame: int = 0
+    """Of that DISCONNECT."""
+
+    def disconnect(self, event: PacketEvent, packet: packets.Disconnect) -> None:
+        """Take a DISCONNECT of any connection; after the end that the broker made it discards nothing."""
+        ended = self.connection.disconnect_by or self.connection.closed_by == "server"
+        if event.connection is self.connection and event.direction is C2S and not packet.reason_code and not ended:
+            self.frame, self.end = event.frame, event.stream_offset + len(packet.raw)
+
+    @property
+    def said(self) -> str:
+        """What became of it, in a sentence."""
+        announced, source = f"{self.place.text} (frame {self.place.frame})", self.connection
+        if self.frame and self.end <= source.client_side.stream_offset - source.client_unacknowledged:
+            return f"{announced}; it sent DISCONNECT (frame {self.frame}), which discards the will."
+        return f"{announced}, and no client was sent it in this capture."
 
 
 @dataclass(slots=True)

@@ -14,9 +14,10 @@ from typing import Any
 from mqttscope.events import ConnectionClosed, Event, GapEvent, MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.explain import describe
 from mqttscope.explain.book import host
-from mqttscope.explain.deliveries import EXACTLY_ONCE, Deliveries, LoopWatch, likeness
+from mqttscope.explain.deliveries import EXACTLY_ONCE, Deliveries, LoopWatch, copy_of, nearest
 from mqttscope.explain.fates import (
     NEVER,
+    AnnouncedWill,
     Delivery,
     Fate,
     Got,
@@ -101,7 +102,7 @@ class MessageWatch:
         """Topics of other messages."""
         self._other_topics = 0
         """Messages to topics beyond `MAX_OTHERS`."""
-        self._wills: list[Evidence] = []
+        self._wills: list[AnnouncedWill] = []
         """The first CONNECT packets with a will for the topics that were asked for."""
         self._begun: list[Evidence] = []
         """The first messages for these topics of which the beginning alone was sent."""
@@ -167,6 +168,8 @@ class MessageWatch:
         if isinstance(found, packets.Publish):
             if found.qos and not from_client:
                 self._fill(event)
+            if found.retain and not found.dup and not from_client:
+                self._note_retained(event, found)
             if event.topic and matches(self.topic_filter, event.topic):
                 self._loops.feed(event, found, self._client(event.connection))
                 if from_client:
@@ -204,6 +207,8 @@ class MessageWatch:
         elif isinstance(found, packets.Disconnect):
             # From here on nothing is sent, however long the transport stays open.
             self._client(event.connection).ends[event.connection.number] = event.timestamp_ns, event.frame
+            for will in self._wills:
+                will.disconnect(event, found)
         elif isinstance(found, packets.Unsubscribe) and from_client:
             known = self._client(event.connection)
             for one in found.topic_filters or ():
@@ -299,7 +304,9 @@ class MessageWatch:
                 bool(row.no_local), identifier, event.timestamp_ns, event.frame, event.capture, event.connection.number,
                 event.timestamp_ns, former.granted_ns if former is not None and lasts else None,
                 is_presumed=share is not None and event.connection.version != ProtocolVersion.V5,
+                asks_for_retained=share is None and not row.retain_handling,
             )  # fmt: skip
+            known.keeps_retain = known.keeps_retain or bool(row.retain_as_published)
             self._retained_wills.ask(known, event.connection, row, wanted, existed=lasts)
             if former is not None and lasts and former.granted_ns is not None and (former.code or 0) < FAILURE:
                 wanted.begun = former.begun or former
@@ -415,7 +422,7 @@ class MessageWatch:
         topic = event.topic or ""
         numbers = self._expected.get((key[0], topic, checksum), {})
         identifiers = [] if found.properties is None else found.properties.all(SUBSCRIPTION_IDENTIFIER)
-        number, share = self._copied(known, key, topic, numbers, identifiers)
+        number, share = copy_of(event, known, key, [(one, self.published[one]) for one in numbers], identifiers)
         if found.retain or number is None:
             self._retained_wills.replace((key[0], topic), None if found.retain else checksum)
         if number is not None:
@@ -467,58 +474,48 @@ class MessageWatch:
             self._origins[kind] = count + 1, first
         return bool(of)
 
-    def _copied(
-        self, known: Subscriber, key: tuple[str, str], topic: str, numbers: Iterable[int], identifiers: list[int]
-    ) -> tuple[int | None, str]:
-        """Which message a delivery is a copy of, the oldest one that lacks it, and for which share, if for one.
-
-        Messages that were due to the client go before those for which its subscription or session had ended, and these
-        before those from before it had one.  A share gets one
-        copy of a message, through any of its members.  A client gets one for its other subscriptions, or one for each.
-        """
-        alike = [(number, self.published[number]) for number in numbers]
-        if len(alike) > 1:
-            alike.sort(key=lambda pair: (not pair[1].is_due(key, known), key not in pair[1].held))
-        matching = [one for one in known.filters.values() if matches(one.plain_filter, topic, shared=False)]
-        named = [one for one in matching if one.identifier in (identifiers or (None,))]
-        shares = [one.share for one in named or matching if one.share]
-        ordinary = [one for one in named or matching if not one.share and one.ended_ns is None]
-        if not shares or ordinary:
-            for number, one in alike:
-                copy = one.got.get(key, {}).get("")
-                if copy is None or not copy.arrived:
-                    return number, ""
-        for number, one in alike:
-            share = next((name for name in shares if name not in one.shares), None)
-            if share is not None:
-                return number, share
-        for number, one in alike:
-            copies = one.got.get(key, {})
-            # A share may get a message again where the member that had it has not acknowledged it.
-            share = next((name for name in shares if name not in copies), None)
-            if share is not None:
-                return number, share
-            if "" in copies and copies[""].copies < len(ordinary):
-                return number, ""
-        return None, ""
-
     def _got(
         self, one: Published, key: tuple[str, str], share: str, event: PacketEvent, found: packets.Publish
     ) -> None:
         """A client was sent a message; what was sent again counts where nothing acknowledged it before."""
         copies = one.got.setdefault(key, {})
         before = copies.get(share)
-        if before is not None and before.arrived:
-            before.copies += 1
-            return
-        got = copies[share] = Got(
+        got = Got(
             event.timestamp_ns, event.frame, event.capture, event.connection.number, event.connection,
             event.stream_offset + len(found.raw) + found.missing, needs_answer=bool(found.qos),
+            identifier=found.packet_identifier,
         )  # fmt: skip
+        if before is not None and before.is_repeated_by(event):
+            before.last.again = got
+        elif before is not None and before.arrived:
+            before.copies += 1
+            return
+        else:
+            copies[share] = got
         if found.packet_identifier is not None:
             if len(self._unanswered) >= MAX_PENDING:
                 self._unanswered.popitem(last=False)[1].needs_answer = False  # its answer is not looked for
             self._unanswered[event.connection.number, found.packet_identifier] = got
+
+    def _note_retained(self, event: PacketEvent, found: packets.Publish) -> None:
+        """The broker answers a SUBSCRIBE with a retained message, if that can be the only reason to send it."""
+        connection, known = event.connection, self.clients.get(_key(event.connection))
+        if known is None or not event.topic or known.keeps_retain or connection.session_present or self.forgotten:
+            return
+        if self._loops.follows(connection.number):
+            return  # perhaps a bridge, which gets live messages with RETAIN 1
+        names = [name for name in self._index.match(event.topic) if name in known.filters]
+        wanted = known.filters[names[0]] if len(names) == 1 else None
+        if wanted and wanted.asks_for_retained and wanted.retained is None and wanted.connection == connection.number:
+            wanted.retained = Got(
+                event.timestamp_ns, event.frame, event.capture, connection.number, connection,
+                event.stream_offset + len(found.raw) + found.missing,
+            )  # fmt: skip
+
+    def is_whole(self, server: str, topic: str) -> bool:
+        """Whether all messages are followed, and the capture has no will to a topic nor a message that came unseen."""
+        is_followed = len(self.published) == self._count and self.unknown is None
+        return is_followed and all(place != (server, topic) for place, _ in self._willed)
 
     def _fill(self, event: PacketEvent) -> None:
         """A message of QoS 1 or 2 to a client, which may use its Receive Maximum up."""
@@ -557,7 +554,11 @@ class MessageWatch:
             self._willed.setdefault(key, []).append((event.connection, event.frame, will))
             del self._willed[key][:-MAX_TOLD]
             name = describe.name(found.client_identifier) or event.connection.client
-            self._note(self._wills, f"{name} announced a will to {describe.name(topic)}", event)
+            if len(self._wills) < MAX_NEAREST:
+                place = Evidence.at(f"{name} announced a will to {describe.name(topic)}", event)
+                self._wills.append(AnnouncedWill(place, event.connection))
+            else:
+                self._further += 1
 
     def _unfinished(self, event: MalformedEvent | UnparsedEvent) -> None:
         """The beginning of a PUBLISH of which the rest never came."""
@@ -589,13 +590,12 @@ class MessageWatch:
         """What the capture has where it has no message to the topics that were asked for."""
         for place in self._begun:
             yield f"{place.text}, and not the rest of it (frame {place.frame})."
-        for place in self._wills:
-            yield f"{place.text} (frame {place.frame}), and no client was sent it in this capture."
+        for will in self._wills:
+            yield will.said
         if self._further:
             yield f"{self._further:,} more of these {_are(self._further)} not shown."
-        near = [(found, one) for one in self._others if (found := likeness(one, self.topic_filter)) is not None]
-        for (_, why), one in sorted(near, key=lambda each: -each[0][0])[:MAX_NEAREST]:
-            yield f"The nearest topic with messages is {describe.name(one)}{why}."
+        for one in nearest(self._others, self.topic_filter)[:MAX_NEAREST]:
+            yield f"The nearest topic with messages is {one}."
         if self._other_topics:
             yield f"limit: the nearest topic is looked for among the first {MAX_OTHERS:,}."
 

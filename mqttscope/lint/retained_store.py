@@ -445,13 +445,27 @@ class RetainedStore(Watch):
         reader = bool(recent) or topic in table.retained or at.client_name in kept.readers
         if not reader and one.topic_filter != topic:
             user = None if history.connect is None else history.connect.user_name
-            if (at.client_name, user) not in kept.live_readers:
+            if (at.client_name, user) not in kept.live_readers and not self._is_left_out(one, kept, at):
                 return None
         if history.client.disconnect is not None or history.server.disconnect is not None:
             return None
         if self.waits_behind_a_hole(at):
             return None
         return Vain(topic, one, kept, subscribed, reader)
+
+    def _is_left_out(self, one: Expected, kept: Kept, at: RuleContext) -> bool:
+        """Whether the server answered a wildcard with other retained messages, and access rules hardly forbid this one.
+
+        Neither its publisher nor the client that asks has a user name, a certificate or another proof of who it is, and
+        the server has accepted the message: rules for nobody in particular that let all write and not read are rare.
+        """
+        if not (kept.granted or kept.proven) or not (_is_anonymous(kept.key, at) and _is_anonymous(at.key, at)):
+            return False
+        table, matches = at.history.subscriptions, compile_filter(one.topic_filter)
+        return (table.flood_ns or 0) >= one.timestamp_ns and any(
+            row.timestamp_ns >= one.timestamp_ns and row.topic in table.retained and matches(row.topic)
+            for row in at.history.server.recent
+        )
 
     def _is_beside(self, row: Message, kept: Kept, at: RuleContext) -> bool:
         """Whether what the server sent is an ordinary message of a captured client, which leaves the retained one."""
@@ -530,6 +544,16 @@ def _asks_for_retained(row: Subscription, at: RuleContext) -> bool:
         return True
     table, resumed = at.history.subscriptions, at.connection.session_present is not False
     return row.retain_handling == 1 and not resumed and row.topic_filter not in table.live
+
+
+def _is_anonymous(key: ConnectionKey, at: RuleContext) -> bool:
+    """Whether an open connection has nothing that access rules may go by but its Client Identifier and its address."""
+    history, connection = at.history_of(key), at.connection_of(key)
+    connect = None if history is None else history.connect
+    if connect is None or connection is None or connection.transport == "tls":
+        return False
+    method = None if connect.properties is None else connect.properties.authentication_method
+    return connect.user_name is None and connect.password is None and method is None
 
 
 def _in_force(one: Subscribed) -> bool:

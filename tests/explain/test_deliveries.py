@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 import pytest
 
 from mqttscope.explain import messages
-from mqttscope.explain.deliveries import likeness
+from mqttscope.explain.deliveries import likeness, nearest
 from mqttscope.explain.fates import QUEUE, Fate
 from tests.each import each
 from tests.explain.running import traced
@@ -17,6 +17,20 @@ TOPIC = "plant/7/alarm"
 READER = f"opened client=reader; > subscribe 1 {TOPIC}:1; < suback 1 1"
 WRITER = "@1 opened client=writer"
 LATER = "+2 @1 > pingreq; @1 < pingresp"
+
+
+@each(
+    "topics, names",
+    [
+        (["plant/70/alarm", "plant/ 7/alarm"], ['"plant/ 7/alarm" (only blanks differ)']),
+        (["plant/70/alarm", "Plant/7/alarm"], ["Plant/7/alarm (upper and lower case differ)"]),
+        (["plant/70/alarm", "plant/7/alarms", "house"], ["plant/70/alarm", "plant/7/alarms"]),
+        (["pl ant/7/alarm "], ['"pl ant/7/alarm " (only blanks differ)']),
+        ([TOPIC], []),
+    ],
+)
+def test_the_nearest_topics(topics: list[str], names: list[str]) -> None:
+    assert nearest(topics, TOPIC) == names
 
 
 @each("plain", ["house/light", TOPIC, "plant/+/alarm", "p" * 300])
@@ -268,6 +282,133 @@ def test_what_a_client_leaves_unacknowledged_when_its_session_ends(
     assert ", ".join(f"{one.client} {one.fate}" for one in deliveries) == fates
     assert fnmatchcase(deliveries[0].said, said), deliveries[0].said
     assert all("was sent it" in one.said for one in deliveries if one.fate is Fate.NOT_CONCERNED)
+
+
+UNTIL_CUT = f"{TAKES}; < reset"
+BACK = "@2 opened client=reader resume session_expiry_interval=60 < present"
+DUP = "@2 < publish plant/7/alarm m1 dup qos=1 id=1"
+LEFT_OFF = (KEEPS, WRITER, sent(1, False), UNTIL_CUT, f"+5 {BACK}")
+SENT_AGAIN = "received it 5.* s later, sent again on #2: nothing acknowledged it when it was first sent, 20.0 ms later"
+
+
+@each(
+    "texts, fate, said",
+    [
+        ((*LEFT_OFF, DUP, "@2 > puback 1", LATER), "delivered", SENT_AGAIN),
+        # The client is back before the broker has closed the connection that it left.
+        ((KEEPS, WRITER, sent(1, False), TAKES, f"+5 {BACK}", DUP, "@2 > puback 1", "< reset", LATER),
+         "delivered", SENT_AGAIN),
+        ((MEMBER.replace("opened", "opened session_expiry_interval=60"), *LEFT_OFF[1:], DUP, "@2 > puback 1", LATER),
+         "delivered", SENT_AGAIN),
+        ((*LEFT_OFF, DUP, "@2 < reset", LATER), "not_acknowledged",
+         "was sent it 20.0 ms later, and again on #2, 5.* s later, and nothing acknowledged it"),
+        ((*LEFT_OFF, DUP, "@2 < pingresp"), "not_captured", "* and the capture does not have an acknowledgment of it"),
+        # TCP acknowledged the first one.
+        ((*LEFT_OFF[:3], f"{TAKES}; > ack; < reset", f"+5 {BACK}", DUP, "@2 > puback 1", LATER), "delivered",
+         "received it 20.0 ms later"),
+        # Another message with the payload: it has no DUP, or another identifier.
+        ((*LEFT_OFF, DUP.replace(" dup", ""), "@2 > puback 1", LATER), "delivered", "received it 5.* s later"),
+        ((*LEFT_OFF, DUP.replace("id=1", "id=2"), "@2 > puback 2", LATER), "delivered", "received it 5.* s later"),
+        (LEFT_OFF, "not_acknowledged", "was sent it 20.0 ms later, and nothing acknowledged it"),
+    ],
+)  # fmt: skip
+def test_what_is_sent_again_on_a_later_connection(texts: tuple[str, ...], fate: str, said: str) -> None:
+    (delivery,) = traced(TOPIC, *steps_of(*texts)).messages[0].deliveries
+
+    assert (delivery.fate, fnmatchcase(delivery.said, said)) == (fate, True), delivery.said
+
+
+def test_each_message_that_is_sent_again_keeps_its_identifier() -> None:
+    both = "; ".join(f"@1 > publish {TOPIC} m1 qos=1 id={number}; @1 < puback {number}" for number in (1, 2))
+    takes = f"{TAKES}; {TAKES.replace('id=1', 'id=2')}; < reset; +5 {BACK}; {DUP.replace('id=1', 'id=2')}"
+    found = traced(TOPIC, *steps_of(KEEPS, WRITER, both, takes, "@2 > puback 2", LATER))
+
+    assert found.messages[0].deliveries[0].said == "was sent it 40.0 ms later, and nothing acknowledged it"
+    assert "1 went to every captured client" in found.told[0]
+
+
+CLOSES = "+0.003 crossing > fin; +0.01 < reset"
+NOBODY = "; no other captured member of the share got it, to which a server should send it then (5.0 4.8.2)"
+
+
+@each(
+    "texts, said, advice",
+    [
+        ((MEMBER, SECOND_MEMBER, WRITER, sent(1, False), TAKES, CLOSES, LATER),
+         f"*nothing acknowledged it: it closed its connection itself 3.0 ms after that{NOBODY}", "to another one"),
+        ((MEMBER, SECOND_MEMBER, WRITER, sent(1, False), TAKES, CLOSES.replace("fin", "disconnect; crossing > fin"),
+          LATER), f"*it closed its connection itself * ms after that{NOBODY}", "to another one"),
+        ((MEMBER, SECOND_MEMBER, WRITER, sent(1, False), TAKES, CLOSES),
+         "*, and nothing acknowledged it: it closed its connection itself 3.0 ms after that", ""),
+        ((MEMBER, SECOND_MEMBER, WRITER, sent(1, False), TAKES, CLOSES, f"+0.1 @2 {TAKES}; @2 > puback 1", LATER),
+         "*, and nothing acknowledged it: it closed its connection itself 3.0 ms after that", ""),
+        ((READER, WRITER, sent(1, False), TAKES, CLOSES, LATER),
+         "*, and nothing acknowledged it: it closed its connection itself 3.0 ms after that", ""),
+        # It closed long after that, or the broker did: the link may have been down.
+        ((READER, WRITER, sent(1, False), TAKES, CLOSES.replace("+0.003", "+4"), LATER),
+         "*, and nothing acknowledged it", "at the link"),
+        ((MEMBER, SECOND_MEMBER, WRITER, sent(1, False), UNTIL_CUT, LATER), f"*, and nothing acknowledged it{NOBODY}",
+         "at the link"),
+    ],
+)  # fmt: skip
+def test_a_client_that_closes_by_itself_before_anything_is_acknowledged(
+    texts: tuple[str, ...], said: str, advice: str
+) -> None:
+    missed = traced(TOPIC, *steps_of(*texts)).messages[0].deliveries[0]
+
+    assert missed.fate is Fate.NOT_ACKNOWLEDGED
+    assert fnmatchcase(missed.said, said), missed.said
+    assert advice in " ".join(missed.advice)
+    assert bool(missed.advice) is bool(advice)
+
+
+SETS = f"{WRITER}; @1 > publish {TOPIC} m1 qos=1 retain id=1; @1 < puback 1"
+SETS_OTHER = "@1 > publish plant/8/alarm m1 qos=1 retain id=2; @1 < puback 2"
+JOINS = "opened client=reader; > subscribe 1 plant/+/alarm:0; < suback 1 0"
+GETS_OTHER = "< publish plant/8/alarm m1 retain"
+LEFT_OUT = "subscribed to plant/+/alarm * later, and the broker did not send it this retained message: *"
+REPLACES = f"@1 > publish {TOPIC} m2 retain; @1 < ack"
+
+
+@each(
+    "texts, fate",
+    [
+        ((SETS, SETS_OTHER, JOINS, GETS_OTHER, LATER), "not_sent"),
+        ((SETS, SETS_OTHER, "opened 3.1.1 client=reader;" + JOINS.partition(";")[2], GETS_OTHER, LATER), "not_sent"),
+        # The broker may not keep retained messages, or not this one.
+        ((SETS, SETS_OTHER, JOINS, LATER), "subscribed_later"),
+        ((SETS, SETS_OTHER, JOINS, GETS_OTHER.removesuffix(" retain"), LATER), "subscribed_later"),
+        ((SETS.replace(" qos=1 retain id=1; @1 < puback 1", " retain"), SETS_OTHER, JOINS, GETS_OTHER, LATER),
+         "subscribed_later"),
+        ((SETS.replace("< puback 1", "< pingresp"), SETS_OTHER, JOINS, GETS_OTHER, LATER), "subscribed_later"),
+        ((SETS.replace("m1", "m1 message_expiry_interval=1"), "+1 @1 > pingreq", JOINS, GETS_OTHER, LATER),
+         "subscribed_later"),
+        ((SETS.replace("1 retain", "2 retain").replace("puback", "pubrec"), JOINS, GETS_OTHER, LATER),
+         "subscribed_later"),
+        # It may have been replaced, by a message or a will, or the broker may have been restarted.
+        ((SETS, REPLACES, JOINS, GETS_OTHER, LATER), "subscribed_later"),
+        ((SETS, SETS_OTHER, JOINS, GETS_OTHER, REPLACES, LATER), "subscribed_later"),
+        ((f"@2 opened client=other will={TOPIC} will_retain", SETS, JOINS, GETS_OTHER, LATER), "subscribed_later"),
+        ((SETS, "@1 > fin", JOINS, GETS_OTHER, "+2 > pingreq"), "subscribed_later"),
+        # The subscription does not ask for it, or another one asks for what came.
+        ((SETS, JOINS.replace(":0", ":0,retain_handling=2"), GETS_OTHER, LATER), "subscribed_later"),
+        ((SETS, JOINS.replace(":0", ":0,retain_as_published"), GETS_OTHER, LATER), "subscribed_later"),
+        ((SETS, JOINS, "> subscribe 2 plant/8/#:0; < suback 2 0", GETS_OTHER, LATER), "subscribed_later"),
+        ((SETS, JOINS.replace("opened", "opened 3.1.1 protocol_level=0x84"), GETS_OTHER, LATER), "subscribed_later"),
+        # It may come later, or the client may not take it.
+        ((SETS, SETS_OTHER, JOINS, GETS_OTHER), "subscribed_later"),
+        ((SETS, SETS_OTHER, JOINS, GETS_OTHER, "> fin", LATER), "subscribed_later"),
+        ((SETS, JOINS.replace("reader", "reader maximum_packet_size=40"), GETS_OTHER, LATER), "subscribed_later"),
+        ((SETS, JOINS, f"{GETS_OTHER} qos=1 id=1", LATER), "subscribed_later"),
+        ((SETS, JOINS, GETS_OTHER, f"lost < publish {TOPIC} m1 retain; < pingresp", LATER), "subscribed_later"),
+        ((SETS, JOINS, GETS_OTHER, f"< publish {TOPIC} m1 retain", LATER), "delivered"),
+    ],
+)  # fmt: skip
+def test_a_retained_message_that_the_broker_leaves_out(texts: tuple[str, ...], fate: str) -> None:
+    (missed,) = traced(TOPIC, *steps_of(*texts)).messages[0].deliveries
+
+    assert missed.fate == fate
+    assert fnmatchcase(missed.said, LEFT_OUT) is (fate == "not_sent"), missed.said
 
 
 OLD_MEMBER = MEMBER.replace("opened", "opened 3.1.1")

@@ -33,6 +33,7 @@ def test_names_are_without_secrets() -> None:
 
     assert describe.name("plant/7") == "plant/7"
     assert describe.name("") == "(empty)"
+    assert [describe.name(text) for text in ("a/ 0", "a ", "a b/c", "a/b")] == ['"a/ 0"', '"a "', "a b/c", "a/b"]
     assert token not in describe.name(f"plant/{token}")
 
 

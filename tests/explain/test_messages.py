@@ -356,6 +356,10 @@ def test_nobody_published() -> None:
     assert found.told == [f"The capture contains no message to {TOPIC}."]
 
 
+WILLED = f"opened 3.1.1 will={TOPIC}"
+NOT_SENT_WILL = f"c1 announced a will to {TOPIC} (frame 4), and no client was sent it in this capture."
+
+
 @each(
     "text, told",
     [
@@ -367,6 +371,17 @@ def test_nobody_published() -> None:
             f"> connect 3.1.1 will={TOPIC}; < connack",
             f"c1 announced a will to {TOPIC} (frame 4), and no client was sent it in this capture.",
         ),
+        # Only a DISCONNECT with code 0 that the broker has, on a connection that it had not ended, discards a will.
+        (
+            f"{WILLED}; > disconnect; < ack; > fin",
+            f"c1 announced a will to {TOPIC} (frame 4); it sent DISCONNECT (frame 6), which discards the will.",
+        ),
+        (f"{WILLED}; > disconnect; crossing < reset", NOT_SENT_WILL),
+        (f"{WILLED}; < fin; > disconnect; < ack; > fin", NOT_SENT_WILL),
+        (f"{WILLED}; > reset", NOT_SENT_WILL),
+        (f"opened will={TOPIC}; > disconnect code=4; < ack; > fin", NOT_SENT_WILL),
+        (f"opened will={TOPIC}; < disconnect code=0x8d; > disconnect; < ack; > fin", NOT_SENT_WILL),
+        (f"{WILLED}; @1 opened client=other; @1 > disconnect; @1 < ack", NOT_SENT_WILL),
         (
             "opened 3.1.1; > raw 30 40 000d 706c616e742f372f616c61726d 78; > fin",
             f"c1 sent the beginning of a message to {TOPIC}, and not the rest of it (frame 7).",

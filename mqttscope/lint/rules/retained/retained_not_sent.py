@@ -12,7 +12,9 @@ class RetainedNotSent(WaitingRule):
     connection that is open all the time proves that the server did not restart.  A server may filter silently what a
     client is not allowed to read or to write, so it is an error only where the same client has got messages of the
     topic, and where the server has accepted the message in so many words or has sent it to others.  It is a warning
-    where the filter is the topic, or where the client has got messages of the topic on earlier connections.
+    where the filter is the topic, where the client has got messages of the topic on earlier connections, or where the
+    server has answered a wildcard with other retained messages, and neither client has a user name that access rules go
+    by.
 
     Instead, send the retained messages that match with every SUBSCRIBE that asks for them.
     """
@@ -61,6 +63,24 @@ class RetainedNotSent(WaitingRule):
         a wildcard of a client that may not be allowed to read everything
             opened; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; @1 > subscribe 1 #:0
             @1 < suback 1 0; +31 @1 > pingreq
+        a wildcard that brings another one, and access rules may go by a user name
+            opened; > publish a 21 qos=1 retain id=1; < puback 1; > publish b 22 qos=1 retain id=2; < puback 2
+            @1 opened client=c2 user_name=alice; @1 > subscribe 1 +:0; @1 < suback 1 0; @1 < publish b 22 retain
+            +31 @1 > pingreq
+        a wildcard that brings another one, and the publisher has a user name
+            opened user_name=alice; > publish a 21 qos=1 retain id=1; < puback 1
+            > publish b 22 qos=1 retain id=2; < puback 2; @1 opened client=c2; @1 > subscribe 1 +:0; @1 < suback 1 0
+            @1 < publish b 22 retain; +31 @1 > pingreq
+        a wildcard that brings another one, and before 5.0 nothing says that the server took this one
+            opened 3.1.1; > publish a 21 qos=1 retain id=1; < puback 1; > publish b 22 qos=1 retain id=2; < puback 2
+            @1 opened 3.1.1 client=c2; @1 > subscribe 1 +:0; @1 < suback 1 0; @1 < publish b 22 retain; +31 @1 > pingreq
+        a wildcard that brings a live message
+            opened; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; @1 > subscribe 1 +:0
+            @1 < suback 1 0; > publish b 22 qos=1 id=2; < puback 2; @1 < publish b 22; +31 @1 > pingreq
+        a wildcard that brings another one, and this one was replaced by a message of QoS 0
+            opened; > publish a 21 qos=1 retain id=1; < puback 1; > publish b 22 qos=1 retain id=2; < puback 2
+            > publish a 23 retain; @1 opened client=c2; @1 > subscribe 1 +:0; @1 < suback 1 0; @1 < publish b 22 retain
+            +31 @1 > pingreq
         a wildcard of another user's client of the same name, which may not be allowed to read everything
             @1 opened client=c2 user_name=alice; @1 > subscribe 1 +:0; @1 < suback 1 0; opened; +2 > nothing
             > publish a 21 qos=1 retain id=1; < puback 1; @1 < publish a 21; @1 > disconnect; @1 > fin
@@ -129,6 +149,9 @@ class RetainedNotSent(WaitingRule):
             @1 opened client=c2; @1 > subscribe 1 +:0; @1 < suback 1 0; opened; +2 > nothing
             > publish a 21 qos=1 retain id=1; < puback 1; @1 < publish a 21; @1 > disconnect; @1 > fin
             @2 opened client=c2; @2 > subscribe 1 +:0; @2 < suback 1 0; +31 @2 > pingreq !!
+        of a wildcard that brings another one, to clients without user names: only a warning
+            opened; > publish a 21 qos=1 retain id=1; < puback 1; > publish b 22 qos=1 retain id=2; < puback 2
+            @1 opened client=c2; @1 > subscribe 1 +:0; @1 < suback 1 0; @1 < publish b 22 retain; +31 @1 > pingreq !!
         beside a live message that is not retained
             opened; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; @1 > subscribe 1 a:0
             @1 < suback 1 0; > publish a 22; @1 < publish a 22; +31 @1 > pingreq !!
