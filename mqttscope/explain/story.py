@@ -45,6 +45,13 @@ MAX_MISREAD_BYTES = 65_536
 """Bytes of a malformed packet that are read again with other lengths."""
 ODD_TEXT = {"ENC103": "a control character", "ENC104": "a code point that is no character"}
 """Rules about texts for which a receiver may close, and what they find."""
+NO_PACKET = frozenset(
+    (
+        MalformedReason.TRUNCATED, MalformedReason.PACKET_TYPE_RESERVED, MalformedReason.FIXED_HEADER_FLAGS,
+        MalformedReason.REMAINING_LENGTH_TOO_LONG, MalformedReason.REMAINING_LENGTH_WRONG,
+    )
+)  # fmt: skip
+"""Faults of a fixed header that may be no header at all."""
 _ACKNOWLEDGEMENTS = (PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBREL, PacketType.PUBCOMP)
 _PLAIN_ACKNOWLEDGEMENT = 4
 """Bytes of one without a Reason Code, the only form before 5.0."""
@@ -395,7 +402,7 @@ class Story:
                 self.last[side][-1] if side in self.whole else None,
             )  # fmt: skip
         if side == "server" and self.stray is None and self.last[side] and event.stream_offset >= 0:
-            self.stray = _stray(event, self.last[side][-1])
+            self.stray = None if _is_whole(event) else _stray(event, self.last[side][-1])
         self._note(Moment(event.timestamp_ns, event.frame, side, describe.damaged(event), event.capture))
         if isinstance(event, UnparsedEvent) and event.unparsed.reason == "proxy_header":
             self.header = self.last[side][-1]
@@ -651,6 +658,16 @@ class Story:
                 count = event.connection.client_side.in_flight
                 self.refusals.append(Refusal(moment.timestamp_ns, moment.frame, asked, code, found.packet_type, count))
         del self.refusals[:-MAX_REFUSALS]
+
+
+def _is_whole(event: MalformedEvent | UnparsedEvent) -> bool:
+    """Whether the bytes are a packet of the length that it announces, malformed inside."""
+    return (
+        isinstance(event, MalformedEvent)
+        and bool(event.malformed.packet_type)
+        and not event.malformed.missing
+        and event.malformed.reason not in NO_PACKET
+    )
 
 
 def _stray(event: MalformedEvent | UnparsedEvent, before: Moment) -> Stray:

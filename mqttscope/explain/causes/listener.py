@@ -60,6 +60,10 @@ _OF_FRAMES = frozenset(
 _FRAMES = (
     "Send MQTT in binary messages of frames as RFC 6455 has them: a client masks its frames, a server does not.",
 )
+_SUBPROTOCOL = (
+    "Let the client offer mqtt in Sec-WebSocket-Protocol: it is the subprotocol of 3.1.1 and 5.0 (mqttv3.1: of 3.1).",
+    "Let the broker select a subprotocol that the client offers, or refuse the upgrade.",
+)
 _HEADER = (
     (
         "Let both agree on the PROXY protocol: switch it off in the load balancer (HAProxy: send-proxy, send-proxy-v2)"
@@ -186,8 +190,8 @@ def broken_websocket(case: Case) -> Iterator[Candidate]:
         minded -= case.book.borne_faults(connection.server)
     if story.version == ProtocolVersion.V3_1:
         minded.discard("subprotocol_old")
-    if problem(connection, *NOT_OFFERED):
-        minded -= {"subprotocol_missing", "subprotocol_wrong"}  # the client did not offer the right one
+    if problem(connection, "subprotocol_not_offered"):
+        minded -= {"subprotocol_missing", "subprotocol_wrong"}  # none is the right answer then
     faults = [
         fault
         for fault in problems(connection)
@@ -199,6 +203,19 @@ def broken_websocket(case: Case) -> Iterator[Candidate]:
     if not sent or not faults:
         return
     blamed, detail = MEANING[other_side(by)], faults[0]["detail"]
+    offered = problem(connection, "subprotocol_old", "subprotocol_foreign") if by == "client" else None
+    if offered is not None and faults[0]["reason"].startswith("subprotocol_"):
+        yield candidate(
+            Cause.PROTOCOL_VIOLATION, Certainty.LIKELY,
+            f"The client and the broker agreed on no subprotocol of WebSocket: {offered[1]}, and {detail}; the client"
+            f" closed {case.apart(sent[-1].timestamp_ns)}after the response.",
+            [
+                Evidence(f"the client: {offered[1]}"), Evidence(f"the broker: {detail}"),
+                Evidence("the client sent no packet of MQTT after that"), case.closing(),
+            ],
+            advice=_SUBPROTOCOL, usual=False, weight=95,
+        )  # fmt: skip
+        return
     broken = [rule for rule in story.broken if rule.rule.startswith("WSK2") and rule.by == other_side(by)]
     yield candidate(
         Cause.PROTOCOL_VIOLATION, Certainty.LIKELY,

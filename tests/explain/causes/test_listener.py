@@ -107,10 +107,21 @@ def test_a_websocket_that_is_used_in_a_wrong_way(text: str, fault: str) -> None:
     assert f"had used WebSocket in a wrong way: {fault}" in one.first.headline
 
 
+@each("selected", ["none", "mqtt"])
+def test_a_subprotocol_that_the_sides_did_not_agree_on(selected: str) -> None:
+    one = ending(f"upgraded offered=mqttv3.1 selected={selected}; > fin")
+
+    assert (one.cause, one.first.certainty) == (Cause.PROTOCOL_VIOLATION, Certainty.LIKELY)
+    assert "agreed on no subprotocol of WebSocket: the request offers mqttv3.1" in one.first.headline
+    assert one.first.advice[0].startswith("Let the client offer mqtt ")
+
+
 @each(
     "text",
     [
         "upgraded; > frame connect; < fin",
+        "upgraded offered=mqttv3.1 selected=none; +2 > fin",
+        "upgraded offered=mqttv3.1 selected=none; > frame connect 3.1; > fin",
         # It is old, and the right one in its version.
         "upgraded offered=mqttv3.1 selected=mqttv3.1; > frame connect 3.1; < fin",
         # The other side has used the connection since, or closed long after it.

@@ -74,6 +74,14 @@ def test_bytes_after_a_packet_that_are_not_the_cause() -> None:
     assert "5 bytes (30 …)" in ending(f"{PINGED} 30 7f 00 01 61; > reset").candidates[1].headline
 
 
+@each("raw, is_whole", [("31 07 0003 61ec8c 70 6c", True), ("31 07 0003 61ec8c 70", False), ("0a 00", False)])
+def test_a_malformed_packet_of_whole_length_is_no_stray_byte(raw: str, is_whole: bool) -> None:
+    one = ending(f"{PINGED} {raw}; > fin")
+
+    assert ("the broker had broken the protocol: PUBLISH topic_name: not" in one.first.headline) is is_whole
+    assert is_whole or any("outside of any" in found.headline for found in one.candidates)
+
+
 BIG = '< publish big "x"*2000'
 ASKED = "> subscribe 1 big:0; < suback 1 0"
 TWICE = "for 0..1: +1 @{{n}} opened 3.1.1 client=dev; @{{n}} {}; @{{n}} {}"
