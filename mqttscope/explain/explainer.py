@@ -41,9 +41,10 @@ DETECTORS: tuple[Detector, ...] = (
     listener.answered_in_another_protocol, listener.refused_upgrade, listener.to_a_plain_port,
     listener.broken_websocket, listener.plain_to_a_tls_port, listener.proxy_header,
     said.normal, said.server_disconnect, said.connack_refusal, said.no_connack, said.other_version, said.tls_alert,
-    timing.keep_alive, timing.no_ping_response, mqtt.taken_over, mqtt.wrong_length, mqtt.stray_bytes, mqtt.violation,
-    mqtt.not_authorized, mqtt.beyond_profile, mqtt.closed_on_packet, mqtt.server_restart, timing.idle_timeout,
-    tcp.half_open, tcp.closed_on_delivery, tcp.device_restart, encrypted.of_encrypted, tcp.middlebox, tcp.plain_end,
+    timing.keep_alive, timing.no_ping_response, mqtt.taken_over, mqtt.wrong_length, mqtt.stray_bytes,
+    mqtt.unreadable_bytes, mqtt.violation, mqtt.not_authorized, mqtt.beyond_profile, mqtt.closed_on_packet,
+    mqtt.server_restart, timing.idle_timeout, tcp.half_open, tcp.closed_on_delivery, tcp.device_restart,
+    encrypted.of_encrypted, tcp.middlebox, tcp.plain_end,
 )  # fmt: skip
 """All that look at an end."""
 OWN: tuple[Detector, ...] = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
 
 from mqttscope.events import ClockStep, MalformedEvent, PacketEvent, UnparsedEvent
@@ -52,6 +52,8 @@ NO_PACKET = frozenset(
     )
 )  # fmt: skip
 """Faults of a fixed header that may be no header at all."""
+CLOSED_INSIDE = "ENC107"
+"""The rule of the linter about a side that closes inside a packet."""
 _ACKNOWLEDGEMENTS = (PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBREL, PacketType.PUBCOMP)
 _PLAIN_ACKNOWLEDGEMENT = 4
 """Bytes of one without a Reason Code, the only form before 5.0."""
@@ -274,6 +276,7 @@ class Story:
         self._clock(timestamp_ns, frame, capture)
         self.ended_ns, self.ended_frame, self.ended_capture, self.ended = timestamp_ns, frame, capture, True
         self.ahead = self._ahead()
+        self._place_unread()
         self.whole.clear()
         self.disconnects = {by: one for by, one in self.disconnects.items() if self.is_before(one, by)}
         self.refusals = [one for one in self.refusals if self.is_before(one, "server")]
@@ -305,6 +308,25 @@ class Story:
         sent = (other.end - bool(other.finished)) & 0xFFFFFFFF
         heard = seen.flags & ACK and other.begun and distance(sent, seen.acknowledgment) >= 0
         return frozenset(("client", "server")) if heard else frozenset((by,))
+
+    def _place_unread(self) -> None:
+        """Date the bytes that the closing side left unread when they came: nothing reads them before the end."""
+        by = self.connection.closed_by or ""
+        half, misread, moments = self.half(by), self.misread.get(by), self.last.get(by)
+        if half is None or misread is None or not moments or self.connection.gaps:
+            return
+        sent = next((seen for seen in reversed(half.recent) if seen.length and seen.frame <= self.ended_frame), None)
+        if not (misread.frame == moments[-1].frame == self.ended_frame) or sent is None:
+            return
+        place = {"frame": sent.frame, "timestamp_ns": sent.timestamp_ns}
+        moments[-1] = replace(moments[-1], **place, capture=sent.capture)
+        self.misread[by] = replace(misread, **place)
+        self.broken = [
+            replace(fault, **place)
+            if fault.by == by and fault.frame == self.ended_frame and fault.rule != CLOSED_INSIDE
+            else fault
+            for fault in self.broken
+        ]
 
     def is_before(self, one: Moment | Said | Refusal | Broken, by: str) -> bool:
         """Whether something that a side sent came before the end."""

@@ -30,6 +30,8 @@ from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 
 SUCCESS = 0x00
 WITH_WILL = 0x04
+PROTOCOL_NAME = "CON101"
+"""The rule of the linter about a protocol name that does not go with the protocol level."""
 
 
 _OF_THE_CLIENT = (
@@ -144,12 +146,17 @@ def connack_refusal(case: Case) -> Iterator[Candidate]:
         layout = f"the CONNACK is laid out as in MQTT {said.version.text}"
         reasons.append(Evidence(layout if spoken else f"{layout}: the broker speaks no {asked.text}"))
     closing = case.closing()
+    misnamed = [one for one in case.story.broken if one.rule == PROTOCOL_NAME and cause is Cause.UNSUPPORTED_VERSION]
+    advice = OF_REFUSED_CONNECT if cause is Cause.NOT_AUTHORIZED else ()
+    if misnamed:
+        meaning, advice = misnamed[0].message.removeprefix("CONNECT: "), advice_of(misnamed[0])
     yield candidate(
         cause, Certainty.CERTAIN, f"The broker refused the CONNECT with {text}: {meaning}.", [*reasons, closing],
-        broken=case.violations("client"), weight=110, reason_code=said.code,
-        advice=OF_REFUSED_CONNECT if cause is Cause.NOT_AUTHORIZED else (),
-        usual=cause is not Cause.NOT_AUTHORIZED, stated_by="CONNACK",
+        broken=[*misnamed, *case.violations("client")], weight=110, reason_code=said.code, advice=advice,
+        usual=not advice, stated_by="CONNACK",
     )  # fmt: skip
+    if misnamed:
+        return
     if cause is Cause.UNSUPPORTED_VERSION and spoken is not None:
         speaks = f"MQTT {asked.text} is accepted on this port, with connection #{spoken.connection}"
         yield candidate(

@@ -59,6 +59,15 @@ def test_what_a_client_says_and_a_refusal_are_certain(text: str, cause: str) -> 
     assert (ending(text).cause, ending(text).first.certainty) == (cause, Certainty.CERTAIN)
 
 
+@each("name, code, is_named", [("MQTT", 1, True), ("MQIsdp", 1, False), ("MQTT", 2, False)])
+def test_a_protocol_name_that_does_not_go_with_the_level(name: str, code: int, is_named: bool) -> None:
+    first = ending(f"> connect 3.1 protocol_name={name}; < connack code={code}; < fin; @1 opened 3.1.1").first
+
+    assert ("protocol name is 'MQTT', must be 'MQIsdp' with protocol level 3." in first.headline) is is_named
+    assert ("does not speak this version" in first.headline) is (code == 1 and not is_named)
+    assert first.advice[0].startswith("Instead, send MQTT with") is is_named
+
+
 @each(
     "text, certainty",
     [
