@@ -253,6 +253,7 @@ class Explainer:
             totals.not_shown += 1
         elif made.is_quiet:
             totals.quiet += 1
+            totals.empty += made.cause is Cause.NO_MQTT
         else:
             totals.causes[str(made.cause)] = totals.causes.get(str(made.cause), 0) + 1
         return made
@@ -267,7 +268,7 @@ class Explainer:
             client_identifier=None
             if connection.client_identifier is None
             else describe.name(connection.client_identifier),
-            version=connection.version.text,
+            version=(story.accepted_version or connection.version).text,
             version_known=connection.version_known,
             transport=connection.transport,
             opened_ns=connection.opened_ns,

@@ -240,3 +240,5 @@ class Totals:
     """What had to be forgotten at a limit, by its name."""
     not_shown: int = 0
     """Ended, without a packet of the client in the capture."""
+    empty: int = 0
+    """Of those that ended as they should, the connections on which nobody sent anything."""

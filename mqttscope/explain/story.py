@@ -545,6 +545,11 @@ class Story:
         return self.connack if self.connack is not None and self.connack.code and not self.lived_on else None
 
     @property
+    def accepted_version(self) -> ProtocolVersion | None:
+        """Version of the CONNECT that the server accepted, whatever a later one says; ``None`` without such."""
+        return self.version if self.connack is not None and not self.connack.code else None
+
+    @property
     def idle_ns(self) -> int | None:
         """Time between the last byte of either side and the end; ``None`` where unknown."""
         facts = self.facts

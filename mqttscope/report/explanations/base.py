@@ -97,7 +97,10 @@ def verdict(totals: Totals | None, shown: Counter[Cause], asked: str) -> list[st
         return []
     told = []
     trouble = sum(totals.causes.values())
-    rest = [plural(totals.quiet, "connection") + " ended with DISCONNECT"] if totals.quiet else []
+    normal = totals.quiet - totals.empty
+    rest = [plural(normal, "connection") + " ended with DISCONNECT"] if normal else []
+    if totals.empty:
+        rest.append(f"{plural(totals.empty, 'connection')} ended without a byte of either side")
     if totals.open:
         verb = "is" if totals.open == 1 else "are"
         rest.append(f"{plural(totals.open, 'connection')} {verb} still open where the capture ends")

@@ -101,7 +101,7 @@ def test_last_bytes_of_the_client_that_begin_no_packet(text: str, is_named: bool
 
     assert (said in one.first.headline) is is_named
     if is_named:
-        assert "and the client gave up 10.000 s later" in one.first.headline
+        assert "and the client gave up 10.010 s later" in one.first.headline
 
 
 BIG = '< publish big "x"*2000'
