@@ -261,6 +261,8 @@ class Story:
     """When the client sent its last packet other than PUBLISH."""
     is_borne: bool = False
     """Whether the client continued after a silence that was longer than its Keep Alive."""
+    pause_ns: int = 0
+    """The longest time between two packets of the client."""
     counts_publish: bool = False
     """Whether it continued with PUBLISH alone for longer than one and a half times its Keep Alive."""
     origin: int | None = None
@@ -611,6 +613,8 @@ class Story:
     def _silence(self, now_ns: int, kind: int) -> None:
         """Take note of a silence that the server bore."""
         limit_ns = (self.connection.keep_alive or 0) * 1_000_000_000
+        if self.last["client"]:
+            self.pause_ns = max(self.pause_ns, now_ns - self.last["client"][-1].timestamp_ns)
         if limit_ns and self.last["client"]:
             silent_ns, quiet_ns = now_ns - self.last["client"][-1].timestamp_ns, now_ns - self.other_ns
             self.is_borne |= silent_ns > limit_ns + limit_ns // ALIKE

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from mqttscope.explain.causes.case import SECOND, Case, ran_on, served_beside_twin, took_over, twin
 from mqttscope.explain.causes.tcp import SILENCE_NS
-from mqttscope.explain.causes.timing import EARLY_NS, is_counted_once, silence_repeated
+from mqttscope.explain.causes.timing import EARLY_NS, alike_of_client, is_counted_once, longest_pause_ns, silence_repeated
 from mqttscope.explain.model import PLAIN, Candidate, Cause, Certainty
 from mqttscope.explain.story import ALIKE
 from mqttscope.net.segment import distance
@@ -77,12 +77,10 @@ def keep_alive_due(case: Case) -> bool:
 
 def silence_survived(case: Case) -> bool:
     """A connection to the same server stayed open after a longer silence."""
-    idle, known = case.story.idle_ns, case.book.of(case.connection.server)
-    if idle is None or case.connection.end_disowned:
+    idle = case.story.idle_ns
+    if idle is None or case.connection.end_disowned or alike_of_client(case):
         return False
-    open_ns = case.watch.now_ns - case.book.witnesses(case.connection.server, case.watch).quiet_since_ns
-    longest = max([known.pause_ns, open_ns, *(other for _, other in known.idle)])
-    return longest - idle > min(idle // ALIKE, EXACT_SILENCE_NS)
+    return longest_pause_ns(case) - idle > min(idle // ALIKE, EXACT_SILENCE_NS)
 
 
 def keep_alive_after_connect(case: Case) -> bool:
