@@ -55,6 +55,8 @@ class Arrival:
     """``None`` while it is not answered."""
     version: ProtocolVersion | None = None
     """That it asked for, once it is accepted."""
+    credentials: int = 0
+    """As in `Story`."""
 
 
 @dataclass(slots=True)
@@ -215,7 +217,12 @@ class Book:
                 self.dropped["clients"] += 1
             known = self.arrivals[key] = []
         self.arrivals.move_to_end(key)
-        known.append(Arrival(connection.number, connection.client, connection.server, timestamp_ns, frame, capture))
+        known.append(
+            Arrival(
+                connection.number, connection.client, connection.server, timestamp_ns, frame, capture,
+                credentials=story.credentials,
+            )
+        )  # fmt: skip
         lately_ns = timestamp_ns - LATELY_NS
         while len(known) > MAX_CONNECTS and known[0].timestamp_ns < lately_ns:
             del known[0]

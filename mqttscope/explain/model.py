@@ -35,6 +35,8 @@ class Cause(StrEnum):
     """Neither side sent anything."""
     WRONG_LISTENER = "wrong_listener"
     """The port speaks something else than the client: TLS, the web, or plain MQTT."""
+    WRONG_PATH = "wrong_path"
+    """The web server has nothing at the path that the request for a WebSocket names."""
     NO_CONNACK = "no_connack"
     """The CONNECT was not answered."""
     KEEP_ALIVE = "keep_alive"

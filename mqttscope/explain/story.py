@@ -169,6 +169,8 @@ class Story:
     connect: Said | None = None
     connack: Said | None = None
     user_name: bool = False
+    credentials: int = 0
+    """Hash of user name and password: they are compared, and not kept."""
     version: ProtocolVersion | None = None
     """That the CONNECT asked for."""
     announced_keep_alive: int | None = None
@@ -652,6 +654,7 @@ class Story:
             if self.connect is None:
                 self.connect, self.announced_keep_alive = said, found.keep_alive
                 self.user_name, self.version = found.user_name is not None, found.version
+                self.credentials = hash((found.user_name, found.password))
                 self.unusual = list(_unusual(found))
                 if found.will is not None:
                     self.will_topic = found.will.will_topic

@@ -237,6 +237,7 @@ DECLARATIONS: dict[Cause, Declaration] = {
     Cause.UNREACHABLE: Declaration(LIKELY, "", (is_unheard,)),
     Cause.NO_MQTT: Declaration(CERTAIN, "", (is_open, lacks_bytes)),
     Cause.WRONG_LISTENER: Declaration(CERTAIN, "", (port_serves,)),
+    Cause.WRONG_PATH: OF_CONNACK,
     Cause.NO_CONNACK: Declaration(LIKELY, "", (is_open, server_answered, lacks_bytes)),
     Cause.KEEP_ALIVE: Declaration(LIKELY, "server", (*SILENT, client_spoke)),
     Cause.TAKEN_OVER: Declaration(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mqttscope.explain.advice import ADVICE
 from mqttscope.explain.causes.case import AT_ONCE_NS, MEANING, Case, advice_of, candidate, other_side
 from mqttscope.explain.model import Candidate, Cause, Certainty, Evidence
 from mqttscope.explain.segments import Half
@@ -32,7 +33,7 @@ _OF_STATUS = {
         "it does not let this client in",
         "Check what the web server or proxy allows: token, Origin header, address of the client.",
     ),
-    404: (Cause.WRONG_LISTENER, "there is nothing at this path", "Check the path of the URL (often /mqtt)."),
+    404: (Cause.WRONG_PATH, "there is nothing at this path", ADVICE[Cause.WRONG_PATH][0]),
     429: (
         Cause.QUOTA_EXCEEDED,
         "there were too many requests",

@@ -35,6 +35,7 @@ TITLES: dict[Cause, str] = {
     Cause.UNREACHABLE: "unreachable",
     Cause.NO_MQTT: "no MQTT",
     Cause.WRONG_LISTENER: "wrong port",
+    Cause.WRONG_PATH: "wrong path",
     Cause.NO_CONNACK: "no CONNACK",
     Cause.KEEP_ALIVE: "Keep Alive ran out",
     Cause.TAKEN_OVER: "session taken over",

@@ -73,7 +73,7 @@ UPGRADE = (
     [
         (401, Cause.BAD_CREDENTIALS),
         (403, Cause.NOT_AUTHORIZED),
-        (404, Cause.WRONG_LISTENER),
+        (404, Cause.WRONG_PATH),
         (503, Cause.SERVER_UNAVAILABLE),
         (400, Cause.CONNECT_REFUSED),
     ],
@@ -83,6 +83,13 @@ def test_a_websocket_that_is_refused_with_a_status(status: int, cause: Cause) ->
 
     assert (one.cause, one.first.certainty) == (cause, Certainty.CERTAIN)
     assert f"HTTP status {status}" in one.first.headline
+
+
+def test_a_wrong_path_where_others_are_served_at_the_right_one() -> None:
+    refused = f'@1 {UPGRADE}; @1 silent < raw "HTTP/1.1 404 No\\r\\nContent-Length: 0\\r\\n\\r\\n"; @1 < fin'
+    found = explained(*steps_of(f"upgraded; > frame connect; < frame connack; {refused}"))
+
+    assert (found[1].cause, found[1].first.certainty) == (Cause.WRONG_PATH, Certainty.CERTAIN)
 
 
 UNNAMED = "upgraded offered=none selected=none"
