@@ -43,8 +43,8 @@ DETECTORS: tuple[Detector, ...] = (
     said.normal, said.server_disconnect, said.connack_refusal, said.no_connack, said.other_version, said.tls_alert,
     timing.keep_alive, timing.no_ping_response, mqtt.taken_over, mqtt.wrong_length, mqtt.stray_bytes,
     mqtt.unreadable_bytes, mqtt.violation, mqtt.not_authorized, mqtt.beyond_profile, mqtt.closed_on_packet,
-    mqtt.server_restart, timing.idle_timeout, timing.client_timeout, tcp.half_open, tcp.closed_on_delivery, tcp.device_restart,
-    encrypted.of_encrypted, tcp.middlebox, tcp.plain_end,
+    mqtt.server_restart, timing.idle_timeout, timing.client_timeout, tcp.half_open, tcp.closed_on_delivery,
+    tcp.device_restart, encrypted.of_encrypted, tcp.middlebox, tcp.plain_end,
 )  # fmt: skip
 """All that look at an end."""
 OWN: tuple[Detector, ...] = (

@@ -322,11 +322,11 @@ class Story:
         sent = next((seen for seen in reversed(half.recent) if seen.length and seen.frame <= self.ended_frame), None)
         if not (misread.frame == moments[-1].frame == self.ended_frame) or sent is None:
             return
-        place = {"frame": sent.frame, "timestamp_ns": sent.timestamp_ns}
-        moments[-1] = replace(moments[-1], **place, capture=sent.capture)
-        self.misread[by] = replace(misread, **place)
+        frame, at = sent.frame, sent.timestamp_ns
+        moments[-1] = replace(moments[-1], frame=frame, timestamp_ns=at, capture=sent.capture)
+        self.misread[by] = replace(misread, frame=frame, timestamp_ns=at)
         self.broken = [
-            replace(fault, **place)
+            replace(fault, frame=frame, timestamp_ns=at)
             if fault.by == by and fault.frame == self.ended_frame and fault.rule != CLOSED_INSIDE
             else fault
             for fault in self.broken

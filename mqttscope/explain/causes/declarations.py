@@ -14,7 +14,13 @@ from dataclasses import dataclass, replace
 
 from mqttscope.explain.causes.case import SECOND, Case, ran_on, served_beside_twin, took_over, twin
 from mqttscope.explain.causes.tcp import SILENCE_NS
-from mqttscope.explain.causes.timing import EARLY_NS, alike_of_client, is_counted_once, longest_pause_ns, silence_repeated
+from mqttscope.explain.causes.timing import (
+    EARLY_NS,
+    alike_of_client,
+    is_counted_once,
+    longest_pause_ns,
+    silence_repeated,
+)
 from mqttscope.explain.model import PLAIN, Candidate, Cause, Certainty
 from mqttscope.explain.story import ALIKE
 from mqttscope.net.segment import distance

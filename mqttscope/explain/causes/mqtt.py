@@ -22,9 +22,9 @@ from mqttscope.explain.causes.case import (
     twin,
     twin_sentence,
 )
+from mqttscope.explain.causes.timing import PATIENT_NS
 from mqttscope.explain.model import Broken, Candidate, Cause, Certainty, Evidence
 from mqttscope.explain.segments import LEAST_REPEATS
-from mqttscope.explain.causes.timing import PATIENT_NS
 from mqttscope.explain.story import MAX_STRAY, Misread
 from mqttscope.mqtt.codec import reserved
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
@@ -262,9 +262,10 @@ def unreadable_bytes(case: Case) -> Iterator[Candidate]:
         return
     shown = f"{counted(len(bad.data), 'byte')} ({bad.data[:MAX_STRAY].hex(' ')}{' …' * (len(bad.data) > MAX_STRAY)})"
     before = list(story.last["client"])[:-1]
-    is_ping = len(bad.data) <= MAX_STRAY and PacketType.PINGREQ << 4 in bad.data and bool(connection.keep_alive)
     # A ping is due once nothing was sent for a good part of the Keep Alive.
-    is_ping &= bool(before) and 2 * (bad.timestamp_ns - before[-1].timestamp_ns) >= (connection.keep_alive or 0) * SECOND
+    due_ns = (connection.keep_alive or 0) * SECOND // 2
+    is_due = bool(before) and 0 < due_ns <= bad.timestamp_ns - before[-1].timestamp_ns
+    is_ping = is_due and len(bad.data) <= MAX_STRAY and PacketType.PINGREQ << 4 in bad.data
     what = f"{shown} that begin no packet" + (", most probably meant as PINGREQ (c0 00)" if is_ping else "")
     yield candidate(
         Cause.PROTOCOL_VIOLATION, Certainty.LIKELY,

@@ -66,8 +66,8 @@ def normal(case: Case) -> Iterator[Candidate]:
     broken = _of_code(case, "server", said.code)
     advice = _OF_THE_CLIENT if said.code == 0x95 else ()
     if broken and broken[0].confidence == "certain":
-        instead = " ".join(advice_of(broken[0]))
-        advice = (f"Correct the broker, at its packet in frame {broken[0].frame} ({broken[0].rule}). {instead}", *advice)
+        place = f"its packet in frame {broken[0].frame} ({broken[0].rule})"
+        advice = (" ".join((f"Correct the broker, at {place}.", *advice_of(broken[0]))), *advice)
     meaning = broken[0].message if broken else exceeded(case, "client", said.code) or meaning
     yield candidate(
         cause, Certainty.CERTAIN, f"The client ended the connection with {text}: {meaning}.",
@@ -153,7 +153,7 @@ def connack_refusal(case: Case) -> Iterator[Candidate]:
         reasons.append(Evidence(layout if spoken else f"{layout}: the broker speaks no {asked.text}"))
     closing = case.closing()
     misnamed = [one for one in case.story.broken if one.rule == PROTOCOL_NAME and cause is Cause.UNSUPPORTED_VERSION]
-    advice = OF_REFUSED_CONNECT if cause is Cause.NOT_AUTHORIZED else ()
+    advice: tuple[str, ...] = OF_REFUSED_CONNECT if cause is Cause.NOT_AUTHORIZED else ()
     before = [
         arrival
         for arrival in case.book.other_arrivals(case.story, 0, said.timestamp_ns)
