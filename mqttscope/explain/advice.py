@@ -116,6 +116,7 @@ ADVICE: dict[Cause, tuple[str, ...]] = {
     Cause.WRONG_LISTENER: (
         "Check the port that the device has, and whether that port is for plain MQTT, TLS or WebSockets.",
     ),
+    Cause.WRONG_PATH: ("Check the path of the URL (often /mqtt).",),
     Cause.NO_CONNACK: (
         ("Look in the log of the broker: it closes without CONNACK where a CONNECT is malformed, where a listener is of"
         " another kind (TLS, WebSocket), or where a plugin refuses."),

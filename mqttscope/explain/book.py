@@ -55,6 +55,8 @@ class Arrival:
     """``None`` while it is not answered."""
     version: ProtocolVersion | None = None
     """That it asked for, once it is accepted."""
+    credentials: int = 0
+    """As in `Story`."""
 
 
 @dataclass(slots=True)
@@ -109,6 +111,8 @@ class ServerTimes:
     """Connections that it ended in silence, and how long nothing had been sent."""
     pause_ns: int = 0
     """The longest time in which nothing was sent on a connection that stayed open."""
+    client_pause_ns: int = 0
+    """As `Story.pause_ns`, the longest of connections that have ended."""
     borne: set[str] = field(default_factory=set)
     """What it has acknowledged, as in `story.LastPublish.features`."""
     borne_faults: set[str] = field(default_factory=set)
@@ -213,7 +217,12 @@ class Book:
                 self.dropped["clients"] += 1
             known = self.arrivals[key] = []
         self.arrivals.move_to_end(key)
-        known.append(Arrival(connection.number, connection.client, connection.server, timestamp_ns, frame, capture))
+        known.append(
+            Arrival(
+                connection.number, connection.client, connection.server, timestamp_ns, frame, capture,
+                credentials=story.credentials,
+            )
+        )  # fmt: skip
         lately_ns = timestamp_ns - LATELY_NS
         while len(known) > MAX_CONNECTS and known[0].timestamp_ns < lately_ns:
             del known[0]
@@ -271,6 +280,7 @@ class Book:
         server.borne_faults |= _borne_faults(story)
         server.bears_silence |= story.is_borne
         server.counts_publish |= story.counts_publish
+        server.client_pause_ns = max(server.client_pause_ns, story.pause_ns)
         server.unheard = server.unheard or _is_unheard(story)
         if story.finished:
             return
@@ -374,6 +384,14 @@ class Book:
             for story in sorted(self.open.get(server, {}).values(), key=lambda one: one.connection.opened_ns):
                 known.witnesses.add(story, watch)
         return known.witnesses
+
+    def longest_of_client(self, server: str, watch: SegmentWatch) -> int:
+        """The longest time in which a client sent nothing on a connection to a server that stayed open."""
+        pauses = [self.of(server).client_pause_ns]
+        for story in self.open.get(server, {}).values():
+            last = story.last_of("client")
+            pauses += [story.pause_ns, watch.now_ns - last.timestamp_ns if last is not None else 0]
+        return max(pauses)
 
     def close(self) -> None:
         """The capture has ended: open connections have shown more since somebody asked."""

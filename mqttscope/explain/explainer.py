@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
@@ -14,7 +14,7 @@ from mqttscope.explain.book import Book, host
 from mqttscope.explain.causes import encrypted, listener, mqtt, said, tcp, timing
 from mqttscope.explain.causes.case import MEANING, RETURN_NS, SECOND, Case, in_frames, twin
 from mqttscope.explain.causes.declarations import client_spoke_last, possible
-from mqttscope.explain.model import PLAIN, QUIET, Candidate, Cause, Evidence, Explanation, Moment, Totals
+from mqttscope.explain.model import PLAIN, QUIET, Candidate, Cause, Certainty, Evidence, Explanation, Moment, Totals
 from mqttscope.explain.segments import SegmentWatch
 from mqttscope.explain.story import Story
 from mqttscope.lint.finding import Finding
@@ -41,9 +41,10 @@ DETECTORS: tuple[Detector, ...] = (
     listener.answered_in_another_protocol, listener.refused_upgrade, listener.to_a_plain_port,
     listener.broken_websocket, listener.plain_to_a_tls_port, listener.proxy_header,
     said.normal, said.server_disconnect, said.connack_refusal, said.no_connack, said.other_version, said.tls_alert,
-    timing.keep_alive, timing.no_ping_response, mqtt.taken_over, mqtt.wrong_length, mqtt.stray_bytes, mqtt.violation,
-    mqtt.not_authorized, mqtt.beyond_profile, mqtt.closed_on_packet, mqtt.server_restart, timing.idle_timeout,
-    tcp.half_open, tcp.closed_on_delivery, tcp.device_restart, encrypted.of_encrypted, tcp.middlebox, tcp.plain_end,
+    timing.keep_alive, timing.no_ping_response, mqtt.taken_over, mqtt.wrong_length, mqtt.stray_bytes,
+    mqtt.unreadable_bytes, mqtt.violation, mqtt.not_authorized, mqtt.beyond_profile, mqtt.closed_on_packet,
+    mqtt.server_restart, timing.idle_timeout, timing.client_timeout, tcp.half_open, tcp.closed_on_delivery,
+    tcp.device_restart, encrypted.of_encrypted, tcp.middlebox, tcp.plain_end,
 )  # fmt: skip
 """All that look at an end."""
 OWN: tuple[Detector, ...] = (
@@ -62,6 +63,8 @@ SPECIAL: tuple[Detector, ...] = (
     mqtt.closed_on_packet,
 )
 """Those that look at what one connection asked for, and what a server that stops may have met by chance."""
+REPEATED: tuple[Detector, ...] = (timing.idle_timeout, timing.client_timeout)
+"""Those that look for ends like this one, which may come later."""
 SAID = 100
 """The weight from which on a packet names the cause: nothing competes with it."""
 STRONG = 60
@@ -86,6 +89,8 @@ class Explainer:
         """Open connections by number."""
         self._waiting: OrderedDict[int, Story] = OrderedDict()
         """Ended ones."""
+        self._pending: deque[tuple[int, Case, Explanation]] = deque()
+        """Explanations in the order of the ends, each with the time until which further ends may repeat its silence."""
         self._now_ns = 0
         self._again_ns = 0
         """When the first of them, which waits for a witness, is looked at again."""
@@ -117,13 +122,15 @@ class Explainer:
         now = getattr(event, "timestamp_ns", None)
         if now is not None and now > self._now_ns:
             self._now_ns = now
-        return list(self._due()) if self._waiting else []
+        return list(self._due()) if self._waiting or self._pending else []
 
     def close(self) -> list[Explanation]:
         """The capture has ended: explain what is left."""
         self.book.close()
-        left = [self._explain(story) for story in sorted(self._waiting.values(), key=lambda one: one.ended_ns)]
+        for story in sorted(self._waiting.values(), key=lambda one: one.ended_ns):
+            self._explain(story)
         self._waiting.clear()
+        left = list(self._released(1 << 63))
         self.totals.dropped = dict(self.book.dropped + self.watch.dropped)
         return left
 
@@ -203,6 +210,10 @@ class Explainer:
 
     def _due(self) -> Iterator[Explanation]:
         """Explanations of connections whose ends lie far enough back."""
+        self._explain_due()
+        yield from self._released(self._now_ns)
+
+    def _explain_due(self) -> None:
         while self._waiting:
             number, story = next(iter(self._waiting.items()))
             is_early = self._now_ns - story.ended_ns <= RETURN_NS
@@ -215,7 +226,21 @@ class Explainer:
             del self._waiting[number]
             if is_early:
                 self.book.dropped["waiting ends"] += 1
-            yield self._explain(story)
+            self._explain(story)
+
+    def _released(self, now_ns: int) -> Iterator[Explanation]:
+        """Explanations for which no further end is waited for, with what the ends since have shown."""
+        while self._pending:
+            until_ns, case, explanation = self._pending[0]
+            if now_ns <= until_ns and len(self._pending) <= MAX_WAITING:
+                return
+            self._pending.popleft()
+            repeated = tuple(candidates(case, REPEATED)) if until_ns else ()
+            if repeated:
+                found = ranked((*explanation.candidates, *repeated))
+                explanation = replace(explanation, candidates=found[:MAX_COMPETING])
+            self._count(explanation)
+            yield explanation
 
     def _patience_ns(self, story: Story) -> int:
         """How long a connection may be silent whose next packet would show that its server did not stop."""
@@ -227,7 +252,7 @@ class Explainer:
         first = ranked(candidates(Case(story, self.book, self.watch), DETECTORS))[0]
         return min(longest_ns, WITNESS_NS) if first.cause is Cause.SERVER_RESTART and not first.stated_by else 0
 
-    def _explain(self, story: Story) -> Explanation:
+    def _explain(self, story: Story) -> None:
         if story.facts is not None:
             self.watch.settle(story.facts)
         case = Case(story, self.book, self.watch)
@@ -243,6 +268,10 @@ class Explainer:
         made = self._made(case, found)
         if story.facts is not None:
             self.watch.forget(story.facts)
+        is_open = made.first.certainty is Certainty.HYPOTHESIS and self.log is None and not story.clock_set
+        self._pending.append((case.ended_ns + timing.patience_ns(case) if is_open else 0, case, made))
+
+    def _count(self, made: Explanation) -> None:
         totals = self.totals
         if made.cause is Cause.STILL_OPEN:
             totals.open += 1
@@ -252,9 +281,9 @@ class Explainer:
             totals.not_shown += 1
         elif made.is_quiet:
             totals.quiet += 1
+            totals.empty += made.cause is Cause.NO_MQTT
         else:
             totals.causes[str(made.cause)] = totals.causes.get(str(made.cause), 0) + 1
-        return made
 
     def _made(self, case: Case, found: tuple[Candidate, ...]) -> Explanation:
         story, connection = case.story, case.connection
@@ -266,7 +295,7 @@ class Explainer:
             client_identifier=None
             if connection.client_identifier is None
             else describe.name(connection.client_identifier),
-            version=connection.version.text,
+            version=(story.accepted_version or connection.version).text,
             version_known=connection.version_known,
             transport=connection.transport,
             opened_ns=connection.opened_ns,

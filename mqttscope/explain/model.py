@@ -35,6 +35,8 @@ class Cause(StrEnum):
     """Neither side sent anything."""
     WRONG_LISTENER = "wrong_listener"
     """The port speaks something else than the client: TLS, the web, or plain MQTT."""
+    WRONG_PATH = "wrong_path"
+    """The web server has nothing at the path that the request for a WebSocket names."""
     NO_CONNACK = "no_connack"
     """The CONNECT was not answered."""
     KEEP_ALIVE = "keep_alive"
@@ -240,3 +242,5 @@ class Totals:
     """What had to be forgotten at a limit, by its name."""
     not_shown: int = 0
     """Ended, without a packet of the client in the capture."""
+    empty: int = 0
+    """Of those that ended as they should, the connections on which nobody sent anything."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
 
 from mqttscope.events import ClockStep, MalformedEvent, PacketEvent, UnparsedEvent
@@ -45,6 +45,15 @@ MAX_MISREAD_BYTES = 65_536
 """Bytes of a malformed packet that are read again with other lengths."""
 ODD_TEXT = {"ENC103": "a control character", "ENC104": "a code point that is no character"}
 """Rules about texts for which a receiver may close, and what they find."""
+NO_PACKET = frozenset(
+    (
+        MalformedReason.TRUNCATED, MalformedReason.PACKET_TYPE_RESERVED, MalformedReason.FIXED_HEADER_FLAGS,
+        MalformedReason.REMAINING_LENGTH_TOO_LONG, MalformedReason.REMAINING_LENGTH_WRONG,
+    )
+)  # fmt: skip
+"""Faults of a fixed header that may be no header at all."""
+CLOSED_INSIDE = "ENC107"
+"""The rule of the linter about a side that closes inside a packet."""
 _ACKNOWLEDGEMENTS = (PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBREL, PacketType.PUBCOMP)
 _PLAIN_ACKNOWLEDGEMENT = 4
 """Bytes of one without a Reason Code, the only form before 5.0."""
@@ -160,6 +169,8 @@ class Story:
     connect: Said | None = None
     connack: Said | None = None
     user_name: bool = False
+    credentials: int = 0
+    """Hash of user name and password: they are compared, and not kept."""
     version: ProtocolVersion | None = None
     """That the CONNECT asked for."""
     announced_keep_alive: int | None = None
@@ -252,6 +263,8 @@ class Story:
     """When the client sent its last packet other than PUBLISH."""
     is_borne: bool = False
     """Whether the client continued after a silence that was longer than its Keep Alive."""
+    pause_ns: int = 0
+    """The longest time between two packets of the client."""
     counts_publish: bool = False
     """Whether it continued with PUBLISH alone for longer than one and a half times its Keep Alive."""
     origin: int | None = None
@@ -267,6 +280,7 @@ class Story:
         self._clock(timestamp_ns, frame, capture)
         self.ended_ns, self.ended_frame, self.ended_capture, self.ended = timestamp_ns, frame, capture, True
         self.ahead = self._ahead()
+        self._place_unread()
         self.whole.clear()
         self.disconnects = {by: one for by, one in self.disconnects.items() if self.is_before(one, by)}
         self.refusals = [one for one in self.refusals if self.is_before(one, "server")]
@@ -298,6 +312,25 @@ class Story:
         sent = (other.end - bool(other.finished)) & 0xFFFFFFFF
         heard = seen.flags & ACK and other.begun and distance(sent, seen.acknowledgment) >= 0
         return frozenset(("client", "server")) if heard else frozenset((by,))
+
+    def _place_unread(self) -> None:
+        """Date the bytes that the closing side left unread when they came: nothing reads them before the end."""
+        by = self.connection.closed_by or ""
+        half, misread, moments = self.half(by), self.misread.get(by), self.last.get(by)
+        if half is None or misread is None or not moments or self.connection.gaps:
+            return
+        sent = next((seen for seen in reversed(half.recent) if seen.length and seen.frame <= self.ended_frame), None)
+        if not (misread.frame == moments[-1].frame == self.ended_frame) or sent is None:
+            return
+        frame, at = sent.frame, sent.timestamp_ns
+        moments[-1] = replace(moments[-1], frame=frame, timestamp_ns=at, capture=sent.capture)
+        self.misread[by] = replace(misread, frame=frame, timestamp_ns=at)
+        self.broken = [
+            replace(fault, frame=frame, timestamp_ns=at)
+            if fault.by == by and fault.frame == self.ended_frame and fault.rule != CLOSED_INSIDE
+            else fault
+            for fault in self.broken
+        ]
 
     def is_before(self, one: Moment | Said | Refusal | Broken, by: str) -> bool:
         """Whether something that a side sent came before the end."""
@@ -395,7 +428,7 @@ class Story:
                 self.last[side][-1] if side in self.whole else None,
             )  # fmt: skip
         if side == "server" and self.stray is None and self.last[side] and event.stream_offset >= 0:
-            self.stray = _stray(event, self.last[side][-1])
+            self.stray = None if _is_whole(event) else _stray(event, self.last[side][-1])
         self._note(Moment(event.timestamp_ns, event.frame, side, describe.damaged(event), event.capture))
         if isinstance(event, UnparsedEvent) and event.unparsed.reason == "proxy_header":
             self.header = self.last[side][-1]
@@ -516,6 +549,11 @@ class Story:
         return self.connack if self.connack is not None and self.connack.code and not self.lived_on else None
 
     @property
+    def accepted_version(self) -> ProtocolVersion | None:
+        """Version of the CONNECT that the server accepted, whatever a later one says; ``None`` without such."""
+        return self.version if self.connack is not None and not self.connack.code else None
+
+    @property
     def idle_ns(self) -> int | None:
         """Time between the last byte of either side and the end; ``None`` where unknown."""
         facts = self.facts
@@ -577,6 +615,8 @@ class Story:
     def _silence(self, now_ns: int, kind: int) -> None:
         """Take note of a silence that the server bore."""
         limit_ns = (self.connection.keep_alive or 0) * 1_000_000_000
+        if self.last["client"]:
+            self.pause_ns = max(self.pause_ns, now_ns - self.last["client"][-1].timestamp_ns)
         if limit_ns and self.last["client"]:
             silent_ns, quiet_ns = now_ns - self.last["client"][-1].timestamp_ns, now_ns - self.other_ns
             self.is_borne |= silent_ns > limit_ns + limit_ns // ALIKE
@@ -614,6 +654,7 @@ class Story:
             if self.connect is None:
                 self.connect, self.announced_keep_alive = said, found.keep_alive
                 self.user_name, self.version = found.user_name is not None, found.version
+                self.credentials = hash((found.user_name, found.password))
                 self.unusual = list(_unusual(found))
                 if found.will is not None:
                     self.will_topic = found.will.will_topic
@@ -651,6 +692,16 @@ class Story:
                 count = event.connection.client_side.in_flight
                 self.refusals.append(Refusal(moment.timestamp_ns, moment.frame, asked, code, found.packet_type, count))
         del self.refusals[:-MAX_REFUSALS]
+
+
+def _is_whole(event: MalformedEvent | UnparsedEvent) -> bool:
+    """Whether the bytes are a packet of the length that it announces, malformed inside."""
+    return (
+        isinstance(event, MalformedEvent)
+        and bool(event.malformed.packet_type)
+        and not event.malformed.missing
+        and event.malformed.reason not in NO_PACKET
+    )
 
 
 def _stray(event: MalformedEvent | UnparsedEvent, before: Moment) -> Stray:

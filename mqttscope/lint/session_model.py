@@ -205,7 +205,7 @@ class SessionModel(Model):
         return one is not None and one.phase is SENT and one.is_message(packet, at.topic)
 
     def aliases(self, direction: Direction) -> dict[int, str]:
-        """Topic Aliases of a side on the connection before."""
+        """Topic Aliases of a side on the last connection on which it set some."""
         return self.client_aliases if direction is C2S else self.server_aliases
 
     def has_all_filters(self, at: RuleContext) -> bool:
@@ -395,8 +395,8 @@ class SessionModel(Model):
         self.server_sent = self._left(S2C, connection, history, sure=sure)
         self.refused_to_client = _refused(C2S, history, self.refused_to_client)
         self.refused_to_server = _refused(S2C, history, self.refused_to_server)
-        self.client_aliases = dict(list(connection.client_side.aliases.items())[-MAX_ALIASES:])
-        self.server_aliases = dict(list(connection.server_side.aliases.items())[-MAX_ALIASES:])
+        self.client_aliases = dict(list(connection.client_side.aliases.items())[-MAX_ALIASES:]) or self.client_aliases
+        self.server_aliases = dict(list(connection.server_side.aliases.items())[-MAX_ALIASES:]) or self.server_aliases
         self.client_takes = connection.client_side.maximum_packet_size
         self.server_takes = connection.server_side.maximum_packet_size
         self._leave_filters(history, sure=sure)

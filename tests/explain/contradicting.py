@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from mqttscope import events
@@ -251,6 +252,13 @@ class Reading:
                 return
 
     def _idle_timeout(self, line: Line, end: Explanation, candidate: Candidate) -> Iterator[str]:
+        if "after the client's last packet, whatever" in candidate.headline:
+            asked = line.sent(end.ended_ns, client=True)
+            for other in self._others(line):
+                times = [p.at for p in other.talk if p.is_client]
+                longest = max((later - at for at, later in pairwise(times)), default=0)
+                if (longest - (end.ended_ns - asked[-1].at)) * 50 > longest:
+                    yield f"a client was silent for {longest} ns on #{other.connection.number} and stayed"
         if not candidate.headline.startswith("An idle time-out"):
             return
         data = [one for one in line.segments if one.payload and one.timestamp_ns <= end.ended_ns]

@@ -54,6 +54,20 @@ def test_totals_count_every_connection_once() -> None:
     assert (totals.connections, totals.quiet, totals.open, totals.causes) == (3, 1, 1, {"client_reset": 1})
 
 
+def test_connections_without_a_byte_are_counted_apart() -> None:
+    running = Explainer()
+    explained(*steps_of("opened; > disconnect; > fin; +30 @1 < fin"), explainer=running)
+
+    assert (running.totals.quiet, running.totals.empty) == (2, 1)
+
+
+@each("code, version", [(0, "3.1.1"), (5, "3.1")])
+def test_the_version_is_that_of_the_accepted_connect(code: int, version: str) -> None:
+    one = only(*steps_of(f"> connect 3.1.1; < connack code={code}; > connect 3.1; < fin"))
+
+    assert one.version == version
+
+
 def test_a_capture_that_begins_in_the_middle_says_so() -> None:
     one = explained(client(Pingreq()), server(Pingresp()), closes("client"), handshake=False)[0]
 

@@ -14,7 +14,13 @@ from dataclasses import dataclass, replace
 
 from mqttscope.explain.causes.case import SECOND, Case, ran_on, served_beside_twin, took_over, twin
 from mqttscope.explain.causes.tcp import SILENCE_NS
-from mqttscope.explain.causes.timing import EARLY_NS, is_counted_once, silence_repeated
+from mqttscope.explain.causes.timing import (
+    EARLY_NS,
+    alike_of_client,
+    is_counted_once,
+    longest_pause_ns,
+    silence_repeated,
+)
 from mqttscope.explain.model import PLAIN, Candidate, Cause, Certainty
 from mqttscope.explain.story import ALIKE
 from mqttscope.net.segment import distance
@@ -77,12 +83,10 @@ def keep_alive_due(case: Case) -> bool:
 
 def silence_survived(case: Case) -> bool:
     """A connection to the same server stayed open after a longer silence."""
-    idle, known = case.story.idle_ns, case.book.of(case.connection.server)
-    if idle is None or case.connection.end_disowned:
+    idle = case.story.idle_ns
+    if idle is None or case.connection.end_disowned or alike_of_client(case):
         return False
-    open_ns = case.watch.now_ns - case.book.witnesses(case.connection.server, case.watch).quiet_since_ns
-    longest = max([known.pause_ns, open_ns, *(other for _, other in known.idle)])
-    return longest - idle > min(idle // ALIKE, EXACT_SILENCE_NS)
+    return longest_pause_ns(case) - idle > min(idle // ALIKE, EXACT_SILENCE_NS)
 
 
 def keep_alive_after_connect(case: Case) -> bool:
@@ -239,6 +243,7 @@ DECLARATIONS: dict[Cause, Declaration] = {
     Cause.UNREACHABLE: Declaration(LIKELY, "", (is_unheard,)),
     Cause.NO_MQTT: Declaration(CERTAIN, "", (is_open, lacks_bytes)),
     Cause.WRONG_LISTENER: Declaration(CERTAIN, "", (port_serves,)),
+    Cause.WRONG_PATH: OF_CONNACK,
     Cause.NO_CONNACK: Declaration(LIKELY, "", (is_open, server_answered, lacks_bytes)),
     Cause.KEEP_ALIVE: Declaration(LIKELY, "server", (*SILENT, client_spoke)),
     Cause.TAKEN_OVER: Declaration(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mqttscope.explain.advice import ADVICE
 from mqttscope.explain.causes.case import AT_ONCE_NS, MEANING, Case, advice_of, candidate, other_side
 from mqttscope.explain.model import Candidate, Cause, Certainty, Evidence
 from mqttscope.explain.segments import Half
@@ -32,7 +33,7 @@ _OF_STATUS = {
         "it does not let this client in",
         "Check what the web server or proxy allows: token, Origin header, address of the client.",
     ),
-    404: (Cause.WRONG_LISTENER, "there is nothing at this path", "Check the path of the URL (often /mqtt)."),
+    404: (Cause.WRONG_PATH, "there is nothing at this path", ADVICE[Cause.WRONG_PATH][0]),
     429: (
         Cause.QUOTA_EXCEEDED,
         "there were too many requests",
@@ -59,6 +60,10 @@ _OF_FRAMES = frozenset(
 """Faults of frames for which a receiver closes (RFC 6455 section 7.1.7, MQTT-6.0.0-1)."""
 _FRAMES = (
     "Send MQTT in binary messages of frames as RFC 6455 has them: a client masks its frames, a server does not.",
+)
+_SUBPROTOCOL = (
+    "Let the client offer mqtt in Sec-WebSocket-Protocol: it is the subprotocol of 3.1.1 and 5.0 (mqttv3.1: of 3.1).",
+    "Let the broker select a subprotocol that the client offers, or refuse the upgrade.",
 )
 _HEADER = (
     (
@@ -186,8 +191,8 @@ def broken_websocket(case: Case) -> Iterator[Candidate]:
         minded -= case.book.borne_faults(connection.server)
     if story.version == ProtocolVersion.V3_1:
         minded.discard("subprotocol_old")
-    if problem(connection, *NOT_OFFERED):
-        minded -= {"subprotocol_missing", "subprotocol_wrong"}  # the client did not offer the right one
+    if problem(connection, "subprotocol_not_offered"):
+        minded -= {"subprotocol_missing", "subprotocol_wrong"}  # none is the right answer then
     faults = [
         fault
         for fault in problems(connection)
@@ -199,6 +204,19 @@ def broken_websocket(case: Case) -> Iterator[Candidate]:
     if not sent or not faults:
         return
     blamed, detail = MEANING[other_side(by)], faults[0]["detail"]
+    offered = problem(connection, "subprotocol_old", "subprotocol_foreign") if by == "client" else None
+    if offered is not None and faults[0]["reason"].startswith("subprotocol_"):
+        yield candidate(
+            Cause.PROTOCOL_VIOLATION, Certainty.LIKELY,
+            f"The client and the broker agreed on no subprotocol of WebSocket: {offered[1]}, and {detail}; the client"
+            f" closed {case.apart(sent[-1].timestamp_ns)}after the response.",
+            [
+                Evidence(f"the client: {offered[1]}"), Evidence(f"the broker: {detail}"),
+                Evidence("the client sent no packet of MQTT after that"), case.closing(),
+            ],
+            advice=_SUBPROTOCOL, usual=False, weight=95,
+        )  # fmt: skip
+        return
     broken = [rule for rule in story.broken if rule.rule.startswith("WSK2") and rule.by == other_side(by)]
     yield candidate(
         Cause.PROTOCOL_VIOLATION, Certainty.LIKELY,

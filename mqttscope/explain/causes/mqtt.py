@@ -22,9 +22,11 @@ from mqttscope.explain.causes.case import (
     twin,
     twin_sentence,
 )
+from mqttscope.explain.causes.timing import PATIENT_NS
 from mqttscope.explain.model import Broken, Candidate, Cause, Certainty, Evidence
 from mqttscope.explain.segments import LEAST_REPEATS
 from mqttscope.explain.story import MAX_STRAY, Misread
+from mqttscope.mqtt.codec import reserved
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.wire import counted
 
@@ -241,6 +243,41 @@ def stray_bytes(case: Case) -> Iterator[Candidate]:
         doubts, [broken for broken in case.violations("server") if broken.rule in FRAMING],
         advice=(f"Look where the broker, or a proxy before it, adds bytes to its {kind}.",), usual=False,
         weight=50 if stray.is_beginning else 92,
+    )  # fmt: skip
+
+
+def unreadable_bytes(case: Case) -> Iterator[Candidate]:
+    """The client sent bytes that begin no packet, its last ones, and gave up when nothing answered them."""
+    story, connection, client, server = case.story, case.connection, case.half("client"), case.half("server")
+    bad, last = story.misread.get("client"), story.last_of("client")
+    if case.by != "client" or bad is None or last is None or client is None or server is None:
+        return
+    if bad.frame != last.frame or not bad.data or not reserved(bad.data[0] >> 4, bad.version):
+        return
+    if case.lacks_bytes or connection.one_sided or connection.doubtful or connection.transport != "tcp":
+        return
+    waited = case.ended_ns - bad.timestamp_ns
+    is_answered = any(seen.length and seen.timestamp_ns > bad.timestamp_ns for seen in server.recent)
+    if is_answered or waited < PATIENT_NS or client.outstanding_bytes or story.clock_set:
+        return
+    shown = f"{counted(len(bad.data), 'byte')} ({bad.data[:MAX_STRAY].hex(' ')}{' …' * (len(bad.data) > MAX_STRAY)})"
+    before = list(story.last["client"])[:-1]
+    # A ping is due once nothing was sent for a good part of the Keep Alive.
+    due_ns = (connection.keep_alive or 0) * SECOND // 2
+    is_due = bool(before) and 0 < due_ns <= bad.timestamp_ns - before[-1].timestamp_ns
+    is_ping = is_due and len(bad.data) <= MAX_STRAY and PacketType.PINGREQ << 4 in bad.data
+    what = f"{shown} that begin no packet" + (", most probably meant as PINGREQ (c0 00)" if is_ping else "")
+    yield candidate(
+        Cause.PROTOCOL_VIOLATION, Certainty.LIKELY,
+        f"The client sent {what}: the broker cannot read them, and the client gave up {describe.span(waited)} later"
+        " without an answer.",
+        [
+            Evidence(f"the client sent {what}", bad.frame, bad.timestamp_ns),
+            Evidence("the broker's TCP acknowledged them, and the broker sent nothing after them"), case.closing(),
+        ],
+        broken=[fault for fault in story.broken if fault.by == "client" and fault.rule in FRAMING],
+        advice=(f"Correct what the client writes there{': a PINGREQ is the bytes c0 00' * is_ping}.",), usual=False,
+        weight=94,
     )  # fmt: skip
 
 

@@ -23,13 +23,17 @@ from mqttscope.explain.causes.case import (
     twin,
     twin_sentence,
 )
+from mqttscope.explain.causes.mqtt import again
 from mqttscope.explain.causes.timing import OF_UNFINISHED, keep_alive_sentences, unfinished
 from mqttscope.explain.model import Broken, Candidate, Cause, Certainty, Evidence
 from mqttscope.explain.story import Said
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
+from mqttscope.mqtt.wire import counted
 
 SUCCESS = 0x00
 WITH_WILL = 0x04
+PROTOCOL_NAME = "CON101"
+"""The rule of the linter about a protocol name that does not go with the protocol level."""
 
 
 _OF_THE_CLIENT = (
@@ -62,7 +66,8 @@ def normal(case: Case) -> Iterator[Candidate]:
     broken = _of_code(case, "server", said.code)
     advice = _OF_THE_CLIENT if said.code == 0x95 else ()
     if broken and broken[0].confidence == "certain":
-        advice = (f"The broker has to correct its packet in frame {broken[0].frame}: see {broken[0].rule}.", *advice)
+        place = f"its packet in frame {broken[0].frame} ({broken[0].rule})"
+        advice = (" ".join((f"Correct the broker, at {place}.", *advice_of(broken[0]))), *advice)
     meaning = broken[0].message if broken else exceeded(case, "client", said.code) or meaning
     yield candidate(
         cause, Certainty.CERTAIN, f"The client ended the connection with {text}: {meaning}.",
@@ -111,7 +116,10 @@ def server_disconnect(case: Case) -> Iterator[Candidate]:
         reasons = [*case.last_packet("client"), *_refusals(case), sent]
     meaning = exceeded(case, "server", said.code) or meaning
     if broken:
-        meaning = broken[0].message
+        last = case.story.last_of("client")
+        repeated, often = again(case) if last is not None and last.frame == broken[0].frame else ([], "")
+        meaning = broken[0].message + often
+        reasons += repeated
         advice = advice_of(broken[0])
     if packet:
         meaning = f"the client was sending a {packet}, and brokers count only complete packets"
@@ -144,12 +152,30 @@ def connack_refusal(case: Case) -> Iterator[Candidate]:
         layout = f"the CONNACK is laid out as in MQTT {said.version.text}"
         reasons.append(Evidence(layout if spoken else f"{layout}: the broker speaks no {asked.text}"))
     closing = case.closing()
+    misnamed = [one for one in case.story.broken if one.rule == PROTOCOL_NAME and cause is Cause.UNSUPPORTED_VERSION]
+    advice: tuple[str, ...] = OF_REFUSED_CONNECT if cause is Cause.NOT_AUTHORIZED else ()
+    before = [
+        arrival
+        for arrival in case.book.other_arrivals(case.story, 0, said.timestamp_ns)
+        if arrival.accepted
+        and arrival.server == case.connection.server
+        and arrival.credentials == case.story.credentials
+    ]
+    if before and cause is Cause.NOT_AUTHORIZED and case.story.connect is not None:
+        known = "the same user name and password" if case.story.user_name else "no user name either"
+        known = f"the broker had accepted this Client Identifier with {known} before"
+        meaning = f"{known}, {counted(len(before), 'time')}"
+        reasons.append(Evidence.at(f"{known}, as connection #{before[-1].connection}", before[-1]))
+        advice = (_OF_BAN, OF_REFUSED_CONNECT[1])
+    if misnamed:
+        meaning, advice = misnamed[0].message.removeprefix("CONNECT: "), advice_of(misnamed[0])
     yield candidate(
         cause, Certainty.CERTAIN, f"The broker refused the CONNECT with {text}: {meaning}.", [*reasons, closing],
-        broken=case.violations("client"), weight=110, reason_code=said.code,
-        advice=OF_REFUSED_CONNECT if cause is Cause.NOT_AUTHORIZED else (),
-        usual=cause is not Cause.NOT_AUTHORIZED, stated_by="CONNACK",
+        broken=[*misnamed, *case.violations("client")], weight=110, reason_code=said.code, advice=advice,
+        usual=not advice, stated_by="CONNACK",
     )  # fmt: skip
+    if misnamed:
+        return
     if cause is Cause.UNSUPPORTED_VERSION and spoken is not None:
         speaks = f"MQTT {asked.text} is accepted on this port, with connection #{spoken.connection}"
         yield candidate(
@@ -161,6 +187,10 @@ def connack_refusal(case: Case) -> Iterator[Candidate]:
         )  # fmt: skip
 
 
+_OF_BAN = (
+    "Look in the broker for a ban (such as one for clients that connect too often), a limit or an access rule that"
+    " changed: it had accepted the same user name and password."
+)
 _OF_NO_ANSWER = (
     (
         "Look whether the broker itself runs and is ready: a container, proxy or load balancer accepts connections for"

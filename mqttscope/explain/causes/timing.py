@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 from mqttscope.explain import describe
 from mqttscope.explain.book import End
-from mqttscope.explain.causes.case import SECOND, Case, candidate, twin, twin_sentence
+from mqttscope.explain.causes.case import RETURN_NS, SECOND, Case, candidate, twin, twin_sentence
 from mqttscope.explain.model import Candidate, Cause, Certainty, Evidence
 from mqttscope.explain.story import ALIKE
 from mqttscope.mqtt.constants import PacketType
@@ -95,7 +95,7 @@ def _is_uncounted(keep_alive: int, silent_ns: int | None, quiet_ns: int | None) 
 
 def numbers_of(ends: list[End]) -> str:
     """The connections of ends, the first eight of them."""
-    return ", ".join(f"#{end.connection}" for end in ends[:8]) + (", …" if len(ends) > 8 else "")
+    return _first(end.connection for end in ends)
 
 
 def is_counted_once(case: Case) -> bool:
@@ -313,18 +313,14 @@ def _apart_ns(rows: list[tuple[int, int]]) -> int:
 def idle_timeout(case: Case) -> Iterator[Candidate]:
     """Several connections to a server ended after the same silence: a proxy or firewall counts it."""
     idle, keep_alive = case.story.idle_ns, case.connection.keep_alive
-    if idle is None or idle < SHORTEST_IDLE_NS:
+    if idle is None or idle < SHORTEST_IDLE_NS or alike_of_client(case):
         return
     server = case.book.of(case.connection.server)
     alike = {number: other for number, other in server.idle if abs(other - idle) * ALIKE <= idle}
     if len(alike) < LEAST_ALIKE:
         return
-    # Ends have a cause in common where they are nearer to each other than the silences before them are alike.
-    least_ns = APART * (max(alike.values()) - min(alike.values()))
-    times = sorted({end.timestamp_ns for end in server.ends if end.connection in alike})
-    if 1 + sum(later - earlier > least_ns for earlier, later in pairwise(times)) < LEAST_ALIKE:
+    if not _are_apart(alike, [end for end in server.ends if end.connection in alike]):
         return
-    shown = ", ".join(f"#{number}" for number in list(alike)[:8]) + (", …" if len(alike) > 8 else "")
     same = is_counted_once(case) and (case.connection.transport == "tcp" or no_proxy_fits(case, counted_once(case)))
     kept = f"shorter than the Keep Alive of {keep_alive} s allows" if keep_alive else "and there is no Keep Alive"
     if keep_alive is None:
@@ -334,11 +330,86 @@ def idle_timeout(case: Case) -> Iterator[Candidate]:
         f"An idle time-out of {describe.span(idle)} ended the connection, {kept}: a proxy, load balancer or firewall"
         " between the two most probably has it.",
         [
-            Evidence(f"{len(alike)} connections ended {describe.span(idle)} after their last byte ({shown})"),
+            Evidence(f"{len(alike)} connections ended {describe.span(idle)} after their last byte ({_first(alike)})"),
             Evidence("no connection to this server stayed open after a longer silence"), case.closing(),
         ],
         [Evidence("each client had been silent for its Keep Alive")] if same else [], weight=63 if same else 83,
     )  # fmt: skip
+
+
+def _are_apart(silences: dict[int, int], ends: list[End]) -> bool:
+    """Ends have a cause in common where they are nearer to each other than the silences before them are alike."""
+    least_ns = APART * (max(silences.values()) - min(silences.values()))
+    times = sorted({end.timestamp_ns for end in ends})
+    return 1 + sum(later - earlier > least_ns for earlier, later in pairwise(times)) >= LEAST_ALIKE
+
+
+def patience_ns(case: Case) -> int:
+    """How long further ends may come that repeat the silence before this one; 0 where none can."""
+    idle, silent = case.story.idle_ns, case.story.silent_ns or 0
+    if case.by != "server" or not case.is_closed or idle is None or idle < SHORTEST_IDLE_NS:
+        return 0
+    return LEAST_ALIKE * (max(idle, 0 if case.connection.keep_alive else silent) + RETURN_NS)
+
+
+def longest_pause_ns(case: Case) -> int:
+    """The longest silence that a connection to the server survived, or another one that it ended."""
+    known, now_ns = case.book.of(case.connection.server), case.watch.now_ns
+    open_ns = now_ns - case.book.witnesses(case.connection.server, case.watch).quiet_since_ns
+    return max([known.pause_ns, open_ns, *(other for _, other in known.idle)])
+
+
+def alike_of_client(case: Case) -> dict[int, int]:
+    """Ends, this one among them, each the same time after the last packet of a client without a Keep Alive.
+
+    By connection, with that time.  Empty if they are few, if their last bytes in either direction explain them, or if
+    the server bore a longer silence of a client.
+    """
+    silent, server = case.story.silent_ns, case.connection.server
+    if case.connection.keep_alive != 0 or silent is None or silent < LEAST_IDLE_NS or case.by != "server":
+        return {}
+    known, idle = case.book.of(server), dict(case.book.of(server).idle)
+    ends = [
+        end for end in known.ends
+        if end.connection in idle and not end.keep_alive and abs((end.silent_ns or 0) - silent) * ALIKE <= silent
+    ]  # fmt: skip
+    alike = {end.connection: end.silent_ns or 0 for end in ends}
+    if len(alike) < LEAST_ALIKE or not _are_apart(alike, ends):
+        return {}
+    pauses = [idle[number] for number in alike]
+    if _above(min(pauses)) >= max(pauses) and longest_pause_ns(case) <= _above(max(pauses)):
+        return {}  # the bytes of the server may have put the ends off
+    longest = max([case.book.longest_of_client(server, case.watch), *(end.silent_ns or 0 for end in known.ends)])
+    return alike if longest <= _above(silent) and case.connection.number in alike else {}
+
+
+def client_timeout(case: Case) -> Iterator[Candidate]:
+    """Several clients without a Keep Alive were ended after the same silence, whatever the server sent meanwhile."""
+    alike = alike_of_client(case)
+    if not alike:
+        return
+    spread = max(alike.values()) - min(alike.values())
+    length = describe.seconds(round((case.story.silent_ns or 0) / SECOND, 3))
+    yield candidate(
+        Cause.IDLE_TIMEOUT, Certainty.LIKELY if spread <= SECOND else Certainty.HYPOTHESIS,
+        f"The connection ended {length} after the client's last packet, whatever the broker sent meanwhile: the broker,"
+        " or a device between the two, most probably has an idle time-out for clients without a Keep Alive.",
+        [
+            Evidence(
+                f"{len(alike)} connections without a Keep Alive ended {length} after their client's last packet"
+                f" ({_first(alike)}); these times differ by {describe.span(spread)}"
+            ),
+            *case.last_packet("client"), *case.last_packet("server"),
+            Evidence("no client of this broker was silent for longer and stayed"), case.closing(),
+        ],
+        advice=("Set a Keep Alive in the client, shorter than this time-out, so that it sends PINGREQ in time.",),
+        usual=False, weight=82,
+    )  # fmt: skip
+
+
+def _first(numbers: Iterable[int]) -> str:
+    shown = list(numbers)
+    return ", ".join(f"#{number}" for number in shown[:8]) + (", …" if len(shown) > 8 else "")
 
 
 _OF_SLOW_BROKER = (

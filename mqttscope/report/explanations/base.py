@@ -35,6 +35,7 @@ TITLES: dict[Cause, str] = {
     Cause.UNREACHABLE: "unreachable",
     Cause.NO_MQTT: "no MQTT",
     Cause.WRONG_LISTENER: "wrong port",
+    Cause.WRONG_PATH: "wrong path",
     Cause.NO_CONNACK: "no CONNACK",
     Cause.KEEP_ALIVE: "Keep Alive ran out",
     Cause.TAKEN_OVER: "session taken over",
@@ -97,7 +98,10 @@ def verdict(totals: Totals | None, shown: Counter[Cause], asked: str) -> list[st
         return []
     told = []
     trouble = sum(totals.causes.values())
-    rest = [plural(totals.quiet, "connection") + " ended with DISCONNECT"] if totals.quiet else []
+    normal = totals.quiet - totals.empty
+    rest = [plural(normal, "connection") + " ended with DISCONNECT"] if normal else []
+    if totals.empty:
+        rest.append(f"{plural(totals.empty, 'connection')} ended without a byte of either side")
     if totals.open:
         verb = "is" if totals.open == 1 else "are"
         rest.append(f"{plural(totals.open, 'connection')} {verb} still open where the capture ends")

@@ -73,7 +73,7 @@ UPGRADE = (
     [
         (401, Cause.BAD_CREDENTIALS),
         (403, Cause.NOT_AUTHORIZED),
-        (404, Cause.WRONG_LISTENER),
+        (404, Cause.WRONG_PATH),
         (503, Cause.SERVER_UNAVAILABLE),
         (400, Cause.CONNECT_REFUSED),
     ],
@@ -83,6 +83,13 @@ def test_a_websocket_that_is_refused_with_a_status(status: int, cause: Cause) ->
 
     assert (one.cause, one.first.certainty) == (cause, Certainty.CERTAIN)
     assert f"HTTP status {status}" in one.first.headline
+
+
+def test_a_wrong_path_where_others_are_served_at_the_right_one() -> None:
+    refused = f'@1 {UPGRADE}; @1 silent < raw "HTTP/1.1 404 No\\r\\nContent-Length: 0\\r\\n\\r\\n"; @1 < fin'
+    found = explained(*steps_of(f"upgraded; > frame connect; < frame connack; {refused}"))
+
+    assert (found[1].cause, found[1].first.certainty) == (Cause.WRONG_PATH, Certainty.CERTAIN)
 
 
 UNNAMED = "upgraded offered=none selected=none"
@@ -107,10 +114,21 @@ def test_a_websocket_that_is_used_in_a_wrong_way(text: str, fault: str) -> None:
     assert f"had used WebSocket in a wrong way: {fault}" in one.first.headline
 
 
+@each("selected", ["none", "mqtt"])
+def test_a_subprotocol_that_the_sides_did_not_agree_on(selected: str) -> None:
+    one = ending(f"upgraded offered=mqttv3.1 selected={selected}; > fin")
+
+    assert (one.cause, one.first.certainty) == (Cause.PROTOCOL_VIOLATION, Certainty.LIKELY)
+    assert "agreed on no subprotocol of WebSocket: the request offers mqttv3.1" in one.first.headline
+    assert one.first.advice[0].startswith("Let the client offer mqtt ")
+
+
 @each(
     "text",
     [
         "upgraded; > frame connect; < fin",
+        "upgraded offered=mqttv3.1 selected=none; +2 > fin",
+        "upgraded offered=mqttv3.1 selected=none; > frame connect 3.1; > fin",
         # It is old, and the right one in its version.
         "upgraded offered=mqttv3.1 selected=mqttv3.1; > frame connect 3.1; < fin",
         # The other side has used the connection since, or closed long after it.

@@ -74,6 +74,36 @@ def test_bytes_after_a_packet_that_are_not_the_cause() -> None:
     assert "5 bytes (30 …)" in ending(f"{PINGED} 30 7f 00 01 61; > reset").candidates[1].headline
 
 
+@each("raw, is_whole", [("31 07 0003 61ec8c 70 6c", True), ("31 07 0003 61ec8c 70", False), ("0a 00", False)])
+def test_a_malformed_packet_of_whole_length_is_no_stray_byte(raw: str, is_whole: bool) -> None:
+    one = ending(f"{PINGED} {raw}; > fin")
+
+    assert ("the broker had broken the protocol: PUBLISH topic_name: not" in one.first.headline) is is_whole
+    assert is_whole or any("outside of any" in found.headline for found in one.candidates)
+
+
+UNREAD = "opened 3.1.1 keep_alive=30; +20 silent > raw 0a c0; < ack"
+
+
+@each("text, is_named", [
+    (f"{UNREAD}; +10 > reset", True),
+    (f"{UNREAD}; +10 > fin", True),
+    (f"{UNREAD}; +0.5 > fin", False),
+    (f"{UNREAD}; +10 < fin", False),
+    (f"{UNREAD}; < publish a; +10 > fin", False),
+    ("opened 3.1.1 keep_alive=30; +20 silent > raw 0a c0; +10 > reset", False),
+    ("opened 3.1.1 keep_alive=30; +20 silent > raw c0; < ack; +10 > reset", False),
+])  # fmt: skip
+def test_last_bytes_of_the_client_that_begin_no_packet(text: str, is_named: bool) -> None:
+    """Not where the broker answered or closed, the client closed at once, or the bytes did not arrive."""
+    one = ending(text)
+    said = "sent 2 bytes (0a c0) that begin no packet, most probably meant as PINGREQ (c0 00): the broker cannot read"
+
+    assert (said in one.first.headline) is is_named
+    if is_named:
+        assert "and the client gave up 10.010 s later" in one.first.headline
+
+
 BIG = '< publish big "x"*2000'
 ASKED = "> subscribe 1 big:0; < suback 1 0"
 TWICE = "for 0..1: +1 @{{n}} opened 3.1.1 client=dev; @{{n}} {}; @{{n}} {}"

@@ -7,7 +7,8 @@ from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.packets import Connack
 from tests.dissect.talk import Talk, Tape, connect
 from tests.each import each
-from tests.explain.running import ending, of_segments
+from tests.explain.running import ending, explained, of_segments
+from tests.lint.lint_help import steps_of
 
 V3_1, V3_1_1, V5 = ProtocolVersion.V3_1, ProtocolVersion.V3_1_1, ProtocolVersion.V5
 
@@ -57,6 +58,15 @@ CERTAIN = {
 @each("text, cause", CERTAIN.items())
 def test_what_a_client_says_and_a_refusal_are_certain(text: str, cause: str) -> None:
     assert (ending(text).cause, ending(text).first.certainty) == (cause, Certainty.CERTAIN)
+
+
+@each("name, code, is_named", [("MQTT", 1, True), ("MQIsdp", 1, False), ("MQTT", 2, False)])
+def test_a_protocol_name_that_does_not_go_with_the_level(name: str, code: int, is_named: bool) -> None:
+    first = ending(f"> connect 3.1 protocol_name={name}; < connack code={code}; < fin; @1 opened 3.1.1").first
+
+    assert ("protocol name is 'MQTT', must be 'MQIsdp' with protocol level 3." in first.headline) is is_named
+    assert ("does not speak this version" in first.headline) is (code == 1 and not is_named)
+    assert first.advice[0].startswith("Instead, send MQTT with") is is_named
 
 
 @each(
@@ -202,7 +212,7 @@ def test_a_client_that_names_its_reason_names_what_the_server_broke(text: str, h
     one = ending(f"opened topic_alias_maximum=5; > subscribe 1 #:0; < suback 1 0; {text}; > fin")
 
     assert one.first.headline.endswith(headline)
-    assert one.first.advice[0].startswith("The broker has to correct its packet") is bool(one.first.broken)
+    assert one.first.advice[0].startswith("Correct the broker, at its packet") is bool(one.first.broken)
 
 
 @each(
@@ -250,3 +260,30 @@ def test_a_version_that_the_broker_accepted_from_nobody(
     one = of_segments(tape.segments)[len(accepted)]
 
     assert ("it may not speak MQTT 5.0" in one.first.headline) is is_named
+
+
+@each("before, code, is_known", [
+    ("@1 opened 3.1.1 user_name=u password=p; @1 > disconnect; @1 > fin", 5, True),
+    ("@1 opened 3.1.1 user_name=u password=q; @1 > disconnect; @1 > fin", 5, False),
+    ("@1 opened 3.1.1 client=c9 user_name=u password=p; @1 > disconnect; @1 > fin", 5, False),
+    ("@1 > connect 3.1.1 user_name=u password=p; @1 < connack code=5; @1 < fin", 5, False),
+    ("@1 opened 3.1.1 user_name=u password=p; @1 > disconnect; @1 > fin", 4, False),
+])  # fmt: skip
+def test_a_refusal_of_what_was_accepted_before(before: str, code: int, is_known: bool) -> None:
+    """Not with other credentials, of another client, or where the credentials themselves are refused."""
+    found = explained(*steps_of(before, f"> connect 3.1.1 user_name=u password=p; < connack code={code}; < fin"))
+    first = found[1].first
+
+    assert ("had accepted this Client Identifier with the same user name" in first.headline) is is_known
+    assert first.advice[0].startswith("Look in the broker for a ban") is is_known
+
+
+def test_the_same_fault_on_each_connection_is_counted() -> None:
+    opens = "opened resume topic_alias_maximum=5 < topic_alias_maximum=5"
+    lines = [f"@{n} {opens}; @{n} > publish - qos=1 id=1 topic_alias=1; @{n} < disconnect code=0x82; @{n} < fin"
+             for n in range(1, 4)]  # fmt: skip
+    found = explained(*steps_of(f"{opens}; > publish a/b topic_alias=1; > reset", *lines))
+
+    (headline,) = {end.first.headline for end in found[1:]}
+    assert "stood for 'a/b' on an earlier connection" in headline
+    assert headline.endswith(", the same on each of 3 connections.")

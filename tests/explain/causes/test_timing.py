@@ -235,3 +235,27 @@ def test_a_broker_that_counts_no_publish(line: str, is_named: bool) -> None:
 
     assert (first.cause, first.certainty) == (Cause.SERVER_CLOSED, Certainty.HYPOTHESIS)
     assert ("may not count PUBLISH" in first.headline) is is_named
+
+
+@each("between, after, certainty", [
+    ("+{n}1 @{n} < publish a; +{m} @{n} < fin", "", Certainty.LIKELY),
+    # Bytes of the server may have put the end off; a client of it was silent for longer and stayed, or closed itself.
+    ("+10 @{n} < publish a; +50 @{n} < fin", "", None),
+    ("+{n}1 @{n} < publish a; +{m} @{n} < fin", "@9 opened client=x keep_alive=0; +70 @9 > publish a", None),
+    ("+{n}1 @{n} < publish a; +{m} @{n} > fin", "", None),
+])  # fmt: skip
+def test_an_end_after_the_silence_of_a_client_without_a_keep_alive(
+    between: str, after: str, certainty: Certainty | None
+) -> None:
+    lines = [f"@{n} opened 3.1.1 client=c{n} keep_alive=0; " + between.format(n=n, m=59 - 10 * n) for n in range(3)]
+    found = explained(*steps_of(*lines, *filter(None, [after])))
+    idle = [end.first for end in found[:3] if "after the client's last packet, whatever" in end.first.headline]
+
+    assert [one.certainty for one in idle] == ([] if certainty is None else [certainty] * 3)
+
+
+@each("others, causes", [(2, {"idle_timeout"}), (1, {"server_closed"})])
+def test_later_ends_support_an_earlier_one(others: int, causes: set[str]) -> None:
+    lines = [f"+200 @{n} opened 3.1.1 client=c{n} keep_alive=600; +150 @{n} < fin" for n in range(1 + others)]
+
+    assert {end.cause for end in explained(*steps_of(*lines))} == causes

@@ -11,14 +11,14 @@ MAX_WAITING = 64
 
 @dataclass(slots=True)
 class Waiting:
-    """Messages whose topic only the connection before knew, until they are acknowledged."""
+    """Messages whose topic only an earlier connection knew, until they are acknowledged."""
 
     topics: dict[tuple[ConnectionKey, bool, int], str] = field(default_factory=dict)
     """By connection, whether the client sent it, and packet identifier."""
 
 
 class TopicAliasCarriedOver(Rule):
-    """A Topic Alias is used that was set on the connection before, and not on this one.
+    """A Topic Alias is used that was set on an earlier connection, and not on this one.
 
     Aliases end with their connection, whatever becomes of the session: the receiver does not know the topic and closes
     the connection (0x82).  Clients do this that keep messages in their encoded form and send them again after a
@@ -68,7 +68,7 @@ class TopicAliasCarriedOver(Rule):
     """)
 
     def check(self, packet: Publish | Puback | Pubrec, at: RuleContext) -> Findings:
-        """Look an alias that is not set up among those of the connection before."""
+        """Look an alias that is not set up among those of earlier connections."""
         if not isinstance(packet, Publish):
             return self._accepted(packet, at) if at.other.odd_aliases else None
         if packet.topic_name or at.topic is not None or at.party.malformed or packet.properties is None:
@@ -86,7 +86,7 @@ class TopicAliasCarriedOver(Rule):
             forget_oldest(waiting.topics, MAX_WAITING)
         return self.report(
             "properties.topic_alias",
-            f"PUBLISH has only Topic Alias {alias:,}, which stood for {shown(topic)} on the connection before and is "
+            f"PUBLISH has only Topic Alias {alias:,}, which stood for {shown(topic)} on an earlier connection and is "
             "not set on this one",
             **doubted(apart=model.before_apart),
         )
@@ -99,7 +99,7 @@ class TopicAliasCarriedOver(Rule):
             return None
         return self.report(
             "",
-            f"{packet_name(packet)} accepts a message whose Topic Alias stood for {shown(topic)} on the connection "
-            "before and is not set on this one",
+            f"{packet_name(packet)} accepts a message whose Topic Alias stood for {shown(topic)} on an earlier "
+            "connection and is not set on this one",
             **doubted(apart=at.model(SessionModel).before_apart),
         )
