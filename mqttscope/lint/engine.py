@@ -453,9 +453,9 @@ class Linter:
                 continue
             if lasted_ns >= rule.nanoseconds("timeout"):
                 self.ripe.add(rule.code)
-            elif at.version in rule.versions and not self._lacks(rule, rule.needs.value, at):
+            elif at.version in rule.versions:
                 try:
-                    self.awaited[rule.code] += bool(awaits(at))
+                    self.awaited[rule.code] += bool(awaits(at) and not self._lacks(rule, rule.needs.value, at))
                 except Exception as error:
                     self._failed(rule, at, error)
 
