@@ -36,7 +36,7 @@ _V5 = ProtocolVersion.V5
 _NAME = re.compile(rb"\x00\x04MQTT|\x00\x06MQIsdp", re.IGNORECASE)
 _KEY = re.compile(rb"-----BEGIN[A-Z +]{1,40}-----")
 _MORE = b"Ab1"
-"""Something that may follow a part of a credential."""
+"""Bytes that may follow a part of a credential."""
 _METHOD = re.compile(rb"\x15\x00[\x01-\x40][ -~]{1,64}\x16")
 
 
@@ -157,7 +157,7 @@ def _stream(stream: PacketStream, doubt: int) -> None:
 
 
 def _covered_to_the_end(whole: bytes, hidden: packets.Ranges) -> bytes:
-    """Bytes whose last ones may be of a credential that goes on: it is known for one by what takes its place."""
+    """Bytes whose last ones may be of a credential whose rest is to come: what takes its place announces it."""
     shown = packets.covered(whole, hidden)
     start, end = hidden[-1]
     if end < len(whole) or not token_ranges(whole[start:]) or _is_open(shown):
