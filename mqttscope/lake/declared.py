@@ -17,7 +17,7 @@ from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.fields import BITS, TYPES, Field, members_of
 from mqttscope.mqtt.parts import Subscription, Will
-from mqttscope.mqtt.properties import LISTS, PROPERTIES, Properties, Property
+from mqttscope.mqtt.properties import BY_NAME, LISTS, PROPERTIES, Properties, Property
 from mqttscope.mqtt.wire import BINARY, REST, U8, U16, U32, UTF8, UTF8_PAIR, VARIABLE_BYTE_INTEGER
 from mqttscope.secrets.credentials import METHOD, TEXTS, starred, starred_name, starred_pair
 from mqttscope.secrets.forms import without_tokens
@@ -193,7 +193,7 @@ def _properties_row(block: Properties, path: str, bad: Bad, other: Bad) -> Row:
             shown[column] = len(value)
         else:
             if isinstance(value, str):
-                value = text(starred(value) if number in TEXTS else value, f"{path}.{column}", bad)
+                value = text(starred(value) if number in _STARRED else value, f"{path}.{column}", bad)
             shown[column] = value
     return shown
 
@@ -201,13 +201,17 @@ def _properties_row(block: Properties, path: str, bad: Bad, other: Bad) -> Row:
 def _loose(value: Any) -> Row:
     if isinstance(value, int):
         return {"number": value}
-    return {"value": value.encode("utf-8", "surrogateescape") if isinstance(value, str) else bytes(value)}
+    if isinstance(value, str):
+        return {"value": starred(value).encode("utf-8", "surrogateescape")}
+    return {"value": without_tokens(bytes(value))}
 
 
 _PROPERTY: dict[int, tuple[str, Any, bool]] = {
     row.identifier: (_property_column(row), TYPES[row.wire.name], row.secret) for row in PROPERTIES
 }
 """By identifier: column, class of its values, whether it is a secret."""
+_STARRED = TEXTS - {BY_NAME["assigned_client_identifier"].identifier}
+"""Texts without credentials; Client Identifiers join rows."""
 _UNKNOWN: tuple[str, Any, bool] = ("", (), False)
 
 

@@ -28,12 +28,15 @@ from mqttscope.net.reassembly import HalfStream
 from mqttscope.net.websocket import Inflater, WebSocket
 from mqttscope.secrets import packets
 from mqttscope.secrets.addresses import public_details, without_http_secrets
-from mqttscope.secrets.forms import joined
+from mqttscope.secrets.forms import joined, suspicions, token_ranges
 from mqttscope.secrets.values import public, public_damaged
 from mqttscope.session.connection import Connection
 
 _V5 = ProtocolVersion.V5
 _NAME = re.compile(rb"\x00\x04MQTT|\x00\x06MQIsdp", re.IGNORECASE)
+_KEY = re.compile(rb"-----BEGIN[A-Z +]{1,40}-----")
+_MORE = b"Ab1"
+"""Bytes that may follow a part of a credential."""
 _METHOD = re.compile(rb"\x15\x00[\x01-\x40][ -~]{1,64}\x16")
 
 
@@ -148,9 +151,26 @@ def _stream(stream: PacketStream, doubt: int) -> None:
     if stream.searching:
         hidden = _before_packets(whole, stream.versions()) if doubt >= packets.BROKEN else _in_stream(whole)
     else:
-        hidden = packets.hidden_in_beginning(whole, doubt)
+        hidden = joined([*packets.hidden_in_beginning(whole, doubt), *packets.credentials_in_beginning(whole)])
     if hidden:
-        stream.chunks = [packets.covered(whole, hidden)]
+        stream.chunks = [_covered_to_the_end(whole, hidden)]
+
+
+def _covered_to_the_end(whole: bytes, hidden: packets.Ranges) -> bytes:
+    """Bytes whose last ones may be of a credential whose rest is to come: what takes its place announces it."""
+    shown = packets.covered(whole, hidden)
+    start, end = hidden[-1]
+    if end < len(whole) or not token_ranges(whole[start:]) or _is_open(shown):
+        return shown
+    key = _KEY.match(whole, start)
+    opening = b"Bearer " if key is None else key[0]
+    return shown[:start] + (opening + shown[start + len(opening) :])[: end - start]
+
+
+def _is_open(shown: bytes) -> bool:
+    """Whether what follows is hidden as well."""
+    found = token_ranges(shown + _MORE)
+    return bool(found) and found[-1][1] == len(shown) + len(_MORE)
 
 
 def _before_packets(whole: bytes, versions: Sequence[ProtocolVersion]) -> packets.Ranges:
@@ -208,8 +228,9 @@ def _web(web: WebSocket, connection: Connection | None) -> None:
         doubt = packets.SUSPECT
         if connection is not None:
             doubt = (connection.client_side if from_client else connection.server_side).doubt
-        if side.held and doubt > packets.CLEAR:
-            side.held[:] = b"*" * len(side.held)
+        if side.held:
+            held = bytes(side.held)
+            side.held[:] = b"*" * len(held) if doubt > packets.CLEAR else packets.covered(held, _in_stream(held))
         if side.inflater is not None:
             _inflater(side.inflater, opening=from_client and (connection is None or connection.connect_packet is None))
 
@@ -236,4 +257,21 @@ def _in_stream(data: bytes) -> packets.Ranges:
     for one in _METHOD.finditer(data):
         length = int.from_bytes(data[one.end() : one.end() + 2], "big")
         found.append((one.end() + 2, min(len(data), one.end() + 2 + length)))
-    return joined(found)
+    return joined([*found, *_credentials(data)])
+
+
+def _credentials(data: bytes) -> packets.Ranges:
+    """Those in packets as far as these are found, each by itself: what hides a value must not hide a header."""
+    if not suspicions(data):
+        return []
+    at, needed = find_packets(data, 0, (_V5, ProtocolVersion.V3_1_1), final=True)
+    if needed:
+        at = len(data)
+    found = [*token_ranges(data[:at]), *packets.secret_pairs(data[:at], 0)]
+    while at < len(data):
+        body, end = packet_end(data, at, len(data))
+        if body <= 0:
+            break
+        found += [(at + first, at + last) for first, last in packets.credentials_in_beginning(data[at:end])]
+        at = end
+    return found

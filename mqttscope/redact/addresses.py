@@ -46,7 +46,9 @@ _DIGITS: Final = (range(10), range(10, 100), range(100, 256))
 _MAX_TURNS: Final = 64
 """Times a text or an address of a link layer is drawn; then zeros take its place."""
 IPV4_TEXT: Final = re.compile(rb"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?![\d.])")
-_WORD: Final = re.compile(rb"[0-9A-Fa-f:.]{3,}")
+_WORD: Final = re.compile(rb"[^ \r\n]+")
+_SAID: Final = re.compile(rb"PROXY|TCP[46]|UNKNOWN|[0-9]{1,5}")
+"""What else a header of the PROXY protocol says that is a line: the protocol and the ports."""
 _DIGIT: Final = re.compile(rb"[0-9A-Fa-f]")
 _HEX: Final = b"0123456789abcdef"
 _SIZES: Final = {1: 4, 2: 16}
@@ -135,16 +137,21 @@ class Addresses:
         """A text with other IPv4 addresses, of the same length."""
         return IPV4_TEXT.sub(lambda hit: self._told(hit[0]), raw)
 
-    def proxied(self, header: bytes, *, blank: bool = False) -> tuple[bytes, list[int]]:
+    def proxied(self, header: bytes, *, blank: bool = False, keep: bool = False) -> tuple[bytes, list[int]]:
         """A header of the PROXY protocol with other addresses, of the same length and form; and their lengths.
 
-        ``blank``: nothing is left of them but their form.  The lengths are those of the addresses that became others.
+        ``blank``: nothing is left of them but their form; ``keep``: they stay.  Nothing is left of what else the header
+        has in it.  The lengths are those of the addresses that became others.
         """
         sizes: list[int] = []
         if not header.startswith(SIGNATURE):
 
             def replaced(hit: re.Match[bytes]) -> bytes:
-                word = _DIGIT.sub(b"1", hit[0]) if blank and _packed(hit[0]) else self._word(hit[0])
+                if _SAID.fullmatch(hit[0]):
+                    return hit[0]
+                if not _packed(hit[0]):
+                    return b"*" * len(hit[0])
+                word = hit[0] if keep else _DIGIT.sub(b"1", hit[0]) if blank else self._word(hit[0])
                 sizes.extend([len(word)] * (word != hit[0]))
                 return word
 
@@ -152,19 +159,17 @@ class Addresses:
         made = bytearray(header[:16] + bytes(len(header) - 16))
         for at, size in _proxied_places(header):
             before = header[at : at + size]
-            made[at : at + size] = bytes(size) if blank else self.ip(before)
+            made[at : at + size] = before if keep else bytes(size) if blank else self.ip(before)
             sizes.extend([size] * (made[at : at + size] != before))
             made[at + size : at + size + 4] = header[at + size : at + size + 4]
         return bytes(made), sizes
 
     def _word(self, raw: bytes) -> bytes:
-        """A word of a header that is a line: an address, or what stays."""
+        """An address in a header that is a line."""
         if IPV4_TEXT.fullmatch(raw):
             return self._told(raw)
-        if b":" not in raw:
-            return raw
         packed = _packed(raw)
-        if packed and self.ip(packed) == packed:
+        if self.ip(packed) == packed:
             return raw
         # The text of the address that has the place of this one elsewhere is nearly always longer.
         return self._texts.get(raw) or self._drawn_text(raw, self._hexadecimal)

@@ -301,9 +301,9 @@ class Redaction:
     def _proxied(self, header: bytes) -> bytes:
         """A header of the PROXY protocol, as the user wants its addresses."""
         treatment = self.choice.of_kind(Value.ADDRESSES)
-        if treatment is Treatment.KEEP:
-            return header
-        made, sizes = self._addresses.proxied(header, blank=treatment is Treatment.BLANK)
+        made, sizes = self._addresses.proxied(
+            header, blank=treatment is Treatment.BLANK, keep=treatment is Treatment.KEEP
+        )
         for size in sizes:
             self.choice.value(Value.ADDRESSES, size)
         return made

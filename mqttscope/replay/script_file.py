@@ -34,8 +34,7 @@ from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.verify.difference import short
 from mqttscope.secrets.credentials import starred_name
 from mqttscope.secrets.forms import joined
-from mqttscope.secrets.packets import covered, hidden_in_damaged, hidden_in_packet
-from mqttscope.secrets.values import names_hidden
+from mqttscope.secrets.packets import covered, hidden_in_damaged, hidden_in_packet, names_hidden
 from mqttscope.transport.wire import Endpoint, Wire
 
 SCHEMA = 1

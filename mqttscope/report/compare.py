@@ -28,6 +28,7 @@ from mqttscope.report.page import Page
 from mqttscope.report.replay.json import ReplayJson
 from mqttscope.report.replay.text import concealed, plain
 from mqttscope.report.when import duration
+from mqttscope.secrets.packets import covered, hidden_in_damaged
 
 MAX_LINES = 200
 """Lines about differences that text shows where nothing else is asked for."""
@@ -196,8 +197,7 @@ class CompareText:
             return "present" if value else "absent"
         if difference.field == "protocol_level" and value in list(ProtocolVersion):
             return ProtocolVersion(value).text
-        told = _told(plain(difference.field, value, self.view))
-        return page.safe(_cut(told))
+        return page.safe(_cut(_told(_plain(difference, side, self.view))))
 
 
 _WHO = {"client": "client", "server": "broker", None: "network"}
@@ -221,6 +221,14 @@ def _about(difference: CaptureDifference) -> str | None:
 def _frames(difference: CaptureDifference) -> str:
     frames = [str(one.frame) for one in difference.entries if one is not None and one.frame]
     return " / ".join(frames)
+
+
+def _plain(difference: CaptureDifference, side: int, shown: View) -> Any:
+    """One value as JSON has it; of the bytes of a damaged packet, those that are shown elsewhere."""
+    value, entry, script = difference.values[side], difference.entries[side], difference.scripts[side]
+    if difference.field == "raw" and entry is not None and script is not None and not shown.show_secrets:
+        value = covered(value, hidden_in_damaged(value, script.version, entry.doubt))
+    return plain(difference.field, value, shown)
 
 
 def _cut(told: str) -> str:
@@ -337,7 +345,7 @@ class CompareJson:
             script, packet = one.scripts[side], one.entries[side]
             sides[key] = None if script is None else {
                 "connection": script.connection.number,
-                "value": plain(one.field, one.values[side], view),
+                "value": _plain(one, side, view),
                 "packet": None if packet is None else self.packets.packet(packet, script),
             }  # fmt: skip
         about = _about(one)

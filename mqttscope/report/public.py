@@ -20,12 +20,14 @@ from mqttscope.secrets.packets import (
     DISGUISED,
     Ranges,
     covered,
+    credentials_in_damaged,
     hidden_in_damaged,
     hidden_in_packet,
     hidden_in_unparsed,
+    names_hidden,
     visible_fields,
 )
-from mqttscope.secrets.values import names_hidden, public, public_damaged, without_names_of
+from mqttscope.secrets.values import public, public_damaged, without_names_of
 
 if TYPE_CHECKING:
     from mqttscope.payloads.decoders import Decoded
@@ -208,12 +210,14 @@ def public_malformed(
 ) -> PublicMalformed:
     """A malformed packet without what may be of a secret; with the places of its fields where ``spans`` are wanted.
 
-    ``hidden``: ranges of its bytes that are known to be secret; by default they are found.
+    ``hidden``: ranges of its bytes that are known to be secret, besides credentials; by default they are found.
     """
     found, connection = event.malformed, event.connection
     version = connection.version
     if hidden is None:
         hidden = hidden_in_damaged(found.raw, version, connection.side(event.direction).doubt)
+    else:
+        hidden = joined([*hidden, *credentials_in_damaged(found.raw, version)])
     visible = visible_fields(found.fields_read, found.raw, version, hidden)
     shown = public_damaged(found, hidden, version) if hidden else found
     return PublicMalformed(

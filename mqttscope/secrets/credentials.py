@@ -18,7 +18,10 @@ from mqttscope.secrets.names import is_secret_name
 
 MAX_KEPT = 512
 """Characters of a name whose shown form is kept."""
-TEXT_NAMES = ("reason_string", "server_reference", "response_information", "response_topic", "content_type")
+TEXT_NAMES = (
+    "reason_string", "server_reference", "response_information", "response_topic", "content_type",
+    "assigned_client_identifier",
+)  # fmt: skip
 TEXTS = frozenset(BY_NAME[name].identifier for name in TEXT_NAMES)
 """Properties that are such texts."""
 USER_PROPERTY = BY_NAME["user_property"].identifier

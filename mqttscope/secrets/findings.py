@@ -20,7 +20,7 @@ from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.declare import Span
 from mqttscope.mqtt.view import PAYLOAD_LIMIT
 from mqttscope.secrets.credentials import hidden_credentials
-from mqttscope.secrets.forms import LENGTH, OVERLAP, find_all, is_suspect_bytes, joined, without
+from mqttscope.secrets.forms import LENGTH, OVERLAP, find_all, is_suspect_bytes, joined, suspicions, without
 from mqttscope.secrets.names import is_secret_name, stems_in_bytes
 from mqttscope.secrets.packets import covered, hidden_ranges
 
@@ -262,7 +262,7 @@ def _may_hold_secret(raw: bytes) -> bool:
     if is_suspect_bytes(raw):
         return True
     low = raw.lower()
-    return any(one in low for one in stems_in_bytes())
+    return any(one in low for one in stems_in_bytes()) or suspicions(raw) != 0
 
 
 def _related(one: Remark, secrets: Sequence[_Secret], length: int) -> Remark:

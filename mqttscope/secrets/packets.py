@@ -24,6 +24,7 @@ from mqttscope.mqtt.stream import Unparsed
 from mqttscope.mqtt.wire import Fault, read_variable_byte_integer
 from mqttscope.secrets.credentials import TEXT_NAMES, credential_bytes, without_told
 from mqttscope.secrets.forms import joined, token_places, token_ranges
+from mqttscope.secrets.names import MAX_NAME as MAX_PROPERTY_NAME
 from mqttscope.secrets.names import is_secret_name
 
 CLEAR, SUSPECT, BROKEN, LOST = range(4)
@@ -135,7 +136,7 @@ def _told(raw: bytes) -> Iterator[tuple[int, int]]:
         name = span.field.rpartition(".")[2]
         if name in TEXT_NAMES:
             at = span.start + 3
-            yield from ((at + start, at + end) for start, end in credential_bytes(raw[at : span.end]))
+            yield from _credentials_at(raw, at, span.end)
         elif name == "authentication_method":
             if span.field in methods:
                 yield span.start + 3, span.end
@@ -143,13 +144,11 @@ def _told(raw: bytes) -> Iterator[tuple[int, int]]:
         elif name == "user_property":
             at = span.start + 3
             middle = at + int.from_bytes(raw[at - 2 : at], "big")
-            called = raw[at:middle]
-            yield from ((at + start, at + end) for start, end in credential_bytes(called))
-            at = middle + 2
-            if is_secret_name(called.decode("utf-8", "replace")):
-                yield at, span.end
+            yield from _credentials_at(raw, at, middle)
+            if is_secret_name(raw[at:middle].decode("utf-8", "replace")):
+                yield middle + 2, span.end
             else:
-                yield from ((at + start, at + end) for start, end in credential_bytes(raw[at : span.end]))
+                yield from _credentials_at(raw, middle + 2, span.end)
 
 
 def _has_data(block: Properties | None) -> bool:
@@ -162,7 +161,72 @@ def hides_payload(packet: Publish, doubt: int) -> bool:
 
 
 def hidden_in_damaged(raw: bytes, version: ProtocolVersion, doubt: int = CLEAR) -> Ranges:
-    """Ranges of a packet with a broken layout that may hold a secret."""
+    """Ranges of a packet with a broken layout that may hold a secret: by its layout, and credentials in the rest."""
+    hidden = doubted_in_damaged(raw, version, doubt)
+    return hidden if _covers_body(raw, hidden) else joined([*hidden, *credentials_in_damaged(raw, version)])
+
+
+def _covers_body(raw: bytes, hidden: Ranges) -> bool:
+    body = packet_end(raw, 0, len(raw))[0] if raw else 0
+    return body <= 0 or (len(hidden) == 1 and hidden[0][0] <= body and hidden[0][1] == len(raw))
+
+
+def credentials_in_damaged(raw: bytes, version: ProtocolVersion) -> Ranges:
+    """Credentials by name and form in a packet with a broken layout: in its fields, and wherever its bytes have any.
+
+    Fields may be those of 5.0 in a connection of another version, and a field that is wrong may have taken in others.
+    """
+    body = max(0, packet_end(raw, 0, len(raw))[0])
+    found = [*_told(raw), *secret_pairs(raw, body)]
+    if raw[:1] and raw[0] >> 4 != PacketType.CONNECT:  # whose name would hide all that follows it
+        found += token_ranges(raw, body)
+    for span in trace(raw, version):
+        name = span.field.rpartition(".")[2]
+        if name in ("payload", "will_payload"):
+            found += token_ranges(raw[: span.end], span.start + 2 * (name == "will_payload"))
+        elif name in ("unparsed", "trailing_bytes"):
+            found += _credentials_at(raw, span.start, span.end)
+    return joined([*found, *names_hidden(raw, version)])
+
+
+def credentials_in_beginning(raw: bytes) -> Ranges:
+    """Those of a packet that may be cut, but for its names: what is shown is what its rest is read with."""
+    body, end = packet_end(raw, 0, len(raw))
+    if body <= 0:
+        return []
+    raw = raw[:end]
+    found = [*_told(raw), *secret_pairs(raw, body)]
+    if raw[0] >> 4 == PacketType.PUBLISH:
+        found += token_ranges(raw, body + 2 + int.from_bytes(raw[body : body + 2], "big"))
+    return joined(found)
+
+
+def secret_pairs(raw: bytes, at: int) -> Iterator[tuple[int, int]]:
+    """Values of what looks like User Properties whose names are those of secrets."""
+    while (at := raw.find(b"&", at) + 1) > 0:
+        middle = at + 2 + int.from_bytes(raw[at : at + 2], "big")
+        if middle <= at + 2 + MAX_PROPERTY_NAME and is_secret_name(raw[at + 2 : middle].decode("utf-8", "replace")):
+            yield middle + 2, min(len(raw), middle + 2 + int.from_bytes(raw[middle : middle + 2], "big"))
+
+
+def names_hidden(raw: bytes, version: ProtocolVersion) -> Ranges:
+    """Where credentials stand in the Client Identifier, the User Name and the topics of a packet."""
+    return [
+        place
+        for span in trace(raw, version)
+        if span.field.rpartition(".")[2]
+        in ("client_identifier", "user_name", "topic_name", "will_topic", "topic_filter")
+        or span.field.startswith("topic_filters")
+        for place in _credentials_at(raw, span.start + 2, span.end)
+    ]
+
+
+def _credentials_at(raw: bytes, at: int, end: int) -> Iterator[tuple[int, int]]:
+    return ((at + first, at + last) for first, last in credential_bytes(raw[at:end]))
+
+
+def doubted_in_damaged(raw: bytes, version: ProtocolVersion, doubt: int = CLEAR) -> Ranges:
+    """Ranges of a packet with a broken layout of which nobody knows whether they are of a secret."""
     if not raw:
         return []
     kind = raw[0] >> 4
@@ -182,13 +246,20 @@ def hidden_in_damaged(raw: bytes, version: ProtocolVersion, doubt: int = CLEAR) 
 
 def hidden_in_unparsed(found: Unparsed, version: ProtocolVersion, doubt: int = CLEAR) -> Ranges:
     """Ranges of bytes that are no packet: all of them, unless they are known to be of one that holds no secret."""
+    hidden = doubted_in_unparsed(found, version, doubt)
+    whole = found.reason == "proxy_header" or _covers_body(found.raw, hidden)
+    return hidden if whole else joined([*hidden, *credentials_in_damaged(found.raw, version)])
+
+
+def doubted_in_unparsed(found: Unparsed, version: ProtocolVersion, doubt: int = CLEAR) -> Ranges:
+    """The same but for credentials by name and form."""
     raw, kind = found.raw, found.packet_type
     if found.reason == "proxy_header":
         # It may hold texts, and a wrong length of it may have taken in a CONNECT.
         return joined([*token_ranges(raw), *_embedded(raw, 0)])
     if doubt or kind is None or kind == RESERVED or kind in _SECRETIVE:
         return _tail(0, len(raw))
-    return hidden_in_damaged(raw, version, doubt)
+    return doubted_in_damaged(raw, version, doubt)
 
 
 def ends_framing(found: ControlPacket | Malformed | Unparsed) -> bool:

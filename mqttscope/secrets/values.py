@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from mqttscope.mqtt.codec import trace
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Connect, Publish, Subscribe, Unsubscribe
 from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.properties import Properties
-from mqttscope.secrets.credentials import credential_bytes, starred_name, without_told
+from mqttscope.secrets.credentials import starred_name, without_told
 from mqttscope.secrets.forms import without_tokens
 from mqttscope.secrets.packets import AUTHENTICATION_DATA, Ranges, covered, visible_fields
 
@@ -93,18 +92,6 @@ def without_names_of(packet: ControlPacket) -> ControlPacket:
         if will is not None and starred_name(will.will_topic) != will.will_topic:
             packet = replace(packet, will=replace(will, will_topic=starred_name(will.will_topic)))
     return packet
-
-
-def names_hidden(raw: bytes, version: ProtocolVersion) -> Ranges:
-    """Where the credentials stand that `without_names_of` hides."""
-    return [
-        (span.start + 2 + start, span.start + 2 + end)
-        for span in trace(raw, version)
-        if span.field.rpartition(".")[2]
-        in ("client_identifier", "user_name", "topic_name", "will_topic", "topic_filter")
-        or span.field.startswith("topic_filters")
-        for start, end in credential_bytes(raw[span.start + 2 : span.end])
-    ]
 
 
 def starred_texts(value: Any) -> Any:

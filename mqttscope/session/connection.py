@@ -38,8 +38,8 @@ from mqttscope.secrets.packets import (
     CLEAR,
     LOST,
     SUSPECT,
-    hidden_in_damaged,
-    hidden_in_unparsed,
+    doubted_in_damaged,
+    doubted_in_unparsed,
     holds_connect,
     is_identified,
 )
@@ -379,9 +379,9 @@ class Connection:
         """Take note of bytes that are no packet: what comes after them may be the rest of a secret in them."""
         side = self.side(direction)
         if isinstance(found, Malformed):
-            hides = bool(hidden_in_damaged(found.raw, self.version, side.doubt))
+            hides = bool(doubted_in_damaged(found.raw, self.version, side.doubt))
         else:
-            hides = bool(hidden_in_unparsed(found, self.version, side.doubt))
+            hides = bool(doubted_in_unparsed(found, self.version, side.doubt))
         kind = found.packet_type
         if kind is None or kind in _SECRETIVE or (hides and kind in (RESERVED, PacketType.DISCONNECT)):
             side.doubt = LOST if kind in _SECRETIVE or holds_connect(found.raw) else BROKEN

@@ -19,11 +19,13 @@ from mqttscope.dissect import Options
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.state import load
 from mqttscope.lake.writer import write_lake
+from mqttscope.mqtt import Connack, Connect, Properties, Publish, encode
 from mqttscope.net.segment import Segment
 from tests.dissect.secure import write
 from tests.dissect.talk import Talk, Tape
 from tests.each import some
 from tests.lake.reading import Tables, all_of_them, by_kernel, in_runs, ordered, segment_rows
+from tests.mqtt.case import V5
 from tests.secrets.leaks import Secrets
 from tests.secrets.mutants import Mutant, Scene, _frame_of, mutant, scenes
 from tests.secrets.sinks import _flat
@@ -193,3 +195,39 @@ def test_the_search_of_files_finds_what_is_kept_as_it_is(tmp_path: Path, monkeyp
     keep_secrets(monkeypatch)
     found = talk(SCENES[0], 60)
     assert leaks(lake_of(found, tmp_path, (5,)), Secrets(SCENES[0].secrets)) != []
+
+
+WEB_TOKEN = b"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.c2lnbmF0dXJlX29mX2l0"
+KEY = b"-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkq\nhkiG9w0BAQEFAASC\n-----END PRIVATE KEY-----\n"
+CREDENTIALS = {
+    "name": (b'{"t":1,"password":"Hush-Hush-1"}', b"Hush-Hush-1"),
+    "web token": (b"x " + WEB_TOKEN, WEB_TOKEN[-14:]),
+    "private key": (KEY, b"hkiG9w0BAQEFAASC"),
+    "bearer": (b"Authorization: Bearer Hush-Hush-1", b"Hush-Hush-1"),
+}
+
+
+@pytest.mark.parametrize("name", CREDENTIALS)
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_credential_that_is_cut_by_the_end_of_an_ingest_is_kept_by_neither(name: str, lost: bool) -> None:
+    payload, secret = CREDENTIALS[name]
+    block = Properties(user_property=[("password", secret.decode())])
+    said = Talk().handshake()
+    said.client(Connect(protocol_level=5, client_identifier="c"))
+    said.server(Connack())
+    said.client(Publish(topic_name="t", payload=b"x"))
+    before = len(said.tape.segments)
+    raw = encode(Publish(topic_name="a/password=topic", properties=block, payload=payload), V5)
+    raw += encode(Publish(topic_name="b", properties=Properties(), payload=b"last"), V5)
+    for at in range(0, len(raw), 6):
+        said.client(raw[at : at + 6])
+    found = said.tape.segments
+    if lost:
+        del found[before]
+    for stop in range(before + 1, len(found), 3):
+        got = in_runs([found[:stop], found[stop:]], options())
+        kept = by_kernel(segment_rows(found[:stop]), options(), more=True, watermark_ns=found[stop - 1].timestamp_ns)
+        assert secret not in bytes_of(kept), stop
+        assert secret not in bytes_of(got), stop
+        if not lost:
+            assert [row["topic"] for row in got["messages"]] == ["a/password=topic", "b"], stop

@@ -271,3 +271,16 @@ def test_headers_of_the_proxy_protocol_stay_headers(header: bytes) -> None:
         assert len(sizes) == 2
         assert told_endpoints(blank) not in (before, after)
         assert [one.rpartition(":")[2] for one in before] == [one.rpartition(":")[2] for one in after]
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_what_else_a_header_of_the_proxy_protocol_says_is_gone(keep: bool) -> None:
+    made, _ = ADDRESSES.proxied(b"PROXY UNKNOWN password=hush!1 ::1\r\n", keep=keep)
+    assert made == b"PROXY UNKNOWN *************** ::1\r\n"
+    made, _ = ADDRESSES.proxied(SIGNATURE + b"\x21\x11\x00\x12" + bytes(12) + b"\xe0\0\3pwd", keep=keep)
+    assert b"pwd" not in made
+
+
+def test_addresses_of_the_proxy_protocol_are_kept_where_that_is_asked_for() -> None:
+    header = b"PROXY TCP4 203.0.113.7 198.51.100.9 51000 1883\r\n"
+    assert ADDRESSES.proxied(header, keep=True) == (header, [])

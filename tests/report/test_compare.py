@@ -6,10 +6,12 @@ import io
 import json
 from typing import Any
 
+from mqttscope.mqtt import Connect, Properties, Publish, Will, encode
 from mqttscope.replay.verify.captures import A, B, Comparison, Settings
 from mqttscope.report.base import View
 from mqttscope.report.compare import CompareJson, CompareText
 from tests.each import each
+from tests.mqtt.case import V5
 from tests.replay.recordings import Builder
 from tests.replay.talk import START_NS, asked, speak
 
@@ -139,3 +141,21 @@ def test_a_document(most: int | None, written: int) -> None:
     assert len(document["differences"]) == written
     assert document["comparison"]["left_out"] == 15 - written
     assert document["comparison"]["differences"] == 15
+
+
+@each("kind", [CompareText, CompareJson])
+def test_user_properties_with_secret_names_are_hidden(kind: type[Report]) -> None:
+    def said(value: str) -> str:
+        block = Properties(user_property=[("password", value)])
+        will = Will("w", b"x", properties=block)
+        packets = (
+            Connect(protocol_level=5, client_identifier="dev", properties=block, will=will),
+            Publish(topic_name="a", properties=block),
+        )
+        damaged = b"\x36\x10\0\1a\0\1password=" + value[:2].encode()
+        return "\n".join(f"dev > raw {raw.hex()}" for raw in (*(encode(one, V5) for one in packets), damaged))
+
+    told = reported(kind, said("hush!1"), said("tell!2"), view=View(width=400))
+    assert told.count("user_property") >= 3
+    for hidden in ("hush!1", "tell!2", b"=hu".hex(), b"=te".hex()):
+        assert hidden not in told

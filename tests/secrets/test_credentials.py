@@ -98,7 +98,9 @@ def test_properties_without_any_are_themselves() -> None:
     assert shown == Properties(user_property=[("password", "*********"), ("note", "pwd=*********")])
 
 
-@pytest.mark.parametrize("name", ["reason_string", "server_reference", "response_information"])
+@pytest.mark.parametrize(
+    "name", ["reason_string", "server_reference", "response_information", "assigned_client_identifier"]
+)
 def test_packets_have_asterisks_in_values_and_bytes(name: str) -> None:
     block = Properties(
         **{name: "password=hunter2", "user_property": [("api_key: 9f8e7d6c", "x"), ("token", "swordfish")]}
@@ -165,6 +167,7 @@ def test_no_output_has_them(words: tuple[str, ...], tmp_path: Path) -> None:
     capture = write_capture(
         tmp_path / "a.pcapng",
         *opened(client_identifier="dev?token=Xyzzy5Plugh"),
+        client(b"\x36\x1f\0\1a\0\1" + b'{"password":"Xyzzy5Plugh"}'),
         client(Subscribe(2, None, [Subscription("f/password=Xyzzy5Plugh")])),
         client(Publish(topic_name="f/password=Xyzzy5Plugh", qos=1, packet_identifier=1, payload=b"x")),
         server(Puback(1, 0x87, Properties(reason_string="password=Xyzzy5Plugh"))),

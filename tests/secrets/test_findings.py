@@ -53,6 +53,9 @@ def by_name(name: str, value: str) -> Properties:
 PACKETS: list[tuple[ControlPacket, str]] = [
     (make_connect(client_identifier=KEY), KEY),
     (make_connect(user_name=MAIL), MAIL),
+    (make_connect(user_name=f"http://h/?%74oken={VALUE}"), VALUE),
+    (make_connect(client_identifier=f"bearer {VALUE}"), VALUE),
+    (Publish(topic_name=f"bearer {VALUE}", payload=b"on"), VALUE),
     (make_connect(will=Will(f"a/{KEY}/b", b"x")), KEY),
     (make_connect(will=Will("a", f"token {TOKEN}".encode())), TOKEN),
     (make_connect(will=Will("a", b"", properties=by_name("API-Key", VALUE))), VALUE),

@@ -11,7 +11,7 @@ from mqttscope.mqtt.stream import Unparsed
 from mqttscope.mqtt.view import view
 from mqttscope.secrets import packets
 from mqttscope.secrets.forms import joined
-from mqttscope.secrets.values import without_tokens_of
+from mqttscope.secrets.values import public_damaged, without_tokens_of
 from tests.each import each
 from tests.mqtt.case import V3_1_1, V5, parse
 
@@ -285,3 +285,48 @@ class TestBeginning:
         for stop in range(1, len(whole) + 1):
             made = packets.covered(whole[:stop], packets.hidden_in_beginning(whole[:stop])) + whole[stop:]
             assert not isinstance(decode(made, V5), Malformed), stop
+
+
+PAYLOAD = b'{"t":21.5,"password":"hush!1"}'
+PAIR = b"\x26\x00\x08password\x00\x06hush!1"
+
+
+def framed(first: int, body: bytes, announced: int | None = None) -> bytes:
+    return bytes((first, len(body) if announced is None else announced)) + body
+
+
+@each(
+    "raw, version",
+    [
+        pytest.param(framed(0x36, b"\0\1a" + PAYLOAD), V3_1_1, id="QoS 3"),
+        pytest.param(framed(0x30, b"\0\2a\0" + PAYLOAD), V3_1_1, id="a topic with a zero"),
+        pytest.param(framed(0x30, b"\0\2a\xff" + PAYLOAD), V5, id="a topic that is not UTF-8"),
+        pytest.param(framed(0x30, b"\0\1a" + PAYLOAD, 100), V3_1_1, id="the end is missing"),
+        pytest.param(framed(0x30, b"\0\1a\x15" + PAIR + b"\x99x"), V5, id="a wrong property after it"),
+        pytest.param(framed(0x30, b"\0\1a\x13" + PAIR, 100), V5, id="a User Property at the end"),
+        pytest.param(framed(0x82, b"\0\1\x13" + PAIR + b"\0\1a\xff"), V5, id="wrong options"),
+        pytest.param(framed(0x82, b"\0\1\0\0\x0fpassword=hush!1\xff"), V5, id="a Topic Filter"),
+        pytest.param(framed(0x40, b"\0\1\x87\x12\x1f\0\x0fpassword=hush!1"), V3_1_1, id="a PUBACK of 5.0"),
+        pytest.param(framed(0xE0, b"\x87\x12\x1f\0\x0fpassword=hush!1"), V3_1_1, id="a DISCONNECT of 5.0"),
+        pytest.param(framed(0x20, b"\0\x87\x12\x1f\0\x0fpassword=hush!1"), V3_1_1, id="a CONNACK of 5.0"),
+    ],
+)
+def test_damaged_packets_show_no_credentials(raw: bytes, version: ProtocolVersion) -> None:
+    found = decode(raw, version)
+    assert isinstance(found, Malformed)
+    assert b"hush!1" not in packets.covered(raw, packets.hidden_in_damaged(raw, version))
+    assert b"hush!1" not in repr(public_damaged(found, packets.hidden_in_damaged(raw, version), version)).encode()
+
+
+def test_nothing_else_of_them_is_hidden_and_what_follows_is_not_in_doubt() -> None:
+    raw = framed(0x36, b"\0\1a\0\1" + PAYLOAD)
+    assert packets.redacted(raw, V3_1_1) == raw.replace(b"hush!1", b"******")
+    assert packets.doubted_in_damaged(raw, V3_1_1) == []
+    plain = framed(0x36, b'\0\1a\0\1{"t":21.5}')
+    assert packets.redacted(plain, V3_1_1) == plain
+
+
+def test_the_beginning_of_a_packet_keeps_its_topic() -> None:
+    raw = framed(0x30, b"\0\x0fpassword=hush!2\x13" + PAIR + PAYLOAD)
+    assert packets.covered(raw, packets.credentials_in_beginning(raw)) == raw.replace(b"hush!1", b"******")
+    assert packets.credentials_in_beginning(raw[:1]) == []

@@ -23,9 +23,8 @@ from mqttscope.mqtt import (
     decode,
     encode,
 )
-from mqttscope.secrets.packets import BROKEN, SUSPECT, hidden_in_damaged, hidden_in_packet
+from mqttscope.secrets.packets import BROKEN, SUSPECT, hidden_in_damaged, hidden_in_packet, names_hidden
 from mqttscope.secrets.values import (
-    names_hidden,
     public,
     public_damaged,
     starred_texts,

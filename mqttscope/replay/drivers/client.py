@@ -28,6 +28,7 @@ from mqttscope.replay.client.player import ClientPlayer, Until, Wait
 from mqttscope.replay.live import Close, NoteKind, Send
 from mqttscope.replay.order import End, Gates, Step, Timer
 from mqttscope.replay.script import Ending, Entry, Script
+from mqttscope.secrets.credentials import starred_name
 
 if TYPE_CHECKING:
     from mqttscope.transport.link import Link
@@ -701,6 +702,6 @@ def never_came(drivers: Collection[ClientDriver], missed: Collection[Step], time
                 continue
             what = entry.type.upper()
             if isinstance(entry.packet, Publish):
-                what = f"messages of {timeouts.awaited_on(entry)!r}"
-            found[f"{what} for {player.script.name}"] += 1
+                what = f"messages of {starred_name(timeouts.awaited_on(entry))!r}"
+            found[f"{what} for {starred_name(player.script.name)}"] += 1
     return found

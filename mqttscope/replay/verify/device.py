@@ -21,7 +21,7 @@ from typing import Any
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import PacketType
 from mqttscope.mqtt.declare import ControlPacket, Malformed
-from mqttscope.mqtt.properties import EMPTY, Properties, property_default, property_name
+from mqttscope.mqtt.properties import EMPTY, USER_PROPERTY, Properties, property_default, property_name
 from mqttscope.replay.script import Entry, Script
 from mqttscope.replay.verify.deliveries import align, longest_rise
 from mqttscope.replay.verify.difference import (
@@ -417,7 +417,10 @@ def _values(block: Properties) -> dict[int, Any]:
     for number, value in block.items:
         if number not in _IGNORED:
             found.setdefault(number, []).append(value)
-    return {number: values[0] if len(values) == 1 else tuple(values) for number, values in found.items()}
+    return {
+        number: values[0] if len(values) == 1 and number != USER_PROPERTY else tuple(values)
+        for number, values in found.items()
+    }
 
 
 def _properties(path: str, before: Properties, now: Properties) -> Iterator[FieldDifference]:

@@ -196,13 +196,13 @@ def write_summary(page: Page, outcome: Outcome) -> None:
     if outcome.changes:
         page.title("Changed before it was played")
         for sentence in outcome.changes:
-            page.paragraph(f"  {page.safe(sentence)}", indent=4)
+            page.paragraph(f"  {page.safe(starred(sentence))}", indent=4)
     for kind, title in _TITLES.items():
         rows = outcome.noted(kind)
         if rows:
             page.title(title)
             for text, count in rows:
-                page.paragraph(f"{count:>7,}  {page.safe(text)}", indent=9)
+                page.paragraph(f"{count:>7,}  {page.safe(starred(text))}", indent=9)
 
 
 def _write_silence(page: Page, outcome: Outcome) -> None:
@@ -216,7 +216,8 @@ def _write_silence(page: Page, outcome: Outcome) -> None:
         page.line([f"and {len(rows) - MAX_ROWS:,} more; --format jsonl has all of them"])
     waited = outcome.not_awaited.most_common()
     for (client, topic_filter), count in waited[:MAX_ROWS]:
-        told = f"{counted(count, 'message')} of {topic_filter!r} for {client} not waited for in full: earlier ones"
+        what = f"{starred_name(topic_filter)!r} for {starred_name(client)}"
+        told = f"{counted(count, 'message')} of {what} not waited for in full: earlier ones"
         page.paragraph(page.safe(f"{told} had not come"), "yellow", indent=2)
     if len(waited) > MAX_ROWS:
         page.line([f"and {len(waited) - MAX_ROWS:,} more; --format jsonl has all of them"], style="yellow")
@@ -246,8 +247,11 @@ REPLAY = doc.reordered(doc.record({
     "not_waited_for": doc.each(_NOT_AWAITED).at(lambda outcome: outcome.not_awaited.most_common()),
     "left_out": _LEFT_OUT, "changes": doc.each(doc.TEXT), "notes": _NOTES,
 }), *_FIRST)  # fmt: skip
-summary_document = REPLAY.view
-"""What was done, for programs: makes a document of an `Outcome`."""
+
+
+def summary_document(outcome: Outcome) -> dict[str, Any]:
+    """What was done, for programs."""
+    return cast(dict[str, Any], starred_texts(REPLAY.view(outcome)))
 
 
 def _times(count: int) -> str:
@@ -279,7 +283,7 @@ def write_plan(
     if changes:
         page.title("Changed before it is played")
         for sentence in changes:
-            page.paragraph(f"  {page.safe(sentence)}", indent=4)
+            page.paragraph(f"  {page.safe(starred(sentence))}", indent=4)
     page.title("Connections")
     first = min((script.opened_ns for script in scripts), default=0)
     rows = scripts[:MAX_PLANNED_ROWS]

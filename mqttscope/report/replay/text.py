@@ -118,7 +118,7 @@ def concealed(value: Any, shown: View) -> Any:
 def plain(field: str, value: Any, shown: View) -> Any:
     """One value of a difference as JSON has it."""
     name = field.rpartition(".")[2]
-    if field.startswith("properties.") and value is not None and name in BY_NAME:
+    if "properties." in field and value is not None and name in BY_NAME:
         number = BY_NAME[name].identifier
         several = value if isinstance(value, tuple) else (value,)
         block = properties_view(

@@ -1,4 +1,5 @@
 from collections.abc import Iterator
+from hashlib import blake2b
 
 from mqttscope.lint.rules import Confidence, Findings, Report, Rule, RuleContext, Severity, examples, shown
 from mqttscope.lint.strings import strings_of
@@ -83,6 +84,8 @@ class SecretInTopicOrId(Rule):
                     name = text
                     continue
                 found, name = self._pair(name, text), None
+                # It is remembered, in lakes too.
+                text = blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest() if text else ""
             elif field.rpartition(".")[2] in _FIELDS or field.startswith("topic_filters["):
                 found = find_secret(text, length=self.set["length"]) if text else None
             else:
