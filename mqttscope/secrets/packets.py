@@ -24,7 +24,7 @@ from mqttscope.mqtt.stream import Unparsed
 from mqttscope.mqtt.wire import Fault, read_variable_byte_integer
 from mqttscope.secrets.credentials import TEXT_NAMES, credential_bytes, without_told
 from mqttscope.secrets.forms import joined, token_places, token_ranges
-from mqttscope.secrets.names import is_secret_name
+from mqttscope.secrets.names import is_secret_value
 
 CLEAR, SUSPECT, BROKEN, LOST = range(4)
 """How little bytes of one direction are trusted: a packet without a fault came last that holds no secret; nothing came
@@ -146,7 +146,7 @@ def _told(raw: bytes) -> Iterator[tuple[int, int]]:
             called = raw[at:middle]
             yield from ((at + start, at + end) for start, end in credential_bytes(called))
             at = middle + 2
-            if is_secret_name(called.decode("utf-8", "replace")):
+            if is_secret_value(called.decode("utf-8", "replace"), raw[at : span.end].decode("utf-8", "replace")):
                 yield at, span.end
             else:
                 yield from ((at + start, at + end) for start, end in credential_bytes(raw[at : span.end]))
