@@ -1,4 +1,4 @@
-"""The marks around names of secrets in a text: braces, tags, ends of lines, keys of values.
+"""The marks around names of secrets in a text: braces, tags, ends of lines, keys of values; and texts without escapes.
 
 Names are looked for one after the other (`notations`), and each character is looked at once for a mark.
 """
@@ -11,12 +11,18 @@ from typing import Final
 
 LINE_HEAD: Final = 192
 """More characters than `_BEGINS_LINE` finds at most."""
-VALUE_KEY = re.compile(
+_VALUE_KEY = re.compile(
     r"(?:value(?:_?string)?|(?<![A-Za-z0-9])(?:val|vs|vd|v|data|content|default|text|string))\\{0,32}[\"']?\s{0,8}(?:=>|[:=])\s{0,8}",
     re.IGNORECASE,
 )
 """A key whose value is that of a name beside it."""
 _BRACES = re.compile(r"[{}]|(?<=[:,{\[])\s{0,16}\"(?:[^\"\\]|\\.)*(?:\"|\Z)", re.DOTALL)
+_ESCAPED = re.compile(
+    r"\\{1,8}(?:u00|x)([0-9a-fA-F]{2})|\\{1,8}u\{0{0,4}([0-9a-fA-F]{2})\}|%([2-7][0-9a-fA-F])|&(?:#(\d{2,3})|#x([0-9a-fA-F]{2})|(quot|apos|lt|gt));"
+    r"|/\*[^*]{0,256}\*/|(?<![:\w])//[^\r\n]{0,256}(?=[\r\n])"
+)
+"""Escapes, and the comments of JavaScript, which stand for nothing."""
+_ENTITIES = {"quot": '"', "apos": "'", "lt": "<", "gt": ">"}
 
 
 class Marks:
@@ -64,11 +70,11 @@ class Marks:
         """The first key such as ``value`` from a place on."""
         looked, key = self._first_key
         if place < looked:
-            key = VALUE_KEY.search(self._text, place, looked + LINE_HEAD) or key
+            key = _VALUE_KEY.search(self._text, place, looked + LINE_HEAD) or key
         elif key is None or place <= key.start():
             return key
         else:
-            key = VALUE_KEY.search(self._text, place)
+            key = _VALUE_KEY.search(self._text, place)
         self._first_key = place, key
         return key
 
@@ -125,3 +131,40 @@ class Marks:
         """The values beside the name at hand."""
         beside, self.beside = self.beside, []
         return beside
+
+
+def unescaped(text: str) -> tuple[str, _Places] | None:
+    """A text with its escapes resolved, and where its characters stood; ``None`` without any."""
+    parts: list[str] = []
+    starts, ends = [0], [0]
+    length = at = 0
+    for hit in _ESCAPED.finditer(text):
+        code = hit[1] or hit[2] or hit[3] or hit[5]
+        sign = (
+            _ENTITIES[hit[6]]
+            if hit[6]
+            else chr(int(code, 16))
+            if code
+            else chr(min(255, int(hit[4])))
+            if hit[4]
+            else ""
+        )
+        parts += [text[at : hit.start()], sign]
+        length += hit.start() - at + len(sign)
+        at = hit.end()
+        starts.append(length)
+        ends.append(at)
+    if not at:
+        return None
+    return "".join([*parts, text[at:]]), _Places(starts, ends)
+
+
+class _Places:
+    """Where the characters of a text stand in the one with escapes."""
+
+    def __init__(self, starts: list[int], ends: list[int]) -> None:
+        self._starts, self._ends = starts, ends
+
+    def __call__(self, place: int) -> int:
+        piece = bisect_right(self._starts, place) - 1
+        return self._ends[piece] + place - self._starts[piece]

@@ -22,13 +22,12 @@ A text that is *told* (Reason Strings, Client Identifiers, topics) is prose: aft
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import count, pairwise
 from typing import Final
 
-from mqttscope.secrets.marks import LINE_HEAD, Marks
+from mqttscope.secrets.marks import LINE_HEAD, Marks, unescaped
 from mqttscope.secrets.names import (
     BEFORE_PASS,
     GENERIC,
@@ -134,12 +133,6 @@ _COMMA = re.compile(r"\s{0,16},\s{0,16}")
 _KEY_OF_LINE = re.compile(r"\s*(?:- +)?(?:[\"']?[\w.\- ]{1,80}[\"']?:\s+)?[\"']?")
 _VALUE_OF_PAIR = re.compile(r"(?<![\w.-])(?:value|val|data|content|default)(?:=|:[ \t])[ \t]*", re.IGNORECASE)
 _VALUE_LINE = re.compile(r"[ \t-]*(?:value|val|data|content|default)[ \t]*[:=][ \t]*", re.IGNORECASE)
-_ESCAPED = re.compile(
-    r"\\{1,8}(?:u00|x)([0-9a-fA-F]{2})|\\{1,8}u\{0{0,4}([0-9a-fA-F]{2})\}|%([2-7][0-9a-fA-F])|&(?:#(\d{2,3})|#x([0-9a-fA-F]{2})|(quot|apos|lt|gt));"
-    r"|/\*[^*]{0,256}\*/|(?<![:\w])//[^\r\n]{0,256}(?=[\r\n])"
-)
-"""Escapes, and the comments of JavaScript, which stand for nothing."""
-_ENTITIES = {"quot": '"', "apos": "'", "lt": "<", "gt": ">"}
 _COMMAND = re.compile(
     r"(?:(?<=\s)|^)(?:-P[ \t]*|-p[ \t]+(?!\d{1,5}(?!\S))|(?:-pw|--pw)[ \t=]+|(?<=sshpass )-p)"
     + _OPTION_VALUE
@@ -180,7 +173,7 @@ def _searching(words: tuple[str, ...]) -> re.Pattern[str]:
 def named_values(text: str, *, told: bool = False) -> Ranges:
     """Where the values of secrets stand in a text; not in order, and they may overlap."""
     found = list(_found(text, told))
-    if any(sign in text for sign in ("%", "&", "\\u", "\\x", "/*", "//")) and (plain := _unescaped(text)) is not None:
+    if any(sign in text for sign in ("%", "&", "\\u", "\\x", "/*", "//")) and (plain := unescaped(text)) is not None:
         # Names and signs may be escaped; values are found in both ways.
         other, places = plain
         found += [(places(start), places(end)) for start, end in _found(other, told)]
@@ -561,10 +554,12 @@ def _siblings(text: str, start: int, end: int, marks: Marks) -> Iterator[tuple[i
     # The same key begins the next pair.
     own_key = text[line + 1 : min(start, line + 1 + MAX_BESIDE)].rstrip("\"'") or "\n"
     following = text[line_end + 1 : line_end + 1 + MAX_BESIDE]
-    for line_text in following.splitlines(keepends=True)[:MAX_LINES_BESIDE]:
+    for number, line_text in enumerate(following.splitlines(keepends=True)[:MAX_LINES_BESIDE]):
         if not line_text.strip() or line_text.lstrip()[:2] == "- " or line_text.startswith(own_key):
             return
-        if (after := _VALUE_LINE.match(line_text)) is not None:
+        after = _VALUE_LINE.match(line_text)
+        # After other keys ``data`` may be anything.
+        if after is not None and (not number or line_text[:1] in " \t" or line_text[:3].lower() == "val"):
             at = line_end + 1 + after.end()
             yield from _value(text, at, ":", at - 1, is_line=True, told=False)
             return
@@ -689,40 +684,3 @@ def _cells(text: str, at: int, stop: int, mark: str) -> Iterator[tuple[int, int]
         end = stop if end < 0 else end
         yield at, max(at, end - (text[end - 1 : end] == "\r"))
         at = end + 1
-
-
-def _unescaped(text: str) -> tuple[str, _Places] | None:
-    """A text with its escapes resolved, and where its characters stood; ``None`` without any."""
-    parts: list[str] = []
-    starts, ends = [0], [0]
-    length = at = 0
-    for hit in _ESCAPED.finditer(text):
-        code = hit[1] or hit[2] or hit[3] or hit[5]
-        sign = (
-            _ENTITIES[hit[6]]
-            if hit[6]
-            else chr(int(code, 16))
-            if code
-            else chr(min(255, int(hit[4])))
-            if hit[4]
-            else ""
-        )
-        parts += [text[at : hit.start()], sign]
-        length += hit.start() - at + len(sign)
-        at = hit.end()
-        starts.append(length)
-        ends.append(at)
-    if not at:
-        return None
-    return "".join([*parts, text[at:]]), _Places(starts, ends)
-
-
-class _Places:
-    """Where the characters of a text stand in the one with escapes."""
-
-    def __init__(self, starts: list[int], ends: list[int]) -> None:
-        self._starts, self._ends = starts, ends
-
-    def __call__(self, place: int) -> int:
-        piece = bisect_right(self._starts, place) - 1
-        return self._ends[piece] + place - self._starts[piece]

@@ -284,6 +284,7 @@ SHOWN = [
     "- name: token\n- value: hush1x",
     "name: token\nname: a\nvalue: hush1x",
     "name: token\n\nvalue: hush1x",
+    "user: token\nstate: on\ndata: 21.55",
     "see https://a/b // c\nd",
 ]
 
