@@ -20,7 +20,7 @@ import orjson
 from mqttscope.errors import MqttscopeError
 from mqttscope.mqtt.view import PAYLOAD_LIMIT, binary, printable, text, utf8
 from mqttscope.secrets.forms import SHORTEST, without_tokens
-from mqttscope.secrets.names import MIN_DIGITS, is_secret_name
+from mqttscope.secrets.names import MIN_DIGITS, is_doubtful_name, is_secret_name, looks_secret
 
 MAX_JSON_BYTES = 1 << 20
 """Longer payloads are not parsed as JSON."""
@@ -213,7 +213,7 @@ class _Simplifier:
         self._show_secrets = show_secrets
         self._left = MAX_ITEMS
 
-    def value(self, value: Any, depth: int, *, secret: bool) -> Any:
+    def value(self, value: Any, depth: int, *, secret: bool | None) -> Any:
         if isinstance(value, bool) or value is None:
             return value
         if isinstance(value, int | float):
@@ -233,13 +233,13 @@ class _Simplifier:
             return Tagged(value.tag, self.value(value.value, depth + 1, secret=secret))
         return value
 
-    def _items(self, value: Any, pairs: list[Any] | None, depth: int, *, secret: bool) -> Any:
+    def _items(self, value: Any, pairs: list[Any] | None, depth: int, *, secret: bool | None) -> Any:
         items: list[Any] = list(value) if pairs is None else pairs
         made: list[Any] = [] if pairs is None else Pairs()
         if items and depth >= MAX_DEPTH:
             return self._cut()
         # A metric of Sparkplug B, and much else, has its name beside its value.
-        named = secret or (pairs is not None and _is_named_secret(pairs))
+        named = secret if pairs is None else _secrecy_of_named(pairs, secret)
         for item in items:
             self._left -= 1
             if self._left < 0:
@@ -250,7 +250,7 @@ class _Simplifier:
                 made.append(self.value(item, depth + 1, secret=secret))
             else:
                 key = self.value(item[0], depth + 1, secret=False)
-                hides = named if key == "value" else secret or _is_secret(item[0])
+                hides = named if key == "value" else _secrecy(item[0], secret)
                 made.append((key, self.value(item[1], depth + 1, secret=hides)))
         return made
 
@@ -258,16 +258,18 @@ class _Simplifier:
         self._made.cut = True
         return CUT
 
-    def _number(self, value: float, *, secret: bool) -> float | str:
-        if self._show_secrets or not secret or sum(map(str.isdigit, str(value))) < MIN_DIGITS:
+    def _number(self, value: float, *, secret: bool | None) -> float | str:
+        digits = str(value)
+        hides = looks_secret(digits) if secret is None else secret and sum(map(str.isdigit, digits)) >= MIN_DIGITS
+        if self._show_secrets or not hides:
             return value
         self._made.hidden = True
-        return "*" * len(str(value))
+        return "*" * len(digits)
 
-    def _text(self, value: str, *, secret: bool) -> str:
+    def _text(self, value: str, *, secret: bool | None) -> str:
         if self._show_secrets or not value:
             return value
-        if secret:
+        if secret or (secret is None and looks_secret(value)):
             self._made.hidden = True
             return "*" * len(value)
         if len(value) < SHORTEST:
@@ -279,22 +281,30 @@ class _Simplifier:
         self._made.hidden = True
         return covered.decode("utf-8", "replace")
 
-    def _bytes(self, value: bytes, *, secret: bool) -> bytes:
+    def _bytes(self, value: bytes, *, secret: bool | None) -> bytes:
         if self._show_secrets or not value:
             return value
-        covered = b"*" * len(value) if secret else without_tokens(value)
+        hides = looks_secret(value.decode("latin-1")) if secret is None else secret
+        covered = b"*" * len(value) if hides else without_tokens(value)
         self._made.hidden = self._made.hidden or covered is not value
         return covered
 
 
-def _is_secret(key: Any) -> bool:
-    return isinstance(key, str) and len(key) <= 256 and is_secret_name(key)
+def _secrecy(key: Any, outer: bool | None) -> bool | None:
+    """Whether the value of a key is a secret, ``None`` where the value decides; ``outer``: the same of all of them."""
+    if outer or not isinstance(key, str) or len(key) > 256:
+        return outer
+    if is_secret_name(key):
+        return True
+    return None if is_doubtful_name(key) else outer
 
 
-def _is_named_secret(pairs: list[Any]) -> bool:
-    names = [item[1] for item in pairs if item[0] == "name"]
-    # The last part of a path is the name: ``Wifi/Password``.
-    return any(isinstance(one, str) and _is_secret(one.rpartition("/")[2]) for one in names)
+def _secrecy_of_named(pairs: list[Any], outer: bool | None) -> bool | None:
+    """The same of ``value`` beside ``name``."""
+    for name in (item[1] for item in pairs if item[0] == "name" and isinstance(item[1], str)):
+        # The last part of a path is the name: ``Wifi/Password``.
+        outer = _secrecy(name.rpartition("/")[2], outer)
+    return outer
 
 
 def as_json(value: Any, limit: int = PAYLOAD_LIMIT) -> Any:

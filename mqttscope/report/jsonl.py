@@ -466,7 +466,7 @@ class PacketLines:
     def _content(self, payload: bytes) -> str:
         """How a payload within the limit is shown: ``text`` or ``hex``, with its value."""
         if len(payload) <= LONGEST_FORM and payload.isascii():
-            # Without its digits it is like many others; no escape, no credential and no control character has one.
+            # Without its digits it is like many others; no credential has one but in an escape, no control character.
             form = payload.translate(None, _DIGITS)
             how = self._forms.get(form, -1)
             if how < 0:
@@ -487,7 +487,8 @@ class PacketLines:
     def _form(self, form: bytes) -> int:
         """How payloads are written that are this, in ASCII, without their digits."""
         content = form.decode()
-        if printable(form) is None or (not self.show_secrets and suspicions(form)):
+        # Digits make an escape of a percent sign.
+        if printable(form) is None or (not self.show_secrets and ("%" in content or suspicions(form))):
             how = _UNUSUAL
         elif "\\" in content or not content.isprintable():
             how = _ESCAPED

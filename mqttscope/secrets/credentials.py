@@ -13,8 +13,8 @@ from typing import overload
 
 from mqttscope.mqtt.properties import BY_NAME, Properties
 from mqttscope.secrets.addresses import secrets_of_addresses
-from mqttscope.secrets.forms import MAX_SEARCHED, OVERLAP, Hidden, is_suspect, joined
-from mqttscope.secrets.names import is_secret_name
+from mqttscope.secrets.forms import MAX_SEARCHED, OVERLAP, Hidden, basic_ranges, is_suspect, joined
+from mqttscope.secrets.names import is_secret_value
 
 MAX_KEPT = 512
 """Characters of a name whose shown form is kept."""
@@ -28,8 +28,9 @@ USER_PROPERTY = BY_NAME["user_property"].identifier
 METHOD = BY_NAME["authentication_method"].identifier
 _TOLD = TEXTS | {USER_PROPERTY, METHOD}
 _BLANK = re.compile(r"\s")
-_HAS_SIGN = re.compile(r"[=:]|%3[ADad]|<<|earer|EARER| (?:is|was) |[ \t][\"'`]").search
+_HAS_SIGN = re.compile(r"[=:]|%(?:25)*3[ADad]|<<|earer|EARER|asic|ASIC|,\\*[\"']| (?:is|was) |[ \t][\"'`]").search
 """One of them is in each text with a credential."""
+_HAS_ADDRESS = re.compile(r"://|%(?:25)*3[Aa]%(?:25)*2[Ff]").search
 _BEARER = re.compile(
     r"(?i:authori[sz]ation[\"']?\s{0,8}[:=]\s{0,8}[\"']?(?:bearer|basic)\s{1,8}"
     r"|(?<![a-z])bearer\s{1,8}(?=[^\s]{0,64}\d))([^\s\"',;]{4,})"
@@ -43,12 +44,13 @@ def credentials_in(text: str) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     for first in range(0, max(1, len(text) - OVERLAP), MAX_SEARCHED - OVERLAP):
         part = text[first : first + MAX_SEARCHED]
-        here = secrets_of_addresses(part) if "://" in part else []
+        here = secrets_of_addresses(part) if _HAS_ADDRESS(part) is not None else []
         if is_suspect(part):
             from mqttscope.secrets.notations import named_values
 
             here += named_values(part, told=True)
             here += [hit.span(1) for hit in _BEARER.finditer(part)]
+            here += basic_ranges(part)
         for start, end in here:
             last = first + end
             if end == MAX_SEARCHED:  # it continues in the next part, where its name is not seen
@@ -130,7 +132,7 @@ def _shown(number: int, value: object) -> object:
 
 def starred_pair(name: str, value: str) -> tuple[str, str]:
     """The name and the value of a User Property without credentials."""
-    return starred_name(name), "*" * _size(value) if is_secret_name(name) else starred(value)
+    return starred_name(name), "*" * _size(value) if is_secret_value(name, value) else starred(value)
 
 
 def _size(text: str) -> int:

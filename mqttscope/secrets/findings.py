@@ -21,7 +21,7 @@ from mqttscope.mqtt.declare import Span
 from mqttscope.mqtt.view import PAYLOAD_LIMIT
 from mqttscope.secrets.credentials import hidden_credentials
 from mqttscope.secrets.forms import LENGTH, OVERLAP, find_all, is_suspect_bytes, joined, suspicions, without
-from mqttscope.secrets.names import is_secret_name, stems_in_bytes
+from mqttscope.secrets.names import is_secret_value, stems_in_bytes
 from mqttscope.secrets.packets import covered, hidden_ranges
 
 MIN_TOLD = 4
@@ -364,7 +364,10 @@ def _pair(raw: bytes, start: int, end: int) -> Iterator[_Part]:
         yield ("value" if _NAMED.search(raw, start, end) else "text"), start, end
         return
     yield "text", start + 2, middle
-    secret = is_secret_name(raw[start + 2 : middle].decode("utf-8", "replace"))
+    name, value = (
+        raw[first:last].decode("utf-8", "replace") for first, last in ((start + 2, middle), (middle + 2, end))
+    )
+    secret = is_secret_value(name, value)
     if middle + 2 < end:
         yield ("value" if secret else "text"), middle + 2, end
 

@@ -27,8 +27,9 @@ _BEHIND_ESCAPE = r"(?<=\\[abefnrtv0])|(?<=%[0-9A-Fa-f]{2})|(?<=\\u00[0-9A-Fa-f]{
 """Where an escape ends whose last character is no beginning of a word."""
 _ACCESS_TOKENS = (
     rf"(?:(?<![A-Za-z0-9])|{_BEHIND_ESCAPE})"
-    r"(?:gh[pousr]_\w{36,}|github_pat_\w{22,}|glpat-[\w-]{20,}|npm_\w{36,}|xox[abeprs]-[\w-]{10,}|xapp-[\w-]{10,}"
-    r"|AIza[\w-]{35}|[sr]k_(?:live|test)_\w{16,}|sk-[\w-]{20,}|SG\.[\w-]{16,}\.[\w-]{16,}|hf_\w{30,}|ya29\.[\w-]{20,})"
+    r"(?:gh[pousr]_\w{36,}|github_pat_\w{22,}|gl(?:pat|rt|dt|ptt|cbt)-[\w-]{20,}|npm_\w{36,}|xox[a-eprs]-[\w-]{10,}|xapp-[\w-]{10,}"
+    r"|AIza[\w-]{35}|[sr]k_(?:live|test)_\w{16,}|sk-[\w-]{20,}|SG\.[\w-]{16,}\.[\w-]{16,}|hf_\w{30,}|ya29\.[\w-]{20,}"
+    r"|GOCSPX-[\w-]{20,}|whsec_[\w+/=-]{20,})"
 )
 """GitHub, GitLab, npm, Slack, Google, Stripe, OpenAI, SendGrid, Hugging Face."""
 _UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
@@ -197,6 +198,7 @@ BEARER: Final = 64
 NAMED: Final = 128
 COMPRESSED: Final = 256
 """Kinds of credentials that a payload may hold, for `suspicions`."""
+_BASIC = r"(?i:(?<![a-z])basic)\s+(?P<basic>[A-Za-z0-9+/]{8,}={1,2}|[A-Za-z0-9+/]{12,})(?![\w+/])"
 _FORMS: Final[dict[int, bytes]] = {
     # A CONNECT or an AUTH that a payload holds, as wrong lengths and bridges make it: all from its secret on.
     CONNECT_INSIDE: rb"(?i:\x00\x04MQTT|\x00\x06MQIsdp)(?P<connect>.+)",
@@ -216,9 +218,12 @@ _FORMS: Final[dict[int, bytes]] = {
     ACCESS_TOKEN: rb"(?P<access>" + _ACCESS_TOKENS.encode() + rb")",
     BEARER: (
         rb"(?i:authori[sz]ation[\"']?\s*[:=]\s*[\"']?(?:bearer|basic)\s+|(?<![a-z])bearer\s+)(?P<bearer>[^\s\"',;]{4,})"
-        rb"|(?i:(?<![a-z])basic)\s+(?P<basic>[A-Za-z0-9+/]{8,}={1,2}|[A-Za-z0-9+/]{12,})(?![\w+/])"
+        rb"|" + _BASIC.encode()
     ),
 }
+
+
+_BASIC_IN_TEXT = re.compile(_BASIC)
 
 
 @cache
@@ -227,13 +232,25 @@ def _credentials(kinds: int) -> re.Pattern[bytes]:
     return re.compile(b"|".join(form for kind, form in _FORMS.items() if kind & kinds), re.DOTALL)
 
 
-_WITH_LINE: Final = ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "npm_", "k_live_", "k_test_", "hf_")
+_WITH_LINE: Final = (
+    "ghp_",
+    "gho_",
+    "ghu_",
+    "ghs_",
+    "ghr_",
+    "github_pat_",
+    "npm_",
+    "k_live_",
+    "k_test_",
+    "hf_",
+    "whsec_",
+)
 """How access tokens with an underscore begin: less would be in many payloads of a few kilobytes."""
-_WITH_DASH: Final = ("sk-", "glpat-", "xapp-", "xoxa-", "xoxb-", "xoxe-", "xoxp-", "xoxr-", "xoxs-")
+_WITH_DASH: Final = ("sk-", "glpat-", "glrt-", "gldt-", "glptt-", "glcbt-", "xapp-", "xox", "GOCSPX-")
 _FIRST_BYTES: Final = frozenset(bytes((one,)) for one in FIRST_BYTES)
 MAX_UNPACKED: Final = 1 << 18
 """Bytes of what comes out of a compressed payload that are looked at; a payload that holds more is hidden."""
-_ESCAPED: Final = re.compile("%[2-7]|&(?:#|[qalg])|\\\\u")
+_ESCAPED: Final = re.compile("%[2-7]|&(?:#|[qalg])|\\\\[ux]")
 _COMMAND_OPTIONS: Final = (" -P", " -p ", " -u", " -pw ", "--user", "--pw", "sshpass", '"-P"', "'-P'")
 
 
@@ -342,6 +359,11 @@ def _is_basic(encoded: bytes) -> bool:
         return b":" in b64decode(encoded + b"=" * (-len(encoded) % 4), validate=True)
     except ValueError:
         return False
+
+
+def basic_ranges(text: str) -> list[tuple[int, int]]:
+    """Where a text has base64 of a user name and a password after ``Basic``."""
+    return [hit.span(1) for hit in _BASIC_IN_TEXT.finditer(text) if _is_basic(hit[1].encode())]
 
 
 def joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

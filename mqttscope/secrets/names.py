@@ -34,10 +34,22 @@ MAX_NAME: Final = 80
 MIN_DIGITS: Final = 4
 """Digits of the shortest number that is a secret: ``"tokens": 12`` is none."""
 
-_SPLIT = re.compile(r"(?i:base64)|[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+", re.ASCII)
-_ENDINGS = ("password", "passwd", "passphrase", "pwd", "psk", "secret", "token", "credential", "signature")
-"""What also ends a word that holds several, in small letters: ``wifipassword``."""
+_SPLIT = re.compile(r"(?i:base64)|[A-Z]?[a-z]+?(?=base64)|[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+", re.ASCII)
 _JOINED = frozenset("".join(pair) for pair in PAIRS)
+_ENDINGS = (*sorted(WORDS - {"pass", "sig"}), *sorted(_JOINED))
+"""What also ends a word that holds several, in small letters: ``wifipassword``."""
+MIN_DOUBTFUL: Final = 8
+"""Characters of the shortest value of a doubtful name that is a secret, if it is no number."""
+_METHOD = (
+    r"(?:wpa|wep|psk|sae|eap|peap|t?tls|mtls|leap|mschap|chap|pap|sasl|plain|scram|sha|md5|hmac|oauth|basic|digest|bearer"
+    r"|ntlm|kerberos|x\.?509|enterprise|personal|mixed|open|shared|tkip|aes|ccmp|802\.1x)"
+)
+_NO_SECRET = re.compile(
+    r"GPIO(?:_?(?:NUM|PIN))?_?\d{1,4}"
+    rf"|{_METHOD}(?:[-_/+ ]?(?:{_METHOD}|(?<!\d)(?:v?[1-3](?:\.[0-3])?|64|128|192|256|384|512)(?!\d)))*",
+    re.IGNORECASE | re.ASCII,
+)
+"""Contacts of a chip, and methods: ``GPIO_NUM_12``, ``WPA2-Enterprise``."""
 BEFORE_PASS = frozenset((
     "user", "my", "wifi", "mqtt", "db", "admin", "root", "login", "web", "ap", "sta", "ftp", "smtp",
 ))  # fmt: skip
@@ -83,6 +95,20 @@ def is_secret_name(name: str) -> bool:
 def is_doubtful_name(name: str) -> bool:
     """Whether a value of this name is a secret if it looks like one."""
     return _judge(name[-MAX_NAME:], len(name) > MAX_NAME)[1]
+
+
+def looks_secret(value: str) -> bool:
+    """Whether the value of a doubtful name is a secret: a code of digits, or letters and digits mixed."""
+    if value.isdigit():
+        return len(value) >= MIN_DIGITS
+    if len(value) < MIN_DOUBTFUL or not any(map(str.isdigit, value)) or not any(map(str.isalpha, value)):
+        return False
+    return _NO_SECRET.fullmatch(value) is None
+
+
+def is_secret_value(name: str, value: str) -> bool:
+    """Whether the value of a name is a secret that nothing else stands around."""
+    return is_secret_name(name) or (is_doubtful_name(name) and looks_secret(value))
 
 
 @lru_cache(8192)

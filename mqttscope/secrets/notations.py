@@ -22,28 +22,32 @@ A text that is *told* (Reason Strings, Client Identifiers, topics) is prose: aft
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import count, pairwise
 from typing import Final
 
-from mqttscope.secrets.names import BEFORE_PASS, GENERIC, MIN_DIGITS, is_doubtful_name, is_secret_name, stems
+from mqttscope.secrets.marks import LINE_HEAD, Marks, unescaped
+from mqttscope.secrets.names import (
+    BEFORE_PASS,
+    GENERIC,
+    MIN_DIGITS,
+    is_doubtful_name,
+    is_secret_name,
+    looks_secret,
+    stems,
+)
 
 MIN_SPOKEN: Final = 6
 """Characters of the shortest value in prose."""
 MAX_SPOKEN: Final = 256
 """Characters of a value in prose that say whether it looks like a secret."""
-MIN_DOUBTFUL: Final = 8
-"""Characters of the shortest value of a doubtful name that is a secret, if it is no number."""
 MAX_NESTED: Final = 1 << 16
 """Characters of a value that holds others, under the name of a secret, that are looked at; all after them is hidden."""
 MAX_BESIDE: Final = 1_024
 """Characters after a name in which its value is looked for where the braces of objects do not match."""
 MAX_BLOCK_LINES: Final = 1_000
 """Lines of a block or a table that are looked at; all after them is hidden."""
-LINE_HEAD: Final = 192
-"""More characters than `_BEGINS_LINE` finds at most."""
 MAX_COUNTED: Final = 7
 """Digits of the longest number under a name such as `max_tokens` that is a counter."""
 MAX_LINES_BESIDE: Final = 4
@@ -56,7 +60,8 @@ _REST_OF_NAME = re.compile(r"[A-Za-z0-9_.\-]*")
 _GENERIC_BEHIND = re.compile(rf" (?:{'|'.join(sorted(GENERIC))})(?![A-Za-z])", re.IGNORECASE)
 _WORD_BEFORE = re.compile(r"([A-Za-z0-9]{1,20})[ /]$", re.ASCII)
 _BEHIND = re.compile(
-    r"[_.\-]{0,8}(?P<close>\\{0,32}(?:[\"'`](?:\s*(?=[:=]))?)?)(?:(?:\[\w{0,16}\]|\])(?=[ \t]*=))?[ \t]*"
+    r"[_.\-]{0,8}(?:(?:[ *?:]{1,3}|(?:\[\w{0,16}\]){1,4})(?=\\{0,32}[\"'`]\s*[:=]))?"
+    r"(?P<close>\\{0,32}(?:[\"'`](?:\s*(?=[:=]))?)?)(?:\]?(?:\[\w{0,16}\]){0,4}(?=[ \t]*=))?[ \t]*"
     r"(?P<sign>=>|:=|==|[:=])?[ \t]*(?P<lines>[\r\n]\s*)?"
 )
 _OPENING = re.compile(r"(\\{0,32})(\"\"\"|'''|[\"'`])")
@@ -74,6 +79,14 @@ _IN_FLOW = re.compile(r"[^,}\]\r\n]+")
 _TOLD = re.compile(r"[^\s&;,\"'<>{}\[\]]+", re.ASCII)
 _LINE = re.compile(r"[^\r\n\x00-\x08\x0e-\x1f]+")
 _NEXT_PAIR = re.compile(r"(?:[&;,]\s*|\s)[\"']?[A-Za-z_][\w .\-]{0,40}=", re.ASCII)
+_IN_SETTINGS = re.compile(r";[ \t]{0,2}$")
+"""What stands before a name in a connection string that is not its first."""
+_SETTING = re.compile(
+    r"\{((?:[^}\r\n]|\}\})*)|\"((?:[^\"\r\n]|\"\")*)|'((?:[^'\r\n]|'')*)"
+    r"|((?:(?![&,]\s{0,8}[A-Za-z_][\w.-]{0,40}=|\s[A-Za-z_][\w.-]{0,40}=)[^\\;\"<>\r\n])+)"
+)
+"""A value in a connection string, which may hold blanks; signs that end one in quotes or braces are doubled in it."""
+_BRACED = re.compile(r"\{((?:[^{}\r\n]|\}\})*)(?:\}(?=;)|\Z)")
 _COMMENT = re.compile(r"\s#(?:\s.*)?$")
 _BLOCK_MARK = re.compile(r"\s*(?:(?:![\w!:.,/-]*|&\w+)(?:\s+|$))*(?:[|>][-+\d]{0,2}\s*)?(?:#.*)?")
 """What stands after the name of a block or before it: tags, anchors, marks of YAML, comments."""
@@ -83,7 +96,11 @@ _BEGINS_LINE = re.compile(
     rf"(?:(?:export|set|env|[-#;*>]|//)[ \t]{{1,8}}){{0,3}}[\"'`]?(?:(?:{'|'.join(sorted(BEFORE_PASS))}) )?$",
     re.IGNORECASE,
 )
-_ERLANG = re.compile(r"[ \t]{0,16}(?:,|=>|=|:)[ \t]{0,16}<<\"")
+_ERLANG = re.compile(
+    r"(?:(?:\\{0,8}\"(?:/utf8)?>>)?\s{0,16}(?:,|=>|=|:)\s{0,16}<<"
+    r"|(?:\\{0,8}\"(?:/utf8)?>>|(?<!\\)')\s{0,16}(?:,|=>)\s{0,16}(?=\\{0,8}\"))(?=\\{0,8}\")"
+)
+_ERLANG_PAIR = re.compile(r"\s{0,16},\s{0,16}(?=\\{0,8}[\"'])")
 _ENDS_STRING = re.compile(r"\s{0,16}\\{0,32}[\"']\s{0,16}[,}\]]")
 """What ends a text in an object: a sign before it is the last character of the text."""
 _BEGINS_STRING = re.compile(r"[:=,{\[]\s{0,16}\\{0,32}[\"'][^\"'\r\n]{1,80}$")
@@ -104,26 +121,28 @@ _SIGN = re.compile(r"\s{0,16}(?:=>|[:=])")
 _OPTION = re.compile(r"[ \t]+" + _OPTION_VALUE)
 _HEADER_OPTION = re.compile(r"(?:-H|--header)[ \t=]*[\"']$")
 _IN_HEADER = re.compile(r"[^\"'\r\n]+")
-_COMMA = re.compile(r"\s{0,16},\s{0,16}")
-_KEY_OF_LINE = re.compile(r"\s*(?:- +)?(?:[\"']?[\w.\- ]{1,80}[\"']?:\s+)?[\"']?")
-_VALUE_KEY = re.compile(
-    r"(?:value(?:_?string)?|(?<![A-Za-z0-9])(?:val|vs|vd|v|data|content|default|text|string))\\{0,32}[\"']?\s{0,8}(?:=>|[:=])\s{0,8}",
+_LIST_OF_NAMES = re.compile(
+    r"(?:columns|fields|headers?|keys|names|required)\\{0,8}[\"']?\s{0,16}[:=]\s{0,16}\[\s{0,16}\\{0,8}[\"']$",
     re.IGNORECASE,
 )
-_BRACES = re.compile(r"[{}]|(?<=[:,{\[])\s{0,16}\"(?:[^\"\\]|\\.)*(?:\"|\Z)", re.DOTALL)
+"""The key of a list of names alone, before its first."""
+_TYPE = re.compile(r"type\\{0,32}[\"']?\s{0,16}:\s{0,16}\\{0,32}[\"']$")
+_TYPES: Final = frozenset(("string", "number", "integer", "boolean", "array", "object", "null"))
+"""What a JSON Schema has under `type`."""
+_COMMA = re.compile(r"\s{0,16},\s{0,16}")
+_KEY_OF_LINE = re.compile(r"\s*(?:- +)?(?:[\"']?[\w.\- ]{1,80}[\"']?:\s+)?[\"']?")
+_VALUE_OF_PAIR = re.compile(r"(?<![\w.-])(?:value|val|data|content|default)(?:=|:[ \t])[ \t]*", re.IGNORECASE)
 _VALUE_LINE = re.compile(r"[ \t-]*(?:value|val|data|content|default)[ \t]*[:=][ \t]*", re.IGNORECASE)
-_ESCAPED = re.compile(
-    r"\\{1,8}u00([0-9a-fA-F]{2})|%([2-7][0-9a-fA-F])|&(?:#(\d{2,3})|#x([0-9a-fA-F]{2})|(quot|apos|lt|gt));"
-)
-_ENTITIES = {"quot": '"', "apos": "'", "lt": "<", "gt": ">"}
 _COMMAND = re.compile(
     r"(?:(?<=\s)|^)(?:-P[ \t]*|-p[ \t]+(?!\d{1,5}(?!\S))|(?:-pw|--pw)[ \t=]+|(?<=sshpass )-p)"
     + _OPTION_VALUE
     + r"|(?:(?<=\s)|^)(?:-u[ \t=]*|--user[ \t=]+)(?:\"[^:\"\s]{1,64}:([^\"\r\n]+)|'[^:'\s]{1,64}:([^'\r\n]+)"
     r"|[^\s:\"']{1,64}:([^\s\"']+))"
-    r"|[\"']-P[\"'],\s{0,16}[\"']([^\"']+)"
+    r"|[\"'](?:-P|--pw)[\"']\s{0,16},\s{0,16}[\"']([^\"']+)"
 )
-_COMMANDS = re.compile(r"mosquitto_|mqtt|curl|wget|sshpass|mysql|psql|plink|pscp| -u |--user", re.IGNORECASE)
+_COMMANDS = re.compile(
+    r"mosquitto_|mqtt|curl|wget|sshpass|mysql|psql|plink|pscp| -u |--user|[\"']-P[\"']", re.IGNORECASE
+)
 _AUTHORITY = re.compile(r":(?:\\{0,32}/){2}")
 _IN_ADDRESS = re.compile(r"[^\s\"'<>]*")
 _PORT = re.compile(r"\d{1,5}\\{0,32}/")
@@ -134,12 +153,15 @@ _NO_HEADER = re.compile(r"[ \t]*(?:#(?![,;\t|]).*|sep=.|)$")
 MAX_HEADER: Final = 80
 """Characters of the longest name of a column."""
 _CHILD_AFTER = re.compile(
-    r"</[\w:.-]{1,64}>\s{0,64}<(?:[\w:.-]{0,32}value|string|val|data|text|v)(?:\s[^<>]{0,256})?>([^<]*)", re.IGNORECASE
+    r"</[\w:.-]{1,64}>\s{0,64}(?:<[\w:.-]{1,64}>[^<]{0,128}</[\w:.-]{1,64}>\s{0,64}){0,3}?"
+    r"<(?:[\w:.-]{0,32}value|string|val|data|text|v)(?:\s[^<>]{0,256})?>(?:\s{0,16}<[\w:.-]{1,32}>)?([^<]*)",
+    re.IGNORECASE,
 )
 _CHILD_BEFORE = re.compile(
     r"<(?:[\w:.-]{0,32}value|string|val|data|text|v)(?:\s[^<>]{0,256})?>([^<]*)</[\w:.-]{1,64}>\s{0,64}<[^<>]{0,256}>\s{0,64}$",
     re.IGNORECASE,
 )
+_TAG = re.compile(r"<(?:/?[\w.-]{0,40}:)?$")
 _CHILD = re.compile(r"\s{0,64}<[^<>/!?][^<>]{0,256}>([^<]*)")
 
 
@@ -151,7 +173,7 @@ def _searching(words: tuple[str, ...]) -> re.Pattern[str]:
 def named_values(text: str, *, told: bool = False) -> Ranges:
     """Where the values of secrets stand in a text; not in order, and they may overlap."""
     found = list(_found(text, told))
-    if ("\\u00" in text or "%" in text or "&" in text) and (plain := _unescaped(text)) is not None:
+    if any(sign in text for sign in ("%", "&", "\\u", "\\x", "/*", "//")) and (plain := unescaped(text)) is not None:
         # Names and signs may be escaped; values are found in both ways.
         other, places = plain
         found += [(places(start), places(end)) for start, end in _found(other, told)]
@@ -160,7 +182,7 @@ def named_values(text: str, *, told: bool = False) -> Ranges:
 
 def _found(text: str, told: bool) -> Iterator[tuple[int, int]]:
     hits = _searching(stems())
-    at, doubted, has_name, marks = 0, 0, False, _Marks(text)
+    at, doubted, has_name, marks = 0, 0, False, Marks(text)
     while (hit := hits.search(text, at)) is not None:
         start = _begin_of_name(text, hit.start(), at)
         at = end = _end_of_name(text, hit.end())
@@ -177,13 +199,13 @@ def _found(text: str, told: bool) -> Iterator[tuple[int, int]]:
             has_name, marks.is_sure = True, sure
             for first, last in _values(text, start, end, told, marks):
                 doubted = max(doubted, last)
-                if first == last or (sure or _looks_secret(text[first:last])):
+                if first == last or (sure or looks_secret(text[first:last])):
                     # What was looked at is not looked at again; an empty range says no more than that.
                     at = max(at, last)
                     if not _is_plain(text, name, first, last):
                         yield first, last
             for first, last in marks.take_beside():
-                if (sure or _looks_secret(text[first:last])) and not _is_plain(text, name, first, last):
+                if (sure or looks_secret(text[first:last])) and not _is_plain(text, name, first, last):
                     yield first, last
     if told:
         return
@@ -204,6 +226,8 @@ def _is_plain(text: str, name: str, first: int, last: int) -> bool:
     if _WHOLE_NUMBER.fullmatch(value) is None:
         return _NO_VALUE.fullmatch(value) is not None
     digits = sum(map(str.isdigit, value))
+    if name.lower() == "sig" and "." in value:
+        return True
     if digits < MIN_DIGITS or (digits <= MAX_COUNTED and name.lower().endswith("tokens")):
         return True
     # Counts of tests: pass 1023, fail 12.
@@ -239,25 +263,17 @@ def _end_of_name(text: str, at: int) -> int:
     return at + len(rest[0].rstrip("_.-"))
 
 
-def _looks_secret(value: str) -> bool:
-    """Whether the value of a doubtful name is a secret: a code of digits, or letters and digits mixed."""
-    if value.isdigit():
-        return len(value) >= MIN_DIGITS
-    return len(value) >= MIN_DOUBTFUL and any(map(str.isdigit, value)) and any(map(str.isalpha, value))
-
-
-def _values(text: str, start: int, end: int, told: bool, marks: _Marks) -> Iterator[tuple[int, int]]:
+def _values(text: str, start: int, end: int, told: bool, marks: Marks) -> Iterator[tuple[int, int]]:
     """Where the values of a name stand."""
-    if (
-        not told
-        and start
-        and (text[start - 1] == "<" or (text[start - 1] == ":" and "<" in text[max(0, start - 40) : start]))
-    ):
-        yield from _element(text, start, end, marks)
+    if not told and (tag := _TAG.search(text, max(0, start - 42), start)) is not None:
+        if tag[0][1:2] != "/":
+            yield from _element(text, start, end, marks)
         return
     erlang = _ERLANG.match(text, end)
+    if erlang is None and text[start - 1 : start] == "{":
+        erlang = _ERLANG_PAIR.match(text, end)
     if erlang is not None:
-        yield from _value(text, erlang.end() - 1, "=", start, is_line=False, told=told)
+        yield from _value(text, erlang.end(), "=", start, is_line=False, told=told)
         return
     behind = _BEHIND.match(text, end)
     assert behind is not None
@@ -294,6 +310,10 @@ def _value(
     text: str, at: int, sign: str, start: int, *, is_line: bool, told: bool, in_flow: bool = False
 ) -> Iterator[tuple[int, int]]:
     """The value that begins at a place, after a sign."""
+    is_setting = sign == "=" and not told and not is_line and _IN_SETTINGS.search(text, max(0, start - 4), start)
+    if is_setting and (setting := _SETTING.match(text, at)) is not None:
+        yield setting.span(setting.lastindex or 0)
+        return
     opening = _OPENING.match(text, at)
     if opening is not None:
         end = _end_of_quoted(text, opening)
@@ -303,6 +323,9 @@ def _value(
             yield from _rest_of_line(text, end + len(opening[0]))
         return
     if text[at : at + 1] in ("{", "["):
+        if sign == "=" and (braced := _BRACED.match(text, at)) is not None:
+            yield braced.span(1)
+            return
         last = at
         for first, last in _nested(text, at):
             yield first, last
@@ -405,6 +428,9 @@ def _nested(text: str, at: int) -> Iterator[tuple[int, int]]:
             assert opening is not None
             end = _end_of_quoted(text, opening)
             at = min(len(text), end + len(opening[0]))
+            is_type = text[opening.end() : min(end, opening.end() + 9)] in _TYPES
+            if is_type and _TYPE.search(text, max(0, opening.end() - LINE_HEAD), opening.end()):
+                continue
             if _SIGN.match(text, at) is None:
                 yield opening.end(), end
         elif _SIGN.match(text, at) is None and _LITERAL.match(sign) is None and not _is_small(sign):
@@ -416,7 +442,7 @@ def _is_small(number: str) -> bool:
     return len(number) < MIN_DIGITS and number.lstrip("+-").isdigit()
 
 
-def _element(text: str, start: int, end: int, marks: _Marks) -> Iterator[tuple[int, int]]:
+def _element(text: str, start: int, end: int, marks: Marks) -> Iterator[tuple[int, int]]:
     """The text of an XML element, also that of those inside, and an attribute that is the value."""
     opened = marks.first_from(">", end)
     if opened == len(text):
@@ -449,7 +475,7 @@ def _element(text: str, start: int, end: int, marks: _Marks) -> Iterator[tuple[i
     yield max(closed, at), max(after, at)
 
 
-def _keyed(text: str, start: int, end: int, marks: _Marks) -> Iterator[tuple[int, int]]:
+def _keyed(text: str, start: int, end: int, marks: Marks) -> Iterator[tuple[int, int]]:
     """The values of all keys such as ``value`` in a part of a text; none is looked for in a value."""
     while (key := marks.first_key(start)) is not None and (start := key.end()) <= end:
         for first, last in _value(text, start, "=", key.start(), is_line=False, told=False):
@@ -457,10 +483,10 @@ def _keyed(text: str, start: int, end: int, marks: _Marks) -> Iterator[tuple[int
             start = max(start, last)
 
 
-def _without_sign(text: str, start: int, end: int, at: int, told: bool, marks: _Marks) -> Iterator[tuple[int, int]]:
+def _without_sign(text: str, start: int, end: int, at: int, told: bool, marks: Marks) -> Iterator[tuple[int, int]]:
     """Values that follow their name without a sign: options of commands, prose; and those that stand beside it."""
-    option = text[start : start + 2] == "--" and text[at : at + 1] in (" ", "\t")
-    if option and not told:
+    option = text[start : start + 2] == "--"
+    if option and not told and text[at : at + 1] in (" ", "\t"):
         value = _OPTION.match(text, at)
         if value is not None and value[value.lastindex or 0][:1] != "-":
             yield value.span(value.lastindex or 0)
@@ -483,11 +509,16 @@ def _without_sign(text: str, start: int, end: int, at: int, told: bool, marks: _
         (_ENDS_STRING.match(text, end) or _ENDS_STRING.match(text, at)) and _is_in_string(text, start)
     ):
         marks.beside.extend(_siblings(text, start, at, marks))
-    elif before in ("[", "(") and quote in ('"', "'") and (comma := _COMMA.match(text, at)) is not None:
+    elif (
+        (before in ("[", "(") or (option and text[at + 1 : at + 2] != "-"))
+        and quote in ('"', "'")
+        and (comma := _COMMA.match(text, at)) is not None
+        and _LIST_OF_NAMES.search(text, max(0, start - LINE_HEAD), start) is None
+    ):
         yield from _value(text, comma.end(), "=", start, is_line=False, told=False)
 
 
-def _siblings(text: str, start: int, end: int, marks: _Marks) -> Iterator[tuple[int, int]]:
+def _siblings(text: str, start: int, end: int, marks: Marks) -> Iterator[tuple[int, int]]:
     """The values that stand beside a name: in its XML element, in its object, or on the line before or after."""
     tag, brace = marks.last_before("<", start), marks.last_before("{", start)
     if tag > brace:
@@ -497,6 +528,11 @@ def _siblings(text: str, start: int, end: int, marks: _Marks) -> Iterator[tuple[
         for child in (_CHILD_AFTER.match(text, end), _CHILD_BEFORE.search(text, max(0, start - MAX_BESIDE), start)):
             if child is not None:
                 yield child.span(1)
+    if brace <= marks.last_before("}", start) or brace < marks.last_before("\n", start):
+        at = max(marks.last_before("\n", start) + 1, start - LINE_HEAD, marks.paired[marks.is_sure])
+        limit = marks.paired[marks.is_sure] = min(marks.first_from("\n", end), end + LINE_HEAD)
+        for pair in _VALUE_OF_PAIR.finditer(text, at, limit):
+            yield from _value(text, pair.end(), "=", pair.start(), is_line=False, told=False)
     begin = max(brace, marks.last_before("}", start))
     if brace >= 0 and marks.is_new("object", begin):
         # Objects may stand between the name and its value.  The nearest text helps where braces are cut off.
@@ -515,11 +551,15 @@ def _siblings(text: str, start: int, end: int, marks: _Marks) -> Iterator[tuple[
     if not marks.is_new("line", line):
         return
     line_end = marks.first_from("\n", end)
+    # The same key begins the next pair.
+    own_key = text[line + 1 : min(start, line + 1 + MAX_BESIDE)].rstrip("\"'") or "\n"
     following = text[line_end + 1 : line_end + 1 + MAX_BESIDE]
     for number, line_text in enumerate(following.splitlines(keepends=True)[:MAX_LINES_BESIDE]):
-        if number and (line_text[:1] not in (" ", "\t") or line_text.lstrip()[:2] == "- "):
+        if not line_text.strip() or line_text.lstrip()[:2] == "- " or line_text.startswith(own_key):
             return
-        if (after := _VALUE_LINE.match(line_text)) is not None:
+        after = _VALUE_LINE.match(line_text)
+        # After other keys ``data`` may be anything.
+        if after is not None and (not number or line_text[:1] in " \t" or line_text[:3].lower() == "val"):
             at = line_end + 1 + after.end()
             yield from _value(text, at, ":", at - 1, is_line=True, told=False)
             return
@@ -536,7 +576,7 @@ def _siblings(text: str, start: int, end: int, marks: _Marks) -> Iterator[tuple[
         line = begin - 1
 
 
-def _in_element(text: str, tag: int, end: int, marks: _Marks) -> Iterator[tuple[int, int]]:
+def _in_element(text: str, tag: int, end: int, marks: Marks) -> Iterator[tuple[int, int]]:
     """The value in an XML element in whose tag the name is that ends there: an attribute, or its text."""
     if not marks.is_new("element", tag):
         return
@@ -602,8 +642,9 @@ def _columns(text: str, hits: re.Pattern[str]) -> Iterator[tuple[int, int]]:
     mark = max(",;\t|", key=head.count)
     names = [name.strip(" \"'") for name in head.split(mark)]
     secret = [column for column, name in enumerate(names) if is_secret_name(name) and name.count(" ") < 3]
+    doubtful = [column for column, name in enumerate(names) if is_doubtful_name(name)]
     is_header = all(len(name) <= MAX_HEADER and name[-1:] != ":" and ": " not in name for name in names)
-    if len(names) < 2 or not secret or not is_header:
+    if len(names) < 2 or not (secret or doubtful) or not is_header:
         return
     at = head_end + 1
     for number in count():
@@ -615,6 +656,9 @@ def _columns(text: str, hits: re.Pattern[str]) -> Iterator[tuple[int, int]]:
         cells = list(_cells(text, at, stop, mark))
         for column in secret:
             if column < len(cells) and not _is_plain(text, names[column], *cells[column]):
+                yield cells[column]
+        for column in doubtful:
+            if column < len(cells) and looks_secret(text[slice(*cells[column])].strip()):
                 yield cells[column]
         if end < 0:
             return
@@ -640,138 +684,3 @@ def _cells(text: str, at: int, stop: int, mark: str) -> Iterator[tuple[int, int]
         end = stop if end < 0 else end
         yield at, max(at, end - (text[end - 1 : end] == "\r"))
         at = end + 1
-
-
-def _unescaped(text: str) -> tuple[str, _Places] | None:
-    """A text with its escapes resolved, and where its characters stood; ``None`` without any."""
-    parts: list[str] = []
-    starts, ends = [0], [0]
-    length = at = 0
-    for hit in _ESCAPED.finditer(text):
-        code = hit[1] or hit[2] or hit[4]
-        sign = _ENTITIES[hit[5]] if hit[5] else chr(int(code, 16)) if code else chr(min(255, int(hit[3])))
-        parts += [text[at : hit.start()], sign]
-        length += hit.start() - at + 1
-        at = hit.end()
-        starts.append(length)
-        ends.append(at)
-    if not at:
-        return None
-    return "".join([*parts, text[at:]]), _Places(starts, ends)
-
-
-class _Places:
-    """Where the characters of a text stand in the one with escapes."""
-
-    def __init__(self, starts: list[int], ends: list[int]) -> None:
-        self._starts, self._ends = starts, ends
-
-    def __call__(self, place: int) -> int:
-        piece = bisect_right(self._starts, place) - 1
-        return self._ends[piece] + place - self._starts[piece]
-
-
-class _Marks:
-    """The marks around names that are looked for one after the other: each character is looked at once for a mark."""
-
-    def __init__(self, text: str) -> None:
-        self.beside: list[tuple[int, int]] = []
-        """Values beside the name at hand, after which the text is not looked through yet."""
-        self.is_sure = False
-        """Whether the name at hand is that of a secret, whatever its value looks like."""
-        self._text = text
-        self._last: dict[str, tuple[int, int]] = {}
-        self._first: dict[str, tuple[int, int]] = {}
-        self._first_key: tuple[int, re.Match[str] | None] = len(text) + 1, None
-        self._known: dict[tuple[str, bool], int] = {}
-        self._edges: list[int] = []
-        """Ends of all braces."""
-        self._objects = [0]
-        """Before the first and after each of them: the number of the brace that opened the object there, or 0."""
-        self._pieces: dict[int, list[tuple[int, int]]] = {}
-        self._taken: set[tuple[int, bool]] = set()
-        self._looked_at = {False: (0, 0), True: (0, 0)}
-        self._tag = -1, -1, False
-        """A tag, the last ``>`` after it, and whether that is in quotes."""
-
-    def last_before(self, mark: str, place: int) -> int:
-        """Where the last mark is before a place, which is not before earlier ones; -1 without one."""
-        looked, last = self._last.get(mark, (0, -1))
-        last = max(last, self._text.rfind(mark, looked, place))
-        self._last[mark] = place, last
-        return last
-
-    def first_from(self, mark: str, place: int) -> int:
-        """Where the first mark is from a place on; the end of the text without one."""
-        looked, first = self._first.get(mark, (0, -1))
-        if not looked <= place <= first:
-            first = self._text.find(mark, place)
-            first = len(self._text) if first < 0 else first
-            self._first[mark] = place, first
-        return first
-
-    def first_key(self, place: int) -> re.Match[str] | None:
-        """The first key such as ``value`` from a place on."""
-        looked, key = self._first_key
-        if place < looked:
-            key = _VALUE_KEY.search(self._text, place, looked + LINE_HEAD) or key
-        elif key is None or place <= key.start():
-            return key
-        else:
-            key = _VALUE_KEY.search(self._text, place)
-        self._first_key = place, key
-        return key
-
-    def is_open(self, tag: int, place: int) -> bool:
-        """Whether a place is in the tag that begins before it: each ``>`` between them is in quotes."""
-        closed = self.last_before(">", place)
-        if closed < tag:
-            return True
-        _, looked, is_quoted = self._tag if self._tag[0] == tag else (tag, tag, False)
-        is_quoted ^= self._text.count('"', looked, closed) % 2 == 1
-        self._tag = tag, closed, is_quoted
-        return is_quoted
-
-    def take_pieces(self, place: int) -> list[tuple[int, int]]:
-        """The object around a place without those in it; nothing if it was taken for a name as sure as this one."""
-        if not self._edges:
-            inside, start = [0], 0
-            for number, brace in enumerate(_BRACES.finditer(self._text), 1):
-                if brace[0] not in "{}":
-                    continue
-                self._pieces.setdefault(inside[-1], []).append((start, brace.start()))
-                start = brace.end()
-                if brace[0] == "{":
-                    inside.append(number)
-                elif len(inside) > 1:
-                    inside.pop()
-                self._edges.append(start)
-                self._objects.append(inside[-1])
-            self._pieces.setdefault(inside[-1], []).append((start, len(self._text)))
-        number = self._objects[bisect_right(self._edges, place)]
-        if not number or (number, self.is_sure) in self._taken:
-            return []
-        self._taken.add((number, self.is_sure))
-        return self._pieces[number]
-
-    def looked_at(self, start: int, end: int) -> None:
-        """All values in a part were found, for a name as sure as the one at hand."""
-        begin, done = self._looked_at[self.is_sure]
-        if end > done:
-            self._looked_at[self.is_sure] = (begin if start <= done else start), end
-
-    def looked_until(self, place: int) -> int:
-        """The end of the last part of which that is known, if a place is in it; else the place."""
-        begin, end = self._looked_at[self.is_sure]
-        return end if begin <= place < end else place
-
-    def is_new(self, kind: str, place: int) -> bool:
-        """Whether values were not looked for yet in what begins at a place, for a name as sure as the one at hand."""
-        is_new = self._known.get((kind, self.is_sure)) != place
-        self._known[kind, self.is_sure] = place
-        return is_new
-
-    def take_beside(self) -> list[tuple[int, int]]:
-        """The values beside the name at hand."""
-        beside, self.beside = self.beside, []
-        return beside

@@ -25,7 +25,7 @@ from mqttscope.mqtt.wire import Fault, read_variable_byte_integer
 from mqttscope.secrets.credentials import TEXT_NAMES, credential_bytes, without_told
 from mqttscope.secrets.forms import joined, token_places, token_ranges
 from mqttscope.secrets.names import MAX_NAME as MAX_PROPERTY_NAME
-from mqttscope.secrets.names import is_secret_name
+from mqttscope.secrets.names import is_secret_name, is_secret_value
 
 CLEAR, SUSPECT, BROKEN, LOST = range(4)
 """How little bytes of one direction are trusted: a packet without a fault came last that holds no secret; nothing came
@@ -145,7 +145,8 @@ def _told(raw: bytes) -> Iterator[tuple[int, int]]:
             at = span.start + 3
             middle = at + int.from_bytes(raw[at - 2 : at], "big")
             yield from _credentials_at(raw, at, middle)
-            if is_secret_name(raw[at:middle].decode("utf-8", "replace")):
+            name, value = raw[at:middle].decode("utf-8", "replace"), raw[middle + 2 : span.end]
+            if is_secret_value(name, value.decode("utf-8", "replace")):
                 yield middle + 2, span.end
             else:
                 yield from _credentials_at(raw, middle + 2, span.end)

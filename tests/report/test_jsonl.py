@@ -106,6 +106,7 @@ FORMS = (
     b"", b"21.5", b"1", b"plain text", b'{"t":21.5}', b'{"t":"a\\\\b"}', b"two\n1 lines\t2", b"bell\x071", b"\x7f1",
     "ä1".encode(), b"\xc3" + b"1" + b"\xa4", b"\xff\x00\x01", b"password=abcd1", b"pass1word=abcd", b'{"p1wd":"abcd2"}',
     b"eyJhbGciOi1J.eyJzdWIiOi2J.abc3", b"e1yJhbGciOiJ.eyJzdWIiOiJ", b"AKIA" + b"2" * 16, b"pwd=1",
+    b"%70assword=abcd1", b"a=1&toke%6E=abcd", b"mqtt%3A%2F%2Fu%3Aabcd1%40h", b"pass\\x77ord=abcd1", b"1 %",
 )  # fmt: skip
 
 

@@ -44,6 +44,10 @@ V5 = ProtocolVersion.V5
         ("Authorization: Bearer abcdef", "Authorization: Bearer ******"),
         ("authorization=basic dTpw", "authorization=basic ****"),
         ("bearer abc123 refused", "bearer ****** refused"),
+        ("Basic dXNlcjpzZWNyZXQ= refused", "Basic **************** refused"),
+        ("https%3A%2F%2Fuser%3Apw%40host", "https%3A***************%40host"),
+        ('#{<<"password">> => <<"ab">>}', '#{<<"password">> => <<"**">>}'),
+        ('[{password,"ab"}]', '[{password,"**"}]'),
         ("https://user:pw@host/p?sig=ABC", "https://user:**@host/p?sig=***"),
         ("see https://host/?a=1 and secret=x1", "see https://host/?a=* and secret=**"),
         ("passwd=ü", "passwd=**"),
@@ -71,6 +75,7 @@ def test_credentials_are_starred_in_the_length_of_their_bytes(text: str, shown: 
         "password: too short",
         "token: a1",
         "bearer token expired",
+        "basic authentication required",
         "key: value",
         "qos=1",
         "a=b;c=d",
@@ -96,6 +101,12 @@ def test_properties_without_any_are_themselves() -> None:
     assert without_told(None) is None
     shown = without_told(Properties(user_property=[("password", "swordfish"), ("note", "pwd=swordfish")]))
     assert shown == Properties(user_property=[("password", "*********"), ("note", "pwd=*********")])
+    shown = without_told(
+        Properties(user_property=[("pin", "1234"), ("auth", "Zq99a8f3"), ("pin", "13"), ("auth", "WPA2-PSK")])
+    )
+    assert shown == Properties(
+        user_property=[("pin", "****"), ("auth", "********"), ("pin", "13"), ("auth", "WPA2-PSK")]
+    )
 
 
 @pytest.mark.parametrize(

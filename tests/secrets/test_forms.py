@@ -127,6 +127,10 @@ JWT = b"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJ6YXBob2QifQ.c2lnbmF0dXJlLW9mLWl0"
         (b"http://h/a?token=abc&x=1", b"http://h/a?token=***&x=1"),
         (b"user=ford;pwd=abc", b"user=ford;pwd=***"),
         (b"Authorization: Basic Zm9vOmJhcg==", b"Authorization: Basic ************"),
+        (b"glrt-" + b"a1B2" * 5, b"*" * 25),
+        (b"GOCSPX-" + b"a1B2" * 6, b"*" * 31),
+        (b"whsec_" + b"a1B2" * 6, b"*" * 30),
+        (b"xoxd-" + b"a1B2" * 6, b"*" * 29),
         (b"api_key='abc def'", b"api_key='*******'"),
         (b"id AKIAIOSFODNN7EXAMPLE.", b"id ********************."),
         (b"-----BEGIN PRIVATE KEY-----\nMIIE", b"*" * 32),
@@ -200,12 +204,15 @@ def test_every_output_hides_them() -> None:
      b'<user name="password" ' * 45_000, b"auth:\n" + b"- auth:\n" * 125_000, b"pin=" * 250_000,
      b"<password " + b"v={ " * 250_000 + b">", b"pin=<![CDATA[" * 77_000, b'{"name":"auth","value":{' * 41_000,
      b'<x ' + b'n="auth" v={ ' * 77_000 + b">", b"://a:a" * 166_000, b"password://" * 90_000, b":pin" * 250_000,
-     b"v=token<" * 125_000],
+     b"v=token<" * 125_000, b"=pin&value= " * 90_000, b"a:token;data: " * 80_000, b"name: pin\n" * 200_000,
+     b";pin=a " * 300_000, b";token={a " * 250_000, b"/*token" * 300_000, b" // token" * 250_000,
+     b"<n>token</n><a>b</a><a>b</a>" * 80_000, b"pin=wpa-" * 250_000],
     ids=["parts", "heads", "words", "spaces", "names", "escapes", "long-parts",
          "flow", "bare", "beside", "nests", "elements", "objects", "values", "blanks", "blocks",
          "blanks-after", "doubted-flow", "doubted-lists", "doubted-elements", "tags", "doubted-items", "doubted-bare",
          "keys-in-tag", "doubted-cdata", "doubted-values", "doubted-attributes", "addresses",
-         "prose", "doubted-prose", "open-tags"],
+         "prose", "doubted-prose", "open-tags", "doubted-pairs", "pairs", "doubted-lines", "settings", "braces",
+         "comments", "comments-of-lines", "children", "methods"],
 )  # fmt: skip
 @pytest.mark.parametrize(("size", "seconds"), [(200_000, 4), pytest.param(2_000_000, 10, marks=pytest.mark.long)])
 def test_a_megabyte_of_near_matches_takes_no_time(payload: bytes, size: int, seconds: int) -> None:

@@ -31,6 +31,7 @@ def words(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         "API_KEY", "X-API-Key", "api keys", "accessKey", "aws_secret_access_key", "privateKey", "SharedAccessKey",
         "secret-key", "AccountKey", "pinCode", "pin_code", "passwordValue", "token_plain", "password-raw",
         "secretText", "tokenData", "key_password_base64", "tokenBase64",
+        "doorpasscode", "bleepasskey", "xauthorization", "passwordbase64", "secretaccesskey",
     ],
 )  # fmt: skip
 def test_names_of_secrets(name: str) -> None:

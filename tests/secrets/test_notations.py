@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mqttscope.secrets.forms import joined
-from mqttscope.secrets.names import MIN_DIGITS
-from mqttscope.secrets.notations import MIN_DOUBTFUL, MIN_SPOKEN, named_values
+from mqttscope.secrets.names import MIN_DIGITS, MIN_DOUBTFUL
+from mqttscope.secrets.notations import MIN_SPOKEN, named_values
 
 HIDDEN = [
     # JSON and what looks like it
@@ -194,6 +194,47 @@ HIDDEN = [
     '{"pin":"«1234»"}',
     '{"pin":«1234»}',
     '{"auth":"«Zq99a8f3»"}',
+    '{"auth":"«WPA2hush»"}',
+    "user,pin\nbob,«73915501»",
+    "user,auth\nbob,«Zq99a8f3»",
+    # comments and escapes in names, and what else stands between a name and its quotation mark
+    '{password/*c*/:"«hush!»"}',
+    '{"password" /* c */ : /* d */ "«hush!»"}',
+    "{'pass\\x77ord':'«hush!»'}",
+    "{'pass\\u{77}ord':'«hush!»'}",
+    '{"password ":"«hush!»"}',
+    '{"password:":"«hush!»"}',
+    '{"password[]":"«hush!»"}',
+    "token[a][b]=«hush!»&b=2",
+    # pairs on one line and on several
+    "name=password&value=«hush!»",
+    "value=«hush!»&name=password&b=2",
+    "name=password;type=x;value=«hush!»",
+    '{"a":1}\n{2} name=password;value=«hush!»',
+    "name: password, value: «hush!»",
+    "name: password\na: 1\nb: 2\nvalue: «hush!»\nc: 3",
+    "<name>password</name><type>x</type><value>«hush!»</value><a>b</a>",
+    "<name>password</name><value><string>«hush!»</string></value>",
+    '<u x:password="«hush!»"/><a>b</a>',
+    "<ns:password>«hush!»</ns:password><a>b</a>",
+    # connection strings
+    "Server=h;Password=«a b c»;X=1",
+    "Server=h;Password=«a b c»",
+    'Server=h;Password="«a""b;c»";X=1',
+    "PWD={«a}}b»};X=1",
+    "Server=h;PWD={«a;}}b»};X=1",
+    '{"s":"Server=h;Password=«a b»","x":"y"}',
+    # terms
+    '#{<<"password">> => <<"«hush!»">>}',
+    '#{<<\\"password\\">> => <<\\"«hush!»\\">>}',
+    '#{<<"password">> => "«hush!»", a => "b"}',
+    '[{password,"«hush!»"},{a,"b"}]',
+    "{'wifi-password', \"«hush!»\"}",
+    # arguments
+    '["-u","bob","-P","«hush!»"]',
+    '["tool","--token","«hush!»","--port","1"]',
+    # what is beside a type
+    '{"password":{"type":"string","default":"«hush!»"}}',
 ]
 SHOWN = [
     "",
@@ -232,6 +273,19 @@ SHOWN = [
     "ls -p a",
     "http://host:1883/a@b",
     "50 % of all passengers",
+    # schemas, lists of names, contacts, methods, ratios
+    '{"password":{"type":"string","minLength":8}}',
+    '{"columns":["token","ts"],"rows":[["abc12345",1]]}',
+    '{"pin":"GPIO_NUM_12","led_pin":"GPIO0012"}',
+    '{"auth":"WPA2-Enterprise"}',
+    '{"auth":["WPA2WPA3","OAUTH2.0","PEAPv1/MSCHAPv2","SASL1.0-PLAIN","SCRAM-SHA-256","802.1x-EAP"]}',
+    '{"sig":99.99}',
+    # other pairs
+    "- name: token\n- value: hush1x",
+    "name: token\nname: a\nvalue: hush1x",
+    "name: token\n\nvalue: hush1x",
+    "user: token\nstate: on\ndata: 21.55",
+    "see https://a/b // c\nd",
 ]
 
 

@@ -38,7 +38,7 @@ from mqttscope.report.when import TimeColumn
 from mqttscope.secrets.addresses import REDACTED
 from mqttscope.secrets.findings import masked
 from mqttscope.secrets.forms import without_tokens
-from mqttscope.secrets.names import is_secret_name
+from mqttscope.secrets.names import is_secret_value
 from mqttscope.secrets.packets import BROKEN, hides_payload
 from mqttscope.secrets.values import without_tokens_of
 from mqttscope.session.connection import Connection
@@ -109,7 +109,7 @@ def concealed(value: Any, shown: View) -> Any:
     if not isinstance(value, dict):
         return value
     name = value.get("name")
-    if set(value) == {"name", "value"} and isinstance(name, str) and is_secret_name(name):
+    if set(value) == {"name", "value"} and isinstance(name, str) and is_secret_value(name, str(value["value"])):
         return {"name": name, "value": REDACTED}
     # Digits of bytes look like keys, all of them.
     return {key: one if key in ("hex", "raw") else concealed(one, shown) for key, one in value.items()}
