@@ -259,7 +259,9 @@ class _Simplifier:
         return CUT
 
     def _number(self, value: float, *, secret: bool | None) -> float | str:
-        digits = str(value)
+        # Python writes no decimal digits of a very long integer.
+        is_long = isinstance(value, int) and value.bit_length() > 1_024
+        digits = hex(int(value)) if is_long else str(value)
         hides = looks_secret(digits) if secret is None else secret and sum(map(str.isdigit, digits)) >= MIN_DIGITS
         if self._show_secrets or not hides:
             return value

@@ -220,6 +220,8 @@ def test_a_compressed_payload_with_bytes_missing_says_so() -> None:
         pytest.param(b"\xd8\x63" * 200 + b"\x01", id="deep tags"),
         pytest.param(b"\xd8\x1c\x81\xd8\x1d\x00", id="an array that holds itself"),
         pytest.param(b"\xc2\x59\x10\x00" + b"\xff" * 4096, id="an integer of 4096 bytes"),
+        pytest.param(b"\xa1\x63pin\xc2\x59\x10\x00" + b"\xff" * 4096, id="a secret integer of 4096 bytes"),
+        pytest.param(b"\xa1\x65value\xc2\x59\x10\x00" + b"\xff" * 4096, id="a value of 4096 bytes"),
         pytest.param(b"\xc4\x82\x3a\x7f\xff\xff\xff\x01", id="a decimal with a huge exponent"),
     ],
 )
