@@ -240,15 +240,9 @@ class Book:
             said = story.connack or story.connect
             frame, now = (said.frame, said.timestamp_ns) if said is not None else (0, connection.opened_ns)
             made = Arrival(
-                connection.number,
-                connection.client,
-                connection.server,
-                now,
-                frame,
-                connection.capture,
-                True,
+                connection.number, connection.client, connection.server, now, frame, connection.capture, True,
                 story.version,
-            )
+            )  # fmt: skip
             server = self._server(connection.server)
             self._remember(server.accepted, made, "accepted connections")
             if story.header is not None:
@@ -330,20 +324,11 @@ class Book:
 
     def took(self, story: Story) -> int:
         """Bytes of the largest packet that the client took on other connections."""
-        connection = story.connection
-        others = [one.took for one in self.open.get(connection.server, {}).values() if one is not story
-                  and _client(one.connection) == _client(connection)]  # fmt: skip
-        return max(
-            [
-                0,
-                *others,
-                *(
-                    end.took
-                    for end in self.of(connection.server).ends
-                    if end.key == _client(connection) and end.connection != connection.number
-                ),
-            ]
-        )
+        server, number, client = story.connection.server, story.connection.number, _client(story.connection)
+        others = [other.took for other in self.open.get(server, {}).values()
+                  if other is not story and _client(other.connection) == client]  # fmt: skip
+        ended = [end.took for end in self.of(server).ends if end.key == client and end.connection != number]
+        return max(others + ended, default=0)
 
     def _triggered(self, client: tuple[str, str], number: int, trigger: str) -> None:
         if client not in self.triggers and len(self.triggers) >= MAX_CLIENTS:

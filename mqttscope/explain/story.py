@@ -398,14 +398,10 @@ class Story:
                 self._request(found.packet_identifier, "\n".join("(hidden)" if hidden else one for one in names))
             elif kind in (PacketType.PUBACK, PacketType.PUBREC) and (getattr(found, "reason_code", None) or 0) >= 0x80:
                 count = event.connection.server_side.in_flight
+                code = getattr(found, "reason_code", None) or 0
                 self.declined = Refusal(
-                    event.timestamp_ns,
-                    event.frame,
-                    "a message of the broker",
-                    found.reason_code or 0,  # type: ignore[attr-defined]
-                    kind,
-                    count,
-                )
+                    event.timestamp_ns, event.frame, "a message of the broker", code, kind, count
+                )  # fmt: skip
         elif kind == PacketType.PINGRESP:
             self.ping = None
         self._few(event, side, moment)
